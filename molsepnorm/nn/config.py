@@ -38,6 +38,7 @@ FROM_DATA = (
     "bond_sizes",
     "molecule_features",
     "centers",
+    "columns",
     "counts",
     "compares_counts",
     "descriptors",
@@ -156,6 +157,9 @@ class GraphormerConfig:
     """Number of molecule-level features, which are concatenated to the input of the head (F)."""
     centers: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of training molecules in a kernel head."""
+    columns: tuple[int, ...] = ()
+    """Number of the molecule-level features of a kernel head that belong to each feature column of
+    the table; they are the last ones but the counts, descriptors and pairs."""
     counts: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of the molecule-level features of a kernel head that are Morgan counts; they are the
     last ones but the descriptors and pairs."""
@@ -172,8 +176,8 @@ class GraphormerConfig:
 
     @property
     def compared_features(self) -> int:
-        """Number of the molecule-level features that only a kernel head reads."""
-        return self.counts + self.descriptors + self.pairs
+        """Number of the molecule-level features that a kernel head compares."""
+        return sum(self.columns) + self.counts + self.descriptors + self.pairs
 
     def with_linear_head(self) -> GraphormerConfig:
         """Return the configuration with a linear head, without the features of a kernel head."""
@@ -181,6 +185,7 @@ class GraphormerConfig:
             self,
             head="linear",
             centers=0,
+            columns=(),
             counts=0,
             compares_counts=True,
             descriptors=0,
@@ -224,11 +229,12 @@ class GraphormerConfig:
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self), include_extras=True).items():
             self._check(name, hint)
-        for name in ("atom_sizes", "bond_sizes"):
+        for name in ("atom_sizes", "bond_sizes", "columns"):
             sizes = tuple(getattr(self, name))
             object.__setattr__(self, name, sizes)
-            if min(sizes, default=0) < 1:
-                raise ConfigError(f"model.{name} must be at least 1; got {min(sizes, default=0)}")
+            smallest = min(sizes, default=int(name == "columns"))
+            if smallest < 1:
+                raise ConfigError(f"model.{name} must be at least 1; got {smallest}")
         if self.width % self.heads:
             raise ConfigError(
                 f"model.width must be a multiple of model.heads; got width={self.width}, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from molsepnorm.nn.float32 import KeepsFloat32
 from molsepnorm.nn.kernels.tanimoto import TanimotoTo
 
-__all__ = ["KernelHead", "matern", "matern_at", "tanimoto"]
+__all__ = ["KernelHead", "matern", "of_column", "tanimoto"]
 
 
 _GAMMA = 0.1
@@ -26,18 +27,31 @@ _NEAREST = 5
 """Number of training molecules that the distance of a molecule depends on."""
 
 
+_Distances = Callable[[Tensor, Tensor], Tensor]
+
+
 class KernelHead(KeepsFloat32):
     r"""Kernel ridge regression of standardised embeddings; `training.probe` fits it.
 
     .. math::
 
-        y_o = b_o + \sum_m w_{om} k(z, c_m), \qquad
+        y_o = b_o + \sum_m w_{om} \, f \, k(z, c_m), \qquad
         k(z, c) = m(z, c) + \tfrac{1}{2} m(x, x_c) + \tfrac{1}{2} t + \tfrac{1}{2} p, \qquad
         m(z, c) = (1 + d) e^{-d}, \quad d = \sqrt{3 \gamma / R} \, |z - c|
 
     with z the standardised embedding of R channels, c that of a training molecule, x and x_c their
     standardised descriptors (whose number then replaces R), and t and p the Tanimoto similarities
     of their Morgan and atom-pair counts. Without descriptors or counts, their terms are left out.
+
+    f is 1 without feature columns. Each column u, such as a temperature, is a factor
+
+    .. math::
+
+        1 - a + a \, (1 + d) e^{-d}, \qquad d = \sqrt{3} \, |u - u_c|
+
+    with the standardised number or one-hot word u. A column of weight a = 0 has no effect, and with
+    a = 1 molecules are compared only with those that were measured under similar conditions.
+
     The numbers are buffers, since they are solved for, not trained. They stay in float32: the
     weights of hundreds of centres cancel each other, so rounding them would shift the outputs.
 
@@ -46,10 +60,11 @@ class KernelHead(KeepsFloat32):
     "Graph kernels for chemical informatics", Neural Networks 2005, 18, 1093.
 
     Args:
-        width: number of channels of the input, counts, descriptors and pairs included.
+        width: number of channels of the input, columns, counts, descriptors and pairs included.
         centers: number of training molecules that are compared.
         outputs: number of outputs.
-        counts: number of Morgan counts, which follow the embedding in the input.
+        columns: number of channels of each feature column; they follow the embedding in the input.
+        counts: number of Morgan counts, which follow them.
         descriptors: number of standardised descriptors, which follow them.
         pairs: number of atom-pair counts, the last channels of the input.
         compares_counts: False to leave the Morgan counts out of the kernel.
@@ -58,6 +73,8 @@ class KernelHead(KeepsFloat32):
     mean: Tensor
     scale: Tensor
     centers: Tensor
+    columns: Tensor
+    column_weights: Tensor
     counts: Tensor
     descriptors: Tensor
     pairs: Tensor
@@ -69,16 +86,21 @@ class KernelHead(KeepsFloat32):
         width: int,
         centers: int,
         outputs: int,
+        columns: Sequence[int] = (),
         counts: int = 0,
         descriptors: int = 0,
         pairs: int = 0,
         compares_counts: bool = True,
     ) -> None:
         super().__init__()
-        embedded = width - counts - descriptors - pairs
+        embedded = width - sum(columns) - counts - descriptors - pairs
         self.register_buffer("mean", torch.zeros(embedded))
         self.register_buffer("scale", torch.ones(embedded))
         self.register_buffer("centers", torch.zeros(centers, embedded))
+        self.column_widths = tuple(columns)
+        if columns:
+            self.register_buffer("columns", torch.zeros(centers, sum(columns)))
+            self.register_buffer("column_weights", torch.zeros(len(columns)))
         self.compares_counts = compares_counts and counts > 0
         if self.compares_counts:
             self.register_buffer("counts", torch.zeros(centers, counts, dtype=torch.uint8))
@@ -88,13 +110,13 @@ class KernelHead(KeepsFloat32):
         self.compares_pairs = pairs > 0
         if self.compares_pairs:
             self.register_buffer("pairs", torch.zeros(centers, pairs, dtype=torch.uint8))
-        self.sizes = embedded, counts, descriptors, pairs
+        self.sizes = embedded, sum(columns), counts, descriptors, pairs
         self._known: dict[str, tuple[Tensor, int, TanimotoTo]] = {}
         self.register_buffer("weight", torch.zeros(outputs, centers))
         self.register_buffer("bias", torch.zeros(outputs))
 
     def forward(self, read: Tensor) -> Tensor:  # (B, outputs)
-        """Return the outputs for the embeddings, counts, descriptors and pairs (B, width)."""
+        """Return the outputs for the input (B, width)."""
         return self._compare(read) @ self.weight.T + self.bias
 
     def with_distance(self, read: Tensor) -> Tensor:  # (B, outputs + 1)
@@ -109,7 +131,7 @@ class KernelHead(KeepsFloat32):
         return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
 
     def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
-        embedded, counts, descriptors, pairs = read.split(self.sizes, dim=1)
+        embedded, columns, counts, descriptors, pairs = read.split(self.sizes, dim=1)
         kernel = matern((embedded - self.mean) / self.scale, self.centers)
         if self.compares_counts:
             kernel = kernel + self._similarities(counts, "counts") / 2
@@ -117,6 +139,16 @@ class KernelHead(KeepsFloat32):
             kernel = kernel + matern(descriptors, self.descriptors) / 2
         if self.compares_pairs:
             kernel = kernel + self._similarities(pairs, "pairs") / 2
+        return self.with_columns(kernel, columns)
+
+    def with_columns(
+        self, kernel: Tensor, columns: Tensor, distances: _Distances = torch.cdist
+    ) -> Tensor:  # (B, centers)
+        """Return the kernel multiplied by the factors of the feature columns (B, C)."""
+        if self.column_widths:
+            parts = (each.split(self.column_widths, dim=1) for each in (columns, self.columns))
+            for weight, own, other in zip(self.column_weights, *parts, strict=True):
+                kernel = kernel * of_column(weight, own, other, distances)
         return kernel
 
     def _similarities(self, counts: Tensor, name: str) -> Tensor:  # (B, centers)
@@ -135,14 +167,26 @@ class KernelHead(KeepsFloat32):
         return known[2](counts)
 
 
-def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
-    """Return the kernel between standardised embeddings (n, R) and (m, R)."""
-    return matern_at(torch.cdist(one, other), one.shape[1])
+def matern(one: Tensor, other: Tensor, distances: _Distances = torch.cdist) -> Tensor:  # (n, m)
+    """Return the kernel between standardised embeddings (n, R) and (m, R).
+
+    Args:
+        one, other: the embeddings.
+        distances: the function that computes the distances between their rows.
+    """
+    return _matern_at(math.sqrt(_GAMMA / one.shape[1]) * distances(one, other))
 
 
-def matern_at(distances: Tensor, channels: int) -> Tensor:
-    """Return the kernel at distances (…) between standardised embeddings of so many channels."""
-    distances = math.sqrt(3 * _GAMMA / channels) * distances
+def of_column(
+    weight: Tensor | float, one: Tensor, other: Tensor, distances: _Distances = torch.cdist
+) -> Tensor:  # (n, m)
+    """Return the factor of a feature column for standardised cells (n, C) and (m, C)."""
+    return 1 - weight + weight * _matern_at(distances(one, other))
+
+
+def _matern_at(distances: Tensor) -> Tensor:
+    """Return the Matérn kernel at distances (…) relative to its length."""
+    distances = math.sqrt(3) * distances
     return (1 + distances) * torch.exp(-distances)
 
 

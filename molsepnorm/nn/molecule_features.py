@@ -31,12 +31,13 @@ class MoleculeFeatures(nn.Module):
         self.register_buffer("mean", torch.zeros(count))
         self.register_buffer("sd", torch.ones(count))
 
-    def fit(self, features: Tensor) -> None:  # (G, F)
-        """Set the mean and standard deviation to those of the training molecules.
+    def fit(self, features: Tensor) -> None:  # (G, ≥ F)
+        """Set the mean and standard deviation of the first F features to those of the training
+        molecules.
 
         The standard deviation of a constant feature is set to 1.
         """
-        values = features.double()
+        values = features[:, : len(self.mean)].double()
         mean = values.nanmean(dim=0).nan_to_num()
         sd = (values - mean).square().nanmean(dim=0).nan_to_num().sqrt()
         self.mean.copy_(mean)

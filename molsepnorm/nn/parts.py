@@ -66,8 +66,8 @@ def make_head(config: GraphormerConfig, width: int) -> nn.Module:
     if config.head == "linear":
         return _output_layer(width, config.outputs)
     if config.head == "kernel":
-        features = config.counts, config.descriptors, config.pairs, config.compares_counts
-        return KernelHead(width, config.centers, config.outputs, *features)
+        features = config.columns, config.counts, config.descriptors, config.pairs
+        return KernelHead(width, config.centers, config.outputs, *features, config.compares_counts)
     return nn.Sequential(
         nn.Linear(width, config.width), nn.GELU(), _output_layer(config.width, config.outputs)
     )

@@ -122,14 +122,15 @@ def revealed(model: PropertyModel) -> Iterator[str]:
         yield _NO_STRUCTURES
     heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
     for head in heads:
-        _, counts, descriptors, pairs = head.sizes
+        _, columns, counts, descriptors, pairs = head.sizes
         features = f", {counts:,} Morgan counts" * head.compares_counts
         features += f", {descriptors:,} descriptors" * head.compares_descriptors
         features += f", {pairs:,} atom-pair counts" * head.compares_pairs
+        cells = ", the cells of its feature columns" * bool(columns)
         yield (
             f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
-            f"(a kernel head): for each of them its embedding{features} and a weight for each "
-            "target. Anyone with the file can test whether a known molecule is among them and "
+            f"(a kernel head): for each of them its embedding{features}{cells} and a weight for "
+            "each target. Anyone with the file can test whether a known molecule is among them and "
             "estimate their labels"
             + (", and can reconstruct parts of their structures." if features else ".")
         )

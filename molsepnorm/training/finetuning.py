@@ -62,9 +62,10 @@ class FinetuneConfig(BaseModel):
     Training then begins with the output weights of a linear regression. A kernel regression of the
     same embeddings, of fingerprint counts where they help, and of descriptors if the model may have
     a random forest, which reads them, too, is validated as epoch 0. The counts are those of Morgan
-    environments, and beside a forest also those of atom pairs. From epoch 1 on the model is the
-    mean of this regression and the trained network (see `molsepnorm.training.probe`); in the end
-    the validation molecules choose the share of the network."""
+    environments, and beside a forest also those of atom pairs. It compares the feature columns and
+    molecule features of the network, too. From epoch 1 on the model is the mean of this regression
+    and the trained network (see `molsepnorm.training.probe`); in the end the validation molecules
+    choose the share of the network."""
     freeze_epochs: Annotated[int, "--freeze-epochs", "Fine-tuning"] = Field(0, ge=0, le=1_000_000)
     """Number of epochs at the beginning that train only the output weights.
 

@@ -64,8 +64,8 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
 def probe_inputs(
     config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, with_forest: bool
 ) -> ExtraInputs:
-    """Return the inputs that the probe of fine-tuning may read: fingerprint counts and descriptors
-    too, if the network reads nothing beside atoms and bonds.
+    """Return the inputs that the probe of fine-tuning may read: those of the network, and
+    fingerprint counts and descriptors if the network reads neither.
 
     Data sets with a name have none, since RDKit cannot read all of their molecules. Neither have
     large tables, for which the probe uses a sample of the molecules.
@@ -79,15 +79,17 @@ def probe_inputs(
             reads neither.
     """
     molecules = len(dataset.store)
-    if inputs.width or (config.data.table is None and not config.data.in_memory):
+    if inputs.morgan or inputs.descriptors:
+        return inputs
+    if config.data.table is None and not config.data.in_memory:
         return inputs
     if dataset.smiles is None or dataset.store.features is not None or molecules > _MAX_MOLECULES:
         return inputs
     from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS, PAIRS
 
     if not with_forest:
-        return ExtraInputs(morgan=COUNTS)
-    return ExtraInputs(morgan=COUNTS, descriptors=FAST_DESCRIPTORS, pairs=PAIRS)
+        return replace(inputs, morgan=COUNTS)
+    return replace(inputs, morgan=COUNTS, descriptors=FAST_DESCRIPTORS, pairs=PAIRS)
 
 
 def _in_training(name: str) -> Callable[[int], str]:

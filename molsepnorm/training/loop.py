@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -82,10 +81,7 @@ class Trainer:
             if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
                 self._estimate_statistics(self.network)
             fit_linear(model, self.examples, train, new_targets)
-            if model.inputs.columns:  # a kernel of a thousand channels would not notice a column
-                probe = replace(model, network=deepcopy(self.network).eval())
-            else:
-                probe = fit_kernel(model, self.examples, train, features)
+            probe = fit_kernel(model, self.examples, train, features)
         self.probe = probe
         if probe is not None:
             partner = probe.to(self.device).network

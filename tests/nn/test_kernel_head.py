@@ -50,27 +50,52 @@ def test_the_kernel_is_one_at_the_distance_zero_and_falls() -> None:
     assert kernel[-1] < 1e-10
 
 
+@pytest.mark.parametrize("columns", [(), (1, 2)])
 @pytest.mark.parametrize("counts", [0, 6])
 @pytest.mark.parametrize("descriptors", [0, 3])
 @pytest.mark.parametrize("pairs", [0, 5])
 def test_the_distance_is_0_at_a_training_molecule_and_1_far_away(
-    counts, descriptors, pairs
+    columns, counts, descriptors, pairs
 ) -> None:
-    head = KernelHead(4 + counts + descriptors + pairs, 5, 1, counts, descriptors, pairs)
+    sizes = (4, sum(columns), counts, descriptors, pairs)
+    head = KernelHead(sum(sizes), 5, 1, columns, counts, descriptors, pairs)
     head.centers.fill_(1)
+    if columns:
+        head.columns.fill_(2)
+        head.column_weights.copy_(torch.tensor([0.5, 1.0]))
     if counts:
-        head.counts.fill_(2)
+        head.counts.fill_(3)
     if descriptors:
-        head.descriptors.fill_(3)
+        head.descriptors.fill_(4)
     if pairs:
-        head.pairs.fill_(4)
-    sizes = (4, counts, descriptors, pairs)
+        head.pairs.fill_(5)
     near = torch.cat([torch.full((size,), value + 1.0) for value, size in enumerate(sizes)])
     far = near + 1000
-    far[4 : 4 + counts] = 0
-    far[4 + counts + descriptors :] = 0
+    first = 4 + sum(columns)
+    far[first : first + counts] = 0
+    far[first + counts + descriptors :] = 0
     distances = head.with_distance(torch.stack([near, far]))[:, 1]
     torch.testing.assert_close(distances, torch.tensor([0.0, 1.0]), atol=1e-5, rtol=0)
+
+
+def test_a_column_of_weight_one_compares_molecules_under_similar_conditions_alone() -> None:
+    torch.manual_seed(0)
+    head = KernelHead(5 + 3, 20, 1, columns=(1, 2))
+    for name in ("centers", "columns", "weight"):
+        getattr(head, name).normal_()
+    words = torch.tensor([[2.0, -2.0], [-2.0, 2.0]])
+    head.columns[:, 1:] = words[torch.arange(20) % 2]
+    read = torch.randn(6, 8)
+    read[:, 6:] = words[0]
+    kernel = matern(read[:, :5], head.centers)
+    gap = math.sqrt(3) * (read[:, 5:6] - head.columns[:, 0]).abs()
+    number = (1 + gap) * torch.exp(-gap)  # of the first column, a number
+    same = torch.arange(20) % 2 == 0  # of the second one, a word
+    for of_number, of_word in [(0, 0), (0.25, 0), (0, 1), (0.5, 0.75), (1, 1)]:
+        head.column_weights.copy_(torch.tensor([of_number, of_word]))
+        factor = (1 - of_number + of_number * number) * torch.where(same, 1.0, 1 - of_word)
+        expected = (kernel * factor) @ head.weight.T
+        torch.testing.assert_close(head(read), expected, atol=2e-3, rtol=1e-3)
 
 
 def test_a_kernel_head_has_no_parameters_to_train() -> None:

@@ -13,7 +13,7 @@ from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.degree import DegreeScaler
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernel_head import KernelHead, matern_at, tanimoto
+from molsepnorm.nn.kernel_head import KernelHead, matern, tanimoto
 from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.local import GINE
 from molsepnorm.nn.molecule_features import MoleculeFeatures
@@ -225,21 +225,23 @@ class DenseGraphormer(nn.Module):
         head = self.network.head
         if not isinstance(head, KernelHead):
             return head(read)
-        embedded, counts, descriptors, pairs = read.to(head.mean.dtype).split(head.sizes, dim=1)
-        kernel = _matern((embedded - head.mean) / head.scale, head.centers)
+        parts = read.to(head.mean.dtype).split(head.sizes, dim=1)
+        embedded, columns, counts, descriptors, pairs = parts
+        kernel = matern((embedded - head.mean) / head.scale, head.centers, _distances)
         if head.compares_counts:
             kernel = kernel + tanimoto(counts, head.counts) / 2
         if head.compares_descriptors:
-            kernel = kernel + _matern(descriptors, head.descriptors) / 2
+            kernel = kernel + matern(descriptors, head.descriptors, _distances) / 2
         if head.compares_pairs:
             kernel = kernel + tanimoto(pairs, head.pairs) / 2
+        kernel = head.with_columns(kernel, columns, _distances)
         return kernel @ head.weight.T + head.bias
 
 
-def _matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
-    """Return `kernel_head.matern` without `torch.cdist`, which cannot be exported."""
+def _distances(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
+    """Return the distances between rows without `torch.cdist`, which cannot be exported."""
     squares = one.square().sum(1, keepdim=True) + other.square().sum(1) - 2 * one @ other.T
-    return matern_at(squares.clamp(min=0).sqrt(), one.shape[1])
+    return squares.clamp(min=0).sqrt()
 
 
 def _require(name: str, value: Tensor | None, is_read: bool) -> None:

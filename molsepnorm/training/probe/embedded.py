@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -54,6 +54,11 @@ class Embedded:
             weights = weights * own.cpu().double().numpy()
         ids = train if examples.molecule_ids is None else examples.molecule_ids[train]
         return Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
+
+    def some(self, rows: np.ndarray) -> Embedded:
+        """Return some of the molecules, given by their places (n,)."""
+        names = "inputs", "labels", "weights", "molecules", "molecule_ids"
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 def _sample(labels: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +14,28 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.nn.molecule_features import MoleculeFeatures
-from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
+from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.objectives.objective import Examples
 from molsepnorm.training.probe.embedded import Embedded
-from molsepnorm.training.probe.kernel import Compared, kernel_regression
+from molsepnorm.training.probe.kernel import Compared, Regression, kernel_regression
 from molsepnorm.training.probe.targets import ridge_of_targets
 
 __all__ = ["fit_kernel", "fit_linear", "refit_kernels"]
+
+
+class _Sizes(NamedTuple):
+    """Numbers of molecule-level features that a kernel head compares, in their order."""
+
+    columns: tuple[int, ...] = ()
+    """Channels of each feature column."""
+    counts: int = 0
+    descriptors: int = 0
+    pairs: int = 0
+
+    @property
+    def parts(self) -> list[int]:
+        """The four numbers."""
+        return [sum(self.columns), *self[1:]]
 
 
 def fit_linear(
@@ -57,9 +73,9 @@ def fit_kernel(
 ) -> PropertyModel:
     """Return a model with the same body, read out after every layer, and a fitted `KernelHead`.
 
-    If the molecules have descriptors that the model's network does not read, the head compares
-    them; likewise fingerprint counts (Morgan and atom pairs together), unless the leave-one-out
-    error is smaller without.
+    The head compares the feature columns, descriptors and fingerprint counts that the molecules
+    have. Counts that the model's network does not read (Morgan and atom pairs together) are left
+    out if the leave-one-out error is smaller without.
 
     With many molecules or targets it compares a sample of the molecules; see `Embedded.of` and
     `kernel_regression`.
@@ -67,24 +83,28 @@ def fit_kernel(
     Args:
         model: the model, on the device of the examples; it is not changed.
         examples, train: as in `fit_linear`.
-        inputs: the features of the molecules: those of the model (None), or counts, descriptors and
-            pairs beside a network that reads no features.
+        inputs: the features of the molecules, of which the first are those of the model; None if
+            there are no others.
     """
-    read = NO_INPUTS if inputs is None or inputs == model.inputs else inputs
-    sizes = read.morgan, len(read.descriptors), read.pairs
-    choices = [False, True] if read.morgan else [False]
-    network = _with_kernel(model.network, model.task, examples, train, sizes, choices)
-    if read.width:
-        counts, pairs = network.config.counts, network.config.pairs
-        model = replace(model, inputs=replace(read, morgan=counts, pairs=pairs))
-    return replace(model, network=network)
+    own = model.inputs
+    inputs = own if inputs is None else inputs
+    widths = tuple(column.width for column in inputs.columns)
+    sizes = _Sizes(widths, inputs.morgan, len(inputs.descriptors), inputs.pairs)
+    choices = [False, True] if inputs.morgan > own.morgan else [inputs.morgan > 0]
+    of_featurizer = model.encoding.molecule_features
+    network = _with_kernel(
+        *(model.network, model.task, examples, train, of_featurizer, sizes, choices)
+    )
+    counts, pairs = network.config.counts, network.config.pairs
+    return replace(model, network=network, inputs=replace(inputs, morgan=counts, pairs=pairs))
 
 
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
     """Return the model with its kernel regressions fitted to other molecules.
 
     Embeddings are standardised and penalties chosen anew. A head still compares fingerprint counts
-    if it did before. Networks with other heads stay as they are.
+    if it did before, and feature columns with the same weights. Networks with other heads stay as
+    they are.
 
     Args:
         model: the model, on the device of the examples; it is not changed.
@@ -100,10 +120,14 @@ def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -
 def _fitted_again(
     network: Graphormer, task: Task, examples: Examples, train: np.ndarray
 ) -> Graphormer:
-    own = network.config
-    sizes = own.counts, own.descriptors, own.pairs
-    choices = [own.compares_counts and own.counts > 0]
-    return _with_kernel(network, task, examples, train, sizes, choices)
+    own, head = network.config, network.head
+    assert isinstance(head, KernelHead)
+    sizes = _Sizes(own.columns, own.counts, own.descriptors, own.pairs)
+    weights = tuple(head.column_weights.tolist()) if own.columns else ()
+    return _with_kernel(
+        *(network, task, examples, train),
+        *(own.molecule_features - own.compared_features, sizes, [head.compares_counts], weights),
+    )
 
 
 def _with_kernel(
@@ -111,8 +135,10 @@ def _with_kernel(
     task: Task,
     examples: Examples,
     train: np.ndarray,
-    sizes: tuple[int, int, int],
+    own: int,
+    sizes: _Sizes,
     choices: Sequence[bool],
+    column_weights: tuple[float, ...] | None = None,
 ) -> Graphormer:
     """Return a network with the same body and the best kernel regression.
 
@@ -120,53 +146,81 @@ def _with_kernel(
         network: the network, whose head is replaced.
         task: the targets.
         examples, train: as in `fit_linear`.
-        sizes: numbers of Morgan counts, descriptors and atom-pair counts, which are the features of
-            the examples in this order.
+        own: number of molecule-level features of its featuriser, which are part of the embedding.
+        sizes: the features that the kernel compares, which follow them.
         choices: whether the head compares the counts; both may be tried.
+        column_weights: weights of the feature columns; None to choose them.
     """
-    counts, descriptors, _ = sizes
-    embedded = Embedded.of(_read_by_layer(network), examples, train, task)
-    scaled, every = MoleculeFeatures(sum(sizes)), Compared()
-    if len(scaled.mean):
+    scaled = MoleculeFeatures(own + sum(sizes.parts))
+    if as_before := own + sum(sizes.columns):
+        for name, each in network.molecule_features.state_dict().items():
+            scaled.get_buffer(name)[:as_before] = each[:as_before]
+    embedded = Embedded.of(_read_by_layer(network, scaled, own), examples, train, task)
+    every = Compared()
+    if sum(sizes.parts):
         assert examples.graphs.features is not None
         rows = torch.from_numpy(embedded.molecules).to(examples.labels.device)
         values = examples.graphs.features[rows, : len(scaled.mean)].cpu()
-        if descriptors:
-            columns = slice(counts, counts + descriptors)
-            scaled.mean[columns], scaled.sd[columns] = _robust_scaling(values[:, columns])
-        of_counts, _, of_pairs = values.split(sizes, dim=1)
-        described = scaled.standardised(values).split(sizes, dim=1)[1]
-        parts = of_counts, described, of_pairs
-        every = Compared(*(each if each.shape[1] else None for each in parts))
+        every = _compared(values, scaled, own, sizes)
+    every = every._replace(column_weights=column_weights)
     found = kernel_regression(
         *(embedded, task),
         [every if compares else every._replace(counts=None, pairs=None) for compares in choices],
     )
     compares_counts = found.compared.counts is not None
     if not compares_counts:  # they need not be read, but descriptors follow them
-        sizes = counts * (descriptors > 0), descriptors, 0
-    body = _read_by_layer(network, sizes)
-    if read := sum(sizes):
-        kept = {name: each[:read] for name, each in scaled.state_dict().items()}
-        body.molecule_features.load_state_dict(kept)
-    shape = len(embedded.mean) + read, len(found.centers), task.outputs
-    head = KernelHead(*shape, *sizes, compares_counts)
-    content: dict[str, np.ndarray | Tensor] = {
-        "mean": embedded.mean,
-        "scale": embedded.scale,
-        "centers": embedded.inputs[found.centers],
-        "weight": found.weight,
-        "bias": found.bias,
-    }
-    for name, compared in found.compared._asdict().items():
-        if compared is not None:
-            content[name] = compared
-    head.load_state_dict({name: torch.as_tensor(each) for name, each in content.items()})
+        sizes = sizes._replace(counts=sizes.counts * (sizes.descriptors > 0), pairs=0)
+    body = _read_by_layer(network, scaled, own, sizes)
+    width = len(embedded.mean) + sum(sizes.parts)
+    head = KernelHead(width, len(found.centers), task.outputs, *sizes, compares_counts)
+    head.load_state_dict(_numbers(embedded, found))
     body.config = replace(
         body.config, head="kernel", centers=len(found.centers), compares_counts=compares_counts
     )
     body.head = head.to(body.embedding.graph_token.device)
     return body
+
+
+def _compared(values: Tensor, scaled: MoleculeFeatures, own: int, sizes: _Sizes) -> Compared:
+    """Return the features that a kernel compares; the scaling of the descriptors is set.
+
+    Args:
+        values: all features of the molecules, (n, F).
+        scaled: the scaling of these features, with that of the columns.
+        own, sizes: as in `_with_kernel`.
+    """
+    if sizes.descriptors:
+        first = own + sum(sizes.columns) + sizes.counts
+        where = slice(first, first + sizes.descriptors)
+        scaled.mean[where], scaled.sd[where] = _robust_scaling(values[:, where])
+    parts = [own, *sizes.parts]
+    _, _, counts, _, pairs = values.split(parts, dim=1)
+    _, cells, _, descriptors, _ = scaled.standardised(values).split(parts, dim=1)
+    return Compared(
+        counts if sizes.counts else None,
+        descriptors if sizes.descriptors else None,
+        pairs if sizes.pairs else None,
+        cells.split(sizes.columns, dim=1) if sizes.columns else (),
+    )
+
+
+def _numbers(embedded: Embedded, found: Regression) -> dict[str, Tensor]:
+    """Return the buffers of a `KernelHead` with a fitted regression."""
+    compared = found.compared
+    content: dict[str, Any] = {
+        "mean": embedded.mean,
+        "scale": embedded.scale,
+        "centers": embedded.inputs[found.centers],
+        "counts": compared.counts,
+        "descriptors": compared.descriptors,
+        "pairs": compared.pairs,
+        "weight": found.weight,
+        "bias": found.bias,
+    }
+    if compared.columns:
+        content["columns"] = torch.cat(compared.columns, dim=1)
+        content["column_weights"] = compared.column_weights
+    return {name: torch.as_tensor(each) for name, each in content.items() if each is not None}
 
 
 def _robust_scaling(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,22 +239,32 @@ def _robust_scaling(values: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(median).float(), torch.from_numpy(scale).float()
 
 
-def _read_by_layer(network: Graphormer, sizes: tuple[int, int, int] = (0, 0, 0)) -> Graphormer:
-    """Return a copy of a network that reads out every layer, and features of the given `sizes` (see
-    `_with_kernel`); its head is still to be replaced."""
-    device, own = network.embedding.graph_token.device, network.config
-    plain = own.with_linear_head()
+def _read_by_layer(
+    network: Graphormer,
+    scaled: MoleculeFeatures,
+    own: int,
+    sizes: _Sizes = _Sizes(),  # noqa: B008
+) -> Graphormer:
+    """Return a copy of a network that reads out every layer; its head is still to be replaced.
+
+    Args:
+        network: the network.
+        scaled: mean and standard deviation of the molecule-level features, or of more.
+        own: number of those that belong to its featuriser.
+        sizes: the features that follow them.
+    """
+    device = network.embedding.graph_token.device
+    read = own + sum(sizes.parts)
     config = replace(
-        plain,
+        network.config.with_linear_head(),
         readout="layers",
-        counts=sizes[0],
-        descriptors=sizes[1],
-        pairs=sizes[2],
-        molecule_features=plain.molecule_features + sum(sizes),
+        **sizes._asdict(),
+        molecule_features=read,
     )
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         copied = Graphormer(config)
-    replaced = ("head.", "molecule_features.") if own.compared_features else ("head.",)
+    replaced = "head.", "molecule_features."
     kept = {n: each for n, each in network.state_dict().items() if not n.startswith(replaced)}
-    copied.load_state_dict({**copied.state_dict(), **kept})
+    scaling = {f"molecule_features.{n}": each[:read] for n, each in scaled.state_dict().items()}
+    copied.load_state_dict({**copied.state_dict(), **kept, **(scaling if read else {})})
     return copied.to(device).eval()

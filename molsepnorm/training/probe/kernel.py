@@ -1,5 +1,6 @@
 """Kernel regression of all targets: an approximation chooses the kernel and the penalties, and the
-exact solution follows unless the targets are too many for it.
+exact solution follows unless the targets are too many for it. The weights of feature columns are
+chosen before, on some hundred molecules.
 
 The kernel is that of `KernelHead`. The approximation is the best regression among combinations of
 the kernels of some molecules, the centres, which are drawn at random.
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.nn.kernel_head import matern, tanimoto
+from molsepnorm.nn.kernel_head import matern, of_column, tanimoto
 from molsepnorm.tasks import Task
 from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.ridge import SMALL, Inverse, LinearModel, invert, kernel_ridge
@@ -36,6 +37,12 @@ _MAX_DECOMPOSED = 2e11
 """Maximum of the cubed numbers of compared molecules, over the targets with labels for different
 molecules, in an approximate kernel regression: with 59 or more of them it compares fewer than
 `_MAX_CENTERS` molecules."""
+_COLUMN_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_MAX_WEIGHED = 800
+"""Maximum number of molecules with which the weights of feature columns are chosen."""
+_MAX_WEIGHING = 4e9
+"""Maximum of their cubed number, times that of the columns, over the targets with labels for
+different molecules: tens of seconds of a core."""
 
 
 class Compared(NamedTuple):
@@ -47,10 +54,18 @@ class Compared(NamedTuple):
     """(n, D): standardised descriptors."""
     pairs: Tensor | None = None
     """(n, P): atom-pair counts."""
+    columns: tuple[Tensor, ...] = ()
+    """(n, C): the standardised cells of each feature column."""
+    column_weights: tuple[float, ...] | None = None
+    """Weight of each column; None if the weights are still to be chosen."""
 
     def of(self, molecules: np.ndarray) -> Compared:
         """Return the features of some of the molecules, given by their indices."""
-        return Compared(*(each if each is None else each[molecules] for each in self))
+        counts, descriptors, pairs = (
+            each if each is None else each[molecules] for each in self[:3]
+        )
+        columns = tuple(each[molecules] for each in self.columns)
+        return Compared(counts, descriptors, pairs, columns, self.column_weights)
 
 
 class Regression(NamedTuple):
@@ -75,13 +90,17 @@ def kernel_regression(embedded: Embedded, task: Task, choices: Sequence[Compared
 
     With more than `_MAX_CENTERS` molecules, the choice of the kernel and of the penalties uses the
     approximation. The result is then the exact solution with this kernel and these penalties, or
-    the approximation if the targets are too many.
+    the approximation if the targets are too many. The weights of feature columns are chosen with
+    all features of the last choice; see `_column_weights`.
 
     Args:
         embedded: the molecules.
         task: the targets.
         choices: the kernels to choose from, by the features that they compare.
     """
+    if choices[-1].column_weights is None:
+        weights = _column_weights(embedded, task, choices[-1])
+        choices = [each._replace(column_weights=weights) for each in choices]
     each = ((_approximate(embedded, task, compared), compared) for compared in choices)
     found, compared = min(each, key=lambda pair: pair[0].error)
     if len(found.centers) < len(embedded.inputs):
@@ -96,29 +115,83 @@ def _approximate(embedded: Embedded, task: Task, compared: Compared) -> Regressi
     chosen, most = every, _num_centers(embedded, task)
     if len(every) > most:
         chosen = np.random.default_rng(0).choice(every, most, replace=False)
-    kernel = _kernel(embedded, compared, chosen)
-    values, vectors = np.linalg.eigh(kernel[chosen])
-    large = values > SMALL * values[-1]
-    basis = vectors[:, large] / np.sqrt(values[large])  # (centres, p)
-    models = ridge_of_targets(kernel @ basis, task, embedded)
+    models, basis = _solve(_kernel(embedded, compared, chosen), chosen, task, embedded)
     return Regression(
         chosen,
         _stored(compared.of(chosen)),
         np.concatenate([model.slopes for model in models]) @ basis.T,
         np.concatenate([model.offsets for model in models]),
         [model.penalty for model in models],
-        float(np.mean([model.error for model in models])),
+        _error(models),
     )
 
 
-def _num_centers(embedded: Embedded, task: Task) -> int:
-    """Return the maximum number of molecules that an approximate kernel regression compares.
+def _solve(
+    kernel: np.ndarray, chosen: np.ndarray, task: Task, embedded: Embedded
+) -> tuple[list[LinearModel], np.ndarray]:
+    """Return a regression of each target on p combinations of the kernels of chosen molecules, and
+    the combinations (m, p).
 
-    Targets with labels for the same molecules share one decomposition of the kernel.
+    Args:
+        kernel: between all molecules and the chosen ones, (n, m).
+        chosen: (m,), which they are.
+        task, embedded: the targets, and the molecules with their labels.
     """
+    values, vectors = np.linalg.eigh(kernel[chosen])
+    large = values > SMALL * values[-1]
+    basis = vectors[:, large] / np.sqrt(values[large])
+    return ridge_of_targets(kernel @ basis, task, embedded), basis
+
+
+def _error(models: Sequence[LinearModel]) -> float:
+    return float(np.mean([model.error for model in models]))
+
+
+def _num_centers(embedded: Embedded, task: Task) -> int:
+    """Return the maximum number of molecules that an approximate kernel regression compares."""
+    return min(_MAX_CENTERS, int(np.cbrt(_MAX_DECOMPOSED / _num_decomposed(embedded, task))))
+
+
+def _num_decomposed(embedded: Embedded, task: Task) -> int:
+    """Return how many kernels are decomposed: targets with labels for the same molecules share
+    one."""
     labelled = {row.tobytes() for row in np.isfinite(embedded.labels.T)}
     weighted = sum(bool(target.class_weights) for target in task.targets)  # by the label
-    return min(_MAX_CENTERS, int(np.cbrt(_MAX_DECOMPOSED / (len(labelled) + weighted))))
+    return len(labelled) + weighted
+
+
+def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> tuple[float, ...]:
+    """Return the weight of each feature column: a multiple of 1/4, 0 for one that does not help.
+
+    One weight after the other is set to the value with the smallest leave-one-out error, twice for
+    each column, on at most `_MAX_WEIGHED` molecules. Rows of a molecule under other conditions are
+    left out together, so the error is that of a new molecule.
+    """
+    count = len(compared.columns)
+    if not count:
+        return ()
+    most = np.cbrt(_MAX_WEIGHING / (count * _num_decomposed(embedded, task)))
+    size = min(_MAX_WEIGHED, int(most), len(embedded.inputs))
+    rows = np.random.default_rng(0).choice(len(embedded.inputs), size, replace=False)
+    every, part, compared = np.arange(size), embedded.some(rows), compared.of(rows)
+    plain = _kernel(part, compared._replace(columns=()), every)
+    alike = [of_column(1.0, cells.double(), cells.double()).numpy() for cells in compared.columns]
+    weights = [0.0] * count
+
+    def error(column: int, weight: float) -> float:
+        kernel = plain.copy()
+        tried = [*weights[:column], weight, *weights[column + 1 :]]
+        for each, factor in zip(tried, alike, strict=True):
+            kernel *= 1 - each + each * factor
+        return _error(_solve(kernel, every, task, part)[0])
+
+    for _ in range(2):
+        before = list(weights)
+        for column in range(count):
+            weights[column] = min(_COLUMN_WEIGHTS, key=lambda each: error(column, each))
+        if weights == before:
+            break
+    return tuple(weights)
 
 
 def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared) -> Regression:
@@ -173,11 +246,13 @@ def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.n
     """Return the kernel between all molecules and the centres, float64 (n, m); see `KernelHead`."""
     inputs = torch.from_numpy(embedded.inputs)
     kernel = matern(inputs, inputs[centers])
-    counts, descriptors, pairs = (each if each is None else each.double() for each in compared)
+    counts, descriptors, pairs = (each if each is None else each.double() for each in compared[:3])
     if counts is not None:
         kernel += tanimoto(counts, counts[centers]) / 2
     if descriptors is not None:
         kernel += matern(descriptors, descriptors[centers]) / 2
     if pairs is not None:
         kernel += tanimoto(pairs, pairs[centers]) / 2
+    for weight, cells in zip(compared.column_weights or (), compared.columns, strict=True):
+        kernel *= of_column(weight, cells.double(), cells[centers].double())
     return kernel.numpy()

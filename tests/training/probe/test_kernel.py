@@ -13,10 +13,11 @@ from sklearn.kernel_ridge import KernelRidge
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer
+from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.predict.inference import infer
-from molsepnorm.tasks import ExtraInputs, Target
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.probe import fit_kernel, heads
+from molsepnorm.training.probe import fit_kernel, heads, refit_kernels
 from molsepnorm.training.probe import kernel as kernels
 from molsepnorm.training.probe import ridge as ridges
 from molsepnorm.training.probe.kernel import kernel_regression
@@ -268,15 +269,92 @@ def test_without_descriptors_counts_are_read_only_where_they_are_compared(
     assert kernel.inputs == ExtraInputs(morgan=expected)
 
 
-def test_features_that_the_network_reads_are_part_of_its_embedding(random):
-    """The kernel then compares embeddings alone."""
-    labels, inputs = some_labels(random), ExtraInputs(descriptors=("MolWt", "TPSA"))
+def test_features_that_the_network_reads_are_compared_too(random):
+    """Counts, too, also where the error is smaller without, since they were asked for."""
+    labels, inputs = some_labels(random), ExtraInputs(morgan=3, descriptors=("MolWt", "TPSA"))
     model = start(regression("t", labels))
-    given = with_features(examples(model, labels), random.normal(size=(len(SMILES), 2)))
-    network = Graphormer(replace(model.network.config, molecule_features=2))
+    counts = random.poisson(2, size=(len(SMILES), 3))
+    descriptors = random.normal(size=(len(SMILES), 2))
+    given = with_features(examples(model, labels), counts, descriptors)
+    network = Graphormer(replace(model.network.config, molecule_features=5))
     model = replace(model, network=network, inputs=inputs)
     for given_inputs in (inputs, None):
         kernel = fit_kernel(model, given, TRAIN, given_inputs)
-        config = kernel.network.config
-        assert (config.molecule_features, config.counts, config.descriptors) == (2, 0, 0)
+        config, head = kernel.network.config, kernel.network.head
+        assert (config.molecule_features, config.counts, config.descriptors) == (5, 3, 2)
+        assert head.centers.shape[1] == 2 * 2 * 8 and config.compares_counts
         assert kernel.inputs == inputs
+
+
+TEMPERATURE_AND_SOLVENT = ExtraInputs((FeatureColumn("t"), FeatureColumn("s", ("a", "b", "c"))))
+
+
+def with_columns(
+    random: np.random.Generator, inputs: ExtraInputs
+) -> tuple[PropertyModel, Examples, np.ndarray]:
+    """Return a model that reads a number and a word of three, its examples, and the cells (G, 4).
+    The word decides the labels, the number is noise."""
+    word = random.integers(3, size=len(SMILES))
+    cells = np.concatenate([random.normal(300, 10, (len(SMILES), 1)), np.eye(3)[word]], axis=1)
+    labels = some_labels(random) * (word - 1) + 3 * word
+    model = start(regression("t", labels))
+    others = inputs.morgan + len(inputs.descriptors)
+    given = with_features(examples(model, labels), cells, random.poisson(2, (len(SMILES), others)))
+    network = Graphormer(replace(model.network.config, molecule_features=4))
+    network.molecule_features.fit(given.graphs.features[TRAIN])
+    return replace(model, network=network, inputs=TEMPERATURE_AND_SOLVENT), given, cells
+
+
+@pytest.mark.parametrize("others", [{}, {"morgan": 5, "descriptors": ("MolWt", "TPSA")}])
+def test_columns_are_factors_of_the_kernel(random, monkeypatch, others):
+    """A column of noise has no weight. Rows that differ in a word of weight 1 are not compared."""
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
+    inputs = replace(TEMPERATURE_AND_SOLVENT, **others)
+    model, given, cells = with_columns(random, inputs)
+    kernel = fit_kernel(model, given, TRAIN, inputs)
+    config, head = kernel.network.config, kernel.network.head
+    assert config.columns == (1, 3) and config.molecule_features == inputs.width
+    noise, word = head.column_weights.tolist()
+    assert noise == 0 and word >= 0.5
+    scaled = (cells - cells[TRAIN].mean(0)) / cells[TRAIN].std(0)
+    np.testing.assert_allclose(head.columns.numpy(), scaled[TRAIN], rtol=1e-3, atol=1e-4)
+    read = infer(kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed)
+    sizes = config.counts, config.descriptors, 0, config.compares_counts
+    without = KernelHead(read.shape[1] - 4, 40, 40, (), *sizes)
+    known = {name: each for name, each in head.state_dict().items() if "column" not in name}
+    without.load_state_dict({**known, "weight": torch.eye(40), "bias": torch.zeros(40)})
+    asked = without(torch.cat([read[:, :32], read[:, 36:]], dim=1)).numpy()
+    gap = np.linalg.norm(scaled[:, None, 1:] - scaled[None, TRAIN, 1:], axis=2) * np.sqrt(3)
+    asked *= 1 - word + word * (1 + gap) * np.exp(-gap)
+    among, centre = asked[TRAIN], np.eye(40) - 1 / 40
+    labels = given.labels.numpy()[:, 0]
+    fitted = KernelRidge(alpha=0.01, kernel="precomputed")
+    fitted.fit(centre @ among @ centre, labels[TRAIN] - labels[TRAIN].mean())
+    expected = fitted.predict((asked - among.mean(0)) @ centre) + labels[TRAIN].mean()
+    found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
+    np.testing.assert_allclose(found[:, 0], expected, atol=5e-3)
+
+
+def test_the_weights_of_columns_are_chosen_on_a_sample(random, monkeypatch):
+    """They are the same where all molecules are compared, and fit again keeps them."""
+    model, given, _ = with_columns(random, TEMPERATURE_AND_SOLVENT)
+    sizes = []
+    real = kernels.ridge_of_targets
+    monkeypatch.setattr(
+        kernels, "ridge_of_targets", lambda x, *rest: sizes.append(len(x)) or real(x, *rest)
+    )
+    first = fit_kernel(model, given, TRAIN)
+    assert set(sizes) == {40} and len(sizes) in (11, 21)
+    sizes.clear()
+    monkeypatch.setattr(kernels, "_MAX_WEIGHED", 30)
+    fit_kernel(model, given, TRAIN)
+    assert sizes[:-1] == [30] * (len(sizes) - 1) and sizes[-1] == 40
+    sizes.clear()
+    again = refit_kernels(first, given, np.arange(len(SMILES))).network
+    assert len(sizes) == 1
+    assert again.config.columns == (1, 3)
+    assert torch.equal(again.head.column_weights, first.network.head.column_weights)
+    monkeypatch.setattr(kernels, "_MAX_WEIGHING", 2 * 20.5**3)
+    sizes.clear()
+    fit_kernel(model, given, TRAIN)
+    assert sizes[0] == 20
