@@ -110,7 +110,6 @@ def test_check_uses_the_options_of_the_table(table):
     assert "regression" not in text
     text = _ok("check", table(*ROWS), "--split", "0.5,0.2,0.3", "--split-seed", 4)
     assert "Split: train 40, val 16, test 24" in text
-    assert "random, seed 4" in text
 
 
 def test_check_of_a_large_table_prints_short_lists(table):

@@ -74,7 +74,7 @@ class Scan:
     @cached_property
     def molecules(self) -> np.ndarray:  # int64 (R,)
         """Index of each row's molecule, in the order in which they first occur; -1 for none."""
-        return pd.factorize(np.array(self.canonical, dtype=object))[0].astype(np.int64)
+        return _numbers(self.canonical)
 
     @cached_property
     def inputs(self) -> np.ndarray:  # int64 (R,)
@@ -325,11 +325,17 @@ def _parts(
     named = config.splits_column is not None or config.splits_file is not None
     rows = _first_rows(readable, canonical) if merges and not named else readable
     column = table[config.column_of_split].tolist() if config.column_of_split else None
-    found = make_splits(config, rows, smiles, column, config.table, table.index.to_numpy())
+    numbers, index = _numbers(canonical), table.index.to_numpy()
+    found = make_splits(config, rows, numbers[rows], smiles, column, config.table, index)
     splits = {name: rows[indices] for name, indices in found.items()}
     if merges:
         splits = {name: _first_rows(part, canonical) for name, part in splits.items()}
-    return with_validation(splits, config)
+    return with_validation(splits, numbers, config)
+
+
+def _numbers(canonical: Sequence[str | None]) -> np.ndarray:  # int64 (R,)
+    """Return the same number for rows of the same molecule, and -1 for rows without one."""
+    return pd.factorize(np.array(canonical, dtype=object))[0].astype(np.int64)
 
 
 def _first_rows(rows: np.ndarray, canonical: Sequence[str | None]) -> np.ndarray:

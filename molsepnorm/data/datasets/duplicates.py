@@ -10,7 +10,7 @@ import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, Replicates
-from molsepnorm.data.datasets.leaks import same_molecules
+from molsepnorm.data.datasets.leaks import molecule_numbers, same_molecules
 from molsepnorm.data.datasets.splits import with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
 
@@ -20,7 +20,7 @@ __all__ = ["merge_and_split", "used_labels"]
 def merge_and_split(
     dataset: Dataset,
     config: DataConfig,
-    split: Callable[[np.ndarray], dict[str, np.ndarray]],
+    split: Callable[[np.ndarray, np.ndarray], dict[str, np.ndarray]],
     location: Callable[[int], str],
     named: bool,
 ) -> Dataset:
@@ -29,7 +29,8 @@ def merge_and_split(
     Args:
         dataset: a data set without splits.
         config: the settings.
-        split: function from the rows of some molecules to their splits, as indices into these rows.
+        split: function from the rows of some molecules and their `molecule_numbers` to their
+            splits, as indices into these rows.
         location: returns the position of a row in the source, for errors and `rejected.csv`.
         named: whether the splits are named row by row. Then rows of a molecule may disagree, and
             rows in no split are left out, so they are not merged.
@@ -40,11 +41,14 @@ def merge_and_split(
     """
     rows = dataset.store.rows
     if config.duplicates == "keep":
-        return _with_splits(dataset, split(rows), config)
+        at_random = config.split_type == "random"  # other splits keep equal molecules together
+        numbers = molecule_numbers(dataset) if at_random else np.arange(len(rows))
+        return _with_splits(dataset, split(rows, numbers), numbers, config)
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     split_of = np.zeros(len(rows), dtype=int)
-    if named and (parts := split(rows)):
+    every = np.arange(len(rows))  # merged rows are not in the splits
+    if named and (parts := split(rows, every)):
         split_of -= 1
         for number, part in enumerate(parts.values()):
             split_of[part] = number
@@ -60,8 +64,8 @@ def merge_and_split(
             )
     dataset = _merged(dataset, groups, location)
     kept = dataset.molecules
-    splits = {name: kept[part] for name, part in split(rows[kept]).items()}
-    return _with_splits(dataset, splits, config)
+    splits = {name: kept[part] for name, part in split(rows[kept], kept).items()}
+    return _with_splits(dataset, splits, every, config)
 
 
 def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (n,)
@@ -84,9 +88,11 @@ def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (
     return present & (values * directions[0] == np.max(values[present] * directions[0]))
 
 
-def _with_splits(dataset: Dataset, splits: dict[str, np.ndarray], config: DataConfig) -> Dataset:
+def _with_splits(
+    dataset: Dataset, splits: dict[str, np.ndarray], numbers: np.ndarray, config: DataConfig
+) -> Dataset:
     """Return the data set with the splits. Validation molecules are drawn if there are none."""
-    complete = with_validation(splits, config)
+    complete = with_validation(splits, numbers, config)
     if complete is not splits:
         count = counted(len(complete["val"]), "molecule")
         line = f"Validation: {count} drawn from the training split, since no row is named val."

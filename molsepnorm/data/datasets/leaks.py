@@ -10,7 +10,7 @@ import numpy as np
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.store import GraphStore
 
-__all__ = ["graph_hashes", "same_molecules", "shared_molecules"]
+__all__ = ["graph_hashes", "molecule_numbers", "same_molecules", "shared_molecules"]
 
 _PAIRS = 1 << 22  # atom pairs hashed at once
 
@@ -28,6 +28,16 @@ def shared_molecules(dataset: Dataset) -> int | None:
         split_of[molecules] = number
     groups = same_molecules(dataset, np.flatnonzero(split_of >= 0), split_of)
     return sum(len(np.unique(split_of[group])) > 1 for group in groups)
+
+
+def molecule_numbers(dataset: Dataset) -> np.ndarray:  # int64 (G,)
+    """Return the same number for rows of the same molecule; without SMILES all numbers differ."""
+    every = np.arange(len(dataset.store))
+    numbers = every.copy()
+    if dataset.smiles is not None:
+        for group in same_molecules(dataset, every):
+            numbers[group] = group[0]
+    return numbers
 
 
 def same_molecules(

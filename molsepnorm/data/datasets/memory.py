@@ -159,11 +159,12 @@ def memory_dataset(
     chunks = encode_chunks(graphs, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
 
-    def split(rows: np.ndarray) -> dict[str, np.ndarray]:
+    def split(rows: np.ndarray, molecules: np.ndarray) -> dict[str, np.ndarray]:
         if splits is not None:
             return named_splits(splits, rows, len(listed))
         smiles, index = standard or [""] * len(listed), np.arange(len(listed))
-        return make_splits(config, rows, smiles, None, "the list of molecules", index)
+        source = "the list of molecules"
+        return make_splits(config, rows, molecules, smiles, None, source, index)
 
     dataset = found.dataset(f"{len(store):,} molecules", store, weights, standard, inputs)
     return merge_and_split(

@@ -56,6 +56,7 @@ def assigns_splits(words: set[str] | None) -> bool:
 def make_splits(
     config: DataConfig,
     rows: np.ndarray,  # (G,)
+    molecules: np.ndarray,  # (G,)
     smiles: Sequence[str],
     column: Sequence[str] | None,
     source: Path | str,
@@ -66,6 +67,8 @@ def make_splits(
     Args:
         config: `splits_column` or `splits_file`, or else how to draw the splits.
         rows: row in the source of each of the G molecules in the store.
+        molecules: numbers of these; rows of the same molecule have the same one. A random split
+            keeps them together.
         smiles: SMILES of every row of the source.
         column: cells of `splits_column` or `time_column` of every row, if there is one.
         source, index: the source and the position of every row, for errors.
@@ -85,7 +88,7 @@ def make_splits(
     if config.time_column is not None:
         assert column is not None
         times = _read_times(column, config, source, index)
-        return draw_splits(config, rows, smiles, source, times)
+        return draw_splits(config, rows, molecules, smiles, source, times)
     if column is not None:
         assert isinstance(source, Path)
         named = _read_column(column, config, source, index)
@@ -95,7 +98,7 @@ def make_splits(
         _warn_of_blank(smiles, source, index, config.splits_file)
         where, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
     else:
-        return draw_splits(config, rows, smiles, source)
+        return draw_splits(config, rows, molecules, smiles, source)
     return _look_up(named, rows, len(smiles), where, remedy)
 
 
@@ -121,14 +124,20 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
     return _look_up(named, rows, num_rows, "splits", "splits", needed)
 
 
-def with_validation(splits: _Splits, config: DataConfig) -> _Splits:
+def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) -> _Splits:
     """Return the splits, with validation molecules drawn from the training molecules if there are
     none.
 
     They are a random share of them, in the ratio of the first two shares of `config.split`.
 
+    Args:
+        splits: indices of molecules.
+        molecules: the number of each, as in `make_splits`.
+        config: the settings of the split.
+
     Raises:
         ConfigError: `config.split` is None.
+        DataError: as in `draw_validation`.
     """
     if not splits or len(splits["val"]):
         return splits
@@ -137,7 +146,7 @@ def with_validation(splits: _Splits, config: DataConfig) -> _Splits:
             "no validation molecules are named, and data.split: null leaves open how many to draw: "
             "name them, or leave data.split out"
         )
-    train, val = draw_validation(splits["train"], config)
+    train, val = draw_validation(splits["train"], molecules, config)
     return {**splits, "train": train, "val": val}
 
 

@@ -31,6 +31,7 @@ Groups = list[np.ndarray]  # molecules of each scaffold or cluster
 def draw_splits(
     config: DataConfig,
     rows: np.ndarray,
+    molecules: np.ndarray,
     smiles: Sequence[str],
     source: Path | str,
     times: np.ndarray | None = None,  # (R,)
@@ -51,7 +52,9 @@ def draw_splits(
         found = f" at {counted(len(np.unique(times[~np.isnan(times)])), 'different time')}"
         advice = ". Molecules of one time stay together: use finer times, or other shares (--split)"
     elif config.split_type == "random":
-        parts = _draw_molecules(len(rows), config)
+        parts = _draw_molecules(molecules, config)
+        if (different := len(np.unique(molecules))) < len(rows):
+            found = f" in {different:,} different structures, whose rows stay together"
     else:
         texts = [smiles[row] for row in rows]
         if config.split_type == "butina":
@@ -78,35 +81,69 @@ def draw_splits(
     return {split: np.sort(part) for split, part in zip(SPLITS, parts, strict=True)}
 
 
-def draw_validation(molecules: np.ndarray, config: DataConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Draw validation molecules at random. Returns the sorted training and validation molecules.
+def draw_validation(
+    rows: np.ndarray, molecules: np.ndarray, config: DataConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw validation rows at random. Returns the sorted training and validation rows.
 
     Args:
-        molecules: int64 (n,), n ≥ 3.
+        rows: int64 (n,), n ≥ 3.
+        molecules: numbers by row; rows of the same molecule have the same one and stay together.
         config: the seed, and the ratio of the two splits.
+
+    Raises:
+        DataError: the rows are those of one molecule, or nearly all are.
     """
-    order = np.random.default_rng(config.split_seed).permutation(molecules)
-    num_train = max(_inner_sizes(len(molecules), config)[0], MIN_SIZES["train"])
-    return np.sort(order[:num_train]), np.sort(order[num_train:])
+    order = _together(np.random.default_rng(config.split_seed).permutation(rows), molecules)
+    num_train = max(_inner_sizes(len(rows), config)[0], MIN_SIZES["train"])
+    train, val = _cut(order, molecules, [num_train])
+    if not (len(train) and len(val)):
+        raise DataError(
+            f"no validation molecules can be drawn from the {len(rows):,} training rows, because "
+            "rows of the same molecule stay together: name the validation rows"
+        )
+    return np.sort(train), np.sort(val)
 
 
-def _draw_molecules(count: int, config: DataConfig) -> Parts:
-    order = np.random.default_rng(config.split_seed).permutation(count)
+def _draw_molecules(molecules: np.ndarray, config: DataConfig) -> Parts:
+    count = len(molecules)
+    order = _together(np.random.default_rng(config.split_seed).permutation(count), molecules)
     num_train, num_val, _ = _sizes(count, config)
     if config.folds is not None and not config.test_set:
-        folds = np.array_split(order, config.folds)
+        folds = _equal_parts(order, molecules, config.folds)
         test = folds.pop(config.fold)
-        others = _replicate_rng(config).permutation(np.concatenate(folds))
-        num_train, _ = _inner_sizes(len(others), config)
-        return others[:num_train], others[num_train:], test
-    rest, test = np.split(order, [num_train + num_val])
+        rest = _replicate_rng(config).permutation(np.concatenate(folds))
+        num_train, _ = _inner_sizes(len(rest), config)
+        train, val = _cut(_together(rest, molecules), molecules, [num_train])
+        return train, val, test
+    rest, test = _cut(order, molecules, [num_train + num_val])
     if config.folds is not None:
-        folds = np.array_split(rest, config.folds)
+        folds = _equal_parts(rest, molecules, config.folds)
         val = folds.pop(config.fold)
         return np.concatenate(folds), val, test
     if config.fold:
-        rest = _replicate_rng(config).permutation(rest)
-    return rest[:num_train], rest[num_train:], test
+        rest = _together(_replicate_rng(config).permutation(rest), molecules)
+    train, val = _cut(rest, molecules, [num_train])
+    return train, val, test
+
+
+def _together(order: np.ndarray, molecules: np.ndarray) -> np.ndarray:
+    """Return rows in this order, but those of a molecule one after the other, where the first of
+    them is."""
+    _, first, number = np.unique(molecules[order], return_index=True, return_inverse=True)
+    return order[np.argsort(first[number], kind="stable")]
+
+
+def _cut(order: np.ndarray, molecules: np.ndarray, places: Sequence[int]) -> list[np.ndarray]:
+    """Divide rows at the places where a molecule ends that are nearest to the given ones."""
+    changes = np.flatnonzero(np.diff(molecules[order])) + 1
+    ends = np.array([0, *changes, len(order)])
+    return np.split(order, [ends[np.abs(ends - place).argmin()] for place in places])
+
+
+def _equal_parts(order: np.ndarray, molecules: np.ndarray, count: int) -> list[np.ndarray]:
+    sizes = [len(part) for part in np.array_split(order, count)]
+    return _cut(order, molecules, np.cumsum(sizes)[:-1].tolist())
 
 
 def _split_times(times: np.ndarray, config: DataConfig) -> Parts:

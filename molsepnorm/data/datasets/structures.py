@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.encoded_rows import encoded_rows
+from molsepnorm.data.datasets.leaks import molecule_numbers
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.tables import locate, read_chunks, require_column
 from molsepnorm.errors import DataError
@@ -48,15 +50,18 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     name = " + ".join(path.name for path in config.structures)
     if not len(store):
         raise DataError(f"no molecule can be read: {found[0].reason}")
-    return Dataset(
+    dataset = Dataset(
         name=name,
         store=store,
         labels=np.zeros((len(store), 0), dtype=np.float32),
         targets=(),
         kinds=(),
-        splits=make_splits(config, store.rows, standard, None, name, range(len(smiles))),
+        splits={},
         rejected=found,
         left_out=left_out,
         smiles=standard,
         written=smiles,
     )
+    numbers, positions = molecule_numbers(dataset), range(len(smiles))
+    splits = make_splits(config, store.rows, numbers, standard, None, name, positions)
+    return replace(dataset, splits=splits)

@@ -85,7 +85,7 @@ def _load(
             positions=positions(path, index),
         ),
         config,
-        lambda rows: make_splits(config, rows, standard, column, path, index),
+        lambda rows, molecules: make_splits(config, rows, molecules, standard, column, path, index),
         lambda row: locate(path, index[row]),
         named=config.splits_column is not None or config.splits_file is not None,
     )

@@ -83,8 +83,8 @@ def fit_kernel(
     Args:
         model: the model, on the device of the examples; it is not changed.
         examples, train: as in `fit_linear`.
-        inputs: the features of the molecules, of which the first are those of the model; None if
-            there are no others.
+        inputs: the features of the molecules: those of the model, and others that follow them.
+            None if there are no others.
     """
     own = model.inputs
     inputs = own if inputs is None else inputs

@@ -26,11 +26,13 @@ TABLE = Path("my.csv")
 TYPES = ("random", "scaffold", "scaffold-ogb")
 
 
-def make(smiles, rows=None, column=None, **settings):
-    """Return `make_splits` of a table with these SMILES; the store has all rows, or `rows`."""
+def make(smiles, rows=None, column=None, molecules=None, **settings):
+    """Return `make_splits` of a table with these SMILES; the store has all rows, or `rows`. All
+    rows are different molecules, or those with these numbers."""
     config = DataConfig(table=TABLE).model_copy(update=settings)
     rows = np.arange(len(smiles)) if rows is None else np.array(rows)
-    return make_splits(config, rows, smiles, column, TABLE, range(len(smiles)))
+    molecules = np.arange(len(rows)) if molecules is None else molecules
+    return make_splits(config, rows, molecules, smiles, column, TABLE, range(len(smiles)))
 
 
 def feasible(smiles, **settings):
@@ -245,6 +247,47 @@ def test_a_random_split_of_a_seed_stays_what_it_was():
         "val": sorted(order[40:45]),
         "test": sorted(order[45:]),
     }
+
+
+SEVERAL_ROWS = [
+    {},
+    {"split": (0.5, 0.25, 0.25), "split_seed": 4},
+    {"fold": 2},
+    *({"folds": 5, "fold": fold} for fold in range(5)),
+    *({"folds": 5, "fold": fold, "test_set": False} for fold in range(5)),
+]
+
+
+@pytest.mark.parametrize("settings", SEVERAL_ROWS, ids=str)
+def test_a_random_split_keeps_the_rows_of_a_molecule_together(settings):
+    """The shares are nearly kept, and all rows are in one of the splits."""
+    rng = np.random.default_rng(0)
+    molecules = rng.permutation(np.repeat(np.arange(100), rng.integers(1, 6, 100)))
+    splits = make(["C"] * len(molecules), molecules=molecules, **settings)
+    assert np.sort(np.concatenate([*splits.values()])).tolist() == [*range(len(molecules))]
+    in_splits = [set(molecules[part]) for part in splits.values()]
+    assert sum(map(len, in_splits)) == 100
+    plain = make(alkanes(len(molecules)), **settings)
+    for name, part in splits.items():
+        assert abs(len(part) - len(plain[name])) <= 5
+
+
+def test_folds_of_several_rows_are_disjoint_and_complete():
+    molecules = np.arange(60) // 4
+    for test_set, split in ((True, "val"), (False, "test")):
+        settings = {"molecules": molecules, "folds": 3, "test_set": test_set}
+        folds = [make(["C"] * 60, fold=fold, **settings)[split] for fold in range(3)]
+        others = 60 - len(make(["C"] * 60, fold=0, **settings)["test"]) * test_set
+        assert len(np.unique(np.concatenate(folds))) == sum(map(len, folds)) == others
+
+
+def test_too_few_molecules_of_many_rows():
+    message = (
+        r"^my.csv has 60 readable molecules in 2 different structures, whose rows stay together: "
+        r"too few for a split into 0.8 / 0.1 / 0.1 with"
+    )
+    with pytest.raises(DataError, match=message):
+        make(["C"] * 60, molecules=np.arange(60) % 2)
 
 
 def test_random_folds_do_not_follow_the_order_of_the_table():
@@ -539,18 +582,30 @@ def test_validation_molecules_are_drawn_from_the_training_split_if_none_are_name
     column = ["train"] * 18 + ["test"] * 6
     named = by_column(column)
     assert {name: len(part) for name, part in named.items()} == {"train": 18, "val": 0, "test": 6}
-    splits = with_validation(named, DataConfig(table=Path("my.csv")))
+    numbers = np.arange(24)
+    splits = with_validation(named, numbers, DataConfig(table=Path("my.csv")))
     assert {name: len(part) for name, part in splits.items()} == {"train": 16, "val": 2, "test": 6}
     assert sorted([*splits["train"], *splits["val"]]) == list(range(18))
     assert splits["test"].tolist() == list(range(18, 24))
     larger = DataConfig(table=Path("my.csv"), split=(0.5, 0.25, 0.25), split_seed=3)
-    drawn = [with_validation(named, larger)["val"].tolist() for _ in range(2)]
+    drawn = [with_validation(named, numbers, larger)["val"].tolist() for _ in range(2)]
     assert len(drawn[0]) == 6 and drawn[0] == drawn[1] != [*range(12, 18)]
     mostly_val = DataConfig(table=Path("my.csv"), split=(0.1, 0.8, 0.1))
-    few = with_validation(by_column(["train"] * 3 + ["test"]), mostly_val)
+    few = with_validation(by_column(["train"] * 3 + ["test"]), numbers, mostly_val)
     assert {name: len(part) for name, part in few.items()} == {"train": 2, "val": 1, "test": 1}
     complete = by_column(WORDS)
-    assert with_validation(complete, larger) is complete
+    assert with_validation(complete, numbers, larger) is complete
+
+
+def test_validation_rows_are_drawn_molecule_by_molecule():
+    molecules = np.arange(24) // 3
+    config = DataConfig(table=TABLE, split=(0.5, 0.25, 0.25))
+    splits = with_validation(by_column(["train"] * 18 + ["test"] * 6), molecules, config)
+    assert {name: len(part) for name, part in splits.items()} == {"train": 12, "val": 6, "test": 6}
+    assert not {*molecules[splits["train"]]} & {*molecules[splits["val"]]}
+    with pytest.raises(DataError, match=r"drawn from the 18 training rows, because rows of the"):
+        one = np.zeros(24, dtype=int)
+        with_validation(by_column(["train"] * 18 + ["test"] * 6), one, config)
 
 
 def test_another_word_in_the_column():
