@@ -327,10 +327,16 @@ def validated(content: dict[str, Any], where: Path | str) -> TrainConfig:
         if name in content.get("model", {}):
             raise ConfigError(f"{where}: model.{name} follows from the data and cannot be set")
     try:
-        return TrainConfig.model_validate(content)
+        config = TrainConfig.model_validate(content)
     except ValidationError as invalid:
         messages = dict.fromkeys(_explain(error, where) for error in invalid.errors())
         raise ConfigError(*messages) from None
+    for section, settings in content.items():
+        for name, given in settings.items():
+            read = getattr(getattr(config, section), name)
+            if isinstance(given, bool) and type(read) in (int, float):  # pydantic reads true as 1
+                raise ConfigError(f"{where}: {section}.{name} is a number; got {shown(given)}")
+    return config
 
 
 def _explain(error: Any, where: Path | str) -> str:

@@ -174,6 +174,20 @@ def test_1e_3_is_a_number(tmp_path):
     assert (config.optim.lr, config.optim.ema, config.optim.clip_norm) == (1e-3, None, None)
 
 
+@pytest.mark.parametrize("value", [True, False])
+@pytest.mark.parametrize("name", ["run.epochs", "optim.lr", "model.pair_hidden", "run.seed"])
+def test_yes_and_no_are_not_numbers(tmp_path, name, value):
+    """`true` would be one epoch, or a learning rate of 1."""
+    section, _, key = name.partition(".")
+    path = _write(tmp_path, "data: {dataset: zinc}\n")
+    with pytest.raises(ConfigError, match=rf"{name}.*got {value}"):
+        load_config(config=path, overrides={name: value})
+    assert load_config(config=path, overrides={"run.baseline": value}).run.baseline is value
+    written = _write(tmp_path, f"{section}: {{{key}: {str(value).lower()}}}\n")
+    with pytest.raises(ConfigError, match=rf"{name}.*got {value}"):
+        load_config("my.csv", config=written)
+
+
 @pytest.mark.parametrize(
     ("source", "dataset", "table"),
     [
