@@ -196,7 +196,7 @@ class DataConfig(BaseModel):
     ] = "random"
     """How molecules are split: at random, by Bemis–Murcko scaffold, by similarity, or by time.
 
-    Rows of the same molecule are in the same split, unless they are split by time. scaffold
+    Rows of a molecule (without SMILES, of a graph) are in the same split, but for time. scaffold
     keeps each scaffold in one split: common scaffolds are used for training, the others are
     assigned at random. scaffold-ogb assigns whole scaffolds from the most to the least common,
     whatever the seed, as OGB did; it treats stereoisomers of a scaffold as different scaffolds,

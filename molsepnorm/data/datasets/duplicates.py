@@ -41,8 +41,8 @@ def merge_and_split(
     """
     rows = dataset.store.rows
     if config.duplicates == "keep":
-        at_random = config.split_type == "random"  # other splits keep equal molecules together
-        numbers = molecule_numbers(dataset) if at_random else np.arange(len(rows))
+        drawn = config.split is not None and config.split_type == "random"
+        numbers = molecule_numbers(dataset) if drawn else np.arange(len(rows))
         return _with_splits(dataset, split(rows, numbers), numbers, config)
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.store import GraphStore
+from molsepnorm.errors import InvalidMolecule
 
 __all__ = ["graph_hashes", "molecule_numbers", "same_molecules", "shared_molecules"]
 
@@ -31,12 +33,13 @@ def shared_molecules(dataset: Dataset) -> int | None:
 
 
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # int64 (G,)
-    """Return the same number for rows of the same molecule; without SMILES all numbers differ."""
+    """Return the same number for rows of the same molecule; without SMILES, of the same graph."""
+    if dataset.smiles is None:
+        return np.unique(dataset.molecule_ids, return_inverse=True)[1]
     every = np.arange(len(dataset.store))
     numbers = every.copy()
-    if dataset.smiles is not None:
-        for group in same_molecules(dataset, every):
-            numbers[group] = group[0]
+    for group in same_molecules(dataset, every):
+        numbers[group] = group[0]
     return numbers
 
 
@@ -46,7 +49,8 @@ def same_molecules(
     """Yield the indices (int64, ascending) of each molecule that occurs more than once.
 
     Two rows are the same molecule if their canonical SMILES are equal, after structures are
-    standardised. Canonical SMILES are slow to compute, so they are compared only for molecules
+    standardised; texts of another package's featuriser are compared as they are. Canonical SMILES
+    are slow to compute, so they are compared only for molecules
     whose stored graphs agree in everything that does not depend on the order of the atoms.
 
     Args:
@@ -67,7 +71,9 @@ def same_molecules(
             continue
         found: dict[str, list[int]] = {}
         for molecule in alike.tolist():
-            text = canonical_smiles(dataset.smiles[dataset.store.rows[molecule]])
+            text = dataset.smiles[dataset.store.rows[molecule]]
+            with suppress(InvalidMolecule):
+                text = canonical_smiles(text)
             found.setdefault(text, []).append(molecule)
         yield from (np.array(group) for group in found.values() if len(group) > 1)
 

@@ -45,7 +45,7 @@ def draw_splits(
             for clusters.
     """
     assert config.split is not None
-    found = advice = ""
+    found, advice, what = "", "", "molecule"
     if times is not None:
         times = times[rows]
         parts = _split_times(times, config)
@@ -54,16 +54,17 @@ def draw_splits(
     elif config.split_type == "random":
         parts = _draw_molecules(molecules, config)
         if (different := len(np.unique(molecules))) < len(rows):
-            found = f" in {different:,} different structures, whose rows stay together"
+            found, what = f" of {counted(different, 'molecule')}", "row"
+            advice = ". Rows of a molecule stay together; to divide them, name the splits yourself"
     else:
         texts = [smiles[row] for row in rows]
         if config.split_type == "butina":
-            groups, what, most = _clusters(texts, source), "cluster", "largest"
+            groups, kind, most = _clusters(texts, source), "cluster", "largest"
         else:
             groups = _scaffolds(texts, config.split_type == "scaffold-ogb")
-            what, most = "scaffold", "commonest"
+            kind, most = "scaffold", "commonest"
         largest = max(map(len, groups), default=0)
-        found = f" of {counted(len(groups), what)}, the {most} with {largest}"
+        found = f" of {counted(len(groups), kind)}, the {most} with {largest}"
         draw = _rank_scaffolds if config.split_type == "scaffold-ogb" else _draw_groups
         parts = draw(groups, len(rows), config)
         advice = ". data.split_type: random draws single molecules"
@@ -75,7 +76,7 @@ def draw_splits(
         if not config.test_set:
             wanted = f"{config.folds} folds and a validation split beside each"
         raise DataError(
-            f"{source} has {len(rows)} readable molecules{found}: too few for {wanted} with at "
+            f"{source} has {len(rows)} readable {what}s{found}: too few for {wanted} with at "
             f"least {', '.join(map(str, needed[:-1]))} and {needed[-1]}{advice}"
         )
     return {split: np.sort(part) for split, part in zip(SPLITS, parts, strict=True)}
@@ -110,21 +111,26 @@ def _draw_molecules(molecules: np.ndarray, config: DataConfig) -> Parts:
     order = _together(np.random.default_rng(config.split_seed).permutation(count), molecules)
     num_train, num_val, _ = _sizes(count, config)
     if config.folds is not None and not config.test_set:
-        folds = _equal_parts(order, molecules, config.folds)
+        folds = _cut(order, molecules, _ends(count, config.folds)[:-1])
         test = folds.pop(config.fold)
         rest = _replicate_rng(config).permutation(np.concatenate(folds))
         num_train, _ = _inner_sizes(len(rest), config)
         train, val = _cut(_together(rest, molecules), molecules, [num_train])
         return train, val, test
-    rest, test = _cut(order, molecules, [num_train + num_val])
     if config.folds is not None:
-        folds = _equal_parts(rest, molecules, config.folds)
+        *folds, test = _cut(order, molecules, _ends(num_train + num_val, config.folds))
         val = folds.pop(config.fold)
         return np.concatenate(folds), val, test
+    train, val, test = _cut(order, molecules, [num_train, num_train + num_val])
     if config.fold:
-        rest = _together(_replicate_rng(config).permutation(rest), molecules)
-    train, val = _cut(rest, molecules, [num_train])
+        rest = _replicate_rng(config).permutation(np.concatenate([train, val]))
+        train, val = _cut(_together(rest, molecules), molecules, [num_train])
     return train, val, test
+
+
+def _ends(count: int, folds: int) -> list[int]:
+    """Return the number of rows up to the end of each of the folds, whose sizes are equal."""
+    return np.cumsum([len(fold) for fold in np.array_split(range(count), folds)]).tolist()
 
 
 def _together(order: np.ndarray, molecules: np.ndarray) -> np.ndarray:
@@ -135,15 +141,19 @@ def _together(order: np.ndarray, molecules: np.ndarray) -> np.ndarray:
 
 
 def _cut(order: np.ndarray, molecules: np.ndarray, places: Sequence[int]) -> list[np.ndarray]:
-    """Divide rows at the places where a molecule ends that are nearest to the given ones."""
+    """Divide rows at the places where a molecule ends that are nearest to the given ones. If there
+    are enough molecules, each part that was to have rows has some."""
     changes = np.flatnonzero(np.diff(molecules[order])) + 1
     ends = np.array([0, *changes, len(order)])
-    return np.split(order, [ends[np.abs(ends - place).argmin()] for place in places])
-
-
-def _equal_parts(order: np.ndarray, molecules: np.ndarray, count: int) -> list[np.ndarray]:
-    sizes = [len(part) for part in np.array_split(order, count)]
-    return _cut(order, molecules, np.cumsum(sizes)[:-1].tolist())
+    has_rows = np.diff([0, *places, len(order)]) > 0
+    chosen = [int(np.abs(ends - place).argmin()) for place in places]
+    for part, here in enumerate(chosen):  # each part begins with another molecule
+        before = chosen[part - 1] if part else 0
+        chosen[part] = max(here, before + int(has_rows[part]))
+    for part in reversed(range(len(chosen))):  # and there is one left for each of the next
+        after = chosen[part + 1] if part + 1 < len(chosen) else len(ends) - 1
+        chosen[part] = max(0, min(chosen[part], after - int(has_rows[part + 1])))
+    return np.split(order, ends[chosen])
 
 
 def _split_times(times: np.ndarray, config: DataConfig) -> Parts:

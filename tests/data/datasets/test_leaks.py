@@ -9,7 +9,7 @@ import pytest
 from support import spelling
 
 from molsepnorm.data.datasets import DataConfig, leaks, load
-from molsepnorm.data.datasets.leaks import shared_molecules
+from molsepnorm.data.datasets.leaks import molecule_numbers, shared_molecules
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.training import load_config, train
@@ -89,3 +89,23 @@ def test_a_run_says_how_many_and_keeps_the_number(tmp_path):
     )
     assert result.metrics["molecules_in_several_splits"] == 1
     assert any("1 molecule is in more than one split" in remark for remark in remarks)
+
+
+def test_rows_of_a_molecule_have_the_same_number(loaded):
+    """Without SMILES they are rows of the same graph, as enantiomers in these features."""
+    smiles = ["CCO", "OCC", "C[C@H](F)O", "C[C@@H](F)O", "CCO"]
+    dataset = loaded(smiles, ["train", "train", "val", "test", ""])
+    first, other, left, right, last = molecule_numbers(dataset).tolist()
+    assert first == other == last and len({first, left, right}) == 3
+    numbers = molecule_numbers(replace(dataset, smiles=None)).tolist()
+    assert numbers[0] == numbers[1] == numbers[4] != numbers[2]
+
+
+def test_texts_that_are_no_smiles_are_compared_as_they_are(loaded, monkeypatch):
+    """Featurisers of other packages read other texts, such as sequences."""
+    dataset = loaded(["CCO"] * 6, ["train", "train", "val", "test", "test", "train"])
+    texts = ["VKAKLG", "VKAKLG", "GAV", "VKAKLG", "OCC", "CCO"]
+    dataset = replace(dataset, smiles=texts)
+    numbers = molecule_numbers(dataset).tolist()
+    assert numbers == [0, 0, 2, 0, 4, 4]
+    assert shared_molecules(dataset) == 2

@@ -283,11 +283,26 @@ def test_folds_of_several_rows_are_disjoint_and_complete():
 
 def test_too_few_molecules_of_many_rows():
     message = (
-        r"^my.csv has 60 readable molecules in 2 different structures, whose rows stay together: "
-        r"too few for a split into 0.8 / 0.1 / 0.1 with"
+        r"^my.csv has 60 readable rows of 2 molecules: too few for a split into 0.8 / 0.1 / 0.1 "
+        r"with at least 2, 1 and 1. Rows of a molecule stay together; to divide them, name the "
     )
     with pytest.raises(DataError, match=message):
         make(["C"] * 60, molecules=np.arange(60) % 2)
+    with pytest.raises(DataError, match="20 readable rows of 1 molecule:"):
+        make(["C"] * 20, molecules=np.zeros(20, dtype=int))
+
+
+@pytest.mark.parametrize("test_set", [True, False])
+def test_no_fold_is_empty_where_there_are_enough_molecules(test_set):
+    """Although one molecule has more rows than several folds."""
+    for seed in range(20):
+        molecules = np.array([0] * 40 + [*range(1, 8)])
+        for fold in range(5):
+            settings = {"folds": 5, "fold": fold, "test_set": test_set, "split_seed": seed}
+            splits = make(["C"] * 47, molecules=molecules, **settings)
+            assert all(map(len, splits.values()))
+        few = make(["C"] * 46, molecules=np.repeat([0, 1, 2], [40, 3, 3]), split_seed=seed)
+        assert all(map(len, few.values()))
 
 
 def test_random_folds_do_not_follow_the_order_of_the_table():
