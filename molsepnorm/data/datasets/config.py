@@ -196,14 +196,15 @@ class DataConfig(BaseModel):
     ] = "random"
     """How molecules are split: at random, by Bemis–Murcko scaffold, by similarity, or by time.
 
-    Rows of a molecule (without SMILES, of a graph) are in the same split, but for time. scaffold
-    keeps each scaffold in one split: common scaffolds are used for training, the others are
-    assigned at random. scaffold-ogb assigns whole scaffolds from the most to the least common,
-    whatever the seed, as OGB did; it treats stereoisomers of a scaffold as different scaffolds,
-    which is its only difference from DeepChem's scaffold split. butina is like scaffold, with
-    clusters of similar molecules in place of scaffolds: the Tanimoto distance of their Morgan
-    fingerprints (radius 2, 2,048 bits) from the centre of the cluster is at most 0.6. time
-    trains on the oldest rows and tests on the newest ones, by data.time_column."""
+    Rows of the same molecule (without SMILES, of the same graph) are in one split, unless the
+    split is by time. scaffold keeps each scaffold in one split: common scaffolds are used for
+    training, the others are assigned at random. scaffold-ogb assigns whole scaffolds from the
+    most to the least common, whatever the seed, as OGB did; it treats stereoisomers of a
+    scaffold as different scaffolds, which is its only difference from DeepChem's scaffold
+    split. butina is like scaffold, with clusters of similar molecules in place of scaffolds:
+    the Tanimoto distance of their Morgan fingerprints (radius 2, 2,048 bits) from the centre of
+    the cluster is at most 0.6. time trains on the oldest rows and tests on the newest ones, by
+    data.time_column."""
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for the split."""
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
