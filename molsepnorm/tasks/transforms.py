@@ -66,9 +66,9 @@ class Transform:
             return found.astype(values.dtype)
 
     def cells(self, labels: np.ndarray) -> np.ndarray:  # float64 (n,)
-        """Return the numbers with the fewest digits that `forward` turns into these float32 labels.
+        """Return the numbers of the table, such as 0.65, where `inverse` may give 0.649999.
 
-        They are the numbers of the table: 0.65, where `inverse` may give 0.649999.
+        They have as few digits as possible, and their `forward` is equal to the float32 labels.
         """
         exact = self.inverse(labels.astype(np.float64))
         found = exact.copy()

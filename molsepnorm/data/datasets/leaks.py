@@ -32,10 +32,10 @@ def shared_molecules(dataset: Dataset) -> int | None:
     return sum(len(np.unique(split_of[group])) > 1 for group in groups)
 
 
-def molecule_numbers(dataset: Dataset) -> np.ndarray:  # int64 (G,)
+def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
     """Return the same number for rows of the same molecule; without SMILES, of the same graph."""
     if dataset.smiles is None:
-        return np.unique(dataset.molecule_ids, return_inverse=True)[1]
+        return dataset.molecule_ids
     every = np.arange(len(dataset.store))
     numbers = every.copy()
     for group in same_molecules(dataset, every):
@@ -62,7 +62,7 @@ def same_molecules(
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     assert dataset.smiles is not None
-    hashes = graph_hashes(dataset.store)[among]
+    hashes = dataset.molecule_ids[among]
     order = np.argsort(hashes, kind="stable")
     starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
     for start, end in pairwise([*starts, len(order)]):

@@ -12,6 +12,7 @@ NeurIPS 2015, arXiv 1507.04717.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -176,22 +177,19 @@ def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> tuple
     every, part, compared = np.arange(size), embedded.some(rows), compared.of(rows)
     plain = _kernel(part, compared._replace(columns=()), every)
     alike = [of_column(1.0, cells.double(), cells.double()).numpy() for cells in compared.columns]
-    weights = [0.0] * count
 
-    def error(column: int, weight: float) -> float:
+    @cache
+    def error(weights: tuple[float, ...]) -> float:
         kernel = plain.copy()
-        tried = [*weights[:column], weight, *weights[column + 1 :]]
-        for each, factor in zip(tried, alike, strict=True):
-            kernel *= 1 - each + each * factor
+        for weight, factor in zip(weights, alike, strict=True):
+            kernel *= 1 - weight + weight * factor
         return _error(_solve(kernel, every, task, part)[0])
 
-    for _ in range(2):
-        before = list(weights)
-        for column in range(count):
-            weights[column] = min(_COLUMN_WEIGHTS, key=lambda each: error(column, each))
-        if weights == before:
-            break
-    return tuple(weights)
+    weights = (0.0,) * count
+    for column in [*range(count)] * 2:
+        before, after = weights[:column], weights[column + 1 :]
+        weights = min(((*before, each, *after) for each in _COLUMN_WEIGHTS), key=error)
+    return weights
 
 
 def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared) -> Regression:

@@ -28,9 +28,19 @@ def kernel_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return Matern(length_scale=np.sqrt(one.shape[1] / 0.1), nu=1.5)(one, other)
 
 
+def ridge_regression(kernel: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return scikit-learn's predictions from the kernel between all and the training molecules.
+
+    The offset is not penalised: kernel and labels are centred, as in kernel PCA.
+    """
+    known, centre = kernel[TRAIN], np.eye(len(TRAIN)) - 1 / len(TRAIN)
+    plain = KernelRidge(alpha=0.01, kernel="precomputed")
+    plain.fit(centre @ known @ centre, labels[TRAIN] - labels[TRAIN].mean())
+    return plain.predict((kernel - known.mean(0)) @ centre) + labels[TRAIN].mean()
+
+
 @pytest.mark.parametrize("readout", ["token", "mean", "token+sum", "layers"])
 def test_the_kernel_head_is_kernel_ridge_regression(random, monkeypatch, readout):
-    """The offset is not penalised: kernel and labels are centred, as in kernel PCA."""
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
     labels = some_labels(random)
     model = start(regression("t", labels), readout=readout)
@@ -40,11 +50,7 @@ def test_the_kernel_head_is_kernel_ridge_regression(random, monkeypatch, readout
     assert model.network.config.head == "linear"
     features = standardised(kernel, given)
     assert features.shape[1] == 2 * 2 * 8
-    known, asked = kernel_of(features[TRAIN], features[TRAIN]), kernel_of(features, features[TRAIN])
-    centre = np.eye(40) - 1 / 40
-    plain = KernelRidge(alpha=0.01, kernel="precomputed")
-    plain.fit(centre @ known @ centre, labels[TRAIN] - labels[TRAIN].mean())
-    expected = plain.predict((asked - known.mean(0)) @ centre) + labels[TRAIN].mean()
+    expected = ridge_regression(kernel_of(features, features[TRAIN]), labels)
     found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
     np.testing.assert_allclose(found[:, 0], expected, atol=2e-3)
 
@@ -243,10 +249,7 @@ def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
         expected = asked @ head.weight[0].double().numpy() + head.bias.item()
         np.testing.assert_allclose(outputs(kernel, given)[:, 0], expected, atol=1e-3)
         if exact:
-            among, centre = asked[TRAIN], np.eye(40) - 1 / 40
-            plain = KernelRidge(alpha=0.01, kernel="precomputed")
-            plain.fit(centre @ among @ centre, labels[TRAIN] - labels[TRAIN].mean())
-            fitted = plain.predict((asked - among.mean(0)) @ centre) + labels[TRAIN].mean()
+            fitted = ridge_regression(asked, labels)
             found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
             np.testing.assert_allclose(found[:, 0], fitted, atol=2e-3)
 
@@ -326,11 +329,7 @@ def test_columns_are_factors_of_the_kernel(random, monkeypatch, others):
     asked = without(torch.cat([read[:, :32], read[:, 36:]], dim=1)).numpy()
     gap = np.linalg.norm(scaled[:, None, 1:] - scaled[None, TRAIN, 1:], axis=2) * np.sqrt(3)
     asked *= 1 - word + word * (1 + gap) * np.exp(-gap)
-    among, centre = asked[TRAIN], np.eye(40) - 1 / 40
-    labels = given.labels.numpy()[:, 0]
-    fitted = KernelRidge(alpha=0.01, kernel="precomputed")
-    fitted.fit(centre @ among @ centre, labels[TRAIN] - labels[TRAIN].mean())
-    expected = fitted.predict((asked - among.mean(0)) @ centre) + labels[TRAIN].mean()
+    expected = ridge_regression(asked, given.labels.numpy()[:, 0])
     found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
     np.testing.assert_allclose(found[:, 0], expected, atol=5e-3)
 
@@ -344,7 +343,7 @@ def test_the_weights_of_columns_are_chosen_on_a_sample(random, monkeypatch):
         kernels, "ridge_of_targets", lambda x, *rest: sizes.append(len(x)) or real(x, *rest)
     )
     first = fit_kernel(model, given, TRAIN)
-    assert set(sizes) == {40} and len(sizes) in (11, 21)
+    assert set(sizes) == {40} and 10 <= len(sizes) <= 18  # no weights are tried twice
     sizes.clear()
     monkeypatch.setattr(kernels, "_MAX_WEIGHED", 30)
     fit_kernel(model, given, TRAIN)
