@@ -10,7 +10,7 @@ import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, Replicates
-from molsepnorm.data.datasets.leaks import molecule_numbers, same_molecules
+from molsepnorm.data.datasets.leaks import same_molecules
 from molsepnorm.data.datasets.splits import with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
 
@@ -29,7 +29,7 @@ def merge_and_split(
     Args:
         dataset: a data set without splits.
         config: the settings.
-        split: function from the rows of some molecules and their `molecule_numbers` to their
+        split: function from the rows of some molecules and their `molecule_ids` to their
             splits, as indices into these rows.
         location: returns the position of a row in the source, for errors and `rejected.csv`.
         named: whether the splits are named row by row. Then rows of a molecule may disagree, and
@@ -42,7 +42,7 @@ def merge_and_split(
     rows = dataset.store.rows
     if config.duplicates == "keep":
         drawn = config.split is not None and config.split_type == "random"
-        numbers = molecule_numbers(dataset) if drawn else np.arange(len(rows))
+        numbers = dataset.molecule_ids if drawn else np.arange(len(rows))
         return _with_splits(dataset, split(rows, numbers), numbers, config)
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")

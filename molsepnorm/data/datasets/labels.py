@@ -85,7 +85,7 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
         table: the whole table, or what `parse_columns` returned of it.
         config: the roles of the columns.
         strict: raise an error if no targets are named and they cannot be guessed; otherwise all
-            columns of numbers are targets, with a warning.
+            columns of numbers are targets.
 
     Raises:
         ConfigError: a column is missing, named twice, or there is none of numbers; several could be

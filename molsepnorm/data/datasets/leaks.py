@@ -15,6 +15,7 @@ from molsepnorm.errors import InvalidMolecule
 __all__ = ["graph_hashes", "molecule_numbers", "same_molecules", "shared_molecules"]
 
 _PAIRS = 1 << 22  # atom pairs hashed at once
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def shared_molecules(dataset: Dataset) -> int | None:
@@ -35,7 +36,7 @@ def shared_molecules(dataset: Dataset) -> int | None:
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
     """Return the same number for rows of the same molecule; without SMILES, of the same graph."""
     if dataset.smiles is None:
-        return dataset.molecule_ids
+        return dataset.graph_hashes
     every = np.arange(len(dataset.store))
     numbers = every.copy()
     for group in same_molecules(dataset, every):
@@ -50,8 +51,7 @@ def same_molecules(
 
     Two rows are the same molecule if their canonical SMILES are equal, after structures are
     standardised; texts of another package's featuriser are compared as they are. Canonical SMILES
-    are slow to compute, so they are compared only for molecules
-    whose stored graphs agree in everything that does not depend on the order of the atoms.
+    are slow to compute, so they are compared only for molecules whose graphs have the same hash.
 
     Args:
         dataset: a data set with SMILES.
@@ -62,7 +62,7 @@ def same_molecules(
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     assert dataset.smiles is not None
-    hashes = dataset.molecule_ids[among]
+    hashes = dataset.graph_hashes[among]
     order = np.argsort(hashes, kind="stable")
     starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
     for start, end in pairwise([*starts, len(order)]):
@@ -79,7 +79,10 @@ def same_molecules(
 
 
 def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
-    """Hash the atoms and paths of every molecule, independently of their order."""
+    """Hash every molecule's graph, independently of the order of its atoms.
+
+    An atom is hashed with all other atoms and the paths to them, so that isomers differ.
+    """
     random = np.random.default_rng(0)
 
     def numbers(count: int) -> np.ndarray:
@@ -87,13 +90,28 @@ def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
 
     of_atom = numbers(256)[store.degrees]
     for feature in store.atoms.T:
-        of_atom = of_atom * np.uint64(0x9E3779B97F4A7C15) + numbers(256)[feature]
+        of_atom = of_atom * _FACTOR + numbers(256)[feature]
     of_path = numbers(len(store.paths))
-    first_atom = np.cumsum(store.sizes) - store.sizes
-    first_pair = np.append(0, np.cumsum(store.sizes**2))
-    hashes = np.add.reduceat(of_atom, first_atom) if len(store) else np.zeros(0, dtype=np.uint64)
+    sizes = store.sizes.astype(np.int64)
+    first_atom = np.append(0, np.cumsum(sizes))
+    first_pair = np.append(0, np.cumsum(sizes**2))
+    hashes = np.zeros(len(store), dtype=np.uint64)
     chunk_ends = np.searchsorted(first_pair, np.arange(0, first_pair[-1] + _PAIRS, _PAIRS))
     for start, end in pairwise(np.unique(np.append(chunk_ends.clip(max=len(store)), 0))):
-        pairs = of_path[store.pairs[first_pair[start] : first_pair[end]]]
-        hashes[start:end] += np.add.reduceat(pairs, first_pair[start:end] - first_pair[start])
+        atoms = np.arange(first_atom[start], first_atom[end])
+        molecule = np.repeat(np.arange(start, end), sizes[start:end])  # of each atom
+        counts = sizes[molecule]  # of each atom's pairs
+        rows = np.cumsum(counts) - counts
+        own = np.repeat(np.arange(len(atoms)), counts)
+        other = first_atom[molecule][own] + np.arange(len(own)) - rows[own]
+        paths = of_path[store.pairs[first_pair[start] : first_pair[end]]]
+        around = np.add.reduceat(_mixed(paths + _FACTOR * of_atom[other]), rows)
+        mixed = _mixed(around + _FACTOR * of_atom[atoms])
+        hashes[start:end] = np.add.reduceat(mixed, first_atom[start:end] - first_atom[start])
     return hashes
+
+
+def _mixed(hashes: np.ndarray) -> np.ndarray:
+    """Return hashes of hashes (uint64), whose sums depend on what was combined in each."""
+    hashes = (hashes ^ (hashes >> np.uint64(32))) * _FACTOR
+    return hashes ^ (hashes >> np.uint64(29))

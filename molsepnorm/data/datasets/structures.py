@@ -11,7 +11,6 @@ import pandas as pd
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.encoded_rows import encoded_rows
-from molsepnorm.data.datasets.leaks import molecule_numbers
 from molsepnorm.data.datasets.splits import make_splits
 from molsepnorm.data.tables import locate, read_chunks, require_column
 from molsepnorm.errors import DataError
@@ -62,6 +61,6 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         smiles=standard,
         written=smiles,
     )
-    numbers, positions = molecule_numbers(dataset), range(len(smiles))
+    numbers, positions = dataset.molecule_ids, range(len(smiles))
     splits = make_splits(config, store.rows, numbers, standard, None, name, positions)
     return replace(dataset, splits=splits)

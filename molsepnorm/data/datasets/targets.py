@@ -62,8 +62,7 @@ def choose_targets(
     Args:
         table: the columns.
         config: the roles of the columns.
-        strict: raise an error if the choice is open; otherwise return all columns of numbers, and
-            the message of the error.
+        strict: raise an error if the choice is open; otherwise return all columns of numbers.
 
     Raises:
         ConfigError: a column is missing, is named twice, or has another role; or there is none of
@@ -116,7 +115,7 @@ def choose_targets(
         if (error := _open_choice(table, config, unsure, nearly, words, names)) is not None:
             if strict:
                 raise error
-            return tuple(names), [f"Training needs --targets: {error}.", *left_out]
+            return tuple(names), left_out
     guess = "The targets are all columns of numbers; name others with --targets."
     return tuple(names), [guess, *left_out]
 

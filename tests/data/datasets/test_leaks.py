@@ -101,6 +101,24 @@ def test_rows_of_a_molecule_have_the_same_number(loaded):
     assert numbers[0] == numbers[1] == numbers[4] != numbers[2]
 
 
+ISOMERS = [
+    *("c1ccccc1-c1ccccn1", "c1ccccc1-c1cccnc1", "c1ccccc1-c1ccncc1"),
+    *("Cc1ccc(F)cc1Cl", "Cc1ccc(Cl)cc1F", "CC(N)CO", "CC(O)CN", "CCO", "COC"),
+]
+
+
+@pytest.mark.parametrize("with_smiles", [True, False])
+def test_isomers_with_the_same_atoms_and_bonds_have_different_numbers(loaded, with_smiles):
+    """The path between two atoms is hashed together with them."""
+    dataset = loaded(
+        [*ISOMERS, *map(spelling, ISOMERS, range(len(ISOMERS)))], ["train", "val", "test"] * 6
+    )
+    dataset = dataset if with_smiles else replace(dataset, smiles=None)
+    first, second = dataset.molecule_ids[: len(ISOMERS)], dataset.molecule_ids[len(ISOMERS) :]
+    assert len(np.unique(first)) == len(ISOMERS)
+    np.testing.assert_array_equal(first, second)
+
+
 def test_texts_that_are_no_smiles_are_compared_as_they_are(loaded, monkeypatch):
     """Featurisers of other packages read other texts, such as sequences."""
     dataset = loaded(["CCO"] * 6, ["train", "train", "val", "test", "test", "train"])
