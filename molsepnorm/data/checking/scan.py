@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, 
 from molsepnorm.data.datasets.splits import make_splits, with_validation
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate, read_table, require_clear, require_column
-from molsepnorm.errors import ConfigError, DataError, InvalidMolecule
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, OpenChoice
 from molsepnorm.molecules import featurize
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
@@ -245,7 +246,12 @@ def _try(
 
 
 def _labels(table: pd.DataFrame, config: DataConfig, refusals: list[Refusal]) -> Labels:
+    labels: Labels | None
     try:
+        labels = _try(lambda: read_labels(table, config), "targets", refusals)
+    except OpenChoice as error:
+        example = shlex.join(error.options[0])
+        refusals.append(Refusal("targets", f"{error}. Name the targets, such as {example}"))
         labels = _try(lambda: read_labels(table, config, strict=False), "targets", refusals)
     except ConfigError as error:
         if config.targets or config.task_type or config.classes or config.transform:

@@ -91,6 +91,15 @@ def test_the_targets_that_were_guessed_are_said(write):
 # --- rows that cannot be read ---------------------------------------------------------------------
 
 
+def test_an_open_choice_of_targets_stops_training(write):
+    rows = [(smiles, 0.3 * i, f"{0.7 * (i * i % 7):.1f}") for i, smiles in enumerate(ALKANES)]
+    report = _check(write(rows, "smiles,MW,y"))
+    assert "Name the targets, such as --targets y" in _found(report, "targets").text
+    assert _found(report, "targets").problem
+    assert [each.name for each in report.targets] == ["MW", "y"]
+    assert _found(_check(write(rows, "smiles,MW,y"), targets=["y"]), "targets") is None
+
+
 def test_rows_that_cannot_be_read_are_grouped_by_reason_and_named_by_line(write):
     rows = [*FINE, ("C1CC", 1), ("", 2), ("CC(C)(C)(C)C", 3), ("C1CCCC", 4), ("N(C)(C)(C)(C)C", 5)]
     report = _check(write(rows))
