@@ -25,7 +25,7 @@ from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.completing import baseline
-from molsepnorm.training.completing.complete import complete
+from molsepnorm.training.completing.complete import complete, united
 from molsepnorm.training.completing.refit import refit
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
@@ -159,7 +159,7 @@ def _train_members(
             lambda: run.finished_metrics() or _finish(config, run, splits, results, callback)
         )
         model = PropertyModel.from_pretrained(run.model)
-        card = model_card(model, config, _united(splits), metrics)
+        card = model_card(model, config, united(splits), metrics)
         world.on_main_process(lambda: run.write_card(card))
         world.on_main_process(lambda: try_report(run.path, callback))
     result = TrainingResult(run.path, True, model, metrics)
@@ -198,15 +198,6 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
         }
         members.append(config.model_copy(update=update))
     return members
-
-
-def _united(splits: Sequence[Dataset]) -> Dataset:
-    """Return the data set with the molecules that any member was trained on, or validated on."""
-    parts = {
-        name: np.unique(np.concatenate([each.splits[name] for each in splits]))
-        for name in splits[0].splits
-    }
-    return replace(splits[0], splits=parts)
 
 
 def _network_share(members: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -256,7 +247,7 @@ def _finish(
         split: np.concatenate(predicted) if split == "val" else predict(joined, graphs, each)
         for split, each in chosen.items()
     }
-    found = score(dataset, joined.task, chosen, predictions)
+    found = score(united(splits), joined.task, chosen, predictions)
     members = [result.metrics for result in results]
     seconds = sum(each["seconds"] for each in members)
     threads = config.run.threads or torch.get_num_threads()
@@ -275,7 +266,7 @@ def _finish(
             {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
         ],
         **found.scores,
-        **about_split(config.data, _united(splits)),
+        **about_split(config.data, united(splits)),
         **entries,
     }
     metrics = {name: each for name, each in metrics.items() if name != "earlier"}

@@ -153,6 +153,10 @@ def test_members_validate_on_their_folds(configure, tmp_path, split_rows):
         found = predicted(PropertyModel.from_pretrained(folder), smiles)
         errors += np.abs(found - dataset.labels[graphs])[:, 0].tolist()
     assert result.metrics["val"]["mae"] == pytest.approx(np.nanmean(errors), rel=1e-5)
+    labels = dict(zip(dataset.store.rows.tolist(), dataset.labels[:, 0], strict=True))
+    constant = np.nanmean([labels[row] for row in unseen])  # of all folds
+    errors = [abs(labels[row] - constant) for row in members[0]["test"]]
+    assert result.metrics["test_constant"]["mae"] == pytest.approx(np.nanmean(errors), rel=1e-5)
 
 
 def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path, stop_at):

@@ -19,7 +19,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import score
 
-__all__ = ["Completed", "complete"]
+__all__ = ["Completed", "complete", "united"]
 
 
 class Completed(NamedTuple):
@@ -63,7 +63,7 @@ def complete(
         *(config, splits, model.task, model.inputs, results),
         *(callback, seconds, threads, is_refit),
     )
-    model, results = _blend(model, results, forest, dataset)
+    model, results = _blend(model, results, forest, united(splits))
     parts = baseline.refit_parts(is_refit, model, forest)
     model, calibrated = calibrate(model, dataset, tensors, results, unseen)
     model.to("cpu")
@@ -76,6 +76,23 @@ def complete(
         results = baseline.with_baseline(results, forest, dataset, model.task)
     entries = {"calibration": calibrated, "domain": domain, "refit": parts}
     return Completed(model, results, {name: each for name, each in entries.items() if each})
+
+
+def united(splits: Sequence[Dataset]) -> Dataset:
+    """Return the data set with the molecules that any member of an ensemble by folds was trained
+    on, or validated on.
+
+    Args:
+        splits: the data set with the split of each fold, or with the one split of other models.
+    """
+    first, *others = splits
+    if not others:
+        return first
+    parts = {
+        name: np.unique(np.concatenate([each.splits[name] for each in splits]))
+        for name in first.splits
+    }
+    return replace(first, splits=parts)
 
 
 def _blend(
