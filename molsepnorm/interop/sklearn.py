@@ -18,6 +18,7 @@ from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
+from molsepnorm.tasks.inputs import require_same_order
 from molsepnorm.training.fit import fit
 
 __all__ = ["GraphormerClassifier", "GraphormerRegressor"]
@@ -78,6 +79,8 @@ class _Graphormer(BaseEstimator):
             validation: the molecules and labels that choose the epoch; drawn if None.
         """
         self._require_on_invalid()
+        if sample_weight is not None:
+            sample_weight = np.ravel(sample_weight)  # without an index, as the labels are by now
         if len(molecules) != len(labels):
             raise ConfigError(f"X has {len(molecules):,} molecules, and y has {len(labels):,} rows")
         seed = int(check_random_state(self.random_state).randint(_MAX_SEED))
@@ -88,7 +91,7 @@ class _Graphormer(BaseEstimator):
             train = np.arange(len(molecules))
             val = np.arange(len(molecules), len(molecules) + len(others))
             if sample_weight is not None:
-                sample_weight = np.concatenate([np.ravel(sample_weight), np.ones(len(others))])
+                sample_weight = np.concatenate([sample_weight, np.ones(len(others))])
             molecules = molecules + others
             labels = pd.concat([labels, table], ignore_index=True)
         warm = self.model_ if self.warm_start and hasattr(self, "model_") else None
@@ -231,6 +234,7 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
             sample_weight: (G,) weights of the molecules in the loss.
             X_val, y_val: molecules that choose the epoch, and their labels; drawn from X if None.
         """
+        require_same_order(X=X, y=y, sample_weight=sample_weight)
         molecules, labels = _listed(X), _numbers(y)
         validation = _validation(X_val, y_val, lambda other: _numbers(other, labels.columns))
         settings = {"data.task_type": "regression"}
@@ -272,6 +276,7 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
             sample_weight: (G,) weights of the molecules in the loss.
             X_val, y_val: molecules that choose the epoch, and their classes; drawn from X if None.
         """
+        require_same_order(X=X, y=y, sample_weight=sample_weight)
         molecules, table = _listed(X), label_table(y)
         found = [_classes(table[name], name) for name in table]
         words = [_names_of_classes(each) for each in found]

@@ -271,6 +271,17 @@ def test_weights_of_molecules_count():
     assert np.abs(found - np.mean(Y[12:])).mean() < 60
 
 
+def test_a_shuffled_table_is_matched_by_position():
+    table = pd.DataFrame({"smiles": SMILES, "y": Y, "w": np.linspace(1, 2, len(Y))})
+    table = table.sample(frac=1, random_state=0)
+    found = regressor().fit(table["smiles"], table["y"], sample_weight=table["w"])
+    values = (table[name].to_numpy() for name in table)
+    expected = regressor().fit(*values).predict(SMILES)
+    np.testing.assert_array_equal(found.predict(SMILES), expected)
+    with pytest.raises(ConfigError, match="same index in different orders"):
+        regressor().fit(table["smiles"], table["y"].sort_index())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
