@@ -106,7 +106,7 @@ class TrainingDisplay(Callback):
             self._live.update(self._bar, completed=done)
         if done == of:
             self.close()
-            self.console.print(f"Features of {of:,} molecules are computed.")
+            self.console.print(f"Features of {of:,} rows are computed.")
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         position = epoch + done / of

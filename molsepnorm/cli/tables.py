@@ -54,18 +54,24 @@ def sizes(dataset: Dataset) -> str:
 
 
 def splits_table(dataset: Dataset) -> Table:
-    """Return the number of molecules and labels of each split, and the labels' distribution."""
-    headings = ("split", ">molecules", "target", ">labels", ">missing", "distribution")
-    table = make_table("Splits", *headings)
+    """Return the number of rows and labels of each split, and the distribution of the exact labels.
+
+    Labels that are bounds, such as >10, have a column of their own if there are any.
+    """
+    bounded = dataset.bounds is not None
+    headings = ["split", ">rows", "target", ">labels", *[">bounds"] * bounded, ">missing"]
+    table = make_table("Splits", *headings, "distribution")
+    every, exact = ~np.isnan(dataset.labels), dataset.exact_labels
     for split in SPLITS:
-        labels = dataset.labels[dataset.splits[split]]
+        rows = dataset.splits[split]
         for i, name in enumerate(dataset.targets[:MAX_TARGETS]):
-            present = labels[:, i][~np.isnan(labels[:, i])].astype(float)
-            first = (split, f"{len(labels):,}") if i == 0 else ("", "")
-            counts = (f"{len(present):,}", f"{len(labels) - len(present):,}")
+            labels, known = exact[rows, i], int(every[rows, i].sum())
+            present = labels[~np.isnan(labels)].astype(float)
+            counts = [known, *[known - len(present)] * bounded, len(rows) - known]
+            first = (split, f"{len(rows):,}") if i == 0 else ("", "")
             classes = dataset.classes[i] if dataset.classes else ()
             shape = _distribution(present, dataset.kinds[i], classes)
-            table.add_row(*first, name, *counts, shape)
+            table.add_row(*first, name, *(f"{count:,}" for count in counts), shape)
     return table
 
 

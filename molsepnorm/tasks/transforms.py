@@ -99,8 +99,10 @@ def transform_of(name: str, target: str) -> Transform | None:
         if found is not None:
             return Transform(f"pic50:{found}", -1, float(_OFFSETS[found]))
         problem = f"'{unit}' is no unit" if colon else f"the unit of '{target}' is not in its name"
+        full = "" if colon else "; if the column has a longer name, write that"
+        units = ", ".join(_OFFSETS)
         raise ConfigError(
-            f"{problem}: write {target}=pic50:nM, or another of the units {', '.join(_OFFSETS)}"
+            f"{problem}: write {target}=pic50:nM, or another of the units {units}{full}"
         )
     if name == "log10":
         return Transform(name, 1, 0.0)

@@ -87,7 +87,7 @@ def model_card(
     title = f"Prediction of {several}" if names else "Pre-trained model of molecules"
     sections = {
         "Predictions": _predictions(model, dataset),
-        "Data": _data(config.data, dataset, config.run.ensemble_by == "folds"),
+        "Data": _data(config, dataset, metrics),
         "Inputs": _inputs(model),
         "Model": _model(model, config, metrics),
         "Scores": _scores(metrics),
@@ -179,15 +179,22 @@ def _predictions(model: PropertyModel, dataset: Dataset) -> Iterator[str]:
     yield from _table(["target", "kind", "scale", "classes", "training labels"], rows)
 
 
-def _data(config: DataConfig, dataset: Dataset, members: bool) -> Iterator[str]:
-    name = dataset.name if config.dataset else Path(dataset.name).name  # of a pipe, it is a path
+def _data(config: TrainConfig, dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
+    data, members = config.data, config.run.ensemble_by == "folds"
+    name = dataset.name if data.dataset else Path(dataset.name).name  # of a pipe, it is a path
     yield f"- Source: {_cell(name)}"
-    sizes = (f"{len(rows):,} {split}" for split, rows in dataset.splits.items())
-    yield f"- Molecules: {', '.join(sizes)}"
-    yield f"- Split: {_cell(_split(config, members))}"
+    rows = {split: len(each) for split, each in dataset.splits.items()}
+    molecules = metrics.get("molecules", rows)
+    more = "" if molecules == rows else f" ({_counts(rows)} rows)"
+    yield f"- Molecules: {_counts(molecules)}{more}"
+    yield f"- Split: {_cell(_split(data, members))}"
     yield f"- Rows left out because they cannot be read: {len(dataset.rejected):,}"
     if dataset.merged:
         yield f"- Rows merged into another row of the same molecule: {len(dataset.merged):,}"
+
+
+def _counts(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
 
 
 def _split(config: DataConfig, members: bool) -> str:

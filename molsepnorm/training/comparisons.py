@@ -13,6 +13,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.tasks import Task
+from molsepnorm.tasks.metrics import METRICS
 
 __all__ = ["about_split", "comparisons", "differences", "score_columns"]
 
@@ -33,7 +34,7 @@ def score_columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         "validation": metrics.get("val"),
         "test": metrics.get("test"),
         "trivial baseline": metrics.get("test_constant"),
-        "network alone": blend.get("network", {}).get("test"),
+        "without forest": blend.get("network", {}).get("test"),
         "random forest": baseline.get("test"),
     }
     return {title: scores for title, scores in columns.items() if scores is not None}
@@ -49,6 +50,7 @@ def comparisons(
 ) -> dict[str, Any]:
     """Return the entries of `metrics.json` that compare the scores of a model.
 
+    `scored_targets` has the targets of each headline, if there are several targets.
     `constant_difference` holds the test scores of the model minus those of the trivial baseline,
     with intervals of a paired bootstrap. `val_test_difference` holds the validation scores minus
     the test scores. All intervals are 95 % intervals.
@@ -76,8 +78,14 @@ def comparisons(
     for name in names:
         if name in of_val and name in of_test and None not in (val[name], test[name]):
             unpaired[name] = _independent(val[name], of_val[name], test[name], of_test[name])
+    scored = {
+        name: [target.name for target in task.targets if target.kind in METRICS[name].kinds]
+        for name in (*names, "log_loss")
+        if name in METRICS
+    }
     return {
         "headlines": list(names),
+        **({"scored_targets": scored} if len(task.targets) > 1 else {}),
         "constant_difference": differences(test, of_constant, paired),
         "val_test_difference": differences(val, test, unpaired),
     }

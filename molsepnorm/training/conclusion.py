@@ -260,10 +260,15 @@ def _scale(metrics: Mapping[str, Any], name: str) -> float:
 
 
 def _label(metrics: Mapping[str, Any], name: str) -> str:
-    """Return the name of a metric in text, such as "RMSE" or "mean RMSE" of several targets."""
+    """Return the name of a metric in text, such as "RMSE" or "mean RMSE of pKa and logP"."""
     metric, _, target = name.partition("/")
     several = not target and any(each.startswith(f"{name}/") for each in metrics["test"])
-    return f"{'mean ' if several else ''}{METRICS[metric].label}"
+    targets = [] if target else metrics.get("scored_targets", {}).get(name, [])
+    of = ""
+    if 0 < len(targets) <= _NAMED:
+        *others, last = targets
+        of = f" of {', '.join(others)}{' and ' if others else ''}{last}"
+    return f"{'mean ' if several else ''}{METRICS[metric].label}{of}"
 
 
 def significant(value: float, digits: int = 4) -> str:

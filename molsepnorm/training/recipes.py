@@ -63,7 +63,8 @@ def load_config(
             raise ConfigError(f"unknown preset '{preset}'. {did_you_mean(preset, _PRESETS)}")
         content["model"] = read_yaml(config_folder() / f"{preset}.yaml")["model"]
     content = with_settings(with_start(content, overrides, preset), overrides)
-    result = validated(content, config or "the configuration")
+    where = "the configuration" if overrides or config is None else config
+    result = validated(content, where)
     result.data.require_effect([str(name) for name in overrides])
     return result
 

@@ -77,6 +77,19 @@ RANKED = (
 )
 
 
+@pytest.mark.parametrize(
+    ("targets", "label"),
+    [
+        (["pKa"], "RMSE of pKa 0.600"),
+        (["pKa", "logP", "logS"], "RMSE of pKa, logP and logS 0.600"),
+        (list("abcd"), "RMSE 0.600"),
+    ],
+)
+def test_the_targets_of_a_score_are_named(targets, label):
+    first, *_ = conclusion(metrics(scored_targets={"rmse": targets}))
+    assert f"test molecules: {label} against 2.00" in first
+
+
 def test_a_good_model_has_one_sentence():
     assert conclusion(metrics()) == [TRIVIAL]
     assert conclusion(classes()) == [RANKED]

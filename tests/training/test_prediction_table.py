@@ -133,7 +133,7 @@ def test_predictions_of_an_ensemble(configure, tmp_path, rows_of, split_rows, by
 
 
 def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, tmp_path, rows_of):
-    """Columns such as "Compound ID", unless they have another role."""
+    """Columns such as "Compound ID"; a feature column with such a name follows the SMILES."""
     columns = {
         "Compound ID": [f"C-{i}" for i in range(30)],
         "name": ["alpha", ""],
@@ -146,10 +146,20 @@ def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, t
     _trained(with_columns, tmp_path / "run", ["y", "cid"], columns, **settings)
     for split in ("train", "val", "test"):
         rows = rows_of(tmp_path / "run" / f"predictions_{split}.csv")
-        header = ["line", "Compound ID", "name", "smiles", "y", "y_pred", "cid", "cid_pred"]
-        assert list(rows[0]) == header
+        identity = ["line", "Compound ID", "name", "smiles", "assay_id"]
+        assert list(rows[0]) == [*identity, "y", "y_pred", "cid", "cid_pred"]
+        assert all(int(row["assay_id"]) == 1 + int(row["line"]) % 2 for row in rows)
         assert all(row["Compound ID"] == f"C-{int(row['line']) - 2}" for row in rows)
         assert {row["name"] for row in rows} <= {"alpha", ""}
+
+
+def test_a_feature_column_that_is_named_like_a_prediction(with_columns, tmp_path, rows_of):
+    columns = {"y_pred": [1, 2], "line": [3, 4], "y": NUMBERS}
+    settings = {"data.feature_columns": ["y_pred", "line"]}
+    _trained(with_columns, tmp_path / "run", ["y"], columns, **settings)
+    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
+    assert list(rows[0]) == ["line", "smiles", "y_pred_input", "line_input", "y", "y_pred"]
+    assert all(int(row["line_input"]) == int(row["y_pred_input"]) + 2 for row in rows)
 
 
 def test_a_target_that_is_named_like_an_identifier_is_no_identifier(

@@ -24,7 +24,7 @@ def test_every_target_has_a_row_for_each_split(tmp_path):
     table = targets_table(load(config, spec))
     assert table["target"].tolist() == ["y"] * 3 + ["colour"] * 3
     assert table["split"].tolist() == ["train", "val", "test"] * 2
-    assert table["molecules"].tolist() == [6, 3, 3] * 2
+    assert table["rows"].tolist() == [6, 3, 3] * 2
     assert table["labels"].tolist() == [5, 3, 3, 5, 3, 3]
     assert table["bounds"].tolist() == [1, 0, 1, 0, 0, 0]
     assert table["missing"].tolist() == [1, 0, 0, 1, 0, 0]

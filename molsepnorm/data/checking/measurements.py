@@ -102,7 +102,8 @@ def _bounds(scan: Scan) -> Iterator[Finding]:
             groups.append(group(scan, f"{name}: {some(scan.table[name].iloc[rows])}", rows))
     count = sum(each.count for each in groups)
     text = (
-        f"bounds: {counted(count, 'label')}. Training uses them without any option: a prediction "
-        "beyond a bound has no loss, and scores use exact labels only"
+        f"bounds: {counted(count, 'label')}. Training uses them without any option: for the "
+        "network a prediction beyond a bound has no loss, the kernel regression and the forest "
+        "read a bound as the number, and scores use exact labels only"
     )
     yield from found("bounds", False, count, text, groups)

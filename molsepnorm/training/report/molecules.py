@@ -246,7 +246,8 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
                 closest += f", measured <b>{escape(shown)}</b>"
                 closest += " and others" if len(measured) > _MEASURED else ""
         cards.append(
-            f'<div class="card">{_drawing(text, _SIZE)}<div>{code(text)}</div>{facts}'
+            f'<div class="card">{_drawing(text, _SIZE)}<div>{code(text)}</div>'
+            f"{_conditions(contents, row)}{facts}"
             f'<div class="soft">nearest training molecule: {closest}</div></div>'
         )
     more = (
@@ -260,6 +261,18 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
         "for similar molecules with very different labels.</p>"
         f'<div class="cards">{"".join(cards)}</div>'
     )
+
+
+def _conditions(contents: Contents, row: int) -> str:
+    """Return the feature columns of a test row; nothing without any."""
+    table = contents.tables["test"]
+    cells = (
+        f"{escape(name)} <b>{escape(table[name].iloc[row])}</b>"
+        for name in contents.model.inputs.names
+        if name in table
+    )
+    text = ", ".join(cells)
+    return f"<div>{text}</div>" if text else ""
 
 
 def _drawing(smiles: str, size: tuple[int, int]) -> str:

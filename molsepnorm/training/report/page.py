@@ -112,7 +112,7 @@ def _data(contents: Contents, path: Path) -> str:
     parts = [f"<p>{text}</p>"]
     labels = contents.labels
     if len(labels) and {"target", "kind", "split", "labels", "missing"} <= {*labels}:
-        columns = [name for name in labels if name != "molecules"]
+        columns = [name for name in labels if name != "rows"]
         columns = [name for name in columns if not labels[name].isin(("", "0")).all()]
         rows = ([_tidy(row[name]) for name in columns] for row in labels.to_dict("records"))
         parts.append(table(rows, columns))
@@ -183,8 +183,8 @@ def _scores(contents: Contents) -> str:
     several.sort(key=lambda name: order.get(name.partition("/")[2], 0))
     notes = {
         "trivial baseline": "The trivial baseline predicts the same for all molecules.",
-        "network alone": "The model averages the network with the random forest; the network alone "
-        "has its own column.",
+        "without forest": "The model averages a network or kernel regression with the random "
+        "forest; the column without forest has the scores of the former.",
         "random forest": "The random forest reads Morgan fingerprints and descriptors, and was "
         "trained on the same molecules.",
     }

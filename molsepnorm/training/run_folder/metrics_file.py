@@ -78,6 +78,7 @@ class _Metrics:
     blend: _Blend | None = None
     baseline_difference: dict[str, _Difference] = field(default_factory=dict)
     headlines: list[str] = field(default_factory=list)
+    scored_targets: dict[str, list[str]] = field(default_factory=dict)
     constant_difference: dict[str, _Difference] = field(default_factory=dict)
     val_test_difference: dict[str, _Difference] = field(default_factory=dict)
     molecules: dict[str, int] = field(default_factory=dict)

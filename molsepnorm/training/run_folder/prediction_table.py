@@ -21,8 +21,10 @@ def predictions_table(
 ) -> dict[str, Any]:
     """Return columns with label and prediction of molecules (n,), in the source's order.
 
-    <target>_forest is the prediction of the baseline: a value, a probability or a class.
-    If a target has the name of another column, its labels are in <target>_true.
+    Feature columns are among them, since they tell the rows of a molecule apart. <target>_forest is
+    the prediction of the baseline: a value, a probability or a class.
+    If a target has the name of another column, its labels are in <target>_true; a feature column
+    that is named like a prediction ends in _input.
     """
     order = np.argsort(dataset.store.rows[graphs], kind="stable")
     graphs, predictions = graphs[order], predictions[order]
@@ -39,6 +41,8 @@ def predictions_table(
         ):
             columns[f"{name}_forest"] = others[f"{name}_pred"]
     taken = {*table, *(column for columns in predicted for column in columns)}
+    for name, cells in dataset.columns.items():
+        table[_free(name, "_input", taken)] = [cells[graph] for graph in graphs]
     for target, truth, of_truth, columns in zip(
         task.targets, labels, bounds, predicted, strict=True
     ):
@@ -47,12 +51,17 @@ def predictions_table(
             own = _with_bounds(transform.cells(truth), of_truth * transform.sign)
             cells = {target.name: own, target.learned_name: cells[target.name]}
         for name, values in cells.items():
-            while name in taken:
-                name += "_true"
-            taken.add(name)
-            table[name] = values
+            table[_free(name, "_true", taken)] = values
         table |= columns
     return table
+
+
+def _free(name: str, ending: str, taken: set[str]) -> str:
+    """Return a name that is not taken, which is the given one if that is free; now it is taken."""
+    while name in taken:
+        name += ending
+    taken.add(name)
+    return name
 
 
 def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:

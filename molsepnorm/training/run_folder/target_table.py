@@ -13,7 +13,7 @@ __all__ = ["targets_table"]
 def targets_table(dataset: Dataset) -> pd.DataFrame:
     """Return a row for each target and split.
 
-    The columns are target, kind, split, molecules, labels (with bounds), bounds, missing, and, for
+    The columns are target, kind, split, rows, labels (with bounds), bounds, missing, and, for
     the exact labels on the scale that is learned, mean, sd, min and max of a regression target, or
     classes, such as "0: 12; 1: 30".
     """
@@ -23,7 +23,7 @@ def targets_table(dataset: Dataset) -> pd.DataFrame:
             column = exact[graphs, i].astype(float)
             present = column[~np.isnan(column)]
             labels = int(np.count_nonzero(~np.isnan(dataset.labels[graphs, i])))
-            row = {"target": name, "kind": kind, "split": split, "molecules": len(graphs)}
+            row = {"target": name, "kind": kind, "split": split, "rows": len(graphs)}
             row |= {"labels": labels, "bounds": labels - len(present)}
             row |= {"missing": len(graphs) - labels}
             if kind != "regression":
@@ -35,5 +35,5 @@ def targets_table(dataset: Dataset) -> pd.DataFrame:
                 row |= {"mean": present.mean(), "sd": present.std()}
                 row |= {"min": present.min(), "max": present.max()}
             rows.append(row)
-    columns = ["target", "kind", "split", "molecules", "labels", "bounds", "missing"]
+    columns = ["target", "kind", "split", "rows", "labels", "bounds", "missing"]
     return pd.DataFrame(rows, columns=[*columns, "mean", "sd", "min", "max", "classes"])
