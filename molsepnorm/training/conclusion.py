@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from molsepnorm.tasks.metrics import METRICS
@@ -13,6 +13,7 @@ _FEW = 50  # test molecules below which a score is called uncertain
 _WIDE = 1 / 3  # width of an interval that is called uncertain, see `_scale`
 _FAR = 0.1  # difference between validation and test that is called large, see `_scale`
 _SIMILAR, _DISSIMILAR = 0.6, 0.4  # Tanimoto similarities to the nearest training molecule
+_MIN = 9  # validation molecules of an interval or a class at the level 0.9
 _NAMED = 3  # number of targets that a sentence names
 
 
@@ -72,6 +73,7 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
             if (found := metrics.get("baseline_difference", {}).get(name)) is not None:
                 sentences.append(_against_forest(metrics, name, _Gain.of(name, found)))
     sentences += _calibration(metrics)
+    sentences += _intervals(metrics)
     for name in names:
         sentences += _shift(metrics, name)
     sentences += _similarity(metrics)
@@ -161,10 +163,9 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
     others = f" {undefined} more cannot be scored: too few test labels." if undefined else ""
     worst = sorted(found, key=lambda target: found[target][0])
     if unclear := [target for target in worst if found[target][2].low <= 0]:
-        more = f" and {len(unclear) - _NAMED} more" if len(unclear) > _NAMED else ""
         yield (
             f"For {len(unclear)} of {len(found)} targets the model is not clearly better than the "
-            f"trivial baseline, worst first: {', '.join(unclear[:_NAMED])}{more}.{others}"
+            f"trivial baseline, worst first: {_some(unclear)}.{others}"
         )
         return
     _, key, _ = found[worst[0]]
@@ -193,6 +194,37 @@ def _calibration(metrics: Mapping[str, Any]) -> Iterator[str]:
         f"{_label(metrics, 'log_loss')} {own} against {other}, {gain}. {use} choose the epoch by "
         "their log loss (--metric log_loss)."
     )
+
+
+def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence about targets whose intervals or sets have too few validation molecules."""
+    found = metrics.get("calibration", {})
+    without = [
+        f"{name} ({each['molecules']})"
+        for name, each in found.items()
+        if "width" in each and each["molecules"] < _MIN
+    ]
+    full = [
+        f"{name} ({', '.join(each['always'])})"
+        for name, each in found.items()
+        if each.get("always")
+    ]
+    if without:
+        yield (
+            f"Intervals (--uncertainty) at the level 0.9 need {_MIN} validation molecules "
+            f"with an exact label, and there are fewer: {_some(without)}. A larger validation "
+            "split, or cross-validation, gives more."
+        )
+    if full:
+        yield (
+            f"Sets of classes (--uncertainty) at the level 0.9 always contain classes of fewer "
+            f"than {_MIN} validation molecules: {_some(full)}."
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _shift(metrics: Mapping[str, Any], name: str) -> Iterator[str]:

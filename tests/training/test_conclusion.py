@@ -90,6 +90,19 @@ def test_the_targets_of_a_score_are_named(targets, label):
     assert f"test molecules: {label} against 2.00" in first
 
 
+def test_too_few_validation_molecules_for_intervals_and_sets():
+    calibration = {
+        "y": {"width": None, "molecules": 8},
+        "z": {"width": 1.2, "molecules": 9},
+        "active": {"always": ["1"], "molecules": 40},
+        "kind": {"always": [], "molecules": 40},
+    }
+    _, numbers, sets = conclusion(metrics(calibration=calibration))
+    assert numbers.startswith("Intervals (--uncertainty) at the level 0.9 need 9 validation")
+    assert "fewer: y (8)." in numbers
+    assert sets.endswith("always contain classes of fewer than 9 validation molecules: active (1).")
+
+
 def test_a_good_model_has_one_sentence():
     assert conclusion(metrics()) == [TRIVIAL]
     assert conclusion(classes()) == [RANKED]

@@ -115,6 +115,13 @@ def test_predict_gives_the_predictions_of_the_run(run, tmp_path):
     np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_the_report_shows_the_columns_of_the_worst_predictions(run):
+    """Rows of a molecule have the same picture."""
+    row = read(run / "predictions_test.csv")[0]
+    cells = (f"{name} <b>{row[name]}</b>" for name in ("temperature", "assay"))
+    assert f"<div>{', '.join(cells)}</div>" in (run / "report.html").read_text()
+
+
 def test_evaluate_gives_the_scores_of_the_run(run):
     scores = json.loads((run / "metrics.json").read_text())["test"]
     found = evaluate(run, load_config(run.parent / "measured.csv").data, device="cpu").scores

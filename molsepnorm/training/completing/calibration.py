@@ -14,7 +14,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import Predicted, predict_with_signals
 from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Task
-from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals
+from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
 from molsepnorm.training.objectives import Results
 
 __all__ = ["calibrate"]
@@ -44,8 +44,9 @@ def calibrate(
 
     Returns:
         The model, and by target: `level`, `coverage` and `width` of the intervals of the test
-        molecules, or the mean number of classes in their sets; the `signal` that the errors depend
-        on; and the number of labelled validation `molecules`.
+        molecules, or the mean number of `classes` in their sets; the `signal` that the errors
+        depend on; the classes that are `always` in a set, since too few validation molecules have
+        them; and the number of labelled validation `molecules`.
     """
     if not results.predictions:  # a model without targets
         return model, {}
@@ -116,7 +117,11 @@ def _scores(
                 half = calibration.half_widths(sd, _LEVEL)
                 entry["coverage"] = float((np.abs(values[:, 0] - own) <= half).mean())
                 entry["width"] = float(2 * half.mean())
-        elif len(own):
+        else:
+            names = target.classes or ("0", "1")
+            pairs = zip(names, calibration.scores, strict=True)
+            entry["always"] = [name for name, each in pairs if np.isinf(quantile(each, _LEVEL))]
+        if isinstance(calibration, ClassSets) and len(own):
             held = calibration.sets(calibration.probabilities(values), _LEVEL)
             entry["coverage"] = float(held[np.arange(len(own)), own.astype(int)].mean())
             entry["classes"] = float(held.sum(axis=1).mean())

@@ -41,8 +41,8 @@ def predictions_table(
         ):
             columns[f"{name}_forest"] = others[f"{name}_pred"]
     taken = {*table, *(column for columns in predicted for column in columns)}
-    for name, cells in dataset.columns.items():
-        table[_free(name, "_input", taken)] = [cells[graph] for graph in graphs]
+    for name, inputs in dataset.columns.items():
+        table[_free(name, "_input", taken)] = [inputs[graph] for graph in graphs]
     for target, truth, of_truth, columns in zip(
         task.targets, labels, bounds, predicted, strict=True
     ):
