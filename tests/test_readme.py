@@ -15,9 +15,10 @@ TOP = Path(__file__).parents[1]
 
 @pytest.fixture
 def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """An empty namespace, in a folder with the table that the examples name."""
+    """An empty namespace, in a folder with the tables that the examples name."""
     demo = pd.read_csv(TOP / "data" / "demo.csv").head(60)
     demo.rename(columns={"penalised_logp": "logS"}).to_csv(tmp_path / "my.csv", index=False)
+    (tmp_path / "data").symlink_to(TOP / "data")
     monkeypatch.chdir(tmp_path)
     return {}
 
