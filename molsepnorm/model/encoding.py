@@ -61,4 +61,4 @@ def require_featurizer(
     if not fits or not own <= read <= own + inputs.width:
         raise ConfigError(f"atom_sizes, bond_sizes and molecule_features are not those of '{name}'")
     if config.columns and config.columns != tuple(column.width for column in inputs.columns):
-        raise ConfigError("the kernel head compares other feature columns than the model reads")
+        raise ConfigError("the network reads other feature columns than the model")

@@ -7,6 +7,7 @@
 `attention`, `local`    the parts of a layer in PyTorch's own operations
 `kernels/`              the same parts written for speed; `parts` chooses between them
 `norms`, `dropout`      as their names say
+`conditional`           an output layer whose weights depend on feature columns
 `kernel_head`           an output head that compares molecules with training molecules
 `observe`               embeddings of molecules, layer by layer
 ======================  ==================================================================

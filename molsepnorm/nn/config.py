@@ -158,26 +158,28 @@ class GraphormerConfig:
     centers: Annotated[int, Range(0, 1_000_000)] = 0
     """Number of training molecules in a kernel head."""
     columns: tuple[int, ...] = ()
-    """Number of the molecule-level features of a kernel head that belong to each feature column of
-    the table; they are the last ones but the counts, descriptors and pairs."""
+    """Number of the molecule-level features that belong to each feature column of the table; they
+    are the last ones but the counts, descriptors and pairs. The weights of a linear head depend on
+    them (`molsepnorm.nn.conditional`), and a kernel head has a factor for each."""
     counts: Annotated[int, Range(0, 1_000_000)] = 0
-    """Number of the molecule-level features of a kernel head that are Morgan counts; they are the
-    last ones but the descriptors and pairs."""
+    """Number of the molecule-level features that are Morgan counts; they are the last ones but the
+    descriptors and pairs."""
     compares_counts: bool = True
     """False if a kernel head leaves its Morgan counts out."""
     descriptors: Annotated[int, Range(0, 1_000_000)] = 0
-    """Number of the molecule-level features that a kernel head compares as descriptors; they are
-    the last ones but the pairs."""
+    """Number of the molecule-level features that are descriptors; they are the last ones but the
+    pairs."""
     pairs: Annotated[int, Range(0, 1_000_000)] = 0
-    """Number of the molecule-level features that a kernel head compares as atom-pair counts; they
-    are the last ones."""
+    """Number of the molecule-level features that are atom-pair counts, which only a kernel head
+    reads; they are the last ones."""
     outputs: Annotated[int, Range(0, 1_000_000)] = 1
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
 
     @property
     def compared_features(self) -> int:
-        """Number of the molecule-level features that a kernel head compares."""
-        return sum(self.columns) + self.counts + self.descriptors + self.pairs
+        """Number of the molecule-level features that a kernel head compares; 0 for other heads."""
+        compared = sum(self.columns) + self.counts + self.descriptors + self.pairs
+        return compared if self.head == "kernel" else 0
 
     def with_linear_head(self) -> GraphormerConfig:
         """Return the configuration with a linear head, without the features of a kernel head."""

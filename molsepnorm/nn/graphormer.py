@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.embedding import AtomEmbedding
 from molsepnorm.nn.init import initialize, rename_weights
@@ -122,6 +123,8 @@ class Graphormer(nn.Module):
         in training, such as a fingerprint bit that no molecule has, never changes an output.
         """
         initialize(self, self.config)
+        if isinstance(self.head, ConditionalLinear):
+            nn.init.zeros_(self.head.interactions)
         first = self.head[0] if isinstance(self.head, nn.Sequential) else self.head
         if isinstance(first, nn.Linear) and self.config.molecule_features:
             nn.init.zeros_(first.weight[:, -self.config.molecule_features :])

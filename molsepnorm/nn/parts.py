@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import nn
 
 from molsepnorm.nn.attention import BiasedSelfAttention
+from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.dropout import Dropout
 from molsepnorm.nn.kernel_head import KernelHead
@@ -63,6 +64,9 @@ def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphToken
 
 def make_head(config: GraphormerConfig, width: int) -> nn.Module:
     """Return the map from R channels to the outputs, as `config.head` says."""
+    if config.head == "linear" and config.columns and config.outputs:
+        following = config.counts + config.descriptors
+        return ConditionalLinear(width, config.outputs, sum(config.columns), following)
     if config.head == "linear":
         return _output_layer(width, config.outputs)
     if config.head == "kernel":

@@ -34,6 +34,8 @@ _FREE = {
     *("norm_momentum", "init"),
 }
 """Settings of a network that decide how it is trained, not what its weights mean."""
+_OF_TABLE = {*FROM_DATA} - {"atom_sizes", "bond_sizes"}
+"""Settings of a network that may differ from those of the model that it starts from."""
 
 
 def _start_or_none(value: Any) -> Any:
@@ -224,7 +226,7 @@ def require_fit(
     wrong = [
         f"model.{key} is {value}, not {other[key]}"
         for key, value in own.items()
-        if key not in _FREE and key not in ("outputs", "molecule_features") and value != other[key]
+        if key not in _FREE and key not in _OF_TABLE and value != other[key]
     ]
     if wrong:
         raise _other_architecture(name, wrong)

@@ -151,8 +151,16 @@ def _new_model(
 ) -> PropertyModel:
     """Return a model with random weights, whose features are scaled to the training molecules."""
     plain = architecture(config)
-    features = plain.molecule_features + inputs.width
-    network = Graphormer(replace(plain, outputs=task.outputs, molecule_features=features))
+    network = Graphormer(
+        replace(
+            plain,
+            outputs=task.outputs,
+            molecule_features=plain.molecule_features + inputs.width,
+            columns=tuple(column.width for column in inputs.columns),
+            counts=inputs.morgan,
+            descriptors=len(inputs.descriptors),
+        )
+    )
     values = dataset.store.features
     if values is not None and isinstance(network.molecule_features, MoleculeFeatures):
         network.molecule_features.fit(torch.from_numpy(values[dataset.splits["train"]]))

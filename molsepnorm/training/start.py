@@ -21,6 +21,10 @@ from molsepnorm.training.finetuning import in_head
 __all__ = ["Body", "LoadedWeights", "load_weights", "network_alone"]
 
 
+_INTERACTIONS = "head.interactions"
+"""Weights of a `ConditionalLinear` by which its columns change the others."""
+
+
 @dataclass(frozen=True)
 class LoadedWeights:
     """The weights that a network has from the model that it starts from."""
@@ -88,8 +92,10 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
         theirs = {
             name: each for name, each in theirs.items() if not name.startswith("molecule_features.")
         }
-    weight, bias = [name for name in ours if in_head(name)][-2:]  # of the output layer
+    in_heads = [name for name in ours if in_head(name) and name != _INTERACTIONS]
+    weight, bias = in_heads[-2:]  # of the output layer
     common = ours[weight].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
+    interact = same_inputs and {_INTERACTIONS} <= ours.keys() & theirs.keys()
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
         if target.meaning not in known:
@@ -98,6 +104,8 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
         ratio, shift = source.scale / target.scale, (source.mean - target.mean) / target.scale
         ours[weight][rows, :common] = theirs[weight][source_rows, :common] * ratio
         ours[bias][rows] = theirs[bias][source_rows] * ratio + shift
+        if interact:
+            ours[_INTERACTIONS][rows] = theirs[_INTERACTIONS][source_rows] * ratio
         same.append(target.name)
         outputs += target.width
     for name, value in theirs.items():
@@ -105,13 +113,16 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
             own = start.encoding.molecule_features  # of the featuriser, which are the first
             if own:
                 ours[name][:own] = value[:own]
-        elif name not in (weight, bias) and (same or not in_head(name)):
+        elif name not in (weight, bias, _INTERACTIONS) and (same or not in_head(name)):
             ours[name].copy_(value)
     sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
-    new = {weight, bias} if same else {name for name in sizes if in_head(name)}
+    new = {name for name in sizes if in_head(name)}
+    if same:
+        new &= {weight, bias, _INTERACTIONS}
     body = sum(size for name, size in sizes.items() if name not in new)
+    of_output = common + 1 + (ours[_INTERACTIONS][0].numel() if interact else 0)
     return LoadedWeights(
-        loaded=body + outputs * (common + 1),
+        loaded=body + outputs * of_output,
         parameters=sum(sizes.values()),
         same_targets=tuple(same),
         new_targets=tuple(name for name in task.names if name not in same),

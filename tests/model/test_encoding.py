@@ -20,20 +20,17 @@ def test_features_of_another_featuriser_are_refused(tmp_path):
         PropertyModel.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize("head", [{"head": "kernel", "centers": 3}, {"head": "linear"}])
 @pytest.mark.parametrize(("widths", "fits"), [((3, 1), True), ((1, 3), False), ((4,), False)])
-def test_a_kernel_head_that_divides_the_feature_columns_otherwise_is_refused(
-    tmp_path, widths, fits
-):
+def test_a_head_that_divides_the_feature_columns_otherwise_is_refused(tmp_path, head, widths, fits):
     model = small_model()
     columns = FeatureColumn("solvent", ("a", "b", "c")), FeatureColumn("t")
     own = model.network.config
-    config = replace(
-        own, head="kernel", centers=3, columns=widths, molecule_features=own.molecule_features + 4
-    )
+    config = replace(own, **head, columns=widths, molecule_features=own.molecule_features + 4)
     network = Graphormer(config).eval()
     replace(model, network=network, inputs=ExtraInputs(columns)).save_pretrained(tmp_path)
     if fits:
         assert PropertyModel.from_pretrained(tmp_path).network.config.columns == widths
     else:
-        with pytest.raises(ModelError, match="compares other feature columns than the model"):
+        with pytest.raises(ModelError, match="reads other feature columns than the model"):
             PropertyModel.from_pretrained(tmp_path)

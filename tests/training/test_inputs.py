@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from click.testing import CliRunner
 
 import molsepnorm
@@ -19,6 +20,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
+from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import evaluate, load_config, train
@@ -373,6 +375,27 @@ def test_a_start_without_the_inputs_keeps_its_predictions(tmp_path, run):
         for name in ("start", "run")
     )
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("features", [[], ["rdkit"]])
+def test_a_start_with_the_same_inputs_keeps_its_predictions(tmp_path, run, features):
+    """Its outputs depend on the product of a molecule's channels and the columns."""
+    table = run.parent / "measured.csv"
+    more = {"data.molecule_features": features, "optim.lr": 0.01}
+    start = train(load_config(table, overrides={**SETTINGS, **more}), tmp_path / "start")
+    head = start.model.network.head
+    assert isinstance(head, ConditionalLinear) and head.interactions.abs().min() > 0
+    assert head.sizes[1:] == (3, len(DESCRIPTORS) if features else 0)
+    settings = {k: v for k, v in SETTINGS.items() if not k.startswith("model.")}
+    settings |= {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "finetune.freeze_epochs": 2}
+    settings |= {"finetune.start": str(start.folder), "data.molecule_features": features}
+    result = train(load_config(table, overrides=settings), tmp_path / "run")
+    before, after = (
+        [float(row["y_pred"]) for row in read(tmp_path / name / "predictions_test.csv")]
+        for name in ("start", "run")
+    )
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(result.model.network.head.interactions, head.interactions)
 
 
 def test_the_column_explains_what_the_molecule_cannot(tmp_path):
