@@ -69,12 +69,14 @@ def same_molecules(
         alike = among[order[start:end]]
         if len(alike if labels is None else np.unique(labels[alike])) < 2:
             continue
-        found: dict[str, list[int]] = {}
-        for molecule in alike.tolist():
-            text = dataset.smiles[dataset.store.rows[molecule]]
+        texts = [dataset.smiles[row] for row in dataset.store.rows[alike]]
+        canonical = {text: text for text in texts}
+        for text in canonical if len(canonical) > 1 else ():
             with suppress(InvalidMolecule):
-                text = canonical_smiles(text)
-            found.setdefault(text, []).append(molecule)
+                canonical[text] = canonical_smiles(text)
+        found: dict[str, list[int]] = {}
+        for molecule, text in zip(alike.tolist(), texts, strict=True):
+            found.setdefault(canonical[text], []).append(molecule)
         yield from (np.array(group) for group in found.values() if len(group) > 1)
 
 
