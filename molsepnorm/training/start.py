@@ -22,7 +22,7 @@ __all__ = ["Body", "LoadedWeights", "load_weights", "network_alone"]
 
 
 _INTERACTIONS = "head.interactions"
-"""Weights of a `ConditionalLinear` by which its columns change the others."""
+"""Name of the weights v of a `ConditionalLinear`."""
 
 
 @dataclass(frozen=True)
