@@ -369,6 +369,7 @@ def _validation(
         raise ConfigError("X_val and y_val go together: pass both or neither")
     if X_val is None:
         return None
+    require_same_order(X_val=X_val, y_val=y_val)
     molecules, table = _listed(X_val), labels(y_val)
     if len(molecules) != len(table):
         raise ConfigError(

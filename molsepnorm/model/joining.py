@@ -12,6 +12,7 @@ import torch
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.forest.forest import Forest
 from molsepnorm.model.model import PropertyModel
+from molsepnorm.nn.conditional import INTERACTIONS, output_layer
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import ExtraInputs, Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
@@ -156,13 +157,15 @@ def _networks(model: PropertyModel, task: Task) -> Iterator[tuple[Graphormer, fl
     for network, share in zip(model.networks, model.weights, strict=True):
         copied = deepcopy(network).cpu().eval()
         state = copied.state_dict()
-        weight, bias = [name for name in state if name.startswith("head.")][-2:]  # of the outputs
+        weight, bias = output_layer(state)
         rows = model.task.columns()
         with torch.no_grad():
             for old, new, row in zip(model.task.targets, task.targets, rows, strict=True):
                 if (old.mean, old.scale) != (new.mean, new.scale):
                     ratio, shift = old.scale / new.scale, (old.mean - new.mean) / new.scale
                     state[weight][row] *= ratio
+                    if INTERACTIONS in state:
+                        state[INTERACTIONS][row] *= ratio
                     state[bias][row] = state[bias][row] * ratio + shift
         yield copied, share
 

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ConditionalLinear"]
+__all__ = ["INTERACTIONS", "ConditionalLinear", "output_layer"]
+
+INTERACTIONS = "head.interactions"
+"""Name of the weights v of a `ConditionalLinear` in the state of a network."""
+
+
+def output_layer(names: Iterable[str]) -> tuple[str, str]:
+    """Return the names of the weight and the bias of the outputs, from the names of a network's
+    state.
+
+    >>> output_layer(["graph_token", "head.weight", "head.bias", "head.interactions"])
+    ('head.weight', 'head.bias')
+    """
+    weight, bias = [n for n in names if n.startswith("head.") and n != INTERACTIONS][-2:]
+    return weight, bias
 
 
 class ConditionalLinear(nn.Linear):

@@ -57,8 +57,8 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
     for name in names:
         if metrics["test"][name] is None:
             sentences.append(
-                f"The {_label(metrics, name)} is undefined on the test molecules, which have too "
-                "few labels or labels of one class: choose another split."
+                f"The {_label_of_targets(metrics, name)} is undefined on the test molecules, which "
+                "have too few labels or labels of one class: choose another split."
             )
         elif (own := _comparable(name, gains)) is not None:
             sentences.append(_against_constant(metrics, own, _Gain.of(own, gains[own])))
@@ -138,8 +138,8 @@ def _compared(metrics: Mapping[str, Any], name: str, gain: _Gain, than: str, sco
     who = "blend" if "blend" in metrics else "ensemble" if "members" in metrics else "model"
     own = significant(metrics["test"][name], 3)
     return (
-        f"The {who} is {gain.word} than {than} on the test molecules: {_label(metrics, name)} "
-        f"{own} against {significant(score, 3)}, {gain}."
+        f"The {who} is {gain.word} than {than} on the test molecules: "
+        f"{_label_of_targets(metrics, name)} {own} against {significant(score, 3)}, {gain}."
     )
 
 
@@ -200,25 +200,22 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence about targets whose intervals or sets have too few validation molecules."""
     found = metrics.get("calibration", {})
     without = [
-        f"{name} ({each['molecules']})"
+        f"{name} has {each['molecules']}"
         for name, each in found.items()
         if "width" in each and each["molecules"] < _MIN
     ]
     full = [
-        f"{name} ({', '.join(each['always'])})"
-        for name, each in found.items()
-        if each.get("always")
+        f"{_listed(each['always'])} of {name}" for name, each in found.items() if each.get("always")
     ]
     if without:
         yield (
             f"Intervals (--uncertainty) at the level 0.9 need {_MIN} validation molecules "
-            f"with an exact label, and there are fewer: {_some(without)}. A larger validation "
-            "split, or cross-validation, gives more."
+            f"with an exact label: {_some(without)}. A larger validation split gives more."
         )
     if full:
         yield (
-            f"Sets of classes (--uncertainty) at the level 0.9 always contain classes of fewer "
-            f"than {_MIN} validation molecules: {_some(full)}."
+            f"Sets of classes (--uncertainty) at the level 0.9 always contain each class with "
+            f"fewer than {_MIN} validation molecules: {_some(full)}."
         )
 
 
@@ -292,15 +289,22 @@ def _scale(metrics: Mapping[str, Any], name: str) -> float:
 
 
 def _label(metrics: Mapping[str, Any], name: str) -> str:
-    """Return the name of a metric in text, such as "RMSE" or "mean RMSE of pKa and logP"."""
+    """Return the name of a metric in text, such as "RMSE" or "mean RMSE" of several targets."""
     metric, _, target = name.partition("/")
     several = not target and any(each.startswith(f"{name}/") for each in metrics["test"])
-    targets = [] if target else metrics.get("scored_targets", {}).get(name, [])
-    of = ""
-    if 0 < len(targets) <= _NAMED:
-        *others, last = targets
-        of = f" of {', '.join(others)}{' and ' if others else ''}{last}"
-    return f"{'mean ' if several else ''}{METRICS[metric].label}{of}"
+    return f"{'mean ' if several else ''}{METRICS[metric].label}"
+
+
+def _label_of_targets(metrics: Mapping[str, Any], name: str) -> str:
+    """Return the name of a metric with its targets, such as "mean RMSE of pKa and logP"."""
+    targets = metrics.get("scored_targets", {}).get(name, [])
+    of = f" of {_listed(targets)}" if 0 < len(targets) <= _NAMED else ""
+    return f"{_label(metrics, name)}{of}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)}{' and ' if others else ''}{last}"
 
 
 def significant(value: float, digits: int = 4) -> str:

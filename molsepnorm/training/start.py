@@ -14,15 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.nn.conditional import INTERACTIONS, output_layer
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs
 from molsepnorm.training.finetuning import in_head
 
 __all__ = ["Body", "LoadedWeights", "load_weights", "network_alone"]
-
-
-_INTERACTIONS = "head.interactions"
-"""Name of the weights v of a `ConditionalLinear`."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +89,9 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
         theirs = {
             name: each for name, each in theirs.items() if not name.startswith("molecule_features.")
         }
-    in_heads = [name for name in ours if in_head(name) and name != _INTERACTIONS]
-    weight, bias = in_heads[-2:]  # of the output layer
+    weight, bias = output_layer(ours)
     common = ours[weight].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
-    interact = same_inputs and {_INTERACTIONS} <= ours.keys() & theirs.keys()
+    interact = same_inputs and {INTERACTIONS} <= ours.keys() & theirs.keys()
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
         if target.meaning not in known:
@@ -105,7 +101,7 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
         ours[weight][rows, :common] = theirs[weight][source_rows, :common] * ratio
         ours[bias][rows] = theirs[bias][source_rows] * ratio + shift
         if interact:
-            ours[_INTERACTIONS][rows] = theirs[_INTERACTIONS][source_rows] * ratio
+            ours[INTERACTIONS][rows] = theirs[INTERACTIONS][source_rows] * ratio
         same.append(target.name)
         outputs += target.width
     for name, value in theirs.items():
@@ -113,14 +109,14 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
             own = start.encoding.molecule_features  # of the featuriser, which are the first
             if own:
                 ours[name][:own] = value[:own]
-        elif name not in (weight, bias, _INTERACTIONS) and (same or not in_head(name)):
+        elif name not in (weight, bias, INTERACTIONS) and (same or not in_head(name)):
             ours[name].copy_(value)
     sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
     new = {name for name in sizes if in_head(name)}
     if same:
-        new &= {weight, bias, _INTERACTIONS}
+        new &= {weight, bias, INTERACTIONS}
     body = sum(size for name, size in sizes.items() if name not in new)
-    of_output = common + 1 + (ours[_INTERACTIONS][0].numel() if interact else 0)
+    of_output = common + 1 + (ours[INTERACTIONS][0].numel() if interact else 0)
     return LoadedWeights(
         loaded=body + outputs * of_output,
         parameters=sum(sizes.values()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -283,6 +284,20 @@ def test_foreign_metadata_are_refused(tmp_path, text):
     path.write_bytes(save({"a": torch.zeros(1)}, metadata={"molsepnorm": text}))
     with pytest.raises(ModelError, match="last is damaged or belongs to another configuration"):
         load_checkpoint(path, *_parts())
+
+
+def test_a_checkpoint_of_a_head_that_columns_only_shift_is_refused(tmp_path):
+    """Earlier versions had such heads."""
+    config = GraphormerConfig(layers=1, width=8, ffn_width=8, heads=2, molecule_features=1)
+    earlier = _Objective(Graphormer(config), nn.Identity())
+    save_checkpoint(
+        tmp_path / "last", PROGRESS, earlier, make_optimizer(earlier, OptimConfig(lr=0.01)), None
+    )
+    objective = _Objective(Graphormer(replace(config, columns=(1,))), nn.Identity())
+    with pytest.raises(ModelError, match=r"earlier version of .*--from with the folder"):
+        load_checkpoint(
+            tmp_path / "last", objective, make_optimizer(objective, OptimConfig(lr=0.01)), None
+        )
 
 
 def test_a_checkpoint_of_a_network_that_would_be_converted_is_refused(tmp_path):

@@ -95,12 +95,13 @@ def test_too_few_validation_molecules_for_intervals_and_sets():
         "y": {"width": None, "molecules": 8},
         "z": {"width": 1.2, "molecules": 9},
         "active": {"always": ["1"], "molecules": 40},
-        "kind": {"always": [], "molecules": 40},
+        "kind": {"always": ["mid", "low"], "molecules": 40},
+        "word": {"always": [], "molecules": 40},
     }
     _, numbers, sets = conclusion(metrics(calibration=calibration))
     assert numbers.startswith("Intervals (--uncertainty) at the level 0.9 need 9 validation")
-    assert "fewer: y (8)." in numbers
-    assert sets.endswith("always contain classes of fewer than 9 validation molecules: active (1).")
+    assert "exact label: y has 8." in numbers
+    assert sets.endswith("fewer than 9 validation molecules: 1 of active, mid and low of kind.")
 
 
 def test_a_good_model_has_one_sentence():

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from molsepnorm.cli import main
 from molsepnorm.data import datasets
@@ -101,6 +102,28 @@ def test_models_with_other_feature_columns_are_not_joined(order):
         models.append(PropertyModel(Graphormer(config).eval(), "zinc", task, inputs=inputs))
     with pytest.raises(ConfigError, match="same feature columns and molecule features can be"):
         join([models[number] for number in order])
+
+
+def test_models_with_feature_columns_are_joined():
+    """Their output weights depend on the columns, and are scaled alike."""
+    torch.manual_seed(0)
+    inputs = ExtraInputs((FeatureColumn("solvent", ("a", "b")), FeatureColumn("t")))
+    config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2)
+    config = dataclasses.replace(config, molecule_features=3, columns=(2, 1))
+    models = []
+    for mean, scale in ((0.0, 1.0), (5.0, 3.0)):
+        network = Graphormer(config).eval()
+        torch.nn.init.normal_(network.head.interactions)
+        task = Task((Target("y", "regression", mean=mean, scale=scale),), "mae")
+        models.append(PropertyModel(network, "zinc", task, inputs=inputs))
+    columns = {"solvent": ["a", "b"] * 2, "t": [0.1, -2.0, 0.5, 3.0]}
+
+    def values(model):
+        rows = Predictor(model).predict(SMILES, columns)
+        return np.array([row.values["y"] for row in rows])
+
+    expected = (values(models[0]) + values(models[1])) / 2
+    np.testing.assert_allclose(values(join(models)), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_command_joins_runs(trained, tmp_path, capsys):

@@ -124,6 +124,17 @@ def test_the_report_shows_the_columns_of_the_worst_predictions(run):
     assert f"<div>{', '.join(cells)}</div>" in (run / "report.html").read_text()
 
 
+def test_the_report_of_a_column_that_is_named_like_the_position_of_a_row(tmp_path):
+    """A cell line, say."""
+    rows = [(*row[:2], f"cell{row[2]}", row[3]) for row in measured()]
+    table = write(tmp_path / "t.csv", rows)
+    table.write_text(table.read_text().replace("assay", "line", 1))
+    settings = {**SETTINGS, "data.feature_columns": ["line", "temperature"]}
+    train(load_config(table, overrides=settings), tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "line <b>cellA</b>, temperature <b>" in page or "line <b>cellB</b>" in page
+
+
 def test_evaluate_gives_the_scores_of_the_run(run):
     scores = json.loads((run / "metrics.json").read_text())["test"]
     found = evaluate(run, load_config(run.parent / "measured.csv").data, device="cpu").scores

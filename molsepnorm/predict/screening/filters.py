@@ -37,7 +37,7 @@ _OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
 }
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`([^`]*)`""")
-_MAX_INTEGER = 1 << 53  # above, different integers have the same floating-point number
+_MAX_INTEGER = 1 << 53  # from here on, different integers have the same floating-point number
 _EXAMPLE = "write a condition such as 'logS > -4 and similarity > 0.3'"
 
 
@@ -239,10 +239,10 @@ class _Parser:
         elif isinstance(node, ast.Constant) and isinstance(node.value, bool | str):
             return node.value
         elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            if isinstance(node.value, int) and abs(node.value) > _MAX_INTEGER:
+            if isinstance(node.value, int) and abs(node.value) >= _MAX_INTEGER:
                 self._fail(
-                    f"{node.value} has too many digits to be compared as a number: for an "
-                    f"identifier, write it as a text, '{node.value}'"
+                    f"{node.value} has too many digits to be compared as a number. An identifier "
+                    f"is compared as a text: == '{node.value}'"
                 )
             return float(node.value)
         self._fail(f"'{self._source(node)}' is no column, number or text: {_EXAMPLE}")

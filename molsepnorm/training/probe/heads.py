@@ -175,7 +175,11 @@ def _with_kernel(
     head = KernelHead(width, len(found.centers), task.outputs, *sizes, compares_counts)
     head.load_state_dict(_numbers(embedded, found))
     body.config = replace(
-        body.config, head="kernel", centers=len(found.centers), compares_counts=compares_counts
+        body.config,
+        head="kernel",
+        centers=len(found.centers),
+        **sizes._asdict(),
+        compares_counts=compares_counts,
     )
     body.head = head.to(body.embedding.graph_token.device)
     return body
@@ -257,8 +261,8 @@ def _read_by_layer(
     read = own + sum(sizes.parts)
     config = replace(
         network.config.with_linear_head(),
+        **_Sizes()._asdict(),
         readout="layers",
-        **sizes._asdict(),
         molecule_features=read,
     )
     with torch.random.fork_rng([device] if device.type == "cuda" else []):

@@ -264,12 +264,16 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
 
 
 def _conditions(contents: Contents, row: int) -> str:
-    """Return the feature columns of a test row; nothing without any."""
-    table = contents.tables["test"]
+    """Return the feature columns of a test row; nothing without any.
+
+    They follow the SMILES in the table of predictions, where some have a longer name.
+    """
+    table, names = contents.tables["test"], contents.model.inputs.names
+    first = table.columns.get_loc("smiles") + 1
     cells = (
-        f"{escape(name)} <b>{escape(table[name].iloc[row])}</b>"
-        for name in contents.model.inputs.names
-        if name in table
+        f"{escape(name)} <b>{escape(table.iloc[row, place])}</b>"
+        for place, name in enumerate(names, start=first)
+        if table.columns[place].startswith(name)  # runs of earlier versions have no such columns
     )
     text = ", ".join(cells)
     return f"<div>{text}</div>" if text else ""

@@ -112,7 +112,7 @@ def _data(contents: Contents, path: Path) -> str:
     parts = [f"<p>{text}</p>"]
     labels = contents.labels
     if len(labels) and {"target", "kind", "split", "labels", "missing"} <= {*labels}:
-        columns = [name for name in labels if name != "rows"]
+        columns = [name for name in labels if name not in ("rows", "molecules")]
         columns = [name for name in columns if not labels[name].isin(("", "0")).all()]
         rows = ([_tidy(row[name]) for name in columns] for row in labels.to_dict("records"))
         parts.append(table(rows, columns))

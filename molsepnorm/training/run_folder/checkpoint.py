@@ -22,6 +22,7 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.nn.conditional import INTERACTIONS
 from molsepnorm.nn.init import current_name
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.steps.optim import WeightAverage
@@ -141,6 +142,12 @@ def load_checkpoint(
                 f"{path} was written by another version of molsepnorm, whose network also has "
                 f"{min(converted)}: continue with that version, or start the run anew in another "
                 "folder"
+            )
+        if INTERACTIONS in objective.network.state_dict().keys() - weights.keys():
+            raise ModelError(
+                f"{path} was written by an earlier version of molsepnorm, whose networks read "
+                "feature columns in another way: start the run anew in another folder. --from with "
+                "the folder of this run starts from its weights"
             )
         objective.load_state(weights, _under("objective/", tensors))
         if average is not None:
