@@ -80,7 +80,7 @@ def comparisons(
             unpaired[name] = _independent(val[name], of_val[name], test[name], of_test[name])
     scored = {
         name: [target.name for target in task.targets if target.kind in METRICS[name].kinds]
-        for name in (*names, "log_loss")
+        for name in names
         if name in METRICS
     }
     return {

@@ -121,10 +121,10 @@ def _scores(
             names = target.classes or ("0", "1")
             pairs = zip(names, calibration.scores, strict=True)
             entry["always"] = [name for name, each in pairs if np.isinf(quantile(each, _LEVEL))]
-        if isinstance(calibration, ClassSets) and len(own):
-            held = calibration.sets(calibration.probabilities(values), _LEVEL)
-            entry["coverage"] = float(held[np.arange(len(own)), own.astype(int)].mean())
-            entry["classes"] = float(held.sum(axis=1).mean())
+            if len(own):
+                held = calibration.sets(calibration.probabilities(values), _LEVEL)
+                entry["coverage"] = float(held[np.arange(len(own)), own.astype(int)].mean())
+                entry["classes"] = float(held.sum(axis=1).mean())
         scores[target.name] = entry
     return scores
 
