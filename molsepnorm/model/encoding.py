@@ -60,5 +60,5 @@ def require_featurizer(
     fits = (config.atom_sizes, config.bond_sizes) == (sizes.atoms, sizes.bonds)
     if not fits or not own <= read <= own + inputs.width:
         raise ConfigError(f"atom_sizes, bond_sizes and molecule_features are not those of '{name}'")
-    if config.columns and config.columns != tuple(column.width for column in inputs.columns):
+    if config.columns and config.columns != inputs.column_widths:
         raise ConfigError("the network reads other feature columns than the model")

@@ -64,11 +64,11 @@ def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphToken
 
 def make_head(config: GraphormerConfig, width: int) -> nn.Module:
     """Return the map from R channels to the outputs, as `config.head` says."""
-    if config.head == "linear" and config.columns and config.outputs:
+    if config.head == "linear":
+        if not config.columns:
+            return _output_layer(width, config.outputs)
         following = config.counts + config.descriptors
         return ConditionalLinear(width, config.outputs, sum(config.columns), following)
-    if config.head == "linear":
-        return _output_layer(width, config.outputs)
     if config.head == "kernel":
         features = config.columns, config.counts, config.descriptors, config.pairs
         return KernelHead(width, config.centers, config.outputs, *features, config.compares_counts)

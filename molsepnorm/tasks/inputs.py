@@ -196,10 +196,14 @@ class ExtraInputs:
         return tuple(column.name for column in self.columns)
 
     @property
+    def column_widths(self) -> tuple[int, ...]:
+        """Number of inputs of each column."""
+        return tuple(column.width for column in self.columns)
+
+    @property
     def width(self) -> int:
         """Number of inputs."""
-        columns = sum(each.width for each in self.columns)
-        return columns + self.morgan + len(self.descriptors) + self.pairs
+        return sum(self.column_widths) + self.morgan + len(self.descriptors) + self.pairs
 
     def is_start_of(self, other: ExtraInputs) -> bool:
         """Return whether these are the first of the other inputs, in the same order."""

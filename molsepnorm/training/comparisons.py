@@ -81,7 +81,6 @@ def comparisons(
     scored = {
         name: [target.name for target in task.targets if target.kind in METRICS[name].kinds]
         for name in names
-        if name in METRICS
     }
     return {
         "headlines": list(names),

@@ -156,7 +156,7 @@ def _new_model(
             plain,
             outputs=task.outputs,
             molecule_features=plain.molecule_features + inputs.width,
-            columns=tuple(column.width for column in inputs.columns),
+            columns=inputs.column_widths,
             counts=inputs.morgan,
             descriptors=len(inputs.descriptors),
         )

@@ -91,7 +91,7 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
         }
     weight, bias = output_layer(ours)
     common = ours[weight].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
-    interact = same_inputs and {INTERACTIONS} <= ours.keys() & theirs.keys()
+    interact = same_inputs and INTERACTIONS in ours and INTERACTIONS in theirs
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
         if target.meaning not in known:

@@ -88,8 +88,7 @@ def fit_kernel(
     """
     own = model.inputs
     inputs = own if inputs is None else inputs
-    widths = tuple(column.width for column in inputs.columns)
-    sizes = _Sizes(widths, inputs.morgan, len(inputs.descriptors), inputs.pairs)
+    sizes = _Sizes(inputs.column_widths, inputs.morgan, len(inputs.descriptors), inputs.pairs)
     choices = [False, True] if inputs.morgan > own.morgan else [inputs.morgan > 0]
     of_featurizer = model.encoding.molecule_features
     network = _with_kernel(
@@ -259,12 +258,8 @@ def _read_by_layer(
     """
     device = network.embedding.graph_token.device
     read = own + sum(sizes.parts)
-    config = replace(
-        network.config.with_linear_head(),
-        **_Sizes()._asdict(),
-        readout="layers",
-        molecule_features=read,
-    )
+    plain = network.config.with_linear_head()
+    config = replace(plain, readout="layers", molecule_features=read)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         copied = Graphormer(config)
     replaced = "head.", "molecule_features."

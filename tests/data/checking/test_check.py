@@ -88,9 +88,6 @@ def test_the_targets_that_were_guessed_are_said(write):
     assert _check(write(FINE), targets=["y"]).warnings == ()
 
 
-# --- rows that cannot be read ---------------------------------------------------------------------
-
-
 def test_an_open_choice_of_targets_stops_training(write):
     rows = [(smiles, 0.3 * i, f"{0.7 * (i * i % 7):.1f}") for i, smiles in enumerate(ALKANES)]
     report = _check(write(rows, "smiles,MW,y"))
@@ -98,6 +95,9 @@ def test_an_open_choice_of_targets_stops_training(write):
     assert _found(report, "targets").problem
     assert [each.name for each in report.targets] == ["MW", "y"]
     assert _found(_check(write(rows, "smiles,MW,y"), targets=["y"]), "targets") is None
+
+
+# --- rows that cannot be read ---------------------------------------------------------------------
 
 
 def test_rows_that_cannot_be_read_are_grouped_by_reason_and_named_by_line(write):
