@@ -259,7 +259,11 @@ class Task:
         molecules: np.ndarray | None = None,
     ) -> dict[str, tuple[float, float]]:
         """Return the 95 % bootstrap interval of each of the `scores`, over molecules drawn with
-        replacement. Scores that are undefined in most resamples are left out.
+        replacement.
+
+        Scores that are undefined in most resamples are left out. So are scores that are the same in
+        all resamples, such as the ROC-AUC of a perfect ranking, unless `minus` is given: they do
+        not show how much the score would vary with other molecules.
 
         Args:
             predictions: (G, O), from `predictions`.
@@ -280,6 +284,8 @@ class Task:
         if minus is not None:
             others = dict(self._resampled(minus, labels, counts, only))
             found = {name: scores - others[name] for name, scores in found.items()}
+        else:
+            found = {name: scores for name, scores in found.items() if _varies(scores)}
         ends = {name: interval(scores) for name, scores in found.items()}
         return {name: both for name, both in ends.items() if both is not None}
 
@@ -311,6 +317,12 @@ class Task:
 def _usual_metrics(regression_loss: str) -> dict[Kind, str]:
     """Return the usual metric of each kind of target."""
     return {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
+
+
+def _varies(scores: np.ndarray) -> bool:
+    """Return whether not all of the defined scores are equal."""
+    defined = scores[~np.isnan(scores)]
+    return len(defined) > 0 and bool((defined != defined[0]).any())
 
 
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:

@@ -39,6 +39,8 @@ class _Gain(NamedTuple):
 
     def __str__(self) -> str:
         low, high = (self.low, self.high) if self.by >= 0 else (-self.high, -self.low)
+        if low == high != 0:
+            return f"a difference of {significant(low, 3)}, the same in all bootstrap resamples"
         ends = f"{significant(low, 3)} to {significant(high, 3)}"
         return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
 
@@ -258,10 +260,18 @@ def _similarity(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Yield a sentence if the test score has a wide interval, or few molecules."""
+    """Yield a sentence if the test score has a wide interval or none, or few molecules."""
     ends = metrics.get("test_interval_95", {}).get(name)
     count = metrics.get("labelled", metrics.get("molecules", {})).get("test")
-    if ends is None or count is None:
+    score = metrics["test"][name]
+    if count is None or score is None:
+        return
+    if ends is None:
+        if METRICS[name].higher_is_better and score == 1:
+            yield (
+                f"The test {_label(metrics, name)} of 1 has no interval, because it is the same "
+                f"for all resamples of the {count:,} test molecules: other molecules may be harder."
+            )
         return
     if count >= _FEW and ends[1] - ends[0] <= _WIDE * _scale(metrics, name):
         return

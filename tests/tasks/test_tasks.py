@@ -717,6 +717,18 @@ def test_intervals_leave_out_what_is_undefined() -> None:
     assert intervals["roc_auc"] == intervals["roc_auc/both"] == own
 
 
+def test_a_perfect_ranking_has_no_interval() -> None:
+    """Its ROC-AUC is 1 in all resamples; its log loss varies. Differences are kept."""
+    task = Task((Target("active", "binary"),), "roc_auc")
+    labels = np.tile([[0.0], [1.0]], (20, 1))
+    predictions = labels * 0.5 + np.linspace(0.1, 0.4, 40)[:, None]
+    found = task.intervals(predictions, labels, 100)
+    assert "roc_auc" not in found
+    assert found["log_loss"][0] < found["log_loss"][1]
+    constant = np.full_like(predictions, 0.5)
+    assert task.intervals(predictions, labels, 100, minus=constant)["roc_auc"] == (0.5, 0.5)
+
+
 def test_targets_are_resampled_together() -> None:
     """The mean of two identical targets has the interval of one. With independent draws it would be
     narrower by √2."""

@@ -251,6 +251,18 @@ def test_an_uncertain_test_score(count, ends, uncertain):
     assert texts == [expected] * uncertain
 
 
+def test_a_perfect_score_has_no_interval():
+    scores = {"roc_auc": 1.0, "log_loss": 0.1}
+    content = classes(test=scores, molecules={"test": 12}, test_interval_95={})
+    content["constant_difference"]["roc_auc"] = entry(0.5, 0.5, 0.5)
+    trivial, *_, last = conclusion(content)
+    assert trivial.endswith("a difference of 0.500, the same in all bootstrap resamples.")
+    assert last == (
+        "The test ROC-AUC of 1 has no interval, because it is the same for all resamples of the 12 "
+        "test molecules: other molecules may be harder."
+    )
+
+
 def test_an_undefined_score():
     content = classes(
         test={"roc_auc": None, "log_loss": 0.5},
