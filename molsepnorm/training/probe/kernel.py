@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.nn.kernel_head import matern, of_column, tanimoto
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Target, Task
 from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.ridge import SMALL, Inverse, LinearModel, invert, kernel_ridge
 from molsepnorm.training.probe.targets import Solve, fit_targets, ridge_of_targets
@@ -32,8 +32,8 @@ _MAX_CENTERS = 1500
 molecules it is exact."""
 _MAX_OPERATIONS = 1e13
 """Maximum of the cubed numbers of labelled molecules, over the targets, in an exact kernel
-regression: four minutes of a core. Targets with labels for the same molecules, the same penalty and
-no class weights count once."""
+regression: four minutes of a core. Regression targets with labels for the same molecules and the
+same penalty count once."""
 _MAX_DECOMPOSED = 2e11
 """Maximum of the cubed numbers of compared molecules, over the targets with labels for different
 molecules, in an approximate kernel regression: with 59 or more of them it compares fewer than
@@ -154,11 +154,20 @@ def _num_centers(embedded: Embedded, task: Task) -> int:
 
 
 def _num_decomposed(embedded: Embedded, task: Task) -> int:
-    """Return how many kernels are decomposed: targets with labels for the same molecules share
-    one."""
-    labelled = {row.tobytes() for row in np.isfinite(embedded.labels.T)}
-    weighted = sum(bool(target.class_weights) for target in task.targets)  # by the label
-    return len(labelled) + weighted
+    """Return how many kernels are decomposed: regression targets with labels for the same molecules
+    share one. The weights of classes depend on the labels."""
+    numbers = zip(task.targets, np.isfinite(embedded.labels.T), strict=True)
+    return len({_shares_kernel(target, row) for target, row in numbers})
+
+
+def _shares_kernel(target: Target, labelled: np.ndarray) -> tuple[bytes, str]:
+    """Return what two targets have in common if they share a weighted kernel.
+
+    Args:
+        target: the target.
+        labelled: bool (n,), the molecules that have a label.
+    """
+    return labelled.tobytes(), "" if target.kind == "regression" else target.name
 
 
 def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> tuple[float, ...]:
@@ -199,7 +208,7 @@ def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared
     """
     labelled = np.isfinite(embedded.labels.T)
     solved = {
-        (row.tobytes(), penalty, target.class_weights and target.name): float(row.sum())
+        (*_shares_kernel(target, row), penalty): float(row.sum())
         for row, penalty, target in zip(labelled, found.penalties, task.targets, strict=True)
     }
     if sum(number**3 for number in solved.values()) > _MAX_OPERATIONS:

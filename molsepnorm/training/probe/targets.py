@@ -1,7 +1,7 @@
 """Ridge regressions of a task's targets: numbers, or logits of classes.
 
 A target is fitted to the molecules that have a label, with the weights of the molecules and of its
-classes.
+classes. Rare classes have larger weights.
 """
 
 from __future__ import annotations
@@ -109,15 +109,17 @@ def _logits(
 ) -> LinearModel:
     """Return a model whose outputs are the logits of classes 0 … k - 1, or of class 1 if k is 2.
 
-    The indicators of the classes are regressed. Their leave-one-out predictions are the inputs of a
-    logistic regression, which gives the scale and the offset of the logits.
+    The indicators of the classes are regressed, with weights of 1 / √frequency for each class, as
+    in the random forest. Their leave-one-out predictions are the inputs of a logistic regression
+    without these weights, which gives the scale and the offset of the logits.
     """
     from sklearn.linear_model import LogisticRegression
 
     indicators = np.eye(classes.max() + 1)[classes]
+    balance = (weights @ indicators)[classes] ** -0.5
     if indicators.shape[1] == 2:
         indicators = indicators[:, 1:]
-    model, left_out = solve(indicators, weights, molecules)
+    model, left_out = solve(indicators, weights * balance, molecules)
     scale = left_out.std() or 1.0
     relative = weights * (len(weights) / weights.sum())  # the penalty has a fixed weight
     logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, relative)

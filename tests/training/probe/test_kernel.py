@@ -20,6 +20,7 @@ from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import fit_kernel, heads, refit_kernels
 from molsepnorm.training.probe import kernel as kernels
 from molsepnorm.training.probe import ridge as ridges
+from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.kernel import kernel_regression
 
 
@@ -101,6 +102,13 @@ def test_targets_with_labels_for_the_same_molecules_share_one_decomposition(rand
         sizes.clear()
         fit_kernel(*_many_targets(random, missing), TRAIN)
         assert len(sizes) == expected
+
+
+def test_targets_of_classes_have_weighted_kernels_of_their_own(random):
+    labels = np.stack([some_labels(random) > cut for cut in (3.0, 4.0, 5.0)], 1).astype(float)
+    model = start(*(Target(name, "binary") for name in "abc"))
+    embedded = Embedded.of(model.network, examples(model, labels), TRAIN, model.task)
+    assert kernels._num_decomposed(embedded, model.task) == 3
 
 
 def test_targets_with_labels_for_different_molecules_compare_fewer(random, monkeypatch):

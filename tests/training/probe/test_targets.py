@@ -48,7 +48,8 @@ def one_class_weights(kind: str, balanced: bool, labels: np.ndarray, count: int)
 @pytest.mark.parametrize("balanced", [False, True])
 @pytest.mark.parametrize(("kind", "count"), [("binary", 2), ("multiclass", 2), ("multiclass", 3)])
 def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced):
-    """It is fitted to leave-one-out predictions, with the class weights."""
+    """It is fitted to leave-one-out predictions, with the class weights. The ridge regression has
+    weights of 1 / √frequency as well."""
     labels = (np.digitize(some_labels(random), [3.0, 5.5]) % count).astype(float)
     target = one_class_weights(kind, balanced, labels[TRAIN], count)
     model = start(target)
@@ -59,7 +60,8 @@ def test_logits_are_those_of_a_logistic_regression(random, kind, count, balanced
         weights = (40 / count / np.bincount(classes))[classes]
     shown = np.eye(count)[classes]
     shown = shown[:, 1:] if count == 2 else shown
-    (slopes, offsets, *_), left_out = ridge_of(features, shown, weights, np.arange(40))
+    rooted = weights / np.sqrt(np.bincount(classes, weights))[classes]
+    (slopes, offsets, *_), left_out = ridge_of(features, shown, rooted, np.arange(40))
     plain = LogisticRegression(max_iter=1000)
     plain.fit(left_out / left_out.std(), classes, weights)
     expected = plain.predict_proba((features @ slopes.T + offsets) / left_out.std())
