@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.nn.config import GraphormerConfig
@@ -93,7 +94,17 @@ class Graphormer(nn.Module):
             layer: stop after this layer, counted from 1, and return what it reads out,
                 (B, `layer_width`), and its vectors of all slots. Only the last layer's are
                 normalised by the last norm.
+
+        Raises:
+            ConfigError: the batch is not a `GraphBatch`.
         """
+        if not isinstance(batch, GraphBatch):
+            raise ConfigError(
+                f"the network reads a GraphBatch; got {type(batch).__name__}. Make batches of "
+                "PyTorch Geometric's data by torch.utils.data.DataLoader(dataset, batch_size, "
+                "collate_fn=molsepnorm.interop.pyg.Collate(config, bond_offset)); the DataLoader "
+                "of torch_geometric ignores collate_fn"
+            )
         walks = walk_probabilities(batch, self.config.walks, self.embedding.graph_token.dtype)
         x = self.embedding(batch, walks)  # (M, C)
         if alter is not None:

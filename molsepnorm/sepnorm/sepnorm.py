@@ -68,9 +68,9 @@ class SepNorm(Unfused, nn.Module):
             x: (n, l, d) with the token of each sequence at slot 0; or packed, (m, d). A nested
                 tensor of sequences is padded, normalised and nested again.
             graph_token: int64 (n,), the slots of the tokens; required if x is packed.
-            mask: bool, x's shape without d: true at ordinary tokens, false at the graph token and
-                padding. It is read by a batch norm of the ordinary tokens; without a mask all slots
-                but the graph token's are counted.
+            mask: bool, x's shape without d: true at ordinary tokens, false at padding. It is read
+                by a batch norm of the ordinary tokens. Without a mask there is no padding. The
+                graph token is never counted, even if the mask is true there.
 
         Raises:
             ValueError: x or the mask has another shape; x is packed and `graph_token` is missing;
@@ -110,15 +110,14 @@ class SepNorm(Unfused, nn.Module):
             return self.tok_norm(x)
         if mask is None:
             mask = torch.ones(len(x), dtype=torch.bool, device=x.device)
-            mask.index_fill_(0, graph_token, False)
-        return self.tok_norm(x, mask)
+        return self.tok_norm(x, mask.index_fill(0, graph_token, False))
 
     def _nested(self, x: Tensor) -> Tensor:
         """Normalise sequences of different lengths, as torch's encoder makes them in evaluation."""
         sizes = [len(sequence) for sequence in x.unbind()]
         padded = x.to_padded_tensor(0.0)  # (n, l, d)
         slots = torch.arange(padded.shape[1], device=x.device)
-        mask = (slots > 0) & (slots < torch.tensor(sizes, device=x.device)[:, None])
+        mask = slots < torch.tensor(sizes, device=x.device)[:, None]
         y = self.forward(padded, mask=mask)
         rows = [row[:size] for row, size in zip(y, sizes, strict=True)]
         return torch.nested.as_nested_tensor(rows, layout=x.layout)

@@ -360,3 +360,13 @@ def test_float32_is_accurate_near_the_range_of_exponentials(shift: float, size: 
         results.append([y.double(), *(1e9 * gradient.double() for gradient in gradients)])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3 * size**2)
+
+
+@pytest.mark.parametrize("shift", [-12, 8])
+def test_float16_is_accurate_with_large_exponentials_and_values(shift: float) -> None:
+    """Their weighted sum would be above 65,504, the largest number of float16."""
+    exact, x, bias = some_layer()
+    with torch.no_grad():
+        exact.qkv.weight[2 * WIDTH :] *= 30
+    found = attend(copy.deepcopy(exact).half(), x.half(), [(part + shift).half() for part in bias])
+    torch.testing.assert_close(found.double(), attend(exact, x, bias), rtol=0.02, atol=0.1)

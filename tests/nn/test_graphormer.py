@@ -25,6 +25,7 @@ from molsepnorm.nn.layer import (
     PostNormLayer,
 )
 from molsepnorm.nn.norms import GraphTokenSepNorm, GraphTokenSharedNorm
+from molsepnorm.nn.parts import FAST, PLAIN, Parts
 from molsepnorm.nn.readout import Readout
 from molsepnorm.training.steps.statistics import estimate_statistics
 
@@ -562,6 +563,13 @@ def test_sizes_from_a_file_may_be_lists() -> None:
     assert hash(config) == hash(GraphormerConfig(atom_sizes=(5, 3), bond_sizes=(2,)))
 
 
+@pytest.mark.parametrize("batch", [torch.zeros(2, 3), [1, 2], None], ids=["tensor", "list", "none"])
+def test_other_inputs_than_batches_are_refused(batch: object) -> None:
+    kind = type(batch).__name__
+    with pytest.raises(ConfigError, match=f"reads a GraphBatch; got {kind}. .*Collate"):
+        Graphormer(GraphormerConfig(**SMALL))(batch)
+
+
 @pytest.mark.parametrize("options", [*NORMS[:2], NORMS[3]], ids=str)
 def test_one_molecule_cannot_train_a_batch_norm_of_tokens(options: dict) -> None:
     """Evaluation works."""
@@ -680,6 +688,39 @@ def test_equal_seeds_give_equal_bits() -> None:
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
     assert not torch.equal(states[0]["head.weight"], states[2]["head.weight"])
+
+
+@pytest.mark.parametrize("parts", [FAST, PLAIN], ids=["fast", "plain"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"norm": "shared", "readout": "layers"},
+        {"local": "gine", "node_walks": 3, "urpe": True},
+        {"pair_width": 8, "pair_walks": 3, "resistance_kernels": 4},
+    ],
+    ids=str,
+)
+def test_networks_of_low_precision_are_near_float32(
+    options: dict, dtype: torch.dtype, parts: Parts
+) -> None:
+    """They also train on a CPU, whose sparse products are float32."""
+    model = Graphormer(GraphormerConfig(**SMALL | options), parts).eval()
+    model.load_state_dict(far_from_initial(**options).state_dict())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.7)  # with larger logits rounding errors grow
+    batch = batch_of(zinc_graphs(), model.config)
+    expected = model(batch)
+    low = copy.deepcopy(model).to(dtype)
+    found = low(batch)
+    assert found.dtype == dtype
+    error = 5 * torch.finfo(dtype).eps
+    torch.testing.assert_close(found.float(), expected, rtol=error, atol=error)
+    if dtype == torch.bfloat16:  # training in float16 needs a scaled loss
+        low.train()(batch).square().sum().backward()
+        assert all(each.grad is None or each.grad.isfinite().all() for each in low.parameters())
 
 
 def unread_parameters(layers: int) -> set[str]:

@@ -158,6 +158,24 @@ def test_batch_norm_of_tokens_counts_real_tokens_only() -> None:
     assert int(norm.tok_norm.num_batches_tracked) == 1
 
 
+@pytest.mark.parametrize("layout", ["packed", "rectangular"])
+def test_the_graph_token_is_not_counted_if_the_mask_is_true_there(layout: str) -> None:
+    """As in the attention masks of `transformers`."""
+    one = SepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
+    other = copy.deepcopy(one)
+    x, mask = some_input(), some_mask()
+    with_token = mask.clone()
+    with_token[:, 0] = True
+    if layout == "packed":
+        rows, graph_token = packed(x)
+        y = one(rows, graph_token, with_token.reshape(-1)).view_as(x)
+    else:
+        y = one(x, mask=with_token)
+    torch.testing.assert_close(y, other(x, mask=mask), rtol=0, atol=0)
+    assert one.tok_norm.running_mean.equal(other.tok_norm.running_mean)
+    assert with_token[:, 0].all()
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_padding_has_no_effect(shared: bool) -> None:
     """It has no effect on other slots, gradients and running statistics."""

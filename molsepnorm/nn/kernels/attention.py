@@ -162,10 +162,11 @@ def _exponentials(q: Tensor, k: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 
     The rows of a molecule are short, so a softmax spends most of its time on finding the largest
     logit. On a CPU it is not subtracted unless the sums show that exponentials were too large or
-    too small. exp2 is used because exp is many times slower where it underflows, as in padding.
+    too small, or the weights are float16, whose range is narrow. exp2 is used because exp is many
+    times slower where it underflows, as in padding.
     """
     k, factor = k.transpose(1, 2), q.shape[-1] ** -0.5
-    if q.device.type == "cpu":
+    if q.device.type == "cpu" and q.dtype != torch.float16:
         weights = torch.baddbmm(bias, q, k, beta=_LOG2_E, alpha=_LOG2_E * factor).exp2_()
         total = weights.sum(-1, keepdim=True)
         low, high = total.aminmax()

@@ -48,7 +48,7 @@ class _Messages(torch.autograd.Function):
     ) -> Tensor:  # (M, C)
         every = torch.arange(len(embeddings) + 1, device=x.device)
         labels = (neighbours.bonds.view(-1, 1) == every).to(x.dtype)  # one-hot (M·D, 1 + K)
-        nothing = x.new_full((1, x.shape[1]), _NO_BOND)
+        nothing = x.new_full((1, x.shape[1]), max(_NO_BOND, torch.finfo(x.dtype).min))
         messages = x.index_select(0, neighbours.slots.flatten())  # (M·D, C)
         messages.addmm_(labels, torch.cat([nothing, embeddings])).relu_()
         ctx.save_for_backward(messages, labels)

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
+from molsepnorm.sepnorm.kernels import at_least_float32
 
 __all__ = ["AttentionBias", "by_head", "label_embeddings"]
 
@@ -63,12 +64,14 @@ class AttentionBias(nn.Module):
         terms = torch.einsum("lhk,ek->leh", self.positions, bonds)  # (L, K, H)
         longest = paths.bonds.shape[1] // paths.labels
         terms = terms[:longest, : paths.labels].flatten(0, 1)
-        sums = self.path_sums(paths, terms) / paths.lengths[:, None]
+        wide = at_least_float32(terms)  # a CPU has no sparse product of a lower precision
+        sums = self.path_sums(paths, wide) / paths.lengths[:, None]
         # in the order of the codes
         assert (PADDING, GRAPH_TOKEN, UNREACHABLE, SELF) == (0, 1, 2, 3)
         padding = torch.full_like(self.graph_token, -torch.inf)
         special = torch.stack([padding, self.graph_token, self.unreachable])
-        return torch.cat([special, (sums + F.embedding(paths.distances, self.spatial))[SELF:]])
+        of_paths = (sums + F.embedding(paths.distances, self.spatial))[SELF:]
+        return torch.cat([special, of_paths.to(terms.dtype)])
 
     def path_sums(self, paths: PathTable, terms: Tensor) -> Tensor:  # (V, H)
         """Return the sum of the terms (L·K, H) of every path's bonds."""

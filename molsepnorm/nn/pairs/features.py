@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from molsepnorm.molecules.codes import SELF
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.pairs.neighbours import hop_distances
+from molsepnorm.sepnorm.kernels import at_least_float32
 
 __all__ = ["PairBias", "ResistanceKernels", "resistances", "walk_probabilities"]
 
@@ -70,9 +71,9 @@ def resistances(
         joined = (code >= SELF).to(bonded.dtype)
         absent = 1 - torch.diagonal(joined, dim1=1, dim2=2)
         matrix = torch.diag_embed(bonded.sum(-1) + absent) - bonded + joined
-        inverse, _ = torch.linalg.inv_ex(matrix)
+        inverse, _ = torch.linalg.inv_ex(at_least_float32(matrix))
         own = torch.diagonal(inverse, dim1=1, dim2=2)
-        parts.append((own[:, :, None] + own[:, None, :] - 2 * inverse) * joined)
+        parts.append(((own[:, :, None] + own[:, None, :] - 2 * inverse) * joined).to(dtype))
     return parts
 
 

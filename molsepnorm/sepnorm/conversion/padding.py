@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 __all__ = ["PaddingContext", "PaddingHook"]
@@ -34,12 +33,13 @@ class PaddingHook:
 
     ======================  =================================================================
     `attention_mask`        (B, S), 0 at padding (as in `transformers`)
-    `src_key_padding_mask`  (B, S) or (S,), True, −inf or the lowest number at padding
-                            (as in `torch.nn`)
+    `src_key_padding_mask`  (B, S) or (S,), True or a number of −1,000 or less at padding
+                            (as in `torch.nn`, whose float masks are added to attention scores)
     ======================  =================================================================
 
     It is an object, not a closure, so that networks with hooks can be copied and pickled.
 
+    >>> import torch
     >>> padding = PaddingContext()
     >>> layer = nn.TransformerEncoderLayer(4, 2, batch_first=True)
     >>> hook = layer.register_forward_pre_hook(PaddingHook(layer, padding), with_kwargs=True)
@@ -74,17 +74,24 @@ _VALUES = {
     "src_key_padding_mask": "True at padding",
 }
 """Names of padding masks -> the meaning of their values."""
+_PADDING = -1000.0
+"""Highest number at padding in a mask that is added to attention scores. The softmax is 0 there in
+float32. Usual numbers are −∞, the lowest number, −1e9 and −1e4."""
 
 
 def _real_tokens(name: str, mask: Any) -> Tensor:  # bool, of the mask's shape
     dimensions = (2,) if name == "attention_mask" else (1, 2)
-    if not isinstance(mask, Tensor) or mask.dim() not in dimensions:
-        got = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(
-            f"a batch norm of the tokens needs the padding: {name} must be of shape (batch, "
-            f"slots), {_VALUES[name]}; got {got}. Pass such a mask, or convert with another "
-            "tok_norm"
-        )
-    if name == "attention_mask":
+    if not isinstance(mask, Tensor):
+        got = type(mask).__name__
+    elif mask.dim() not in dimensions:
+        got = f"shape {tuple(mask.shape)}"
+    elif name == "src_key_padding_mask":
+        return mask > _PADDING if mask.is_floating_point() else mask == 0
+    elif mask.is_floating_point() and (mask < 0).any():  # added to attention scores
+        got = "negative numbers"
+    else:
         return mask != 0
-    return mask > torch.finfo(mask.dtype).min if mask.is_floating_point() else mask == 0
+    raise ValueError(
+        f"a batch norm of the tokens needs the padding: {name} must be of shape (batch, slots), "
+        f"{_VALUES[name]}; got {got}. Pass such a mask, or convert with another tok_norm"
+    )

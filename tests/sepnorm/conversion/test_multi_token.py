@@ -235,7 +235,10 @@ class Reader(nn.Module):
         ([], {"attention_mask": torch.tensor([[0.0, 2.0, 1.0]])}, [[False, True, True]]),
         ([], {"src_key_padding_mask": torch.tensor([[False, True]])}, [[True, False]]),
         ([], {"src_key_padding_mask": torch.tensor([0.0, -torch.inf])}, [True, False]),
-        ([], {"src_key_padding_mask": torch.tensor([[-3e38, 1.0, -3.5e38]]).bfloat16()}, None),
+        ([], {"src_key_padding_mask": torch.tensor([0.0, -1e9, -5.0])}, [True, False, True]),
+        ([], {"src_key_padding_mask": torch.tensor([0.0, -1e4]).half()}, [True, False]),
+        ([], {"src_key_padding_mask": torch.tensor([1.0, -1e4]).bfloat16()}, [True, False]),
+        ([], {"src_key_padding_mask": torch.tensor([0.0, -3.5e38]).bfloat16()}, [True, False]),
         ([None], {}, None),
         ([], {}, None),
     ],
@@ -248,8 +251,6 @@ def test_masks_are_found_by_name_and_by_position(
     module.register_forward_pre_hook(PaddingHook(module, padding), with_kwargs=True)
     padding.real = torch.ones(1, 1)
     module(torch.zeros(1), *positional, **named)
-    if "src_key_padding_mask" in named and expected is None:
-        expected = [[True, True, False]]  # −∞ in bfloat16
     assert (None if padding.real is None else padding.real.tolist()) == expected
     assert copy.deepcopy(padding).real is None
 
@@ -263,6 +264,7 @@ def test_masks_without_the_padding_are_refused() -> None:
     for name, mask, told in (
         ("attention_mask", torch.ones(1, 1, 3, 3), r"shape \(1, 1, 3, 3\)"),
         ("attention_mask", {}, "dict"),
+        ("attention_mask", torch.tensor([[0.0, 0.0, -1e4]] * 2), "negative numbers"),
         ("src_key_padding_mask", torch.zeros(1, 2, 3), r"shape \(1, 2, 3\)"),
     ):
         module(torch.zeros(1), **{name: mask})
