@@ -61,8 +61,17 @@ class Collate:
 
         Raises:
             InvalidMolecule: one cannot be read; the message has its number in the batch.
-            ConfigError: its features do not fit the architecture, or only some have labels.
+            ConfigError: `molecules` is empty, or is a `Data` or `Batch` instead of a list; the
+                features do not fit the architecture; or only some molecules have labels.
         """
+        if isinstance(molecules, Data):
+            raise ConfigError(
+                f"Collate reads a list of Data; got {type(molecules).__name__}. Pass [data] for a "
+                "single molecule. For batches use torch.utils.data.DataLoader; the DataLoader of "
+                "torch_geometric ignores collate_fn"
+            )
+        if not molecules:
+            raise ConfigError("the batch has no molecules: pass a list of at least one Data")
         graphs = [_graph(data, number, self.bond_offset) for number, data in enumerate(molecules)]
         encoded = encode(graphs, encoding_of(self.config), self.config.atom_sizes)
         batch = GraphTensors.of(encoded).cut(np.arange(len(graphs)), self.max_groups)

@@ -91,7 +91,8 @@ class _Graphormer(BaseEstimator):
             train = np.arange(len(molecules))
             val = np.arange(len(molecules), len(molecules) + len(others))
             if sample_weight is not None:
-                sample_weight = np.concatenate([sample_weight, np.ones(len(others))])
+                own = np.full(len(others), _mean_weight(sample_weight))
+                sample_weight = np.concatenate([sample_weight, own])
             molecules = molecules + others
             labels = pd.concat([labels, table], ignore_index=True)
         warm = self.model_ if self.warm_start and hasattr(self, "model_") else None
@@ -231,7 +232,8 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
         Args:
             X: see `Molecules`.
             y: the labels.
-            sample_weight: (G,) weights of the molecules in the loss.
+            sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
+                mean of the weights above 0.
             X_val, y_val: molecules that choose the epoch, and their labels; drawn from X if None.
         """
         require_same_order(X=X, y=y, sample_weight=sample_weight)
@@ -273,7 +275,8 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
             y: (G,) two or more classes, or (G, T) of several targets, in which NaN and None are
                 missing labels. `classes_` holds the classes in sorted order, in a list with an
                 array for each target if there are several.
-            sample_weight: (G,) weights of the molecules in the loss.
+            sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
+                mean of the weights above 0.
             X_val, y_val: molecules that choose the epoch, and their classes; drawn from X if None.
         """
         require_same_order(X=X, y=y, sample_weight=sample_weight)
@@ -333,6 +336,8 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
 def _listed(X: Molecules) -> list[Any]:
     """Return molecules as a list, with an empty SMILES, which cannot be read, for missing ones.
 
+    RDKit's molecules among missing ones are written as SMILES, because a list has a single type.
+
     Raises:
         ConfigError: they have another shape.
     """
@@ -344,12 +349,23 @@ def _listed(X: Molecules) -> list[Any]:
             )
         X = np.asarray(X).ravel().tolist()
     require_several(X, "X")
-    return ["" if _is_missing(each) else each for each in X]
+    listed = list(X)
+    if not any(map(_is_missing, listed)):
+        return listed
+    from molsepnorm.molecules.featurize.sdf import written
+
+    return ["" if _is_missing(each) else written(each) for each in listed]
 
 
 def _is_missing(molecule: Any) -> bool:
     """Return whether it is None, pandas' NA or NaN, as in a column of SMILES with empty cells."""
     return molecule is None or molecule is pd.NA or isinstance(molecule, float)
+
+
+def _mean_weight(weights: np.ndarray) -> float:
+    """Return the mean of the weights above 0; NaN is 1, as in the loss."""
+    numbers = pd.to_numeric(pd.Series(weights), errors="coerce").fillna(1)
+    return numbers[numbers > 0].mean()
 
 
 def _numbers(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:

@@ -1,8 +1,9 @@
 """Callbacks that send the course of a run to TensorBoard, MLflow or Weights & Biases.
 
 Each writes the settings, the losses, scores and learning rate after every validation, and the
-scores of the test split at the end. Every member of an ensemble is a run of its own. In training on
-several processes, pass the callback in one of them.
+scores of the test split at the end. Every member of an ensemble is a run of its own, and the joined
+model another, with its test scores only. In training on several processes, pass the callback in one
+of them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 
@@ -34,7 +36,8 @@ class TensorBoard(Callback):
     >>> molsepnorm.fit(smiles, y, callback=TensorBoard("runs/logS/events"))    # doctest: +SKIP
 
     Args:
-        folder: folder of the event files; by default `tensorboard` in the folder of the run.
+        folder: folder of the event files of one run or ensemble, whose members have subfolders `1`,
+            `2`, …; by default `tensorboard` in the folder of each run.
 
     Raises:
         ConfigError: tensorboard is not installed; or, when a run without a folder starts, `folder`
@@ -51,7 +54,7 @@ class TensorBoard(Callback):
     ) -> None:
         if self._folder is None and folder is None:
             raise ConfigError("the run has no folder for the event files: TensorBoard(folder=...)")
-        self._writer = self._writers(str(self._folder or f"{folder}/tensorboard"))
+        self._open(folder)
         rows = "".join(f"| {name} | {value} |\n" for name, value in _settings(config).items())
         self._writer.add_text("settings", "| setting | value |\n|---|---|\n" + rows)
 
@@ -60,13 +63,21 @@ class TensorBoard(Callback):
             self._writer.add_scalar(name, value, record.epoch)
 
     def on_end(self, result: TrainingResult) -> None:
-        if self._writer is not None:
-            for name, value in _test_scores(result).items():
-                self._writer.add_scalar(name, value, result.metrics["best_epoch"])
-            self._close()
+        if self._writer is None:  # a joined model
+            self._open(result.folder)
+        for name, value in _test_scores(result).items():
+            self._writer.add_scalar(name, value, result.metrics["best_epoch"])
+        self._close()
 
     def on_failure(self, error: BaseException) -> None:
         self._close()
+
+    def _open(self, run: Path | None) -> None:
+        """Open the event file of the run in a folder."""
+        folder = str(self._folder or f"{run}/tensorboard")
+        if self._folder is not None and run is not None and _is_member(run):
+            folder = f"{folder}/{run.name}"
+        self._writer = self._writers(folder)
 
     def _close(self) -> None:
         """Write what is in memory, and close the file."""
@@ -100,8 +111,7 @@ class MLflow(Callback):
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        self._run = self._mlflow.start_run(**self._options)
-        self._targets = _distinct(target.name for target in model.task.targets)
+        self._start(model)
         logged = self._run.data.params  # MLflow refuses to change them
         settings = _settings(config).items()
         self._mlflow.log_params({name: value for name, value in settings if name not in logged})
@@ -110,12 +120,18 @@ class MLflow(Callback):
         self._mlflow.log_metrics(self._renamed(_values(record)), step=record.epoch)
 
     def on_end(self, result: TrainingResult) -> None:
-        if self._run is not None:
-            self._mlflow.log_metrics(self._renamed(_test_scores(result)))
-            self._end("FINISHED" if result.finished else "KILLED")
+        if self._run is None:  # a joined model
+            assert result.model is not None
+            self._start(result.model)
+        self._mlflow.log_metrics(self._renamed(_test_scores(result)))
+        self._end("FINISHED" if result.finished else "KILLED")
 
     def on_failure(self, error: BaseException) -> None:
         self._end("FAILED")
+
+    def _start(self, model: PropertyModel) -> None:
+        self._run = self._mlflow.start_run(**self._options)
+        self._targets = _distinct(target.name for target in model.task.targets)
 
     def _end(self, status: str) -> None:
         """End the run that this object started, unless the caller has ended it."""
@@ -143,28 +159,31 @@ class WandB(Callback):
     """Logs a run of Weights & Biases.
 
     Args:
+        config: entries of the configuration beside the settings of the run.
         options: arguments of `wandb.init`, such as `project` and `mode`.
 
     Raises:
         ConfigError: wandb is not installed.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
         self._run: Any = None
+        self._config = dict(config or {})
         self._wandb, self._options = _installed("wandb"), options
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        self._run = self._wandb.init(config=_settings(config), **self._options)
+        self._run = self._wandb.init(config=self._config | _settings(config), **self._options)
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         self._run.log({"epoch": record.epoch, **_values(record)})
 
     def on_end(self, result: TrainingResult) -> None:
-        if self._run is not None:
-            self._run.summary.update(_test_scores(result))
-            self._finish(0)
+        if self._run is None:  # a joined model
+            self._run = self._wandb.init(config=self._config, **self._options)
+        self._run.summary.update(_test_scores(result))
+        self._finish(0)
 
     def on_failure(self, error: BaseException) -> None:
         self._finish(1)
@@ -181,6 +200,12 @@ def _installed(module: str) -> Any:
     except ImportError:
         package = _PACKAGES[module]
         raise ConfigError(f"{package} is missing: pip install molsepnorm[{package}]") from None
+
+
+def _is_member(run: Path) -> bool:
+    """Return whether a run is that of a member of an ensemble."""
+    ensemble = RunFolder(run.parent.parent)
+    return run.parent == ensemble.members and ensemble.config.exists()
 
 
 def _settings(config: TrainConfig) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.utils.data import DataLoader
+from torch_geometric.data import Batch
+from torch_geometric.loader import DataLoader as GeometricLoader
 
 import molsepnorm
 from molsepnorm.data.batching.collate import GraphTensors
@@ -102,3 +104,21 @@ def test_what_does_not_fit_is_refused(dataset, network):
     dataset[1].edge_attr = dataset[1].edge_attr[1:]
     with pytest.raises(InvalidMolecule, match="molecule 1: "):
         collate(dataset)
+
+
+def test_batches_of_pytorch_geometric_are_refused(dataset, network):
+    """Its loader makes them, and ignores `collate_fn`."""
+    collate = Collate(network.config, bond_offset=0)
+    (batch,) = GeometricLoader(dataset, batch_size=7, collate_fn=collate)
+    with pytest.raises(ConfigError, match=r"reads a GraphBatch; got DataBatch.*torch\.utils\.data"):
+        network(batch)
+    with pytest.raises(ConfigError, match=r"list of Data; got DataBatch.*torch\.utils\.data"):
+        collate(Batch.from_data_list(dataset))
+
+
+def test_a_batch_is_made_of_a_list(dataset, network):
+    collate = Collate(network.config, bond_offset=0)
+    with pytest.raises(ConfigError, match=r"list of Data; got Data\. Pass \[data\]"):
+        collate(dataset[0])
+    with pytest.raises(ConfigError, match="batch has no molecules: pass a list of at least one"):
+        collate([])

@@ -171,6 +171,19 @@ def test_invalid_molecules(fitted):
     assert np.isnan(named.predict_proba(row)).all(axis=1).tolist() == [False, True, False]
 
 
+def test_missing_molecules_of_rdkit(fitted):
+    """As a molecule file has them where RDKit cannot read a record."""
+    mols = list(map(read_smiles, SMILES))
+    with pytest.raises(DataError, match=r"^molecule 1: .*on_invalid='nan'"):
+        fitted.predict([mols[0], None])
+    with pytest.raises(DataError, match=r"^molecule 36: "):
+        regressor().fit([*mols, None], [*Y, 0.0])
+    lenient = regressor(on_invalid="nan").fit([*mols, None], [*Y, 0.0])
+    found = lenient.predict([None, *mols[:2]])
+    assert np.isnan(found).tolist() == [True, False, False]
+    assert found[1:] == pytest.approx(lenient.predict(SMILES[:2]), abs=1e-6)
+
+
 def test_an_unknown_value_of_on_invalid_is_refused(fitted):
     message = "on_invalid must be 'raise' or 'nan'; got 'skip'"
     with pytest.raises(ConfigError, match=message):
@@ -269,6 +282,19 @@ def test_weights_of_molecules_count():
     others = {"X_val": SMILES[12:16], "y_val": Y[12:16]}
     found = regressor().fit(SMILES, lied, weights, **others).predict(SMILES[12:])
     assert np.abs(found - np.mean(Y[12:])).mean() < 60
+
+
+def test_a_constant_factor_of_the_weights_changes_nothing():
+    """Molecules of X_val have the mean weight of molecules that count in training."""
+    others = {"X_val": SMILES[26:], "y_val": Y[26:]}
+
+    def predict(weights: list[float] | None) -> list[float]:
+        model = GraphormerRegressor(epochs=0, overrides={"run.blend": "none"})
+        return model.fit(SMILES[:26], Y[:26], weights, **others).predict(SMILES).tolist()
+
+    assert predict([8.0] * 26) == predict([0.125] * 26) == predict([float("nan")] * 26)
+    assert predict([0.0] * 6 + [8.0] * 20) == predict([0.0] * 6 + [1.0] * 20)
+    assert predict([8.0] * 26) == pytest.approx(predict(None), abs=1e-3)
 
 
 def test_a_shuffled_table_is_matched_by_position():

@@ -50,6 +50,15 @@ def _fit(
     )
 
 
+def _ensemble(callback: Callback, folder: Path) -> molsepnorm.training.TrainingResult:
+    rows = zip(SMILES, LABELS, strict=True)
+    table = folder / "table.csv"
+    table.write_text("smiles,y\n" + "".join(f"{text},{y}\n" for text, y in rows))
+    overrides = {**SMALL, "data.targets": ["y"], "run.ensemble": 2, "run.blend": "none"}
+    config = molsepnorm.load_config(table, overrides=overrides)
+    return molsepnorm.train(config, folder / "ensemble", callback=callback)
+
+
 def _history(folder: Path) -> list[dict[str, str]]:
     with open(folder / "history.csv", newline="") as file:
         return list(csv.DictReader(file))
@@ -88,6 +97,50 @@ def test_tensorboard_without_any_folder_is_refused():
     pytest.importorskip("tensorboard")
     with pytest.raises(ConfigError, match="no folder for the event files"):
         _fit(TensorBoard())
+
+
+def test_tensorboard_has_a_folder_for_each_member(tmp_path):
+    """The folder itself has the scores of the joined model. A single run has no subfolder."""
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = _ensemble(TensorBoard(tmp_path / "events"), tmp_path)
+    members = result.metrics["members"]
+    found = sorted(each.name for each in (tmp_path / "events").iterdir() if each.is_dir())
+    assert found == ["1", "2"]
+    for name, member in zip(found, members, strict=True):
+        events = EventAccumulator(str(tmp_path / "events" / name)).Reload()
+        assert [each.step for each in events.Scalars("val/mae")] == [1, 2]
+        (end,) = events.Scalars("test/mae")
+        assert end.value == pytest.approx(member["test"]["mae"], rel=1e-5)
+        assert events.Tensors("settings/text_summary")
+    events = EventAccumulator(str(tmp_path / "events")).Reload()
+    (end,) = events.Scalars("test/mae")
+    assert end.value == pytest.approx(result.metrics["test"]["mae"], rel=1e-5)
+    assert "val/mae" not in events.Tags()["scalars"]
+    _fit(TensorBoard(tmp_path / "single"), tmp_path / "members" / "1")
+    assert not any(each.is_dir() for each in (tmp_path / "single").iterdir())
+
+
+def test_the_joined_model_has_a_run_of_its_own(tmp_path, strict_mlflow, monkeypatch):
+    """In MLflow and Weights & Biases, where each member has one, too."""
+    runs = []
+
+    def init(config):
+        ends = []
+        run = SimpleNamespace(config=config, summary={}, ends=ends, finish=ends.append)
+        run.log = lambda values: None
+        runs.append(run)
+        return run
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    result = _ensemble(Callbacks([MLflow(), WandB({"note": "x"})]), tmp_path)
+    scores = [each["test"]["mae"] for each in (*result.metrics["members"], result.metrics)]
+    assert [run.data.metrics["test/mae"] for run in strict_mlflow.runs] == scores
+    assert [run.info.status for run in strict_mlflow.runs] == ["FINISHED"] * 3
+    assert [run.summary["test/mae"] for run in runs] == scores
+    assert [run.ends for run in runs] == [[0]] * 3
+    assert [run.config["note"] for run in runs] == ["x"] * 3
 
 
 def test_mlflow_has_the_curves(tmp_path, monkeypatch):
@@ -225,6 +278,18 @@ def test_weights_and_biases_ends_a_failed_run(monkeypatch):
     with pytest.raises(RuntimeError, match="the disk is full"):
         _fit(Callbacks([callback, _Fail()]))
     assert codes == [1]
+
+
+def test_weights_and_biases_keeps_entries_of_the_user(monkeypatch):
+    """Beside the settings of the run, which they do not replace."""
+    kept = {}
+    run = SimpleNamespace(log=lambda values: None, summary={}, finish=lambda code: None)
+    monkeypatch.setitem(
+        sys.modules, "wandb", SimpleNamespace(init=lambda **options: kept.update(options) or run)
+    )
+    _fit(WandB(config={"note": "x", "run.epochs": 9}, project="logS"))
+    assert kept["project"] == "logS"
+    assert kept["config"]["note"] == "x" and kept["config"]["run.epochs"] == 2
 
 
 @pytest.mark.parametrize(
