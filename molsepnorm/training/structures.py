@@ -37,7 +37,7 @@ from molsepnorm.predict.workers import Workers
 
 __all__ = ["structure_features"]
 
-_VERSION = 3
+_VERSION = 4
 _TASK = 256  # molecules of a task
 
 

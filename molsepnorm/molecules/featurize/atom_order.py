@@ -10,7 +10,7 @@ from rdkit import Chem, rdBase
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.featurizer import Featurizer
-from molsepnorm.molecules.featurize.smiles import canonical_smiles
+from molsepnorm.molecules.featurize.smiles import canonical_smiles, implicit_hydrogens
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["Traced", "in_smiles_order", "traced"]
@@ -78,7 +78,7 @@ def traced(smiles: str) -> Traced:
             atom.SetIntProp(_PLACE, atom.GetIdx())
             atom.SetIsotope(0)
             atom.SetAtomMapNum(0)
-        heavy = [atom.GetIntProp(_PLACE) for atom in Chem.RemoveHs(given).GetAtoms()]
+        heavy = [atom.GetIntProp(_PLACE) for atom in implicit_hydrogens(given).GetAtoms()]
     if len(heavy) != mol.GetNumAtoms():
         raise InvalidMolecule("its atoms cannot be traced through RDKit's canonical SMILES")
     rank = np.arange(len(heavy)) if order is None else np.argsort(np.argsort(order))
@@ -114,8 +114,7 @@ def _rewritten(text: str) -> tuple[str, list[int]]:
         Chem.SanitizeMol(mol, Chem.SanitizeFlags.SANITIZE_CLEANUP)  # nitro groups, for instance
         for atom in mol.GetAtoms():
             atom.SetIntProp(_PLACE, atom.GetIdx())
-        mol = Chem.RemoveHs(mol)  # also sanitises
-        Chem.AssignStereochemistry(mol, cleanIt=True, force=True)
+        mol = implicit_hydrogens(mol)  # also sanitises
         for atom in mol.GetAtoms():
             atom.SetIsotope(0)
             atom.SetAtomMapNum(0)

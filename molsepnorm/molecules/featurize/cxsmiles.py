@@ -10,23 +10,27 @@ from rdkit import Chem, rdBase
 from molsepnorm.errors import InvalidMolecule, warn_of_data
 from molsepnorm.molecules.featurize.smiles import MAX_CHARACTERS, excess
 
-__all__ = ["EXTENSION", "announce_losses", "losses", "worked_in"]
+__all__ = ["EXTENSION", "announce_losses", "has_axes", "losses", "worked_in"]
 
 EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)")
 """A SMILES, and its extension after blanks."""
 
 _ATOMS = r"\d+(?:[.,]\d+)*"  # indices of atoms and bonds
 _ENHANCED = "enhanced stereochemistry"
+_AXES = "axial chirality"
+_WEDGES = "wedges"
+_COORDINATES = "coordinates"
 _APPLIED = "applied"
 _PARTS = {
     _ENHANCED: rf"r|[ao&]\d*:{_ATOMS}",
-    "coordinates": r"\([-+\d.,;eE ]*\)",
+    _COORDINATES: r"\([-+\d.,;eE ]*\)",
     "atom labels": r"\$(?!_AV:)[^$]*\$",
     "atom values": r"\$_AV:[^$]*\$|atomProp(?::[^:,]*)+|SgD:[\d,]*(?::[^:,]*)*",
     "fragment groups": rf"f:{_ATOMS}",
     "lone pairs": r"lp:\d+:\d+(?:,\d+:\d+)*",
-    # RDKit works these into the SMILES: radicals, coordinate bonds, wedges, cis and trans
-    _APPLIED: rf"\^[1-7]:{_ATOMS}|(?:C|w[UD]?|ctu|c|t):{_ATOMS}",
+    _WEDGES: rf"w[UD]:{_ATOMS}",
+    # RDKit works these into the SMILES: radicals, coordinate bonds, wavy bonds, cis and trans
+    _APPLIED: rf"\^[1-7]:{_ATOMS}|(?:C|w|ctu|c|t):{_ATOMS}",
 }
 _PART = re.compile(
     "(?:" + "|".join(f"({pattern})" for pattern in _PARTS.values()) + r")(?:,(?!$)|$)"
@@ -47,17 +51,35 @@ _REFUSED = {
 _VARIABLE_ATOM = re.compile(r"_?R\d*|_.*|.*_[ep]")  # R1, _R1, _AP1, star_e, QH_p
 
 
-def losses(extension: str) -> list[str]:
+def losses(smiles: str, extension: str) -> list[str]:
     """Return what an extension says that a SMILES cannot, and a model therefore ignores.
 
-    >>> losses("|&1:1,r|"), losses("|(0,0,;1,0,),$a;b$|"), losses("|C:0.0|")
+    RDKit reads wedges only if there are coordinates. It then uses both, and no SMILES can express
+    the axial chirality of an atropisomer.
+
+    >>> losses("CC", "|&1:1,r|"), losses("CC", "|(0,0,;1,0,),$a;b$|"), losses("N[Cu]", "|C:0.0|")
     (['enhanced stereochemistry'], ['coordinates', 'atom labels'], [])
+    >>> losses("CC(O)F", "|wU:1.0|")
+    ['wedges without coordinates']
 
     Raises:
         InvalidMolecule: the extension changes the molecule in a way that no SMILES can express (a
             polymer, an R group, variable attachment, a link node, a query), or is unknown.
     """
-    return [kind for kind in _parts(extension) if kind != _APPLIED]
+    kinds = [kind for kind in _parts(extension) if kind != _APPLIED]
+    if _WEDGES not in kinds:
+        return kinds
+    if _COORDINATES not in kinds:
+        return [kind if kind != _WEDGES else "wedges without coordinates" for kind in kinds]
+    with rdBase.BlockLogs():
+        mol = None if excess(smiles) else Chem.MolFromSmiles(f"{smiles} {extension}")
+    axes = [_AXES] if mol is not None and has_axes(mol) else []
+    return axes + [kind for kind in kinds if kind not in (_WEDGES, _COORDINATES)]
+
+
+def has_axes(mol: Chem.Mol) -> bool:
+    """Return whether RDKit has found bonds that make the molecule an atropisomer."""
+    return any(bond.GetStereo().name.startswith("STEREOATROP") for bond in mol.GetBonds())
 
 
 def announce_losses(smiles: Iterable[str], source: object, said: set[str]) -> None:
@@ -71,24 +93,24 @@ def announce_losses(smiles: Iterable[str], source: object, said: set[str]) -> No
     for text in smiles:
         if "|" in text and (extended := EXTENSION.fullmatch(text.strip())):
             try:
-                new = [kind for kind in losses(extended[2]) if kind not in said]
+                new = [kind for kind in losses(*extended.groups()) if kind not in said]
             except InvalidMolecule:
                 continue  # a featuriser refuses the row
             for kind in new:
                 said.add(kind)
                 warn_of_data(
                     f"{source}: the {kind} of CXSMILES, such as {_short(extended[2])}, "
-                    f"{'is' if kind == _ENHANCED else 'are'} not read by the model"
+                    f"{'is' if kind in (_ENHANCED, _AXES) else 'are'} not read by the model"
                 )
 
 
 def worked_in(smiles: str, extension: str) -> str:
     """Return one SMILES that represents a SMILES and its extension, as far as SMILES can.
 
-    Radicals, coordinate bonds, wedges and cis or trans bonds become part of the SMILES, as RDKit
-    reads them. What describes the sample or the drawing is ignored, see `losses`: groups of
-    stereocentres (`&1:`, `o1:`, `a:`, `r`), coordinates, labels. A SMILES that is too large or that
-    RDKit cannot read is returned unchanged, so that a featuriser refuses it.
+    Radicals, coordinate bonds, cis or trans bonds, and wedges with coordinates become part of the
+    SMILES, as RDKit reads them. The rest is ignored, see `losses`: groups of stereocentres (`&1:`,
+    `o1:`, `a:`, `r`), atropisomers, coordinates, labels. A SMILES that is too large or that RDKit
+    cannot read is returned unchanged, so that a featuriser refuses it.
 
     >>> worked_in("C[C@H](O)F", "|&1:1|"), worked_in("N[Cu]", "|C:0.0|")
     ('C[C@H](O)F', '[NH3]->[Cu]')
@@ -101,8 +123,9 @@ or another bracketed group, which a model cannot read
     Raises:
         InvalidMolecule: as `losses`, or RDKit cannot read the extension.
     """
-    applied = _parts(extension).get(_APPLIED)
-    if applied is None or excess(smiles):
+    parts = _parts(extension)
+    applied = parts.get(_APPLIED, []) + parts.get(_WEDGES, [])
+    if not applied or excess(smiles):
         return smiles
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(f"{smiles} {extension}")

@@ -10,6 +10,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdCoordGen, rdDepictor
 
 from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules.featurize.cxsmiles import has_axes
 from molsepnorm.molecules.featurize.smiles import (
     MAX_ATOMS,
     MAX_RINGS,
@@ -42,13 +43,15 @@ def smiles_of(block: str) -> str:
     """Return the canonical SMILES of a molfile's structure, V2000 or V3000.
 
     Stereochemistry is perceived from wedges and positions, in two or three dimensions; groups of
-    stereocentres, such as those of a racemate, follow the SMILES as CXSMILES. Explicit hydrogens
-    become implicit. Isotopes and atom-map numbers are kept; featurisers remove them.
+    stereocentres, such as those of a racemate, and the wedges of atropisomers follow the SMILES as
+    CXSMILES. Explicit hydrogens become implicit. Isotopes and atom-map numbers are kept;
+    featurisers remove them.
 
     If RDKit reads a structure but refuses it (a carbon with five bonds), the SMILES of the drawing
     is returned, which a featuriser refuses with RDKit's reason. If the block cannot be read, has
-    more than twice `MAX_ATOMS` atoms or more than `MAX_RINGS` rings, or describes a polymer, an R
-    group, an abbreviation or a query atom, the result is an empty string that holds the reason.
+    more than twice `MAX_ATOMS` atoms or more than `MAX_RINGS` rings, or has a part that
+    no SMILES can express (see `mol_to_smiles`), the result is an empty string that holds the
+    reason.
     """
     if reason := _excess(block):
         return Unwritten(reason)
@@ -59,7 +62,7 @@ def smiles_of(block: str) -> str:
         if mol is None:
             return _as_drawn(block)
         text = mol_to_smiles(mol)
-        return text + _stereo_groups(mol) if text else text
+        return text + _extension(mol) if text else text
 
 
 def drawn(smiles: str, title: str = "") -> str:
@@ -92,8 +95,9 @@ def drawn(smiles: str, title: str = "") -> str:
 def mol_to_smiles(mol: Chem.Mol) -> str:
     """Return the SMILES of an RDKit molecule.
 
-    If it is too large, or describes a polymer, an R group, an abbreviation or a query atom, the
-    result is an empty string that holds the reason.
+    If it is too large, or has a part that no SMILES can express (a polymer, variable attachment, a
+    haptic bond, a link node, an attachment point, an R group, an abbreviation, a query), the result
+    is an empty string that holds the reason.
     """
     if mol.GetNumAtoms() > 2 * MAX_ATOMS:
         return Unwritten(_too_many(mol.GetNumAtoms()))
@@ -102,18 +106,23 @@ def mol_to_smiles(mol: Chem.Mol) -> str:
     return Chem.MolToSmiles(mol)
 
 
-def _stereo_groups(mol: Chem.Mol) -> str:
-    """Return the groups of stereocentres as the extension of the SMILES just written, or "".
+def _extension(mol: Chem.Mol) -> str:
+    """Return the stereochemistry that the SMILES just written lacks as its extension, or "".
 
-    RDKit's own CXSMILES may have the other enantiomer.
+    These are the wedges of atropisomers, with the positions of all atoms, and the groups of
+    stereocentres. RDKit's own CXSMILES of groups may have the other enantiomer.
     """
     order = {atom: place for place, atom in enumerate(_output_order(mol))}
-    groups = [
-        f"{_GROUPS[group.GetGroupType()].format(number)}:"
-        + ",".join(str(order[atom.GetIdx()]) for atom in group.GetAtoms())
-        for number, group in enumerate(mol.GetStereoGroups(), start=1)
-    ]
-    return f" |{','.join(groups)}|" if groups else ""
+    parts = []
+    if has_axes(mol):
+        fields = Chem.CXSmilesFields.CX_COORDS | Chem.CXSmilesFields.CX_BOND_CFG
+        parts.append(Chem.MolToCXSmiles(mol, Chem.SmilesWriteParams(), fields).split("|")[1])
+    for number, group in enumerate(mol.GetStereoGroups(), start=1):
+        atoms = [atom.GetIdx() for atom in group.GetAtoms()]
+        atoms += [bond.GetBeginAtomIdx() for bond in group.GetBonds()]  # axes of atropisomers
+        places = ",".join(str(order[atom]) for atom in atoms)
+        parts.append(f"{_GROUPS[group.GetGroupType()].format(number)}:{places}")
+    return f" |{','.join(parts)}|" if parts else ""
 
 
 def _output_order(mol: Chem.Mol) -> list[int]:
@@ -167,10 +176,16 @@ def _excess(block: str) -> str | None:
 
 
 def _variable_part(mol: Chem.Mol) -> str | None:
-    """Return what makes a structure stand for several molecules, or None."""
+    """Return the part of a structure that no SMILES can express, or None."""
     if any(group.GetProp("TYPE") in _POLYMERS for group in Chem.GetMolSubstanceGroups(mol)):
         return "a polymer or another bracketed group"
-    atoms = mol.GetAtoms()
+    atoms, bonds = mol.GetAtoms(), mol.GetBonds()
+    if any(bond.HasProp("_MolFileBondEndPts") for bond in bonds):
+        return "variable attachment or a haptic bond"
+    if mol.HasProp("_molLinkNodes"):
+        return "a link node"
+    if any(atom.HasProp("molAttchpt") for atom in atoms):
+        return "an attachment point"
     if any(map(_is_r_group, atoms)):
         return "an R group"
     for atom in atoms:
@@ -180,6 +195,8 @@ def _variable_part(mol: Chem.Mol) -> str | None:
             return f"the abbreviation '{alias}'"
     if any(atom.HasQuery() and atom.DescribeQuery().strip() != _STAR for atom in atoms):
         return "a query atom"
+    if any(bond.HasQuery() for bond in bonds):
+        return "a query bond"
     return None
 
 

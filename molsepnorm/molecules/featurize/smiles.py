@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import textwrap
+from typing import Any
 
 from rdkit import Chem, rdBase
 
@@ -19,6 +20,7 @@ __all__ = [
     "canonical_mol",
     "canonical_smiles",
     "excess",
+    "implicit_hydrogens",
     "oriented_mol",
     "read_smiles",
 ]
@@ -69,7 +71,8 @@ class Unwritten(str):
 def canonical_smiles(smiles: str) -> str:
     """Return RDKit's canonical isomeric SMILES, without isotopes and atom-map numbers.
 
-    Deuterium becomes an implicit hydrogen. Salts and mixtures stay whole. Surrounding whitespace
+    Deuterium and explicit hydrogens become implicit. A double bond whose geometry depends on one,
+    as in `[H]/N=C/C`, loses this geometry. Salts and mixtures stay whole. Surrounding whitespace
     is ignored. A CXSMILES extension is worked in, see `cxsmiles.worked_in`. Other text after the
     SMILES, such as a name, is refused instead of cut off, since a space in the middle of a SMILES
     would go unnoticed.
@@ -89,7 +92,7 @@ def canonical_smiles(smiles: str) -> str:
     """
     text = _one_token(smiles)
     with rdBase.BlockLogs():
-        mol = _read(text)
+        mol = _read_implicit(text)
         cleared = bool(_ISOTOPE_OR_MAP.search(text))
         if cleared:
             for atom in mol.GetAtoms():
@@ -99,7 +102,7 @@ def canonical_smiles(smiles: str) -> str:
         # Reading it again removes cleared hydrogens and stereocentres that existed only by isotope,
         # and fixes the dative bonds that RDKit adds around a metal.
         if cleared or "->" in text or "<-" in text:
-            text = Chem.MolToSmiles(_read(text, CANONICAL))
+            text = Chem.MolToSmiles(_read_implicit(text, CANONICAL))
         return text
 
 
@@ -162,11 +165,25 @@ def _oriented(text: str) -> Chem.Mol:
         return canonical_mol(text)
     with rdBase.BlockLogs():
         if _NEEDS_ALL.search(text):
-            return _read(text)
+            return _read_implicit(text)
         mol = Chem.MolFromSmiles(text, sanitize=False)
         if mol is None or Chem.SanitizeMol(mol, sanitizeOps=_SANITIZE, catchErrors=True):
             return _read(text)  # raises the error with RDKit's reason
         return _checked_size(mol)
+
+
+def implicit_hydrogens(mol: Chem.Mol) -> Chem.Mol:
+    """Return the molecule with implicit hydrogens, also those that mark the geometry of a double
+    bond, which RDKit otherwise keeps as atoms. The stereochemistry is assigned again.
+
+    >>> Chem.MolToSmiles(implicit_hydrogens(Chem.MolFromSmiles("[H]/N=C(/C)N")))
+    'CC(=N)N'
+    """
+    parameters: Any = Chem.RemoveHsParameters()
+    parameters.removeDefiningBondStereo = True
+    mol = Chem.RemoveHs(mol, parameters)
+    Chem.AssignStereochemistry(mol, cleanIt=True, force=True)
+    return mol
 
 
 def excess(text: str) -> str | None:
@@ -230,6 +247,15 @@ def _read(text: str, form: str = "") -> Chem.Mol:
     if mol is None:
         raise unreadable(text, _reason(text), form)
     return _checked_size(mol)
+
+
+def _read_implicit(text: str, form: str = "") -> Chem.Mol:
+    """Return the molecule of a SMILES after `implicit_hydrogens`."""
+    mol = _read(text, form)
+    # Without marks of double bonds, RDKit has removed these hydrogens already.
+    marked = "/" in text or "\\" in text
+    kept = marked and any(atom.GetAtomicNum() == 1 for atom in mol.GetAtoms())
+    return implicit_hydrogens(mol) if kept else mol
 
 
 def _checked_size(mol: Chem.Mol) -> Chem.Mol:

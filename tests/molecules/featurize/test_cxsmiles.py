@@ -9,7 +9,7 @@ from rdkit.Chem import rdDepictor
 
 from molsepnorm.errors import DataWarning, InvalidMolecule
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.featurize.cxsmiles import announce_losses, worked_in
+from molsepnorm.molecules.featurize.cxsmiles import announce_losses, losses, worked_in
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
 
@@ -121,6 +121,33 @@ def test_losses_are_announced_once():
         "x.csv: the enhanced stereochemistry of CXSMILES, such as '|r|', is not read by the model",
         "x.csv: the coordinates of CXSMILES, such as '|(0,0,;1,0,),r|', are not read by the model",
     ]
+
+
+BIARYL = Chem.MolFromSmiles("Cc1cccc(I)c1-c1c(C)cccc1Br")
+rdDepictor.Compute2DCoords(BIARYL)
+DRAWN = Chem.MolToCXSmiles(BIARYL)
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("CC(O)F |wU:1.0|", ["wedges without coordinates"]),
+        ("CC(O)F |wD:1.0,r|", ["wedges without coordinates", "enhanced stereochemistry"]),
+        ("CC(O)F |(0,0,;1,0,;2,1,;2,-1,),wU:1.0|", []),
+        ("CC(O)F |w:1.0|", []),
+        (DRAWN, ["coordinates"]),
+        (DRAWN.replace(")|", "),wU:8.15|"), ["axial chirality"]),
+    ],
+)
+def test_wedges_that_are_not_read_are_losses(text, lost):
+    assert losses(*text.split(" ", 1)) == lost
+
+
+def test_axial_chirality_is_announced():
+    said: set[str] = set()
+    with pytest.warns(DataWarning, match="the axial chirality of CXSMILES, .*, is not read by"):
+        announce_losses([DRAWN.replace(")|", "),wU:8.15|")], "x.csv", said)
+    assert said == {"axial chirality"}
 
 
 def test_a_drawing_with_many_digits_is_not_too_large():

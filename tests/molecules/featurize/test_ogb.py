@@ -44,7 +44,6 @@ ODDITIES = (
     "[Mg+2]",
     "[Th+6]",  # beyond the charges of the table
     "[Og]",
-    "[H]/N=C/C",  # hydrogen kept for the double bond's sake
     "O=[U]=O",
 )
 
@@ -78,6 +77,12 @@ def test_the_odd_molecules_cover_all_rare_values():
     assert set(atoms[:, 6]) == {0, 1, 2, 3, 4, 5}
     assert set(bonds[:, 0]) == {0, 1, 2, 3, 4}
     assert {0, 1, 2} <= set(bonds[:, 1])
+
+
+def test_a_hydrogen_that_marks_a_double_bond_is_implicit(ogb_graph):
+    """It is an atom in OGB's graph."""
+    assert featurizer("[H]/N=C/C").num_atoms == featurizer("N=CC").num_atoms == 3
+    assert len(ogb_graph("[H]/N=C/C")["node_feat"]) == 4
 
 
 def test_sizes_equal_ogb():

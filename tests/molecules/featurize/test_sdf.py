@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from rdkit.Chem import AllChem, rdDepictor
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize.cxsmiles import losses
 from molsepnorm.molecules.featurize.sdf import drawn, mol_to_smiles, smiles_of
 from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, canonical_smiles
 
@@ -148,8 +150,11 @@ def test_damage_gives_a_molecule_a_refusal_or_a_blank(data):
     smiles = smiles_of(block)
     drawn = Chem.MolFromMolBlock(block)
     if "a model cannot read" in getattr(smiles, "reason", ""):
-        assert any(atom.HasQuery() or not atom.GetAtomicNum() for atom in drawn.GetAtoms())
-    elif drawn is not None and drawn.GetNumAtoms() and "~" not in smiles:
+        drawn = Chem.MolFromMolBlock(block, sanitize=False)
+        parts = [*drawn.GetAtoms(), *drawn.GetBonds()]
+        stars = [atom for atom in drawn.GetAtoms() if not atom.GetAtomicNum()]
+        assert stars or any(part.HasQuery() for part in parts)
+    elif drawn is not None and drawn.GetNumAtoms():
         assert smiles == Chem.MolToSmiles(drawn)
     elif smiles:
         with pytest.raises(InvalidMolecule):
@@ -214,6 +219,31 @@ def test_groups_of_stereocentres_are_kept(smiles, extension):
     )
 
 
+AXIS = (
+    "Cc1cccc(I)c1-c1c(C)cccc1{} |(-2.2,1.5,;-2.2,0,;-3.5,-0.75,;-3.5,-2.25,;-2.2,-3,;-0.9,-2.25,;"
+    "0.4,-3,;-0.9,-0.75,;0.4,0,;0.4,1.5,;-0.9,2.25,;1.7,2.25,;3,1.5,;3,0,;1.7,-0.75,;1.7,-2.25,{}|"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        (AXIS.format("Br", ",),wU:7.6"), []),
+        (AXIS.format("Br", ",),wD:7.6"), []),
+        (AXIS.format("Br", ",),wU:7.6,&1:7"), ["enhanced stereochemistry"]),
+        (AXIS.format("[C@H](C)F", ",;3,-3,;0.4,-3,),wU:7.6,o1:15"), ["enhanced stereochemistry"]),
+    ],
+)
+def test_the_axis_of_an_atropisomer_is_kept(text, lost):
+    """Thus the loss of it is announced."""
+    mol = Chem.MolFromSmiles(text)
+    found = smiles_of(Chem.MolToV3KMolBlock(mol))
+    assert losses(*found.split()) == ["axial chirality", *lost]
+    assert canonical_smiles(found) == Chem.MolToSmiles(mol)
+    (axis,) = (bond.GetStereo() for bond in mol.GetBonds() if "ATROP" in bond.GetStereo().name)
+    assert axis in [bond.GetStereo() for bond in Chem.MolFromSmiles(found).GetBonds()]
+
+
 def test_atoms_of_a_list_or_a_query_are_never_guessed():
     chain = _raw(["L", "C"], [(1, 2, 1)])
     for symbol in ("L", "AH", "LP"):
@@ -222,8 +252,45 @@ def test_atoms_of_a_list_or_a_query_are_never_guessed():
     counted = chain.replace("L  ", "C  ").replace("M  END", "M  SUB  1   1   2\nM  END")
     for block in (_raw(["Q", "C"], [(1, 2, 1)]), _raw(["A", "C"], [(1, 2, 1)]), listed, counted):
         assert _refusal(block) == "the structure describes a query atom, which a model cannot read"
-    with pytest.raises(InvalidMolecule, match="not a SMILES character"):
-        featurize.get("ogb")(smiles_of(_raw(["C", "C"], [(1, 2, 8)])))
+
+
+@pytest.mark.parametrize("version", [2000, 3000])
+@pytest.mark.parametrize("smiles", ["CC", "C=C", "C#C", "CN->[Pt]", "c1ccccc1"])
+def test_bonds_with_an_order_are_no_query(smiles, version):
+    block = _block(smiles, kekulize=False, version=version)
+    assert smiles_of(block) == Chem.CanonSmiles(smiles)
+
+
+@pytest.mark.parametrize("kind", [5, 6, 7, 8])
+def test_bonds_of_a_query_are_refused(kind):
+    assert "describes a query bond" in _refusal(_raw(["C", "C"], [(1, 2, kind)]))
+
+
+@pytest.mark.parametrize("topology", [1, 2])
+def test_a_bond_in_rings_or_chains_only_is_a_query(topology):
+    chain = _raw(["C", "C"], [(1, 2, 1)])
+    assert smiles_of(chain.replace("1  2  1  0", "1  2  1  0  0  0")) == "CC"
+    limited = chain.replace("1  2  1  0", f"1  2  1  0  0  {topology}")
+    assert "describes a query bond, which a model cannot read" in _refusal(limited)
+
+
+def test_attachment_points_and_link_nodes_are_refused():
+    chain = _raw(["C", "C", "O"], [(1, 2, 1), (2, 3, 1)])
+    block = _block("CCO", version=3000)
+    linked = "M  V30 LINKNODE 1 4 2 2 1 2 3\nM  V30 END CTAB"
+    point, node = "describes an attachment point, which", "describes a link node, which"
+    assert point in _refusal(chain.replace("M  END", "M  APO  1   1   1\nM  END"))
+    assert node in _refusal(chain.replace("M  END", "M  LIN  1   2   4   1   3\nM  END"))
+    assert point in _refusal(re.sub(r"(M  V30 1 C .*)", r"\1 ATTCHPT=1", block))
+    assert node in _refusal(block.replace("M  V30 END CTAB", linked))
+
+
+@pytest.mark.parametrize("ends", ["(3 1 2 3) ATTACH=ANY", "(6 1 2 3 4 5 6) ATTACH=ALL"])
+def test_a_bond_to_several_atoms_is_refused(ends):
+    """Variable attachment, and the haptic bond of a sandwich complex."""
+    block = _block("c1ccccc1.*Cl", version=3000)
+    reason = _refusal(re.sub(r"(M  V30 \d+ 1 7 8)", rf"\1 ENDPTS={ends}", block))
+    assert "describes variable attachment or a haptic bond, which a model cannot" in reason
 
 
 def test_molecules_of_rdkit_are_refused_as_their_blocks():

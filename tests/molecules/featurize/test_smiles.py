@@ -104,6 +104,27 @@ def test_a_hydrogen_by_its_number_is_implicit():
     assert graph.num_atoms == 1
 
 
+@pytest.mark.parametrize(
+    ("smiles", "plain"),
+    [
+        ("C/C=C/[2H]", "CC=C"),
+        ("[2H]/C=C\\C", "CC=C"),
+        ("C/C=C/[H:1]", "CC=C"),
+        ("[H]/N=C(/N)c1ccccc1", "N=C(N)c1ccccc1"),
+        ("[H]\\N=C(/N)c1ccccc1", "N=C(N)c1ccccc1"),
+        ("[H]/N=[N+]=[N-]", "N=[N+]=[N-]"),
+        ("[H]/N=C/[C@H](F)/C=N\\[H]", "N=CC(F)C=N"),
+        ("[H]/N=C(/C)\\C=C\\F", "CC(=N)/C=C/F"),
+    ],
+)
+def test_a_hydrogen_with_a_mark_is_implicit(smiles, plain):
+    """In all featurisers; marks that other atoms need stay."""
+    assert canonical_smiles(smiles) == Chem.CanonSmiles(plain)
+    for name in ("ogb", "rich"):
+        marked, expected = map(as_networkx, featurize.get(name).many([smiles, plain]))
+        assert nx.is_isomorphic(marked, expected, node_match=dict.__eq__, edge_match=dict.__eq__)
+
+
 def test_a_stereocentre_by_isotopes_alone_disappears():
     assert canonical_smiles("[2H][C@@H](C)F") == "CCF"
 
