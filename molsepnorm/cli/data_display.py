@@ -90,13 +90,18 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
             elif option in given:
                 value = f"{given[option]},{value}"
             recommended[option] = value
-    named = next((each for each in report.problems if each.kind == "nearly-numbers"), None)
-    if named is not None and named.options:
-        options |= named.options
-    fixable = any(each.kind in _FIXED for each in report.problems) or options != {**given}
-    if "--transform" in recommended:  # the distance of conflicting numbers depends on the scale
-        options["--transform"] = recommended["--transform"]
-    if fixable and copy is None and "--splits-file" not in given:
+    for finding in report.problems:
+        options |= finding.options
+    kinds = {each.kind for each in report.problems}
+    fixable = not kinds.isdisjoint(_FIXED) or ("nearly-numbers" in kinds and options != {**given})
+    pairs = recommended.get("--transform", "").split(",")
+    if "targets" in kinds:  # all columns of numbers were checked
+        targets = options.get("--targets", "").split(",")
+        pairs = [pair for pair in pairs if pair.rpartition("=")[0] in targets]
+    if any(pairs):  # the distance of conflicting numbers depends on the scale
+        options["--transform"] = ",".join(pairs)
+    # names with commas need --set, which this command does not have
+    if fixable and copy is None and options.keys().isdisjoint(("--splits-file", "--set")):
         copy = Path(name_of_copy(source))
         words = ["molsepnorm", "data", "check", source, *_words(options), "--fix", str(copy)]
         yield f"Clean it: {shlex.join(words)}"

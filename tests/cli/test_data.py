@@ -226,6 +226,24 @@ def test_the_commands_that_are_shown_work(
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.filterwarnings("ignore:.*is read as the column of SMILES")
+def test_the_command_that_cleans_names_plausible_targets_only(tmp_path, monkeypatch):
+    """Other columns of numbers, such as batches, would be emptied where duplicates differ."""
+    monkeypatch.chdir(tmp_path)
+    rows = [(smiles, i % 5 + 1, f"{2 ** (0.4 * i):.3g}") for i, (smiles, *_) in enumerate(ROWS)]
+    path = tmp_path / "my.csv"
+    with open(path, "w", newline="") as file:
+        rows += [("OCC", 1, 4), ("CCO", 900, 4)]
+        csv.writer(file).writerows([("smiles", "Batch", "ic50_nM"), *rows])
+    (command,) = _commands(_ok("check", path))
+    assert command[3:7] == ["--targets", "ic50_nM", "--transform", "ic50_nM=pic50"]
+    fixed = CliRunner().invoke(main, command)
+    assert fixed.exit_code == 0, fixed.output
+    assert pd.read_csv("my_clean.csv")["Batch"].iloc[-1] == 1
+    pd.read_csv(path).rename(columns={"ic50_nM": "ic50, nM"}).to_csv(path, index=False)
+    assert _commands(_ok("check", path)) == []
+
+
 def test_the_command_in_an_error_of_training_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = _assay(tmp_path / "my assay.csv", ("CCO", "12 uM"))

@@ -21,7 +21,10 @@ from molsepnorm.data.checking.report import (
     four_digits,
 )
 from molsepnorm.data.checking.scan import Scan, scan_table
+from molsepnorm.data.datasets.cells import blank_classes
+from molsepnorm.data.datasets.columns import ParsedColumn
 from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.labels import MAX_CLASSES, option_of_kind
 from molsepnorm.data.datasets.splits import assigns_splits, split_words
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.errors import counted
@@ -112,6 +115,7 @@ def find(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
     """
     yield from _unreadable(scan)
     yield from _cells(scan)
+    yield from _spellings(scan)
     yield from _conflicts(scan)
     yield from _duplicates(scan)
     yield from _leaks(scan)
@@ -141,7 +145,8 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
 
 def _cells(scan: Scan) -> Iterator[Finding]:
     for refusal in scan.refusals:
-        yield Finding(refusal.what, True, 1, f"training would stop with an error: {refusal.reason}")
+        text = f"training would stop with an error: {refusal.reason}"
+        yield Finding(refusal.what, True, 1, text, options={**refusal.options})
     for kind, cells, text in (
         (
             "invalid-labels",
@@ -163,10 +168,37 @@ def _cells(scan: Scan) -> Iterator[Finding]:
         bad = (cell for name, rows in cells.items() for cell in scan.table[name].iloc[rows])
         if any(_WITH_UNIT.fullmatch(cell) for cell in bad):
             text += ". Some cells have a unit: convert them to the unit of the column first"
+        for name in cells:
+            column = ParsedColumn(name)
+            column.add(scan.table[name])
+            if column.could_be_classes(MAX_CLASSES):
+                text += f". If these are classes: {option_of_kind(name, 'multiclass')}"
         options = {}
-        if kind == "nearly-numbers" and not any("," in name for name in cells):
+        is_open = any(refusal.options for refusal in scan.refusals)
+        if kind == "nearly-numbers" and not is_open and not any("," in name for name in cells):
             options["--targets"] = ",".join([*scan.labels.names, *cells])
         yield from found(kind, True, count, text.format(counted(count, "cell")), groups, options)
+
+
+def _spellings(scan: Scan) -> Iterator[Finding]:
+    """Find words of a column that differ only in upper and lower case, or in spaces."""
+    kinds = zip(scan.labels.names, scan.labels.kinds, strict=True)
+    names = [name for name, kind in kinds if kind == "multiclass"]
+    groups = []
+    for name in (*names, *scan.config.feature_columns):
+        written: dict[str, set[str]] = defaultdict(set)
+        cells = scan.table[name].str.strip()
+        for cell in cells[~blank_classes(cells)].unique():
+            written["".join(cell.split()).casefold()].add(cell)
+        for words in written.values():
+            if len(words) > 1:
+                rows = np.flatnonzero(cells.isin(words))
+                groups.append(group(scan, f"{name}: {some(sorted(words))}", rows))
+    text = (
+        f"spellings: {counted(len(groups), 'word')} written in several ways, which training reads "
+        "as different words. Write each in one way"
+    )
+    yield from found("spellings", True, len(groups), text, groups)
 
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:
@@ -174,7 +206,7 @@ def _conflicts(scan: Scan) -> Iterator[Finding]:
     labels, groups = scan.labels, []
     for i in np.flatnonzero(scan.conflicting.any(axis=0)).tolist():
         worst = int(np.nanargmax(scan.spread[:, i]))
-        rows = scan.repeated[worst]
+        rows = scan.merged[worst]
         rows = rows[~np.isnan(scan.exact[rows, i])]
         what = f"{labels.names[i]}, such as {some(scan.table[labels.names[i]].iloc[rows])}"
         if labels.kinds[i] == "regression":

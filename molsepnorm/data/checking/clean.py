@@ -80,7 +80,7 @@ def clean_scan(scan: Scan) -> CleanTable:
       one is wrong, and the cell is emptied. Conflicting classes and yes/no are emptied too. Bounds,
       such as ">10", count only if a molecule has no other number; then the tightest one is used,
       and lower and upper bounds together are emptied. The weight is the mean of the rows that have
-      labels.
+      labels. Rows of weight 0 count only if a molecule has no other row with labels.
 
     The order of columns and rows is preserved, and rows without labels remain.
 
@@ -182,14 +182,14 @@ def _write(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> N
 
 def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str]) -> list[str]:
     """Merge the rows of one molecule into the first, and count the changes; return them as text."""
-    rows = scan.repeated[number]
+    rows, used = scan.repeated[number], scan.merged[number]
     first, changed = int(rows[0]), []
     targets = {name: i for i, name in enumerate(scan.labels.names)}
     for name, column in zip(scan.table.columns, cells, strict=True):
         if name == scan.config.smiles_column:
             continue
         if name == scan.config.weight_column:
-            weight, how = _weight(scan, column, rows)
+            weight, how = _weight(scan, column, used)
             if weight != column[first].strip():
                 column[first] = weight
                 changed.append(f"{name}: {how}")
@@ -197,18 +197,21 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
         if (i := targets.get(name)) is None:
             full = [row for row in rows.tolist() if column[row].strip()]
         elif scan.conflicting[number, i]:
-            column[first], how = _settle(scan, column, rows, i)
+            column[first], how = _settle(scan, column, used, i)
             counts["medians" if column[first] else "conflicts"] += 1
             changed.append(f"{name}: {how}")
             continue
         else:
-            values = scan.labels.values[rows, i]
-            full = rows[used_labels(values, scan.bounds[rows, i])].tolist()
+            values = scan.labels.values[used, i]
+            full = used[used_labels(values, scan.bounds[used, i])].tolist()
             if not full and not np.isnan(values).all():
-                shown = ", ".join(column[row].strip() for row in rows[~np.isnan(values)])
+                shown = ", ".join(column[row].strip() for row in used[~np.isnan(values)])
                 column[first] = ""
                 counts["conflicts"] += 1
                 changed.append(f"{name}: {shown} conflict: emptied")
+            elif not full and not np.isnan(scan.labels.values[first, i]):
+                column[first] = ""
+                changed.append(f"{name}: the weight of its row is 0: emptied")
         if full and full[0] != first:
             column[first] = column[full[0]]
             counts["filled"] += 1
@@ -216,10 +219,8 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
     return changed
 
 
-def _weight(scan: Scan, column: np.ndarray, rows: np.ndarray) -> tuple[str, str]:
-    """Return the weight of merged rows, the mean of those with labels, and how it was chosen."""
-    labelled = rows[~np.isnan(scan.labels.values[rows]).all(axis=1)]
-    used = labelled if len(labelled) else rows
+def _weight(scan: Scan, column: np.ndarray, used: np.ndarray) -> tuple[str, str]:
+    """Return the mean weight of the rows that are merged, and how it was chosen."""
     texts = [text.strip() for text in column[used]]
     if len(set(texts)) == 1:
         return texts[0], f"from {location(scan, int(used[0]))}"

@@ -17,10 +17,11 @@ from molsepnorm.data.datasets.cells import blank_classes, parse_cells
 from molsepnorm.data.datasets.columns import configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
+from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import make_splits, with_validation
+from molsepnorm.data.datasets.splits import make_splits, split_labelled, with_validation
 from molsepnorm.data.datasets.times import read_times
-from molsepnorm.data.tables import locate, read_table, require_clear, require_column
+from molsepnorm.data.tables import locate, names_in_file, read_table, require_clear, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, OpenChoice
 from molsepnorm.molecules import featurize
 from molsepnorm.tasks.transforms import NO_TRANSFORM
@@ -38,6 +39,8 @@ class Refusal(NamedTuple):
 
     what: Literal["targets", "weights", "features", "split"]
     reason: str
+    options: Mapping[str, str] = {}
+    """Options that avoid it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +61,8 @@ class Scan:
     """Canonical SMILES of each row, standardised if structures are; None if it cannot be read."""
     rejected: tuple[Rejected, ...]
     """Rows that cannot be read, in order."""
+    weights: np.ndarray | None
+    """Weight of each row; None without such a column, or if training refuses it."""
     parts: dict[str, np.ndarray]
     """Rows (int64) of train, val and test; empty if there is no split."""
     refusals: tuple[Refusal, ...]
@@ -107,6 +112,12 @@ class Scan:
         return np.split(rows, np.flatnonzero(np.diff(self.inputs[rows])) + 1)
 
     @cached_property
+    def merged(self) -> list[np.ndarray]:
+        """The rows of each of `repeated` whose labels are merged, see `used_rows`."""
+        is_labelled = ~np.isnan(self.labels.values).all(axis=1)
+        return [used_rows(rows, is_labelled, self.weights) for rows in self.repeated]
+
+    @cached_property
     def bounds(self) -> np.ndarray:  # int8 (R, T)
         """The bounds of `Labels.bounds`, 0 if there are none."""
         none = np.zeros(self.labels.values.shape, dtype=np.int8)
@@ -130,11 +141,11 @@ class Scan:
 
     @cached_property
     def spread(self) -> np.ndarray:  # float64 (D, T)
-        """Range of the exact labels of each of `repeated`, NaN if it has none."""
+        """Range of the exact labels of each of `merged`, NaN if it has none."""
         if not self.repeated or not self.labels.names:
             return np.zeros((len(self.repeated), len(self.labels.names)))
-        rows = np.concatenate(self.repeated)
-        molecule = np.repeat(np.arange(len(self.repeated)), list(map(len, self.repeated)))
+        rows = np.concatenate(self.merged)
+        molecule = np.repeat(np.arange(len(self.merged)), list(map(len, self.merged)))
         groups = pd.DataFrame(self.exact[rows]).groupby(molecule)
         return groups.max().to_numpy() - groups.min().to_numpy()
 
@@ -159,32 +170,37 @@ def scan_table(config: DataConfig) -> Scan:
     """
     assert config.table is not None
     table = read_table(config.table, config.smiles_column)
+    in_file = names_in_file(table)
     needed = [config.smiles_column, *(config.targets or []), *config.feature_columns]
+    needed += [config.time_column] if config.time_column is not None else []
     for name in (*needed, config.weight_column, config.column_of_split):
         if name is not None:
-            require_column(table.columns, name, config.table)
+            require_column(table.columns, name, config.table, in_file=in_file)
     invalid_labels = _invalid_labels(table, config)
     _require_clear(table, needed, invalid_labels, config.table)
     for name in config.ignore_columns:
-        require_column(table.columns, name, config.table, once=False)
+        require_column(table.columns, name, config.table, once=False, in_file=in_file)
     smiles = table[config.smiles_column].tolist()
     standard = cached_standard(smiles, config.standardize)
     canonical, rejected = _molecules(smiles, standard, config)
 
     refusals: list[Refusal] = []
     labels = _labels(_without(table, invalid_labels), config, refusals)
-    _try(lambda: read_weights(table, config), "weights", refusals)
+    weights = _try(lambda: read_weights(table, config), "weights", refusals)
     if config.feature_columns:
         parsed = parse_columns([table], config)
         _try(lambda: read_features(parsed, config), "features", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
     parts = (
-        _try(lambda: _parts(table, standard, readable, canonical, config), "split", refusals) or {}
+        _try(
+            lambda: _parts(table, labels, standard, readable, canonical, config), "split", refusals
+        )
+        or {}
     )
     nearly = _nearly(table, labels, config) if config.targets is None else {}
     return Scan(
         *(config, table, labels, invalid_labels, nearly),
-        *(tuple(canonical), tuple(rejected), parts, tuple(refusals)),
+        *(tuple(canonical), tuple(rejected), weights, parts, tuple(refusals)),
     )
 
 
@@ -250,8 +266,9 @@ def _labels(table: pd.DataFrame, config: DataConfig, refusals: list[Refusal]) ->
     try:
         labels = _try(lambda: read_labels(table, config), "targets", refusals)
     except OpenChoice as error:
-        example = shlex.join(error.options[0])
-        refusals.append(Refusal("targets", f"{error}. Name the targets, such as {example}"))
+        option, value = error.options[0]
+        reason = f"{error}. Name the targets, such as {shlex.join([option, value])}"
+        refusals.append(Refusal("targets", reason, {option: value}))
         labels = _try(lambda: read_labels(table, config, strict=False), "targets", refusals)
     except ConfigError as error:
         if config.targets or config.task_type or config.classes or config.transform:
@@ -317,6 +334,7 @@ def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str
 
 def _parts(
     table: pd.DataFrame,
+    labels: Labels,
     smiles: Sequence[str],
     readable: np.ndarray,
     canonical: Sequence[str | None],
@@ -332,8 +350,15 @@ def _parts(
     rows = _first_rows(readable, canonical) if merges and not named else readable
     column = table[config.column_of_split].tolist() if config.column_of_split else None
     numbers, index = _numbers(canonical), table.index.to_numpy()
-    found = make_splits(config, rows, numbers[rows], smiles, column, config.table, index)
-    splits = {name: rows[indices] for name, indices in found.items()}
+    source = config.table
+    is_labelled = np.isfinite(labels.values).any(axis=1)
+    if merges:  # a row stands for all rows of its molecule
+        is_labelled = np.isin(numbers, numbers[is_labelled])
+
+    def split(chosen: np.ndarray) -> dict[str, np.ndarray]:
+        return make_splits(config, chosen, numbers[chosen], smiles, column, source, index)
+
+    splits = split_labelled(split, rows, is_labelled, named)
     if merges:
         splits = {name: _first_rows(part, canonical) for name, part in splits.items()}
     return with_validation(splits, numbers, config)

@@ -15,7 +15,7 @@ import pandas as pd
 from molsepnorm.data.datasets.cells import blank_classes, parse_with_words
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.splits import split_words
-from molsepnorm.data.tables import locate, require_clear
+from molsepnorm.data.tables import locate, names_in_file, require_clear, require_column
 from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM
@@ -31,7 +31,7 @@ _NUMBERING = re.compile(
     r"(.*[_ ])?(id|index|row|number|num|no|nr|cid)|name|unnamed: ?\d+", re.IGNORECASE
 )
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
-_WITH_COMMA = rf"[<>≤≥]?=?\s*{WITH_COMMA}"
+_BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
 _MAX_ROUNDING = 1e-3  # of labels, as a share of their range
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
@@ -224,12 +224,12 @@ class ParsedColumn:
 
     def look_like_classes(self) -> bool:
         """Return whether there are only words, few or each of them twice on average, unlike names
-        of molecules, numbers written as 1,5 and bounds."""
+        of molecules, numbers written as 1,5, 13% or 1:30:00, and bounds."""
         if self._plain or not self._words:
             return False
         words = self.texts()[1].str.strip()
         words = words[~blank_classes(words)]
-        if words.str.fullmatch(_WITH_COMMA).any():
+        if words.str.fullmatch(_BADLY_WRITTEN).any():
             return False
         return words.nunique() <= max(10, self.bad // 2)
 
@@ -251,6 +251,8 @@ class Columns:
     """The file; "y" for labels in memory."""
     names: list[str]
     """Names of all columns, in their order; several may have the same name."""
+    in_file: list[str]
+    """The same, with the name of the column of SMILES in the file."""
     dtype: type[np.floating]
     """Type of the labels."""
     parsed: dict[int, ParsedColumn] = field(default_factory=dict)
@@ -269,6 +271,10 @@ class Columns:
     split_columns: dict[str, set[str]] = field(default_factory=dict)
     """The `split_words` of each column that has no other words, is not used, and has a name that no
     other column has; empty if the configuration says how the table is split."""
+
+    def require(self, name: str, *, once: bool = True) -> None:
+        """Check that there is a column of this name, see `require_column`."""
+        require_column(self.names, name, self.source, once=once, in_file=self.in_file)
 
     def column(self, name: str) -> ParsedColumn:
         """Return the first column of this name, which must have been parsed."""
@@ -297,13 +303,16 @@ def parse_columns(
     index = []
     for piece in pieces:
         if table is None:
-            table = Columns(config.table or "y", list(piece.columns), dtype)
+            names, in_file = list(piece.columns), names_in_file(piece)
+            table = Columns(config.table or "y", names, in_file, dtype)
             needed = _needed(table.names, config)
             table.parsed = {i: _parser(table.names[i], config, dtype) for i in needed}
             table.features = {name: [] for name in config.feature_columns}
             table.identifiers = {name: [] for name in _identifiers(table.names, config)}
-            used = [*(table.names[i] for i in needed), *table.features]
-            require_clear(piece, used, table.source)
+            roles = filter(None, (config.weight_column, config.time_column))
+            require_clear(piece, [*table.features, *roles], table.source)
+            advice = "" if config.targets else ", or name the targets with --targets"
+            require_clear(piece, [table.names[i] for i in needed], table.source, advice)
             free = _free_columns(table, config)
         index.append(piece.index.to_numpy())
         for number, column in table.parsed.items():

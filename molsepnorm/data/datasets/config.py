@@ -269,20 +269,21 @@ class DataConfig(BaseModel):
             )
 
     def require_effect(self, given: Iterable[str]) -> None:
-        """Refuse settings of the random split that another setting makes useless.
+        """Refuse settings of the random split beside another setting that defines the split.
 
         Args:
             given: dotted names of the settings that the user set.
 
         Raises:
-            ConfigError: a setting has no effect.
+            ConfigError: a setting is refused.
         """
         ways = (name for name in ("splits_column", "splits_file") if getattr(self, name))
         named = next(ways, None)
         for name in {"data.split", "data.split_seed"}.intersection(given):
             if named is not None and self.split is not None:
                 raise ConfigError(
-                    f"{name} has no effect, because data.{named} defines the split: keep one"
+                    f"{name} and data.{named} both define the split: keep one. If no validation "
+                    f"rows are named, they are drawn; to choose others, name them in data.{named}"
                 )
             if name == "data.split_seed" and self.split_type in ("scaffold-ogb", "time"):
                 raise ConfigError(

@@ -11,10 +11,10 @@ import numpy as np
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, Replicates
 from molsepnorm.data.datasets.leaks import same_molecules
-from molsepnorm.data.datasets.splits import with_validation
+from molsepnorm.data.datasets.splits import split_labelled, with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
 
-__all__ = ["merge_and_split", "used_labels"]
+__all__ = ["merge_and_split", "used_labels", "used_rows"]
 
 
 def merge_and_split(
@@ -25,6 +25,8 @@ def merge_and_split(
     named: bool,
 ) -> Dataset:
     """Return a data set with splits, after merging duplicates if `data.duplicates` is mean.
+
+    Rows without any label are in no split, except named test rows; see `split_labelled`.
 
     Args:
         dataset: a data set without splits.
@@ -39,11 +41,19 @@ def merge_and_split(
         ConfigError: the data set has no SMILES.
         DataError: rows of the same molecule are in several splits; or as `split` raises.
     """
-    rows = dataset.store.rows
+    rows, is_labelled = dataset.store.rows, ~np.isnan(dataset.labels).all(axis=1)
+
+    def divided(molecules: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        def of_chosen(chosen: np.ndarray) -> dict[str, np.ndarray]:
+            return split(rows[chosen], numbers[chosen])
+
+        return split_labelled(of_chosen, molecules, is_labelled, named)
+
     if config.duplicates == "keep":
         drawn = config.split is not None and config.split_type == "random"
         numbers = dataset.molecule_ids if drawn else np.arange(len(rows))
-        return _with_splits(dataset, split(rows, numbers), numbers, config)
+        splits = divided(np.arange(len(rows)), numbers)
+        return _with_splits(dataset, splits, is_labelled, numbers, config)
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     split_of = np.zeros(len(rows), dtype=int)
@@ -62,10 +72,28 @@ def merge_and_split(
                 f"is in {SPLITS[split_of[one]]} at {location(int(rows[one]))}: data.duplicates: "
                 "mean needs all rows of a molecule in one split"
             )
+    for group in groups:
+        is_labelled[group] = is_labelled[group].any()
     dataset = _merged(dataset, groups, location)
-    kept = dataset.molecules
-    splits = {name: kept[part] for name, part in split(rows[kept], kept).items()}
-    return _with_splits(dataset, splits, every, config)
+    splits = divided(dataset.molecules, every)
+    return _with_splits(dataset, splits, is_labelled, every, config)
+
+
+def used_rows(rows: np.ndarray, is_labelled: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Return those rows (n,) of a molecule that are merged.
+
+    These are the rows with a label if there are any, and of these the rows with a weight above 0 if
+    there are any.
+
+    Args:
+        rows: indices of the rows.
+        is_labelled: whether a row of the table has a label.
+        weights: weight of each row of the table; None for equal weights.
+    """
+    for chosen in (is_labelled, weights):
+        if chosen is not None and chosen[rows].any():
+            rows = rows[chosen[rows] > 0]
+    return rows
 
 
 def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (n,)
@@ -89,9 +117,17 @@ def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (
 
 
 def _with_splits(
-    dataset: Dataset, splits: dict[str, np.ndarray], numbers: np.ndarray, config: DataConfig
+    dataset: Dataset,
+    splits: dict[str, np.ndarray],
+    is_labelled: np.ndarray,
+    numbers: np.ndarray,
+    config: DataConfig,
 ) -> Dataset:
     """Return the data set with the splits. Validation molecules are drawn if there are none."""
+    bare = int((~is_labelled).sum())
+    if splits and 0 < bare < len(is_labelled):
+        line = f"Left out: {counted(bare, 'row')} without a label."
+        dataset = replace(dataset, warnings=(*dataset.warnings, line))
     complete = with_validation(splits, numbers, config)
     if complete is not splits:
         count = counted(len(complete["val"]), "molecule")
@@ -140,9 +176,10 @@ def _merged(
     squares, freedom, molecules = np.zeros((3, len(dataset.targets)))
     for group in groups:
         first, others = int(group[0]), group[1:]
+        used = used_rows(group, has_labels, weights)
         for i, kind in enumerate(dataset.kinds):
-            values, of_rows = labels[group, i].astype(float), bounds[group, i]
-            label = _merge(values, of_rows, weights[group], kind == "regression")
+            values, of_rows = labels[used, i].astype(float), bounds[used, i]
+            label = _merge(values, of_rows, weights[used], kind == "regression")
             exact = values[~np.isnan(values) & (of_rows == 0)]
             if kind == "regression" and len(exact) > 1:
                 squares[i] += ((exact - exact.mean()) ** 2).sum()
@@ -151,8 +188,7 @@ def _merged(
             conflicts += label.conflict
             labels[first, i], bounds[first, i] = label.value, label.bound
         labels[others], bounds[others] = np.nan, 0
-        labelled = group[has_labels[group]]
-        weights[first] = weights[labelled if len(labelled) else group].mean()
+        weights[first] = weights[used].mean()
         reason = f"the same molecule as {location(int(rows[first]))}, which has the merged labels"
         merged += [
             Merged(int(rows[i]), smiles[rows[i]], reason, int(rows[first])) for i in others.tolist()

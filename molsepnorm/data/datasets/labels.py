@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +18,28 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.targets import choose_targets
 from molsepnorm.data.store import GraphStore
-from molsepnorm.data.tables import name_of_copy, require_column
+from molsepnorm.data.tables import name_of_copy
 from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
-__all__ = ["MAX_CLASSES", "Labels", "read_features", "read_labels", "read_weights", "whole"]
+__all__ = [
+    "MAX_CLASSES",
+    "Labels",
+    "option_of_kind",
+    "read_features",
+    "read_labels",
+    "read_weights",
+    "whole",
+]
 
 MAX_CLASSES = 100
 """A column with more distinct words holds names or notes, not classes."""
+_FEW = 5
+"""A warning names the classes with fewer rows."""
+_MAX_SHOWN = 5
+"""Maximum number of classes that the warning names."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,8 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
         kind, values[:, number], of_column = _column(table, name, given, config)
         kinds.append(kind)
         classes.append(of_column)
+        if name not in config.classes:
+            warnings += _rare_classes(name, values[:, number], of_column)
         column = table.column(name)
         if kind == "regression" and (offset := column.offset) is not None:
             raise DataError(
@@ -130,7 +145,7 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
     if few:
         warnings.append(
             f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
-            f"--task-type {shlex.quote(f'{few[0]}=multiclass')}"
+            f"{option_of_kind(few[0], 'multiclass')}"
         )
     transforms = tuple(config.transform.get(name, NO_TRANSFORM) for name in names)
     return Labels(
@@ -152,7 +167,7 @@ def read_weights(table: pd.DataFrame | Columns, config: DataConfig) -> np.ndarra
         return None
     if isinstance(table, pd.DataFrame):
         table = parse_columns([table], config)
-    require_column(table.names, name, table.source)
+    table.require(name)
     weights = np.nan_to_num(_numbers(table, name, "weights are numbers, or blank for 1"), nan=1)
     if (weights < 0).any():
         row = int((weights < 0).argmax())
@@ -180,7 +195,7 @@ def read_features(table: Columns, config: DataConfig, check: bool = True) -> dic
         DataError: a column cannot be an input.
     """
     for name, cells in table.features.items():
-        require_column(table.names, name, table.source)
+        table.require(name)
         if check:
             FeatureColumn.fit(name, cells, partial(table.cell, name=name))
     return table.features
@@ -222,7 +237,7 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
         raise DataError(
             f"{table.source}, column '{name}': all labels are bounds, such as "
             f"'{column.first_bound[1].strip()}', and a regression needs exact numbers, too. If "
-            f"these are classes: --task-type {shlex.quote(f'{name}=multiclass')}"
+            f"these are classes: {option_of_kind(name, 'multiclass')}"
         )
     if kind is None:
         kind = "binary" if column.are_yes_no() else "regression"
@@ -238,18 +253,30 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
     return kind, values, ()
 
 
+def option_of_kind(name: str, kind: Kind) -> str:
+    """Return the option that sets the kind of a target."""
+    if "," in name:  # separates targets in the other option
+        value = json.dumps({name: kind}, ensure_ascii=False)
+        return shlex.join(["--set", f"data.task_type={value}"])
+    return shlex.join(["--task-type", f"{name}={kind}"])
+
+
 def _advice(table: Columns, name: str, config: DataConfig) -> str:
     """Return what labels are, and what to do about other cells."""
     column = table.column(name)
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.could_be_classes(MAX_CLASSES):
-        advice += f". If these are classes: --task-type {shlex.quote(f'{name}=multiclass')}"
-    if isinstance(table.source, Path) and column.any_numbers():
+        advice += f". If these are classes: {option_of_kind(name, 'multiclass')}"
+    if column.first_bad is not None and (percent := column.first_bad[1].strip()).endswith("%"):
+        advice += f". Write percentages without the % sign, such as {percent.rstrip('% ')}"
+    if "," not in name and isinstance(table.source, Path) and column.any_numbers():
         words = ["molsepnorm", "data", "check", str(table.source)]
         if config.smiles_column != "smiles":
             words += ["--smiles-column", config.smiles_column]
         kind = configured_kind(name, config)
         words += ["--targets", name, *(["--task-type", kind] if kind else [])]
+        transform = config.transform.get(name)
+        words += ["--transform", f"{name}={transform}"] if transform else []
         words += ["--fix", name_of_copy(table.source)]
         advice += f". A copy in which these cells are empty: {shlex.join(words)}"
     return advice
@@ -262,7 +289,7 @@ def _transform(
     if kind != "regression":
         raise ConfigError(
             f"data.transform: {transform.scale} is for regression targets, and '{name}' is {kind}. "
-            f"If its labels are numbers: --task-type {shlex.quote(f'{name}=regression')}"
+            f"If its labels are numbers: {option_of_kind(name, 'regression')}"
         )
     if f"{name}_{transform.scale}" in table.names:
         raise ConfigError(
@@ -310,6 +337,20 @@ def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
 def whole(text: pd.Series) -> pd.Series:
     """Return the texts with 1 in place of 1.0, as pandas writes whole numbers among blanks."""
     return text.str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
+
+
+def _rare_classes(name: str, labels: np.ndarray, classes: Sequence[str]) -> list[str]:
+    """Return a warning about the classes (none unless the target is multi-class) with few of the
+    labels (rows,); [] if there are none."""
+    counts = {each: int((labels == i).sum()) for i, each in enumerate(classes)}
+    rare = [f"{each} ({count})" for each, count in counts.items() if count < _FEW]
+    if not rare:
+        return []
+    more = f", … ({len(rare) - _MAX_SHOWN} more)" if len(rare) > _MAX_SHOWN else ""
+    return [
+        f"{name}: classes with fewer than {_FEW} rows: {', '.join(rare[:_MAX_SHOWN])}{more}. "
+        "A model hardly learns them: correct wrong spellings, or merge classes."
+    ]
 
 
 def _sort_key(values: Sequence[str]) -> Callable[[str], float | str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,14 @@ from molsepnorm.data.tables import as_file, locate
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
 
-__all__ = ["assigns_splits", "make_splits", "named_splits", "split_words", "with_validation"]
+__all__ = [
+    "assigns_splits",
+    "make_splits",
+    "named_splits",
+    "split_labelled",
+    "split_words",
+    "with_validation",
+]
 
 _WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -122,6 +129,42 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
     words = {_WORDS.get(name.strip().lower()) for name in listed}
     needed = {name: size for name, size in MIN_SIZES.items() if name != "test" or name in words}
     return _look_up(named, rows, num_rows, "splits", "splits", needed)
+
+
+def split_labelled(
+    split: Callable[[np.ndarray], _Splits],
+    molecules: np.ndarray,
+    is_labelled: np.ndarray,
+    named: bool,
+) -> _Splits:
+    """Return the splits of the molecules that have a label; of all if none has one.
+
+    Splits that are drawn have no other molecules. Of splits that are named, training and validation
+    lose them; test molecules without labels stay, so that they are predicted.
+
+    Args:
+        split: function from molecules to their splits, as indices into these molecules.
+        molecules: (n,), indices.
+        is_labelled: bool (G,), whether each of all molecules has a label.
+        named: whether the splits are named row by row.
+
+    Raises:
+        DataError: too few molecules that are named for training or validation have a label.
+    """
+    if not is_labelled[molecules].any():
+        is_labelled = np.ones_like(is_labelled)
+    chosen = molecules if named else molecules[is_labelled[molecules]]
+    splits = {name: chosen[part] for name, part in split(chosen).items()}
+    for name in ("train", "val") if splits else ():
+        labelled = splits[name][is_labelled[splits[name]]]
+        if len(labelled) < min(MIN_SIZES[name], len(splits[name])):
+            raise DataError(
+                f"{len(labelled)} of the {counted(len(splits[name]), 'molecule')} of the split "
+                f"{name} have a label. {name} needs {MIN_SIZES[name]} or more with a label, as "
+                f"{_PURPOSE[name]}: name others there, or fill in their labels"
+            )
+        splits[name] = labelled
+    return splits
 
 
 def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) -> _Splits:

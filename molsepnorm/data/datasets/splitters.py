@@ -76,7 +76,7 @@ def draw_splits(
         if not config.test_set:
             wanted = f"{config.folds} folds and a validation split beside each"
         raise DataError(
-            f"{source} has {len(rows)} readable {what}s{found}: too few for {wanted} with at "
+            f"{source} has {len(rows)} usable {what}s{found}: too few for {wanted} with at "
             f"least {', '.join(map(str, needed[:-1]))} and {needed[-1]}{advice}"
         )
     return {split: np.sort(part) for split, part in zip(SPLITS, parts, strict=True)}
@@ -269,7 +269,7 @@ def _clusters(smiles: Sequence[str], source: Path | str) -> Groups:
 
     if len(smiles) > MAX_MOLECULES:
         raise DataError(
-            f"{source} has {len(smiles):,} readable molecules, and data.split_type: butina, which "
+            f"{source} has {len(smiles):,} usable molecules, and data.split_type: butina, which "
             f"compares all pairs, takes at most {MAX_MOLECULES:,}: use scaffold instead"
         )
     clusters = butina_clusters(morgan_matrix(smiles))

@@ -24,7 +24,6 @@ from molsepnorm.data.tables import (
     locate,
     positions,
     read_chunks,
-    require_column,
 )
 from molsepnorm.errors import DataError
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
@@ -63,11 +62,11 @@ def _load(
         pieces = read_chunks(file, str(path), _ROWS, config.smiles_column, decimals=None)
         pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
         table = parse_columns(pieces, config, np.float32)
-    require_column(table.names, config.smiles_column, path)
+    table.require(config.smiles_column)
     features = read_features(table, config, for_training)
     labels, weights = read_labels(table, config), read_weights(table, config)
     if config.column_of_split is not None:
-        require_column(table.names, config.column_of_split, path)
+        table.require(config.column_of_split)
     index, smiles, column = table.index, table.smiles, table.splits or None
     identifiers = table.identifiers
     unused = [name for name, words in table.split_columns.items() if assigns_splits(words)]

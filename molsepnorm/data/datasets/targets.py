@@ -13,8 +13,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.columns import Columns, ParsedColumn
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.tables import require_column
-from molsepnorm.errors import ConfigError, InvalidMolecule, OpenChoice
+from molsepnorm.errors import ConfigError, InvalidMolecule, OpenChoice, counted
 
 __all__ = ["choose_targets"]
 
@@ -70,13 +69,13 @@ def choose_targets(
         OpenChoice: several columns could be targets.
     """
     for name in config.ignore_columns:
-        require_column(table.names, name, table.source, once=False)
+        table.require(name, once=False)
     taken = [config.weight_column, config.column_of_split]
     if isinstance(table.source, Path):
         taken.append(config.smiles_column)
     if config.targets:
         for name in config.targets:
-            require_column(table.names, name, table.source)
+            table.require(name)
             if name in (*taken, *config.ignore_columns):
                 raise ConfigError(f"column '{name}' cannot be a target and something else as well")
         if len(set(config.targets)) < len(config.targets):
@@ -88,7 +87,7 @@ def choose_targets(
     named |= {*(config.task_type if isinstance(config.task_type, dict) else ())}
     numeric = [each for each in candidates if each.name in named or each.all_numbers()]
     for each in numeric:
-        require_column(table.names, each.name, table.source)
+        table.require(each.name)
     numbering = [
         each.name for each in numeric if each.name not in named and each.look_like_numbering()
     ]
@@ -168,10 +167,9 @@ def _open_choice(
     choices = [likely]
     if 1 < len(likely) <= 3:
         choices = [*([name] for name in likely), likely]
-    columns = "1 column" if len(found) == 1 else f"{len(found)} columns"
     return OpenChoice(
-        f"{table.source} has {columns} of numbers ({_some(found)}), and --targets does not say "
-        f"what to predict. {'; '.join(reasons[:4])}",
+        f"{table.source} has {counted(len(found), 'column')} of numbers or yes/no "
+        f"({_some(found)}), and --targets does not say what to predict. {'; '.join(reasons[:4])}",
         [_option(choice) for choice in choices],
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,13 +13,18 @@ from molsepnorm.errors import counted
 
 __all__ = ["describe_times", "read_times", "split_by_time"]
 
+_MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12]\d|3[01])"
+_YEAR_LAST = re.compile(rf"({_MONTH}\.|{_DAY}{_MONTH}|{_MONTH}{_DAY})(19|20)\d\d")
+"""Dates whose order is not that of the numbers they look like: 05.2021, 03052021, 05312021."""
+
 
 def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Return the times of a column as numbers in order, and the rows that have no valid time.
 
     Cells are numbers, or dates in ISO 8601 such as 2021, 2021-05, 2021-05-03 and
     2021-05-03T14:30:00Z, where a year or a month stands for its first moment. If all cells are
-    numbers, their order is numerical.
+    numbers, their order is numerical, unless all of them look like dates that end with the year,
+    such as 05.2021 and 03052021, which are not valid.
 
     Returns:
         float64 [R]: numbers, or microseconds since 1970; NaN for an empty cell.
@@ -28,8 +34,11 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     present = ~cells.str.lower().isin(BLANKS).to_numpy()
     numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
     if np.isfinite(numbers[present]).all():
+        if present.any() and cells[present].str.fullmatch(_YEAR_LAST).all():
+            return np.full(len(cells), np.nan), np.flatnonzero(present)
         return np.where(present, numbers, np.nan), np.empty(0, dtype=np.int64)
-    dates = pd.to_datetime(cells.where(present), format="ISO8601", errors="coerce", utc=True)
+    dates = cells.where(present & cells.str.match(r"\d"))  # pandas reads "now" as a date
+    dates = pd.to_datetime(dates, format="ISO8601", errors="coerce", utc=True)
     known = dates.notna().to_numpy()
     times = np.full(len(cells), np.nan)
     times[known] = dates[known].dt.tz_localize(None).to_numpy("datetime64[us]").astype(np.int64)

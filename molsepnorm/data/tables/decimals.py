@@ -66,13 +66,16 @@ class _Unclear(NamedTuple):
         return f"{self.reason.format(*shown)}. {_ADVICE}"
 
 
-def require_clear(table: pd.DataFrame, names: Collection[str], source: Path | str) -> None:
+def require_clear(
+    table: pd.DataFrame, names: Collection[str], source: Path | str, advice: str = ""
+) -> None:
     """Check that the numbers of these columns have one meaning.
 
     Args:
         table: the table, or a piece of it, as `read_chunks` returns it.
         names: the columns whose numbers are used.
         source: name of the table in errors.
+        advice: what else can be done, at the end of errors.
 
     Raises:
         DataError: a column has numbers such as 1,234, which may be 1.234 or 1234.
@@ -80,7 +83,7 @@ def require_clear(table: pd.DataFrame, names: Collection[str], source: Path | st
     unclear: Mapping[str, _Unclear] = table.attrs.get(_UNCLEAR, {})
     for name in names:
         if name in unclear:
-            raise DataError(f"{source}, column '{name}': {unclear[name].describe(source)}")
+            raise DataError(f"{source}, column '{name}': {unclear[name].describe(source)}{advice}")
 
 
 class Decimals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -26,6 +27,7 @@ SEPARATOR = "separator"
 
 _MAX_CELL = 1 << 24  # characters; a quotation mark that is never closed would read the whole file
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
+_NAMED_SEPARATOR = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
 
 
 def read_delimited(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
@@ -48,7 +50,8 @@ def read_stream(
     can be written beside the rows. A quoted cell may hold separators, quotes and line breaks. Rows
     shorter than the header are filled with blanks; blank cells beyond the header are dropped, but
     not beside commas, which may group thousands (1,250 in front of an empty cell). Several columns
-    may have the same name; a column without a name is called "Unnamed: 0" after its number.
+    may have the same name; a column without a name is called "Unnamed: 0" after its number. A first
+    line such as sep=;, which Excel reads, names the separator and is skipped.
 
     Args:
         stream: the text.
@@ -63,10 +66,13 @@ def read_stream(
     """
     try:
         header = stream.readline().removeprefix("\ufeff")
+        skipped = 0
+        if named := _NAMED_SEPARATOR.fullmatch(header):
+            separators, header, skipped = named[1], stream.readline(), 1
         if not header:
             raise DataError(f"{name} is empty: a header line and a row per molecule are expected")
         separator = _separator(header.rstrip("\r\n"), smiles_column, separators)
-        table = _numbered_rows(chain([header], stream), separator)
+        table = _numbered_rows(chain([header], stream), separator, skipped)
         _, names = next(table)
         columns = [cell or f"Unnamed: {number}" for number, cell in enumerate(names or [""])]
         width = len(columns)
@@ -95,8 +101,10 @@ def read_stream(
         raise DataError(f"{name} cannot be read as CSV: {error}. Save it as UTF-8") from None
 
 
-def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows with the number of their first line."""
+def _numbered_rows(
+    lines: Iterable[str], separator: str, skipped: int
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield rows with the number of their first line, after some lines that are skipped."""
     at_end = False
     own: list[str] = []  # the lines of the row
 
@@ -109,7 +117,7 @@ def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, 
 
     csv.field_size_limit(max(_MAX_CELL, csv.field_size_limit()))
     reader = csv.reader(watched(), delimiter=separator)
-    first, width = 1, 0
+    first, width = skipped + 1, 0
     try:
         for cells in reader:
             if at_end:  # otherwise the last row ends with its line
@@ -120,7 +128,7 @@ def _numbered_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, 
                 _require_one_row(own, cells, width, separator)
             own.clear()
             yield first, cells
-            first = reader.line_num + 1
+            first = skipped + reader.line_num + 1
     except csv.Error as error:
         message = f"the row that begins in line {first}: {error}"
         if at_end or "field limit" in str(error):

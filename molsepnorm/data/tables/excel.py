@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ from molsepnorm.errors import ConfigError, DataError, warn_of_data
 __all__ = ["read_excel"]
 
 _BLOCK = 1 << 20
+_FORMULA = re.compile(rb"<([\w.-]+:)?f[\s/>]")
+_MAX_TAG = 64  # bytes of the longest start of a formula
 Row = tuple[Any, ...]
 
 
@@ -106,11 +109,12 @@ def _rows(openpyxl: Any, path: Path, name: str, smiles_column: str) -> Iterator[
         )
     blank: list[tuple[int, Row]] = []
     started = False
-    iterators = [sheet.iter_rows(values_only=True) for sheet in sheets]
+    iterators = [sheet.iter_rows() for sheet in sheets]
     for number, versions in enumerate(zip(*iterators, strict=True), 1):
-        row = versions[0]
-        for column, (value, formula) in enumerate(zip(row, versions[-1], strict=True)):
-            if value is None and formula is not None:
+        row = tuple(cell.value for cell in versions[0])
+        for column, (cell, formula) in enumerate(zip(versions[0], versions[-1], strict=True)):
+            is_blank = cell.value is None and cell.data_type != "str"  # "str": an empty text
+            if is_blank and formula.value is not None:
                 raise DataError(
                     f"{name}, row {number}, cell {column + 1} is a formula without a stored value: "
                     "open the workbook in Excel or LibreOffice and save it"
@@ -156,9 +160,9 @@ def _has_formulas(path: Path) -> bool:
                 with archive.open(entry) as file:
                     before = b""
                     while block := file.read(_BLOCK):
-                        if b"<f>" in before + block or b"<f " in before + block:
+                        if _FORMULA.search(before + block):
                             return True
-                        before = block[-3:]
+                        before = block[-_MAX_TAG:]
     return False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ def read_parquet(path: Path, name: str, rows: int, smiles_column: str) -> Iterat
     """Yield a Parquet file in pieces; the index of a row is its number, from 0.
 
     Integers become text without a point, floats text with the digits needed to read them back (1.0
-    is "1"), booleans "true" and "false"; null and NaN are blank. An unnamed index of pandas is left
-    out. `smiles_column` has no effect.
+    is "1"), booleans "true" and "false", durations text such as "1:30:00", which is not a number;
+    null and NaN are blank. An unnamed index of pandas is left out. `smiles_column` has no effect.
 
     Raises:
         ConfigError: pyarrow is not installed.
@@ -119,9 +119,11 @@ def _texts(column: Any) -> list[str]:
     """Convert an Arrow array to text cells."""
     pyarrow = importlib.import_module("pyarrow")
     compute = importlib.import_module("pyarrow.compute")
-    try:
-        text = compute.cast(column, pyarrow.string())
-    except pyarrow.ArrowException:  # lists, structures, bytes
+    text = None
+    if not pyarrow.types.is_duration(column.type):  # a cast would count microseconds
+        with suppress(pyarrow.ArrowException):  # lists, structures, bytes
+            text = compute.cast(column, pyarrow.string())
+    if text is None:
         return ["" if value is None else str(value) for value in column.to_pylist()]
     if pyarrow.types.is_floating(column.type):
         text = compute.if_else(compute.equal(text, "nan"), "", text)

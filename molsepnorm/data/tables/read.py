@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -43,6 +44,7 @@ _EMPTY: dict[Kind, str] = {
     "xlsx": "has no rows below its header: a row per molecule is expected",
 }
 _DEFAULT = "smiles"
+_UNIT = re.compile(r"\s*[(\[][^()\[\]]+[)\]]\s*$|[_ ][pnuµμm]?M$")
 _FILE_NAME = "smiles column"
 """Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
 
@@ -232,9 +234,21 @@ def _seeks(format_: Format) -> bool:
 
 
 def require_column(
-    columns: Iterable[str], wanted: str, source: Path | str, *, once: bool = True
+    columns: Iterable[str],
+    wanted: str,
+    source: Path | str,
+    *,
+    once: bool = True,
+    in_file: Iterable[str] | None = None,
 ) -> None:
     """Check that there is a column of this name, and with `once` that there is only one.
+
+    Args:
+        columns: the names of the columns.
+        wanted: the name.
+        source: name of the table in errors.
+        once: refuse several columns of this name.
+        in_file: the names in errors, if they differ; see `names_in_file`.
 
     Raises:
         ConfigError: there is none, in which case the message has the nearest name, or several.
@@ -242,8 +256,11 @@ def require_column(
     columns = list(columns)
     if wanted not in columns:
         advice = " Name the column of SMILES with --smiles-column." if wanted == "smiles" else ""
-        hint = did_you_mean(wanted, columns)
-        raise ConfigError(f"{source} has no column '{wanted}'. {hint}{advice}")
+        known = columns if in_file is None else list(in_file)
+        hint = did_you_mean(wanted, known)
+        raise ConfigError(
+            f"{source} has no column '{wanted}'. {hint}{advice}{_about_units(wanted, known)}"
+        )
     if once and columns.count(wanted) > 1:
         numbers = [str(number) for number, name in enumerate(columns, 1) if name == wanted]
         raise ConfigError(
@@ -251,3 +268,12 @@ def require_column(
             f"{', '.join(numbers[:-1])} and {numbers[-1]}), and one is needed: rename or remove "
             "the others"
         )
+
+
+def _about_units(wanted: str, known: Iterable[str]) -> str:
+    """Return advice about a column whose name differs only in the unit, such as (nM) and (uM)."""
+    base, units = _UNIT.subn("", wanted)
+    for name in known:
+        if units and _UNIT.subn("", name) == (base, units):
+            return f" If '{name}' is in another unit, convert its numbers first."
+    return ""

@@ -273,6 +273,17 @@ def test_the_split_that_training_draws_keeps_the_rows_of_a_molecule_together(wri
     assert _found(report, "leak") is None
 
 
+@pytest.mark.parametrize("settings", [{}, {"duplicates": "mean"}, {"splits_column": "part"}])
+def test_rows_without_a_label_are_in_no_split_that_is_shown(write, settings):
+    rows = [(*row[:1], "" if i % 3 == 0 else i, "train") for i, row in enumerate([*FINE, *FINE])]
+    rows[1], rows[2] = (*rows[1][:2], "val"), (*rows[2][:2], "test")
+    rows[21], rows[22] = (*rows[21][:2], "val"), (*rows[22][:2], "test")
+    path = write(rows, "smiles,y,part")
+    splits = load(DataConfig(table=path, targets=["y"], **settings), OGB).splits
+    found = _check(path, targets=["y"], **settings).splits
+    assert found == {name: len(part) for name, part in splits.items()}
+
+
 def test_a_column_that_names_a_split_and_is_not_used_is_information(write):
     rows = [(*row, "train", i if i > 1 else row[-1]) for i, row in enumerate(_split_rows())]
     rows[1] = (*rows[1][:-1], "train")
@@ -337,6 +348,40 @@ def test_yes_and_no_among_quantities_do_not_end_the_check(write):
     assert _found(report, "invalid-labels") is None
     report = _check(write(rows), targets=["y"], task_type="binary")
     assert [group.what for group in _found(report, "invalid-labels").groups] == ["y: '2'"]
+
+
+def test_words_that_may_be_a_third_class_are_named_with_the_option(write):
+    words = ("active", "inactive", "inactive", "inconclusive")
+    path = write([(smiles, words[i % 4]) for i, smiles in enumerate(ALKANES)])
+    option = ". If these are classes: --task-type y=multiclass"
+    assert _found(_check(path, targets=["y"]), "invalid-labels").text.endswith(option)
+    assert _found(_check(path), "nearly-numbers").text.endswith(option)
+    path = write([*FINE, ("CCN", "high")])
+    assert "classes" not in _found(_check(path, targets=["y"]), "invalid-labels").text
+
+
+def test_spellings_of_one_word_are_a_problem(write):
+    grades, assays = ("low", "high", "High"), ("fret ", "FRET", "elisa")
+    rows = [(smiles, grades[i % 3], assays[i % 3]) for i, smiles in enumerate(ALKANES)]
+    settings = {"targets": ["grade"], "feature_columns": ["assay"]}
+    report = _check(write(rows, "smiles,grade,assay"), **settings)
+    found = _found(report, "spellings")
+    assert found in report.problems and found.count == 2
+    assert [group.what for group in found.groups] == [
+        "assay: 'FRET', 'fret'",
+        "grade: 'High', 'high'",
+    ]
+    assert _rows(found) == [[0, 1, 3, 4, 6], [1, 2, 4, 5, 7]]
+    rows = [(smiles, ("Na", " NA", " high")[i % 3]) for i, smiles in enumerate(ALKANES)]
+    assert _found(_check(write(rows), targets=["y"]), "spellings") is None
+
+
+def test_a_time_column_of_numbers_with_two_meanings_is_refused(tmp_path):
+    path = tmp_path / "my.csv"
+    rows = [f"{smiles};{i}.5;{'1.100' if i else 900}" for i, smiles in enumerate(ALKANES)]
+    path.write_text("\n".join(["smiles;y;day", *rows]) + "\n")
+    with pytest.raises(DataError, match="column 'day': '1.100' .*may be 1.100 or 1100"):
+        _check(path, targets=["y"], split_type="time", time_column="day")
 
 
 def test_a_column_that_is_no_target_for_a_few_cells_is_named(write):

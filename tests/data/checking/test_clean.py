@@ -120,6 +120,13 @@ def test_blanks_are_filled_from_the_next_row_that_has_the_cell(write):
     assert change.reason == ("merged with line 23, line 24: y: from line 24; note: from line 24")
 
 
+def test_a_label_of_weight_0_is_emptied_beside_another_target(write):
+    rows = [*((*row, row[1], 1) for row in FINE), ("CCO", "", 9, 0), ("OCC", 5, "", 1)]
+    clean = _clean(write(rows, "smiles,y,z,w"), targets=["y", "z"], weight_column="w")
+    assert clean.table.iloc[-1].tolist() == ["CCO", "5", "", "1"]
+    assert "z: the weight of its row is 0: emptied" in clean.changes[0].reason
+
+
 @pytest.mark.parametrize(
     ("rows", "weight", "note"),
     [
@@ -128,12 +135,14 @@ def test_blanks_are_filled_from_the_next_row_that_has_the_cell(write):
         ([("7.5", 1), ("7.5", 2)], "1.5", "w: mean of 1, 2"),
         ([("7.5", ""), ("", 9), ("7.4", 2)], "1.5", "w: mean of 1, 2"),
         ([("", 4), ("", 2)], "3", "w: mean of 4, 2"),
+        ([("900", 0), ("7.5", 2)], "2", "y: from line 23; w: from line 23"),
     ],
 )
 def test_the_weight_is_that_of_the_rows_with_labels(write, rows, weight, note):
     path = write([*((*row, 1) for row in FINE), *(("CCO", *row) for row in rows)], "smiles,y,w")
     clean = _clean(path, targets=["y"], weight_column="w")
     assert _merged(clean, "w") == weight
+    assert _merged(clean) in ("7.5", "7.45", "")
     assert note in clean.changes[0].reason
 
 

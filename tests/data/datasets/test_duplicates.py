@@ -72,6 +72,15 @@ def test_the_mean_is_weighted(read):
     assert dataset.weights[20:22].tolist() == [2.0, 0.0]
 
 
+def test_rows_of_weight_0_count_only_if_a_molecule_has_no_other_label(read):
+    rows = [("CCO", ">10", 1), ("OCC", 2, 0), ("CCN", 500, 0), ("NCC", 5, 1), ("CCF", 3, 0)]
+    dataset = read([*rows, ("FCC", "", 1)], "smiles,y,w", weight_column="w")
+    assert _labels(dataset) == [10, None, 5, None, 3, None]
+    assert dataset.bounds[20:, 0].tolist() == [1, 0, 0, 0, 0, 0]
+    assert dataset.weights[[20, 22, 24]].tolist() == [1, 1, 0]
+    assert dataset.replicates == {}
+
+
 def test_the_pooled_standard_deviation_is_that_of_the_formula(read):
     """sqrt(sum of (n - 1) variance / sum of (n - 1)) over the molecules with several labels."""
     rows = [*_rows(1, 2, 6), ("CCN", 3.5), ("NCC", 3), ("CCF", 9), ("FCC", "")]

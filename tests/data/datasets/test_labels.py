@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -58,7 +59,6 @@ def test_a_table_of_all_kinds():
         [1, 0, None, 0, None],
     ]
     assert labels.values.dtype == np.float64
-    assert labels.warnings == ()
 
 
 def test_without_names_every_numeric_column_is_a_target():
@@ -327,6 +327,20 @@ def test_classes_are_suggested_only_where_they_are_possible():
         assert ("--fix" in str(caught.value)) == (cells[0] == "0.0")
 
 
+def test_percentages_are_refused_with_the_number_to_write():
+    cells = [f"{i} %" for i in range(40)]
+    with pytest.raises(DataError, match=r"'0 %' is not a number.* without the % sign, such as 0$"):
+        read({"y": cells}, targets=["y"])
+
+
+def test_the_command_in_the_advice_has_the_transform_and_no_name_with_a_comma():
+    settings = {"targets": ["y"], "transform": {"y": "pic50:nM"}}
+    with pytest.raises(DataError, match="data check my.csv --targets y --transform y=pic50:nM --f"):
+        read({"y": ["1", "x"]}, **settings)
+    with pytest.raises(DataError, match=r"--set 'data.task_type=\{\"y, nM\": \"multiclass\"\}'$"):
+        read({"y, nM": ["1", "x"]}, targets=["y, nM"])
+
+
 def test_the_place_is_the_row_s_in_the_file():
     """Whatever the index, as after quoted line breaks."""
     table = table_of({"y": ["1", "2", "x"]})
@@ -433,13 +447,13 @@ def test_transforms_of_other_targets_are_refused():
 @pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
 def test_one_kind_for_all_or_for_one(kind):
     """Configured targets are not guessed and cause no warning."""
-    columns = {"a": ["0", "1", "1"], "b": ["1", "0", "0"]}
+    columns = {"a": ["0", "1", "1"] * 5, "b": ["1", "0", "0"] * 5}
     labels = read(columns, task_type=kind)
     assert labels.kinds == (kind, kind)
     assert labels.warnings == (GUESSED,)
     labels = read(columns, task_type={"b": kind})
     assert labels.kinds == ("binary", kind)
-    assert values(labels) == [[0, 1, 1], [1, 0, 0]]
+    assert values(labels) == [[0, 1, 1] * 5, [1, 0, 0] * 5]
 
 
 def test_yes_and_no_as_quantities_and_as_classes():
@@ -483,11 +497,11 @@ def test_a_yes_no_target_with_other_numbers(bad):
 def test_few_whole_numbers_are_remarked_on():
     """They may be classes; where they are said to be quantities, nothing is said."""
     columns = {
-        "level": ["1", "2", "3", "1"],
-        "y": ["1.5", "2", "3", "1"],
-        "grade": ["5", "", "4", "5"],
-        "active": ["0", "1", "", "1"],
-        "comment": ["mild", "strong", "mild", "strong"],
+        "level": ["1", "2", "3", "1"] * 5,
+        "y": ["1.5", "2", "3", "1"] * 5,
+        "grade": ["5", "", "4", "5"] * 5,
+        "active": ["0", "1", "", "1"] * 5,
+        "comment": ["mild", "strong", "mild", "strong"] * 5,
     }
     remark = (
         "level, grade: few whole numbers, treated as quantities. If they are classes: "
@@ -507,6 +521,20 @@ def test_few_whole_numbers_are_remarked_on():
 
 
 # Classes
+
+
+def test_classes_of_few_rows_are_named():
+    """Unless the classes are configured."""
+    cells = [*["low"] * 9, *["high"] * 5, *["High"] * 4, "hihg"]
+    remark = (
+        "y: classes with fewer than 5 rows: High (4), hihg (1). A model hardly learns them: "
+        "correct wrong spellings, or merge classes."
+    )
+    assert read({"y": cells}, targets=["y"]).warnings == (remark,)
+    assert read({"y": cells}, targets=["y"], classes={"y": sorted({*cells})}).warnings == ()
+    many = [f"{i}" for i in range(99)]
+    (remark,) = read({"y": many}, targets=["y"], task_type="multiclass").warnings
+    assert "rows: 0 (1), 1 (1), 2 (1), 3 (1), 4 (1), … (94 more). A" in remark
 
 
 def test_words_are_classes_in_their_order():
@@ -533,14 +561,15 @@ def test_many_words_that_hardly_repeat_are_not_guessed_to_be_classes():
     assert labels.classes == (tuple(words[::-1]),)
 
 
-@pytest.mark.parametrize("cell", ["0,5", "1,234", ">1,5", "1.234,5"])
-def test_numbers_with_commas_are_not_guessed_to_be_classes(cell):
+@pytest.mark.parametrize("cell", ["0,5", "1,234", ">1,5", "1.234,5", "13%", "2 days 1:30:00"])
+def test_numbers_with_commas_and_other_signs_are_not_guessed_to_be_classes(cell):
     """Few of them repeat in a small table; who says they are classes is believed."""
-    cells = [cell, "3,7"] * 5
+    other = re.sub(r"\d", "7", cell, count=1)
+    cells = [cell, other] * 5
     with pytest.raises(DataError, match=f"line 2, column 'y': '{cell}' is not a number. 10 "):
         read({"y": cells}, targets=["y"])
     labels = read({"y": cells}, targets=["y"], task_type={"y": "multiclass"})
-    assert labels.classes == (tuple(sorted({cell, "3,7"})),)
+    assert labels.classes == (tuple(sorted({cell, other})),)
 
 
 @pytest.mark.parametrize("cells", [["yes", "no", "maybe"] * 4, ["1", "2", "high", "high"] * 4])

@@ -51,7 +51,8 @@ def test_masked_classes_are_missing():
 def test_a_missing_value_of_python_is_no_class():
     """None and NaN are missing; the text "None" is a class."""
     cells = ["None", None, "mild", np.nan, pd.NA, "mild", *["None"] * 4]
-    dataset = _dataset(pd.Series(cells, dtype=object))
+    splits = {"train": [0, 2, 5], "val": [6], "test": [7]}
+    dataset = _dataset(pd.Series(cells, dtype=object), splits=splits)
     assert dataset.classes == (("None", "mild"),)
     assert np.isnan(dataset.labels[:, 0]).tolist() == [pd.isna(cell) for cell in cells]
 

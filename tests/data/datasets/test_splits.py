@@ -10,16 +10,18 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from molsepnorm.data.datasets import DataConfig, clusters, load
 from molsepnorm.data.datasets.clusters import butina_clusters
+from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.data.datasets.splits import make_splits, named_splits, with_validation
 from molsepnorm.errors import ConfigError, DataError, DataWarning, InvalidMolecule, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.molecules.featurize import scaffold
+from molsepnorm.molecules.featurize import get, scaffold
 from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
 
 TABLE = Path("my.csv")
@@ -283,12 +285,12 @@ def test_folds_of_several_rows_are_disjoint_and_complete():
 
 def test_too_few_molecules_of_many_rows():
     message = (
-        r"^my.csv has 60 readable rows of 2 molecules: too few for a split into 0.8 / 0.1 / 0.1 "
+        r"^my.csv has 60 usable rows of 2 molecules: too few for a split into 0.8 / 0.1 / 0.1 "
         r"with at least 2, 1 and 1. Rows of a molecule stay together; to divide them, name the "
     )
     with pytest.raises(DataError, match=message):
         make(["C"] * 60, molecules=np.arange(60) % 2)
-    with pytest.raises(DataError, match="20 readable rows of 1 molecule:"):
+    with pytest.raises(DataError, match="20 usable rows of 1 molecule:"):
         make(["C"] * 20, molecules=np.zeros(20, dtype=int))
 
 
@@ -324,7 +326,7 @@ def test_random_folds_do_not_follow_the_order_of_the_table():
     ],
 )
 def test_too_few_molecules(count, settings, wanted):
-    message = f"^my.csv has {count} readable molecules: too few for {wanted} with at least 2, 1 "
+    message = f"^my.csv has {count} usable molecules: too few for {wanted} with at least 2, 1 "
     with pytest.raises(DataError, match=message):
         make(alkanes(count), **settings)
 
@@ -414,10 +416,10 @@ def test_molecules_without_a_ring_have_one_scaffold_in_common(split_type):
 @pytest.mark.parametrize(
     ("smiles", "settings", "found"),
     [
-        (alkanes(20), {}, "20 readable molecules of 1 scaffold, the commonest with 20"),
-        (rings([10, 10]), {}, "20 readable molecules of 2 scaffolds, the commonest with 10"),
-        (rings([10, 1, 1, 1]), {"folds": 5}, "13 readable molecules of 4 scaffold"),
-        ([], {}, "0 readable molecules of 0 scaffolds, the commonest with 0"),
+        (alkanes(20), {}, "20 usable molecules of 1 scaffold, the commonest with 20"),
+        (rings([10, 10]), {}, "20 usable molecules of 2 scaffolds, the commonest with 10"),
+        (rings([10, 1, 1, 1]), {"folds": 5}, "13 usable molecules of 4 scaffold"),
+        ([], {}, "0 usable molecules of 0 scaffolds, the commonest with 0"),
     ],
 )
 @pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
@@ -521,11 +523,11 @@ def test_butina_clusters_stay_whole_and_share_one_test_set(moleculenet):
 
 
 def test_too_few_clusters_and_too_many_molecules(monkeypatch):
-    message = "^my.csv has 20 readable molecules of 1 cluster, the largest with 20: too few for"
+    message = "^my.csv has 20 usable molecules of 1 cluster, the largest with 20: too few for"
     with pytest.raises(DataError, match=f"{message}.* data.split_type: random draws single"):
         make(["CCO"] * 20, split_type="butina")
     monkeypatch.setattr(clusters, "MAX_MOLECULES", 19)
-    message = "^my.csv has 20 readable molecules, and data.split_type: butina, .* at most 19: use "
+    message = "^my.csv has 20 usable molecules, and data.split_type: butina, .* at most 19: use "
     with pytest.raises(DataError, match=message):
         make(alkanes(20), split_type="butina")
 
@@ -554,8 +556,8 @@ def test_rows_of_one_time_are_in_the_older_split():
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["2020"] * 20, "20 readable molecules at 1 different time: too few for .*--split"),
-        ([""] * 20, "20 readable molecules at 0 different times: too few for"),
+        (["2020"] * 20, "20 usable molecules at 1 different time: too few for .*--split"),
+        ([""] * 20, "20 usable molecules at 0 different times: too few for"),
         (
             [*["2020-01-01"] * 4, "1.2.2020", *["soon"] * 15],
             r"my.csv, line 6, column 'date': '1.2.2020' is not a time. 16 such cells in this "
@@ -781,3 +783,64 @@ def test_an_entry_that_does_not_exist(by_file):
 def test_a_file_that_does_not_exist():
     with pytest.raises(StorageError, match="^cannot read nowhere.json: there is no such file"):
         make(alkanes(10), splits_file=Path("nowhere.json"))
+
+
+# --- rows without a label -------------------------------------------------------------------------
+
+
+def _encoding() -> EncodingSpec:
+    return EncodingSpec(bond_sizes=get("zinc").bond_sizes, max_path_length=3)
+
+
+def _gaps(labels: dict[int, object], n: int = 30, **settings) -> tuple[pd.DataFrame, DataConfig]:
+    config = DataConfig(in_memory=True, targets=["y"], featurizer="zinc", **settings)
+    cells = [labels.get(row, "") for row in range(n)]
+    return label_table([np.nan if cell == "" else cell for cell in cells], ["y"]), config
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"split_type": "scaffold"}, {"folds": 3}, {"duplicates": "mean"}],
+)
+def test_rows_without_a_label_are_in_no_drawn_split(settings):
+    """The split is that of a table without these rows."""
+    labels = {row: float(row) for row in range(0, 30, 2)}
+    table, config = _gaps(labels, **settings)
+    molecules = [text for pair in zip(rings([1] * 15), alkanes(15), strict=True) for text in pair]
+    found = memory_dataset(molecules, table, config, _encoding())
+    y = label_table([*labels.values()], ["y"])
+    alone = memory_dataset(molecules[::2], y, config, _encoding())
+    assert {n: (part // 2).tolist() for n, part in found.splits.items()} == {
+        name: part.tolist() for name, part in alone.splits.items()
+    }
+    assert found.warnings == ("Left out: 15 rows without a label.",)
+
+
+def test_named_test_rows_without_a_label_stay():
+    table, config = _gaps({row: float(row) for row in range(10)})
+    splits = {"train": [*range(8), 20, 21], "val": [8, 9, 22], "test": [23, 24]}
+    found = memory_dataset(alkanes(30), table, config, _encoding(), splits=splits).splits
+    assert {name: part.tolist() for name, part in found.items()} == {
+        "train": [*range(8)],
+        "val": [8, 9],
+        "test": [23, 24],
+    }
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        (
+            {"train": [0, 20, 21], "val": [1], "test": [2]},
+            "^1 of the 3 molecules of the split train have a label. train needs 2 or more",
+        ),
+        (
+            {"train": [0, 1, 3], "val": [22], "test": [2]},
+            "^0 of the 1 molecule of the split val have a label. val needs 1 or more",
+        ),
+    ],
+)
+def test_named_splits_need_labels(splits, message):
+    table, config = _gaps({row: float(row) for row in range(10)})
+    with pytest.raises(DataError, match=message):
+        memory_dataset(alkanes(30), table, config, _encoding(), splits=splits)

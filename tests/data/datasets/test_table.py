@@ -439,7 +439,7 @@ def test_on_invalid_fail_stops_at_the_first(write, cached):
         ("smiles,y\n", DataError, "my.csv has a header but no rows"),
         (_csv(_twenty(int), "smile,y"), ConfigError, r"no column 'smiles'. Did you mean 'smile'\?"),
         (_csv([("C1CC", 1), ("x", 2)]), DataError, "no molecule that can be read: .*unclosed ring"),
-        (_csv([("C", 1), ("CC", 2)]), DataError, "2 readable .* too few for a split into 0.8 / 0"),
+        (_csv([("C", 1), ("CC", 2)]), DataError, "2 usable .* too few for a split into 0.8 / 0"),
         (_csv(_twenty(lambda i: "x")), ConfigError, "no column of numbers.*Columns: smiles, y"),
         ("smiles,y\nC,1\nCC,2,3,4\n", DataError, "my.csv cannot be read as CSV: .*line 3"),
         (b"\x89PNG\r\n\x1a\n\x00\x00\x00", DataError, "my.csv cannot be read as CSV"),
@@ -473,6 +473,27 @@ def test_a_column_that_cannot_be_used(write, settings, error, message):
         _load(write(_csv(rows, "smiles,logS,w,split")), **settings)
 
 
+@pytest.mark.filterwarnings("ignore:.*points are read as decimal points")
+def test_numbers_with_two_meanings_are_refused_with_the_roles_of_their_column(write):
+    """A column that might be a target may be left out."""
+    cells = ["1.100" if i else "900" for i in range(20)]
+    rows = [f"{s};{i}.5;{cell}" for i, (s, cell) in enumerate(zip(ALKANES, cells, strict=True))]
+    path = write("\n".join(["smiles;y;day", *rows]) + "\n")
+    message = "column 'day': '1.100' .*may be 1.100 or 1100, .* and with a decimal point"
+    with pytest.raises(DataError, match=f"{message}, or name the targets with --targets$"):
+        _load(path)
+    assert _load(path, targets=["y"]).targets == ("y",)
+    timed = {"split_type": "time", "time_column": "day"}
+    with pytest.raises(DataError, match=f"{message}$"):
+        _load(path, targets=["y"], **timed)
+
+
+@pytest.mark.filterwarnings("ignore:.*is read as the column of SMILES")
+def test_the_names_in_an_error_are_those_of_the_file(write):
+    with pytest.raises(ConfigError, match=r"no column 'z'. Known: Canonical SMILES, y\."):
+        _load(write(_csv(_twenty(float), "Canonical SMILES,y")), targets=["z"])
+
+
 def test_a_missing_file_says_so(tmp_path):
     with pytest.raises(StorageError, match="cannot read .*none.csv: there is no such file"):
         _load(tmp_path / "none.csv")
@@ -490,7 +511,7 @@ def test_a_table_without_any_molecule_is_refused_also_without_a_split(write):
     [
         (lambda i: 3, "target 'y' is constant among the training molecules: all 16 labels are 3"),
         (lambda i: "yes", "target 'y' is constant among the training molecules: all 16 labels"),
-        (lambda i: 1 if i == 2 else "", "target 'y' (is constant|has no label)"),
+        (lambda i: 1 if i == 2 else "", "has 1 usable molecules: too few for a split"),
     ],
 )
 def test_a_constant_target_cannot_be_trained_on(write, tmp_path, column, message):

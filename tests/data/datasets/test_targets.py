@@ -70,7 +70,7 @@ def test_the_only_column_of_numbers_is_the_target(columns):
 )
 def test_names_of_computed_properties_leave_the_choice_open(name):
     message, found = options({name: NUMBERS, "pIC50": NUMBERS})
-    assert message.startswith(f"my.csv has 2 columns of numbers ({name}, pIC50), and --targets")
+    assert message.startswith(f"my.csv has 2 columns of numbers or yes/no ({name}, pIC50), and")
     assert f"{name}: named like" in message
     assert found == [["--targets", "pIC50"]]
 
@@ -145,6 +145,12 @@ def test_the_user_decides():
     assert read(columns, ignore_columns=["MW", "fold"]).names == ("y, log",)
     assert read({"MW": NUMBERS, "z": NUMBERS}, task_type={"MW": "regression"}).names == ("MW", "z")
     assert read({"MW": NUMBERS, "z": NUMBERS}, weight_column="MW").names == ("z",)
+
+
+def test_columns_of_yes_and_no_are_not_called_numbers():
+    words = ["active" if row % 2 else "inactive" for row in range(len(SMILES))]
+    message, _ = options({"MW": NUMBERS, "y": words})
+    assert message.startswith("my.csv has 2 columns of numbers or yes/no (MW, y), and --targets")
 
 
 def test_many_columns_are_not_all_listed():

@@ -36,6 +36,8 @@ def test_dates_of_every_length_are_ordered():
 def test_numbers_are_ordered_as_numbers():
     assert order_of(["10", "9", "-2.5", "1e3", "20210503"]) == [2, 1, 0, 3, 4]
     assert order_of(["2019", "2021", "2020"]) == [0, 2, 1]
+    assert order_of(["05.2021", "17.5"]) == [0, 1]
+    assert order_of(["20201231", "20200131"]) == [1, 0]
 
 
 def test_empty_cells_have_no_time():
@@ -55,6 +57,10 @@ def test_empty_cells_have_no_time():
         (["2021-05-03", "17"], [1]),
         (["5", "inf"], [1, 0]),
         (["yes", "no"], [0, 1]),
+        (["2021-05-03", "now", "today"], [1, 2]),
+        (["05.2021", "", "11.2020"], [0, 2]),
+        (["03052021", "31122020"], [0, 1]),
+        (["5312021", "12012020"], [0, 1]),
     ],
 )
 def test_other_cells_are_not_times(cells, odd):

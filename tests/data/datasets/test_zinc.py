@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from molsepnorm.data.datasets import DataConfig, load
-from molsepnorm.data.legacy import legacy_fingerprints
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
 
@@ -57,12 +56,6 @@ def test_the_subset_has_12_000_molecules_in_the_official_split(zinc):
     assert zinc.kinds == ("regression",)
     assert zinc.store.featurizer == "zinc"
     assert not np.isnan(zinc.labels).any()
-
-
-def test_the_fingerprint_of_earlier_versions_is_computed(zinc):
-    """Runs of these versions recorded it, and resume."""
-    recorded = "f79feb856231393c40ee32c8e72efb25a550bcfca97dded5658108d8510a450c"
-    assert legacy_fingerprints(zinc)[0] == recorded
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import importlib
+import re
 import sys
+import zipfile
 from contextlib import suppress
 
 import openpyxl
@@ -81,8 +83,6 @@ def test_the_first_sheet_with_molecules_is_read(tmp_path, wanted, sheet):
 
 def test_a_wrong_size_in_the_file_does_not_cut_off_rows(tmp_path):
     """Some programs write that a sheet has one cell."""
-    import zipfile
-
     path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", 1], ["CC", 2])
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "y.xlsx", "w") as new:
         for name in old.namelist():
@@ -97,6 +97,33 @@ def test_a_formula_is_its_stored_value(tmp_path):
     path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", 1], ["CC", "=1+1"])
     with pytest.raises(DataError, match=r"x\.xlsx, row 3, cell 2 is a formula without a stored"):
         read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("cell", "stored"),
+    [
+        ('<c r="B3" t="str"><f>A3</f><v></v></c>', ""),
+        ('<c r="B3" t="str"><f>A3</f><v>b</v></c>', "b"),
+        ('<c r="B3"><f>A3</f><v></v></c>', None),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", "x:"])
+def test_an_empty_text_is_a_stored_value(tmp_path, cell, stored, prefix):
+    """The elements of some programs have a prefix."""
+    path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", "a"], ["CC", "=A3"])
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "y.xlsx", "w") as new:
+        for name in old.namelist():
+            data = old.read(name).decode()
+            if name == "xl/worksheets/sheet1.xml":
+                data = re.sub('<c r="B3".*?</c>', cell, data)
+                data = re.sub(r"<(/?)(?=\w)", rf"<\1{prefix}", data)
+                data = data.replace("xmlns=", f"xmlns:{prefix[:-1]}=") if prefix else data
+            new.writestr(name, data)
+    if stored is None:
+        with pytest.raises(DataError, match=r"row 3, cell 2 is a formula without a stored value"):
+            read_table(tmp_path / "y.xlsx")
+    else:
+        assert read_table(tmp_path / "y.xlsx")["y"].tolist() == ["a", stored]
 
 
 def test_a_row_with_more_cells_than_the_header(tmp_path):

@@ -6,7 +6,7 @@ import codecs
 
 import pytest
 
-from molsepnorm.data.tables import names_in_file, read_chunks, read_table
+from molsepnorm.data.tables import names_in_file, read_chunks, read_table, require_column
 from molsepnorm.errors import ConfigError, DataWarning
 
 
@@ -38,6 +38,22 @@ def test_other_columns_keep_their_names(tmp_path, header, wanted):
     (tmp_path / "x.csv").write_text(f"{header}\nC,1\n")
     (chunk,) = read_chunks(tmp_path / "x.csv", smiles_column=wanted)
     assert list(chunk.columns) == names_in_file(chunk) == header.split(",")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "other", "differs"),
+    [
+        ("IC50 (nM)", "IC50 (uM)", True),
+        ("ic50_nM", "ic50_uM", True),
+        ("IC50 (nM)", "EC50 (nM)", False),
+        ("IC50", "IC50 (nM)", False),
+    ],
+)
+def test_a_name_with_another_unit_is_not_only_suggested(wanted, other, differs):
+    with pytest.raises(ConfigError, match="Did you mean") as caught:
+        require_column(["smiles", other], wanted, "x.csv")
+    advice = f" If '{other}' is in another unit, convert its numbers first."
+    assert str(caught.value).endswith(advice) == differs
 
 
 def test_latin_1_is_read_and_announced_once(tmp_path):

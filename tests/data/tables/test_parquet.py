@@ -41,6 +41,7 @@ def _cells(tmp_path: Path, values: list, kind=None) -> list[str]:
         (pa.dictionary(pa.int8(), pa.string()), ["a", "b", None, "a"], ["a", "b", "", "a"]),
         (pa.decimal128(5, 2), [decimal.Decimal("1.50"), None], ["1.50", ""]),
         (pa.date32(), [datetime.date(2020, 1, 31), None], ["2020-01-31", ""]),
+        (pa.duration("us"), [datetime.timedelta(hours=1.5), None], ["1:30:00", ""]),
         (pa.null(), [None, None], ["", ""]),
         (pa.binary(), [b"CCO", None], ["CCO", ""]),
         (pa.binary(), [b"\xff", None], [r"b'\xff'", ""]),
