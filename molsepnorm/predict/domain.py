@@ -14,9 +14,10 @@ from molsepnorm.molecules.training_molecules import TrainingMolecules
 if TYPE_CHECKING:
     from molsepnorm.predict.work import Outcome
 
-__all__ = ["domain_columns", "nearest_training", "require_domain"]
+__all__ = ["SIGNS", "domain_columns", "nearest_training", "require_domain"]
 
-_SIGNS = {1: ">", -1: "<"}
+SIGNS = {1: ">", -1: "<"}
+"""Signs of lower and upper bounds, see `Dataset.bounds`."""
 
 
 def require_domain(model: PropertyModel) -> TrainingMolecules:
@@ -99,7 +100,7 @@ def domain_columns(
             labels = names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
         elif molecules.bounds[:, i].any():
             texts = [
-                "" if np.isnan(label) else f"{_SIGNS.get(sign, '')}{label:.9g}"
+                "" if np.isnan(label) else f"{SIGNS.get(sign, '')}{label:.9g}"
                 for label, sign in zip(labels, bounds.tolist(), strict=True)
             ]
             labels = np.array(texts, dtype=object)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import torch
 
 from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.model import PropertyModel
@@ -155,8 +156,8 @@ class Predictor:
 
         Raises:
             ConfigError: the model was pre-trained without targets; `smiles` is a string, a mapping
-                or a table, not a list of strings; or `columns` lacks a column of the model, has
-                another length, or the model has none.
+                or a table, not a list of strings; or `columns` is another kind of table, lacks a
+                column of the model, has another length, or the model has none.
         """
         return list(self.stream(smiles, columns))
 
@@ -268,7 +269,7 @@ class Predictor:
             rows = self.rows(smiles, columns)
             return (part for _, part in self._parts(rows, self._prepare, run))
         require_several(smiles, "smiles")
-        given = InGivenOrder(smiles)
+        given = InGivenOrder(_listed(smiles))
         rows = self.rows(given, columns)
         prepare = Prepare(self.model, self.device, smiles_order=True)
         return (given.restore(part) for _, part in self._parts(rows, prepare, run))
@@ -309,15 +310,17 @@ class Predictor:
 
         require_several(smiles, "smiles")
         names = self.model.inputs.names
-        columns = None if columns is None else with_text_names(columns)
+        if columns is not None:
+            _require_table(columns)
+            columns = with_text_names(columns)
         require_same_order(smiles=smiles, columns=columns)
         require_feature_columns(names, columns, "columns")
-        texts = map(written, smiles)
+        texts = map(written, _listed(smiles))
         if columns is None:
             return texts
         for name in names:
             require_several(columns[name], f"columns['{name}']")
-        return _joined(texts, [columns[name] for name in names])
+        return _joined(texts, [_listed(columns[name]) for name in names])
 
     def _parts(
         self, rows: Iterator[Row], prepare: Prepare, run: Callable[[Prepared], Result]
@@ -377,6 +380,22 @@ def require_feature_columns(
             f"the model reads the feature columns {', '.join(names)}, and {source} has no column "
             f"{', '.join(missing)}: use a table that has all of them"
         )
+
+
+def _require_table(columns: object) -> None:
+    """Raise a `ConfigError` unless the feature columns are a mapping or of pandas."""
+    if not isinstance(columns, Mapping) and not hasattr(columns, "iloc"):
+        raise ConfigError(
+            "columns must be a pandas DataFrame or a mapping from names to cells, such as "
+            f"{{'pH': table['pH']}}; got a {type(columns).__name__}"
+        )
+
+
+def _listed(values: Any) -> Any:
+    """Return a pyarrow array or a tensor as a list of Python values, and other values unchanged."""
+    if isinstance(values, torch.Tensor):
+        return values.tolist()
+    return values.to_pylist() if hasattr(values, "to_pylist") else values
 
 
 def _joined(smiles: Iterable[str], cells: Sequence[Iterable[Any]]) -> Iterator[Row]:

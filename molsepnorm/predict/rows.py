@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ERROR", "TableRows", "cells", "predict_rows"]
 
-Rows: TypeAlias = "pd.DataFrame | Mapping[Any, Sequence[str]]"
+Rows: TypeAlias = "pd.DataFrame | Mapping[Any, Sequence[Any]]"
 
 ERROR = "error"
 """Name of the column with the reasons why rows failed."""
@@ -49,8 +49,9 @@ def predict_rows(
 
     Args:
         predictor: the predictor.
-        chunks: parts of the table, from `tables.read_chunks` or as mappings from a column's name to
-            its cells. They are read as they are needed.
+        chunks: parts of the table, as DataFrames such as those of `tables.read_chunks`, or as
+            mappings from a column's name to its cells. They are read as they are needed. Cells are
+            written as text, and missing ones are empty.
         out: the file, whose name chooses the format (see `output.open_table`), or an open text file
             for CSV.
         smiles_column: name of the column of SMILES.
@@ -161,9 +162,10 @@ class TableRows:
         said: set[str] = set()
         for chunk in self._chunks:
             if isinstance(chunk, Mapping):  # `read_chunks` announces those of files
-                announce_losses(chunk[self._smiles_column], self._source, said)
+                announce_losses(map(_text, chunk[self._smiles_column]), self._source, said)
             labels = repeat(None) if isinstance(chunk, Mapping) else chunk.index
-            cells = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
+            texts = (map(_text, column) for _, column in chunk.items())  # names may repeat
+            cells = zip(*texts, strict=True)
             self._pending.extend(zip(labels, cells))  # noqa: B905 - `repeat` has no end
             yield chunk
 
@@ -182,6 +184,15 @@ class TableRows:
         return cells
 
 
+def _text(cell: object) -> str:
+    """Return a cell as text, empty for a missing value."""
+    if isinstance(cell, str):
+        return cell
+    import pandas as pd
+
+    return "" if pd.isna(cell) is True else str(cell)
+
+
 def _column(chunks: Iterable[Any], name: str) -> Iterator[str]:
     for chunk in chunks:
         yield from chunk[name]
@@ -189,7 +200,7 @@ def _column(chunks: Iterable[Any], name: str) -> Iterator[str]:
 
 def _location(source: str, label: Any, line: int) -> str:
     """Return the location of a row for an error."""
-    if label is None:
+    if not isinstance(label, int):
         return f"{source}, line {line}"
     from molsepnorm.data.tables import locate
 

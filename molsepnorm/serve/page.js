@@ -121,6 +121,7 @@ async function predict(event) {
     const [columns, ...rows] = readCsv(csv);
     result = {
       model, columns, rows, order: null,
+      added: columns.indexOf(`${model.targets[0].name}_pred`), // the first column of predictions
       smiles: columns.indexOf(decodeURIComponent(response.headers.get("x-smiles-column"))),
       error: columns.lastIndexOf("error"),
     };
@@ -144,11 +145,11 @@ async function predict(event) {
 
 /** The columns of the table on the page: a title, the column it is sorted by, and its cell. */
 function views() {
-  const { columns, model, smiles, error } = result;
-  const at = (name) => columns.lastIndexOf(name);
+  const { columns, model, added, smiles, error } = result;
+  const at = (name) => columns.indexOf(name, added);
   const found = [];
   const name = columns.findIndex((each, i) => i !== smiles && /^(name|id|title|compound.*)$/i.test(each)
-    && i < columns.length);
+    && i < added);
   if (name >= 0) found.push({ title: columns[name], by: name, cell: (row) => [row[name]] });
   for (const target of model.targets) {
     const own = at(`${target.name}_pred`);
@@ -166,7 +167,7 @@ function views() {
     });
   }
   const [similarity, inside] = [at("similarity"), at("in_domain")];
-  if (similarity >= 0 && at("nearest_smiles") >= 0) {
+  if (similarity >= 0) {
     found.push({
       title: "similarity to training", by: similarity, number: true,
       cell: (row) => row[similarity] === "" ? [""] : [
@@ -227,10 +228,11 @@ const drawing = (smiles) => `/api/drawing?${new URLSearchParams({ smiles })}`;
 
 /** Show a molecule with its predictions, its nearest training molecule and its explanation. */
 async function open(row) {
-  const { columns, model, smiles } = result;
+  const { columns, model, added, smiles } = result;
   const body = byId("detail-body");
   const facts = columns.map((name, i) => [name, row[i]]).filter(([, cell]) => cell !== "");
-  const near = row[columns.lastIndexOf("nearest_smiles")];
+  const near = row[columns.indexOf("nearest_smiles", added)];
+  const ofNear = ["similarity", ...model.targets.map((each) => `${each.name}_nearest`)];
   const waiting = make("p", { role: "status" }, "Computing the contributions of the atoms …");
   const explained = make("div", {}, waiting);
   body.replaceChildren(
@@ -241,7 +243,7 @@ async function open(row) {
       make("div", { class: "pair" },
         make("img", { src: drawing(near), alt: `structure of ${near}`, width: 240, height: 170 }),
         table([["SMILES", near],
-          ...facts.filter(([name]) => name === "similarity" || name.endsWith("_nearest"))])),
+          ...facts.filter(([name]) => ofNear.includes(name))])),
     ] : []),
     make("h3", {}, "All columns"),
     table(facts),
@@ -259,8 +261,8 @@ async function open(row) {
       }),
     });
     const found = await response.json();
-    explained.replaceChildren(...Object.entries(found.targets).flatMap(([name, own]) => [
-      make("h3", {}, `Contributions to ${name}`),
+    explained.replaceChildren(...Object.values(found.targets).flatMap((own) => [
+      make("h3", {}, `Contributions to ${own.unit}`),
       make("div", { class: "pair" },
         make("img", {
           src: URL.createObjectURL(new Blob([own.svg], { type: "image/svg+xml" })),

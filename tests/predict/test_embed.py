@@ -14,6 +14,7 @@ from rdkit import Chem
 from support import SMALL, batch_of, far_from_initial, spelling
 
 import molsepnorm.predict.predictor as module
+from molsepnorm.data.tables import read_table
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import get
@@ -198,6 +199,15 @@ def test_parquet_is_read_by_pandas(predictor, tmp_path, monkeypatch, suffix, ato
     assert file.num_row_groups == len(parts) == 2
     assert str(file.schema_arrow.field("embedding").type).startswith("fixed_size_list<")
     assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv"])
+def test_cells_of_a_frame_are_written_as_text(predictor, tmp_path, name):
+    """Missing values are empty."""
+    table = pd.DataFrame({"id": [7, 8], "smiles": ["CCO", "OC"], "note": [np.nan, 0.5]})
+    assert _write(predictor, tmp_path / name, chunks=[table]) == (2, 0)
+    found = read_table(tmp_path / name)
+    assert found[[*table]].to_numpy().tolist() == [["7", "CCO", ""], ["8", "OC", "0.5"]]
 
 
 def test_csv_has_a_column_for_each_channel(predictor, tmp_path):

@@ -89,6 +89,20 @@ def test_every_format_has_the_same_values(predictor, expected, tmp_path, suffix)
             assert row == {**right, **{name: row[name] for name in _numbers([row])[0]}}
 
 
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
+def test_cells_of_a_frame_are_written_as_text(predictor, tmp_path, suffix):
+    """Numbers as Python writes them; missing values are empty, and fail as SMILES."""
+    missing = {"half": [0.5, np.nan], "note": [pd.NA, [1, 2]], "day": [pd.NaT, None]}
+    table = pd.DataFrame({"id": [1, 2], "smiles": ["CCO", None], **missing})
+    path = tmp_path / f"out{suffix}"
+    for chunk in (table, table.to_dict("list")):
+        counts = predict_rows(predictor, [chunk], path, smiles_column="smiles", source="rows")
+        assert counts == (2, 1)
+        found = [[row[name] for name in table] for row in _texts(path)]
+        assert found == [["1", "CCO", "0.5", "", ""], ["2", "", "", "[1, 2]", ""]]
+
+
 @pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
 def test_parquet_has_all_digits_and_others_as_many_as_are_wanted(predictor, tmp_path):
     (exact, *_) = predictor.predict(ROWS["smiles"])

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from rdkit import Chem
+from support import SMALL, far_from_initial
 
 import molsepnorm.predict.predictor as module
 import molsepnorm.predict.rows as rows_module
@@ -26,7 +27,7 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
 from molsepnorm.predict.work import Predict, encoded_groups
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 
 DRUGS = [
     "CC(=O)Oc1ccccc1C(=O)O",
@@ -500,6 +501,13 @@ def test_columns_of_cells_are_a_table_too(predictor):
         predict_rows(predictor, chunks, out, **options, on_invalid="fail")
 
 
+def test_the_index_of_a_frame_may_be_texts(predictor):
+    table = pd.DataFrame({"smiles": ["CCO", "C1CC"]}, index=["a", "b"])
+    options = {"smiles_column": "smiles", "source": "rows", "on_invalid": "fail"}
+    with pytest.raises(DataError, match="rows, line 2: .*unclosed ring"):
+        predict_rows(predictor, [table], io.StringIO(), **options)
+
+
 def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
     """Infinity is written as it is."""
     values = np.array([1 / 3, 123456789.0, 1e-9, np.nan, np.inf, 2.0], dtype=np.float32)
@@ -634,6 +642,41 @@ def test_rdkit_molecules_are_predicted_as_their_smiles(predictor):
     expected = predictor.predict(["CCO", "Nc1ccccc1"])
     assert [found[0].values, found[2].values] == [each.values for each in expected]
     assert found[1].error == "not a text value: None"
+
+
+def test_smiles_may_be_an_arrow_array(predictor):
+    arrow = pytest.importorskip("pyarrow")
+    smiles = arrow.chunked_array([["CCO", None], ["C"]])
+    found = predictor.predict(smiles)
+    assert found == predictor.predict(["CCO", None, "C"])
+    atoms = predictor.embed(arrow.array(["CCO"]), atoms=True)
+    assert atoms.errors == [None]
+
+
+@pytest.fixture(scope="module")
+def with_ph(predictor) -> Predictor:
+    """A model that also reads the column pH."""
+    config = GraphormerConfig(**{**SMALL, "outputs": 2, "molecule_features": 1})
+    inputs = ExtraInputs((FeatureColumn("pH"),))
+    task = predictor.model.task
+    return Predictor(PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs))
+
+
+def test_feature_columns_may_be_tensors_or_arrow_arrays(with_ph):
+    arrow = pytest.importorskip("pyarrow")
+    smiles = ["CCO", "CCO"]
+    expected = with_ph.predict(smiles, {"pH": [7, 5]})
+    assert expected[0].values != expected[1].values
+    for cells in (torch.tensor([7, 5]), arrow.array([7, 5]), arrow.table({"pH": [7, 5]})["pH"]):
+        assert with_ph.predict(smiles, {"pH": cells}) == expected
+
+
+def test_other_tables_of_feature_columns_are_refused(with_ph):
+    arrow = pytest.importorskip("pyarrow")
+    message = r"columns must be a pandas DataFrame or a mapping .* got a "
+    for table in (arrow.table({"pH": [7]}), np.array([(7.0,)], dtype=[("pH", float)]), [7]):
+        with pytest.raises(ConfigError, match=f"{message}{type(table).__name__}$"):
+            with_ph.predict(["CCO"], table)
 
 
 def test_rows_in_another_order_than_their_columns_are_refused(predictor):

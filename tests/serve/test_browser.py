@@ -83,6 +83,15 @@ def test_pasted_molecules_are_predicted_drawn_and_explained(page):
     assert not page.is_visible("#detail")
 
 
+def test_details_have_the_unit_of_contributions_and_the_labels_of_the_nearest_molecule(page):
+    page.select_option("#model", "long")
+    _predict(page, "smiles,x_nearest\nCCO,7\n")
+    page.locator("#body .picture").click()
+    page.wait_for_selector("#detail h3:has-text('Contributions to log-odds of long = 1')")
+    near = page.locator("#detail h3:has-text('Nearest training molecule') + .pair th")
+    assert near.all_text_contents() == ["SMILES", "similarity", "long_nearest"]
+
+
 def test_texts_of_users_are_shown_as_texts(page):
     _predict(page, f'smiles,name\nCCO,"{ALERT}"\n')
     assert ALERT in page.text_content("#body")
@@ -113,6 +122,19 @@ def test_a_file_is_predicted_and_sorted(page, tmp_path: Path):
     assert page.locator("th[aria-sort=descending]").count() == 1
     header.click()
     assert page.locator("#body tr .smiles").all_text_contents() == texts[::-1]
+
+
+def test_columns_of_the_table_are_not_shown_as_predictions(page):
+    """They may be called like those of options that are not chosen."""
+    page.select_option("#level", "")
+    page.uncheck("#domain")
+    names = "<b>size_low,<b>size_high,similarity,in_domain,nearest_smiles,compound"
+    _predict(page, f"smiles,{names}\nCCO,-98,-99,0.123,no,CCC,ethanol\n")
+    assert page.locator("#head button").all_text_contents() == ["compound", "<b>size"]
+    assert page.locator("#body .range").count() == 0
+    page.locator("#body .picture").click()
+    page.wait_for_selector("#detail h3:has-text('All columns')")
+    assert "Nearest training molecule" not in page.text_content("#detail")
 
 
 def test_a_chosen_file_can_be_removed(page, tmp_path: Path):

@@ -75,6 +75,8 @@ class ModelOnMolecules:
     """float32 [n, T]: labels of the molecules."""
     smiles: tuple[str, ...] | None = None
     """SMILES of the molecules, if the source has them."""
+    bounds: np.ndarray | None = None
+    """int8 [n, T]: which labels are bounds, see `Dataset.bounds`; None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -128,16 +130,18 @@ class Analysis:
     """int64 [n]: number of atoms of each molecule."""
     labels: np.ndarray
     """float32 [n, T]."""
-    targets: tuple[str, ...]
+    exact_labels: np.ndarray
+    """float32 [n, T]: the labels, with NaN in place of bounds."""
+    bounds: np.ndarray
+    """int8 [n, T]: see `Dataset.bounds`."""
+    targets: tuple[Target, ...]
     smiles: tuple[str, ...] | None
     """SMILES of the molecules, if the source has them."""
     numbers: tuple[str, ...]
-    """Names of the numbers correlated with the embeddings: size, in atoms, and targets. A target
-    called "size" or like one of `MEASURES` is named "target size" here."""
-    colour: str
-    """The target that colours the maps; "" if there are no targets."""
-    classes: tuple[str, ...] = ()
-    """Classes of that target, if it is multi-class."""
+    """Names of the numbers correlated with the embeddings: size, in atoms, and the learned values
+    of targets. A target called "size" or like one of `MEASURES` is named "target size" here."""
+    colour: Target | None
+    """The target that colours the maps; None if there are no targets."""
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -196,7 +200,8 @@ def analyze(
         device: the device for the networks, which they stay on: auto, cpu, cuda, …
         progress: called with the name of each model before it is analysed.
         targets: the targets to correlate with the embeddings, except multi-class ones. The first
-            one colours the maps. By default they are the first three.
+            one colours the maps. By default they are the first three. Labels that are bounds are
+            left out.
 
     Raises:
         ConfigError: there is no such device or target, no model, fewer than two molecules, or the
@@ -208,15 +213,17 @@ def analyze(
     first = models[0]
     sizes = first.store.sizes[first.graphs]
     labels = np.asarray(first.labels)
+    bounds = np.zeros(labels.shape, np.int8) if first.bounds is None else first.bounds
+    exact_labels = np.where(bounds, np.nan, labels)
     chosen = _chosen_targets(first.model.task.targets, targets)
     numbers = {"size": sizes.astype(float)}
     for target in chosen:
         if target.kind != "multiclass":
             column = first.model.task.names.index(target.name)
-            name = target.name
+            name = target.learned_name
             while name in numbers or name in MEASURES:
                 name = f"target {name}"
-            numbers[name] = labels[:, column].astype(float)
+            numbers[name] = exact_labels[:, column].astype(float)
     runs = []
     for each in models:
         progress(each.name)
@@ -226,11 +233,12 @@ def analyze(
         tuple(runs),
         sizes,
         labels,
-        first.model.task.names,
+        exact_labels,
+        bounds,
+        first.model.task.targets,
         first.smiles,
         numbers=tuple(numbers),
-        colour=chosen[0].name if chosen else "",
-        classes=chosen[0].classes if chosen else (),
+        colour=chosen[0] if chosen else None,
     )
 
 
@@ -300,7 +308,10 @@ def _require_same_molecules(models: Sequence[ModelOnMolecules]) -> None:
     if len(first.graphs) < 2:
         raise ConfigError(f"an analysis needs two molecules or more; got {len(first.graphs)}")
     for other in others:
-        mine, its = (", ".join(each.model.task.names) for each in (first, other))
+        mine, its = (
+            ", ".join(target.learned_name for target in each.model.task.targets)
+            for each in (first, other)
+        )
         if mine != its:
             raise ConfigError(
                 f"{first.name} predicts {mine}, and {other.name} {its}: only models of the same "

@@ -121,13 +121,15 @@ def draw_maps(analysis: Analysis, max_groups: int = 12) -> Figure:
 
 
 def _colouring(analysis: Analysis) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    """Return name, classes and arguments of `scatter`; by size if no label is known."""
+    """Return name, classes and arguments of `scatter`; by size if no exact label is known."""
     from matplotlib import colormaps
 
-    name, classes = analysis.colour, analysis.classes
-    values = analysis.labels[:, analysis.targets.index(name)] if name else None
-    if values is None or not np.isfinite(values).any():
-        name, classes, values = "atoms", (), analysis.sizes.astype(float)
+    name, values = "atoms", analysis.sizes.astype(float)
+    classes: tuple[str, ...] = ()
+    if (target := analysis.colour) is not None:
+        labels = analysis.exact_labels[:, analysis.targets.index(target)]
+        if np.isfinite(labels).any():
+            name, classes, values = target.learned_name, target.classes, labels
     known = values[np.isfinite(values)]
     binary = len(np.unique(known)) <= 2
     low, high = np.percentile(known, [0, 100] if binary else [2, 98])
@@ -135,7 +137,7 @@ def _colouring(analysis: Analysis) -> tuple[str, tuple[str, ...], dict[str, Any]
     if classes:
         low, high = -0.5, len(classes) - 0.5
         colours = colormaps["tab10" if len(classes) <= 10 else "viridis"].resampled(len(classes))
-    colours = colours.with_extremes(bad="#BBBBBB")  # molecules without a label
+    colours = colours.with_extremes(bad="#BBBBBB")  # molecules without an exact label
     return name, classes, {"c": values, "vmin": low, "vmax": high, "cmap": colours}
 
 

@@ -71,7 +71,8 @@ def load_models(
             rows = dataset.store.rows[graphs]
             written = dataset.written or dataset.smiles
             smiles = None if written is None else tuple(written[row] for row in rows)
-            molecules = (dataset.store, graphs, dataset.labels[graphs], smiles)
+            bounds = None if dataset.bounds is None else dataset.bounds[graphs]
+            molecules = (dataset.store, graphs, dataset.labels[graphs], smiles, bounds)
             models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
 

@@ -19,6 +19,7 @@ from molsepnorm.analysis.geometry.figure import (
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.page import page, table
 from molsepnorm.files.writing import clear_errors, replacing, write_json
+from molsepnorm.predict.domain import SIGNS
 
 __all__ = ["require_folder", "table_of", "write_report"]
 
@@ -32,7 +33,7 @@ _MEANING = {
     "mean cosine": "mean cosine of two different molecules",
     "outliers": "share of the variance that the 5 % furthest molecules have",
     "r": "correlation with the prediction of a ridge regression on the embedding, for molecules "
-    "left out of its fit",
+    "left out of its fit; labels that are bounds are not used",
 }
 
 _STYLE = """
@@ -110,8 +111,8 @@ def _page(analysis: Analysis, measures: str, maps: str) -> str:
 group's runs, a band reaches from their minimum to their maximum.</p>
 <div class="picture">{measures}</div>
 <h2>The molecules along the two longest axes</h2>
-<p>The embeddings that the readout uses, for one run of each group. Move the pointer to a dot to see
-its molecule.</p>
+<p>The embeddings that the readout uses, for one run of each group. If a target colours the maps,
+molecules without an exact label are grey. Move the pointer to a dot to see its molecule.</p>
 <div class="picture">{maps}</div>
 <p>All numbers are in geometry.json.</p>"""
     heading = f"Embeddings of {len(analysis.sizes):,} molecules"
@@ -126,11 +127,13 @@ def _table(analysis: Analysis, of: str) -> str:
 
 def _titles(analysis: Analysis) -> Iterator[str]:
     """Return a description of each molecule: SMILES, size and labels."""
-    for index, (size, labels) in enumerate(zip(analysis.sizes, analysis.labels, strict=True)):
+    rows = zip(analysis.sizes, analysis.labels, analysis.bounds, strict=True)
+    for index, (size, labels, bounds) in enumerate(rows):
         parts = [analysis.smiles[index]] if analysis.smiles is not None else []
         parts.append(f"{size} atoms")
-        for name, value in zip(analysis.targets, labels, strict=True):
+        for target, value, bound in zip(analysis.targets, labels, bounds, strict=True):
             if np.isfinite(value):
-                named = analysis.classes and name == analysis.colour
-                parts.append(f"{name} {analysis.classes[int(value)] if named else f'{value:.4g}'}")
+                number = f"{SIGNS.get(bound, '')}{value:.4g}"
+                shown = target.classes[int(value)] if target.classes else number
+                parts.append(f"{target.learned_name} {shown}")
         yield ", ".join(parts)

@@ -11,7 +11,7 @@ import ast
 import operator
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -51,6 +51,8 @@ class Columns:
     """Short names of columns, such as that of a target for its prediction."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Columns that an option would add, with the option."""
+    probabilities: Collection[str] = ()
+    """Columns of probabilities, which are hardly ever equal to a number."""
 
     def find(self, name: str, where: str) -> str:
         """Return the column of this name or short name.
@@ -95,8 +97,8 @@ class Filter:
         columns: the columns that it may name.
 
     Raises:
-        ConfigError: the text is no such condition, names an unknown column, or compares a number
-            with a text.
+        ConfigError: the text is no such condition, names an unknown column, compares a number with
+            a text, or has == or != for a probability.
     """
 
     def __init__(self, text: str, columns: Columns) -> None:
@@ -194,6 +196,13 @@ class _Parser:
         (kind,) = merged
         if kind != "number" and compare not in (operator.eq, operator.ne):
             self._fail(f"'{self._source(whole)}': a {kind} is compared with == or !=")
+        for side in (left, right):
+            if compare in (operator.eq, operator.ne) and self._is_probability(side):
+                name = self._source(side)
+                self._fail(
+                    f"'{self._source(whole)}': '{name}' is a probability, which hardly ever equals "
+                    f"a number: compare it with < or >, such as {name} > 0.5"
+                )
         first, second = self._value(left, kind), self._value(right, kind)
 
         def compared(table: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -209,6 +218,9 @@ class _Parser:
         if isinstance(value, bool):
             return "yes/no"
         return "text" if isinstance(value, str) else "number"
+
+    def _is_probability(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and self._name(node) in self._columns.probabilities
 
     def _value(self, node: ast.expr, kind: Kind) -> _Value:
         if not isinstance(node, ast.Name):

@@ -196,7 +196,8 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
 def _columns(predictor: Predictor, library: Library) -> Columns:
     """Return the columns that a filter or a ranking may name."""
     kinds: dict[str, Kind] = dict.fromkeys(library.carried, "cell")
-    for name, dtype in predictor.columns.items():
+    added = predictor.columns
+    for name, dtype in added.items():
         kinds[name] = {"f": "number", "b": "yes/no"}.get(dtype.kind, "text")  # type: ignore[assignment]
     absent: dict[str, str] = {}
     for target in predictor.model.task.targets:
@@ -210,7 +211,16 @@ def _columns(predictor: Predictor, library: Library) -> Columns:
     targets = predictor.model.task.targets
     names = [*predictor.targets, *(target.learned_name for target in targets)]
     aliases = {name: f"{name}_pred" for name in names}
-    return Columns(kinds, aliases, absent)
+    probabilities = {name for target in targets for name in _probability_names(target)}
+    return Columns(kinds, aliases, absent, probabilities & added.keys())
+
+
+def _probability_names(target: Target) -> list[str]:
+    """Return the names that the columns of a target's probabilities have."""
+    if target.kind == "regression":
+        return []
+    predicted = [f"{target.name}_prob_{each}" for each in target.classes]
+    return [*(predicted or [f"{target.name}_pred"]), f"{target.name}_calibrated"]
 
 
 def _uncertainty_names(target: Target) -> list[str]:
@@ -259,7 +269,7 @@ def _default_ranking(predictor: Predictor, options: ScreenOptions) -> str:
 def _require_direction(predictor: Predictor, column: str) -> None:
     """Refuse a column of concentrations, whose largest values are the least potent."""
     for target in filter(_is_reversed, predictor.model.task.targets):
-        if column in (f"{target.name}_{end}" for end in ("pred", "low", "high")):
+        if column in (f"{target.name}_{end}" for end in ("pred", "low", "high", "nearest")):
             raise ConfigError(
                 f"by: the smallest values of '{column}' are the most potent. Add --ascending to "
                 "keep the smallest or --descending to keep the largest; --by "

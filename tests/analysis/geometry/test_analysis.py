@@ -95,6 +95,17 @@ def test_labels_that_are_missing_or_classes_are_not_correlated(model):
     assert few.summary()["few"]["y"] == {"mean": None, "sd": None}
 
 
+def test_bounds_are_not_correlated(model):
+    """As if they were missing."""
+    one = model("one")
+    bounds = np.zeros(one.labels.shape, dtype=np.int8)
+    bounds[::4, 0] = 1
+    found = analyze([replace(one, bounds=bounds)], "cpu")
+    missing = analyze([replace(one, labels=np.where(bounds, np.nan, one.labels))], "cpu")
+    assert found.to_json() == missing.to_json()
+    assert found.summary()["one"]["y"] != analyze([one], "cpu").summary()["one"]["y"]
+
+
 def test_runs_of_a_group_are_summarised_together(model):
     models = [
         model("a", "wide", init="v1"),
@@ -158,16 +169,18 @@ def test_nothing_to_compare_is_refused(model):
     other = replace(other, model=replace(other.model, task=task))
     with pytest.raises(ConfigError, match="one predicts y, active, colour, and other logS"):
         analyze([model("one"), other])
+    logged = replace(other.model.task.targets[0], transform="log10")
+    learned = replace(other, model=replace(other.model, task=replace(task, targets=(logged,))))
+    with pytest.raises(ConfigError, match="other predicts logS, and other logS_log10"):
+        analyze([other, learned])
 
 
 def test_targets_can_be_chosen(model):
     """The first one colours the map."""
     analysis = analyze([model("one")], "cpu", targets=["active", "y"])
-    assert (analysis.numbers, analysis.colour) == (("size", "active", "y"), "active")
-    assert analysis.classes == ()
+    assert (analysis.numbers, analysis.colour.name) == (("size", "active", "y"), "active")
     classes = analyze([model("one")], "cpu", targets=["colour"])
-    assert (classes.numbers, classes.colour) == (("size",), "colour")
-    assert classes.classes == ("red", "green", "blue")
+    assert (classes.numbers, classes.colour.name) == (("size",), "colour")
     with pytest.raises(ConfigError, match="predicts y, active, colour, and not logS"):
         analyze([model("one")], targets=["logS"])
     with pytest.raises(ConfigError, match="targets must be a list, and is one text"):

@@ -10,12 +10,18 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from support import SMALL, far_from_initial
 
 from molsepnorm.analysis.geometry import analyze
 from molsepnorm.analysis.geometry.analysis import ATOMS
 from molsepnorm.analysis.geometry.figure import draw_maps, draw_statistics, to_svg
+from molsepnorm.analysis.geometry.models import load_models
 from molsepnorm.analysis.geometry.report import require_folder, table_of, write_report
+from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.model import PropertyModel
+from molsepnorm.nn import GraphormerConfig
+from molsepnorm.tasks import Target, Task
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -91,7 +97,7 @@ def test_each_dot_has_its_molecule_as_title(folder, analysis):
     for each in maps:
         titles = [title.text for use in each.iter(f"{SVG}use") for title in use.iter(f"{SVG}title")]
         assert len(titles) == len(analysis.sizes) == 25
-        assert titles[0] == "CO, 2 atoms, y 0, active 0, colour 0"  # number of the class
+        assert titles[0] == "CO, 2 atoms, y 0, active 0, colour red"
         assert titles[3] == "CF, 2 atoms"  # its labels are missing
         assert titles[24].startswith("CCCCCC=O, 7 atoms, y 24")
     dots = list(maps[0].iter(f"{SVG}use"))
@@ -102,7 +108,7 @@ def test_each_dot_has_its_molecule_as_title(folder, analysis):
 def test_titles_without_smiles_have_sizes_and_labels(analysis, tmp_path):
     write_report(replace(analysis, smiles=None), tmp_path)
     assert (
-        "<title>2 atoms, y 0, active 0, colour 0</title>" in (tmp_path / "index.html").read_text()
+        "<title>2 atoms, y 0, active 0, colour red</title>" in (tmp_path / "index.html").read_text()
     )
 
 
@@ -214,6 +220,38 @@ def test_classes_are_named(model, tmp_path):
     assert "<title>CN, 2 atoms, y 1, active 1, colour green</title>" in (
         (tmp_path / "index.html").read_text()
     )
+
+
+def test_learned_values_have_their_name_and_bounds_their_sign(model, tmp_path):
+    """Bounds are not measurements: they have no colour."""
+    one = model("one")
+    potency = Target("ic50_nM", "regression", transform="pic50:nM")
+    task = replace(one.model.task, targets=(potency, *one.model.task.targets[1:]))
+    bounds = np.zeros(one.labels.shape, dtype=np.int8)
+    bounds[1, 0], bounds[2, 0] = 1, -1
+    analysis = analyze([replace(one, model=replace(one.model, task=task), bounds=bounds)], "cpu")
+    write_report(analysis, tmp_path)
+    text = (tmp_path / "index.html").read_text()
+    assert "<title>CO, 2 atoms, ic50_nM_pic50 0, active 0, colour red</title>" in text
+    assert "<title>CN, 2 atoms, ic50_nM_pic50 &gt;1, active 1, colour green</title>" in text
+    assert "ic50_nM_pic50 &lt;2" in text and "ic50_nM " not in text
+    assert table_of(analysis)[0][-2] == "r, ic50_nM_pic50"
+    maps, bar = draw_maps(analysis).axes
+    assert bar.get_ylabel() == "ic50_nM_pic50"
+    assert np.flatnonzero(np.ma.getmaskarray(maps.collections[0].get_array())).tolist() == [1, 2, 3]
+
+
+def test_bounds_of_a_table_are_shown_as_bounds(tmp_path):
+    """A concentration below 1 nM is a pIC50 above 9."""
+    network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": 1}))
+    task = Task((Target("ic50_nM", "regression", transform="pic50:nM"),), "mae")
+    PropertyModel(network, "zinc", task).save_pretrained(tmp_path / "m")
+    (tmp_path / "t.csv").write_text("smiles,ic50_nM\nCO,<1\nCN,1\nCCO,10\n")
+    models = load_models([tmp_path / "m"], DataConfig(table=tmp_path / "t.csv"))
+    write_report(analyze(models, "cpu"), tmp_path / "report")
+    text = (tmp_path / "report" / "index.html").read_text()
+    for title in ("CO, 2 atoms, ic50_nM_pic50 &gt;9", "CN, 2 atoms, ic50_nM_pic50 9"):
+        assert f"<title>{title}</title>" in text
 
 
 def test_many_groups_are_drawn_in_rows(analysis):

@@ -16,12 +16,16 @@ KINDS = {
     "similarity": "number",
     "class_pred": "text",
     "in_domain": "yes/no",
+    "active_pred": "number",
     "id": "cell",
     "price": "cell",
     "log P": "cell",
 }
 COLUMNS = Columns(
-    KINDS, {"logS": "logS_pred", "class": "class_pred"}, {"logS_low": "--uncertainty"}
+    KINDS,
+    {"logS": "logS_pred", "class": "class_pred", "active": "active_pred"},
+    {"logS_low": "--uncertainty"},
+    {"active_pred"},
 )
 
 
@@ -116,6 +120,9 @@ def test_a_filter_can_be_sent_to_another_process(table):
         ("class_pred > 'a'", "a text is compared with == or !="),
         ("in_domain == 'yes'", "compares a text with a yes/no"),
         ("in_domain > False", "a yes/no is compared with == or !="),
+        ("active == 1", "'active' is a probability, which hardly ever equals a number"),
+        ("0 != `active_pred`", "compare it with < or >, such as `active_pred` > 0.5"),
+        ("logS > 0 and not 0 < active == price", "'active' is a probability"),
         ("id == price", "compares columns of the input"),
         ("id == in_domain", "compares a column of the input with yes or no"),
         ("price > 3 and price != 'n/a'", "is compared with a number and with a text"),

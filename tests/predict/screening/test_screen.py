@@ -23,6 +23,8 @@ from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.fingerprints import packed_morgan
+from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict.screening import Progress, ScreenOptions, screen
@@ -31,6 +33,7 @@ from molsepnorm.predict.screening.best import Best, Ranking
 from molsepnorm.predict.screening.work import Work
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets, Intervals
+from molsepnorm.tasks.domain import Domain
 from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
 
 from .conftest import rows_of
@@ -151,6 +154,26 @@ def test_a_filter_keeps_the_rows_that_pandas_keeps(screened, library, expected):
     same_rows(found, wanted)
 
 
+def test_probabilities_are_not_compared_for_equality(
+    small_model, screened, library, molecules, tmp_path
+):
+    """Of a binary target, of classes, and calibrated; a column of the input may be."""
+    scores = tuple(np.linspace(0.1, 1, 20).tolist())
+    intervals, sets = Intervals(scores, 0.0), [ClassSets((scores,) * count) for count in (2, 3)]
+    model = replace(small_model(*TARGETS), calibration=(intervals, *sets))
+    predictor = Predictor(model, level=0.8)
+    for name in ("active", "active_calibrated", "group_prob_a", "group_calibrated"):
+        given, options = [str(path) for path in library], ScreenOptions(filter=f"{name} == 1")
+        with pytest.raises(ConfigError, match=f"'{name}' is a probability"):
+            screen(predictor, given, tmp_path / "out", options)
+    assert not (tmp_path / "out").exists()
+    name = "active_calibrated"
+    molecules(9).rename(columns={"price": name}).to_csv(tmp_path / "a.csv", index=False)
+    options = {"columns": [name], "filter": f"{name} == 1.5"}
+    found = screened([tmp_path / "a.csv"], by=Predictor(small_model(*TARGETS)), **options)
+    assert found[name].tolist() == ["1.5", "1.5"]
+
+
 def test_a_cell_that_is_no_number_is_rejected_and_a_blank_one_is_missing(
     screened, molecules, tmp_path
 ):
@@ -259,6 +282,17 @@ def test_a_direction_that_misleads_is_refused(small_model, molecules, tmp_path, 
             ScreenOptions(top=3, **options),
         )
     assert not (tmp_path / "out").exists()
+
+
+def test_the_nearest_concentration_needs_a_direction_too(small_model, molecules, tmp_path):
+    molecules(5).to_csv(tmp_path / "a.csv", index=False)
+    label, bound = np.ones((1, 1)), np.zeros((1, 1), np.int8)
+    near = TrainingMolecules(("CCO",), packed_morgan(["CCO"]), label, bound)
+    model = replace(small_model(POTENCY), domain=Domain(0.5, "errors"), structures=(near,))
+    given = Predictor(model, domain=True), [str(tmp_path / "a.csv")], tmp_path / "out"
+    with pytest.raises(ConfigError, match="smallest values of 'ic50_nM_nearest' are the most"):
+        screen(*given, ScreenOptions(top=3, by="ic50_nM_nearest"))
+    screen(*given, ScreenOptions(top=3, by="ic50_nM_nearest", ascending=True))
 
 
 def test_a_ranked_screen_of_an_earlier_version_goes_on(predictor, library, tmp_path, monkeypatch):
