@@ -23,8 +23,8 @@ from molsepnorm.cli.options import FILE, GroupedCommand, option, output_option, 
 @output_option("Folder of the model.", required=True)
 @option(
     "--featurizer",
-    help="Atom and bond features of the checkpoint: zinc or ogb. [default: from the size of its "
-    "atom table, which tells nothing where transformers has its default size]",
+    help="Atom and bond features of the checkpoint: zinc or ogb. [default: found from the size "
+    "of its atom table; required if that is the default size of transformers]",
 )
 @option(
     "--target",

@@ -66,7 +66,9 @@ _SECONDS = 30.0  # between two lines of progress without a terminal
     default=None,
     help="With --top: keep the smallest or the largest values. [default: largest]",
 )
-@output_option("Folder of the results. A screen that was stopped goes on there.", required=True)
+@output_option(
+    "Folder of the results. If it holds an unfinished screen, that one continues.", required=True
+)
 @uncertainty_options
 @option(
     "--rows-per-part",
@@ -110,7 +112,7 @@ def screen(
 
     The results are Parquet files in the folder parts of the output, and rows that cannot be
     predicted in the folder rejected. --top writes top.csv and top.parquet. If a screen is stopped
-    or killed, the same command goes on where it was.
+    or killed, the same command continues it.
 
     \b
     molsepnorm screen --model runs/logS --input library.smi.gz --output hits --filter 'logS > -4'

@@ -59,7 +59,7 @@ class OptimConfig(_Section):
     decay: Literal["linear", "cosine", "constant"] = "cosine"
     """Learning-rate schedule after the warm-up, down to `final_lr`."""
     final_lr: float = Field(0.0, ge=0, le=1000)
-    """Learning rate at the end of the decay, which would be reached one step after the last."""
+    """Learning rate that the decay approaches at the end of training."""
     weight_decay: float = Field(0.01, ge=0, le=1000)
     """AdamW's weight decay."""
     clip_norm: float | None = Field(5.0, gt=0, le=1e9)
@@ -136,11 +136,6 @@ def _checked_time(text: str) -> str:
 _Time = Annotated[str, AfterValidator(_checked_time)]
 
 
-def _blend_setting(value: Any) -> Any:
-    """Read the null of earlier versions, in which no forest was blended unless it was named."""
-    return "none" if value is None else value
-
-
 class RunConfig(_Section):
     """Training length, batches and hardware."""
 
@@ -172,15 +167,14 @@ class RunConfig(_Section):
 
     A forest that is not blended takes at most a quarter of the run's time, or 20 s if that is more.
     Data sets with a name, such as zinc, have no baseline."""
-    blend: Annotated[
-        Literal["auto", "forest", "none"], BeforeValidator(_blend_setting), "--blend"
-    ] = "auto"
+    blend: Annotated[Literal["auto", "forest", "none"], "--blend"] = "auto"
     """forest averages the networks with the random forest of the baseline; none does not. auto
     does on tables of SMILES with up to 100,000 training labels, unless the network reads
     descriptors without fingerprints (--molecule-features rdkit).
 
-    The validation split chooses the weight of the forest. Few molecules choose one near 1/2; if a
-    few hundred show no gain, the forest is left out. Prediction is faster without it."""
+    The validation split chooses the weight of the forest. It is near 1/2 with few validation
+    molecules. If several hundred show no gain, the forest is left out. Prediction is faster
+    without it."""
     refit: Annotated[bool, "--no-refit"] = True
     """Second fit at the end, on tables. By default the kernel regression of fine-tuning (up to
     12,000 molecules) and the random forest are fitted again to the training and validation
@@ -192,14 +186,14 @@ class RunConfig(_Section):
     """Number of models that are trained and averaged. Their runs are in the folder `members`."""
     ensemble_by: Annotated[Literal["seeds", "folds"], "--ensemble-by", "Ensemble"] = "seeds"
     """seeds: members differ in the random seed; ensembles of one size with different seeds have no
-    member in common. folds: each member is also validated on another fold, so that some members
-    train on any molecule outside the test split."""
+    member in common. folds: each member is also validated on another fold, so that every molecule
+    outside the test split trains at least one member."""
     training_structures: Annotated[bool, "--no-training-structures"] = True
     """Training molecules in the model folder. By default the model keeps their SMILES, fingerprints
     and labels for `predict --domain`; --no-training-structures leaves this file out.
 
     The weights still hold embeddings of the training molecules, see docs/sharing.md. A fingerprint
-    shows most of a structure, so there is no form in which it is kept in secret."""
+    shows most of a structure, so it does not hide the molecule."""
     license: str | None = None
     """Licence of the trained model for its card, such as mit or cc-by-4.0."""
     seed: Annotated[int, "--seed"] = Field(0, ge=0, le=MAX_SEED)

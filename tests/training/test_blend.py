@@ -126,14 +126,14 @@ def test_a_forest_is_fitted_to_the_validation_molecules_if_the_model_is(
     assert result.metrics.get("refit") == (["random forest"] if helps else None)
 
 
-def test_without_validation_labels_the_reason_is_told(with_columns, tmp_path):
-    columns = {"y": [1.0, 2.5, 0.2, ""], "split": ["train", "test", "train", "val"]}
-    settings = {"data.targets": ["y"], "data.splits_column": "split"}
-    seen = Recorder()
-    metrics = train(
-        with_columns(columns, {**SETTINGS, **settings}), tmp_path / "run", callback=seen
-    ).metrics
-    assert "blend" not in metrics
+def of_rows(labels, weights, ids) -> SimpleNamespace:
+    return SimpleNamespace(labels=labels, weights=weights, bounds=None, molecule_ids=ids)
+
+
+def test_without_validation_labels_the_reason_is_told():
+    task, seen, rows = Task((Target("y", "regression"),), "mae"), Recorder(), np.arange(3)
+    dataset, values = of_rows(np.full((3, 1), np.nan), None, rows), np.zeros((3, 1))
+    assert shares.forest_share(task, values, values, dataset, rows, seen) == 0
     assert has_warning(seen, "not blended in, because no validation molecule has a label.")
 
 
@@ -145,14 +145,16 @@ def test_without_validation_labels_the_reason_is_told(with_columns, tmp_path):
     ],
 )
 def test_a_few_molecules_choose_a_share_near_one_half(right, counts):
-    """Rows without a label do not count."""
+    """Each molecule counts once. Rows without a label, and those of weight 0, do not count."""
     task = Task((Target("y", "regression"),), "mae")
     for count, share in counts.items():
-        labels = np.float32([[1.0]] * count + [[np.nan]] * 50)
-        good, bad = np.ones((count + 50, 1), np.float32), np.zeros((count + 50, 1), np.float32)
+        labels = np.float32([[1.0]] * count * 3 + [[np.nan]] * 50 + [[1.0]] * 50)
+        rows = np.arange(len(labels))
+        good, bad = np.ones((len(rows), 1), np.float32), np.zeros((len(rows), 1), np.float32)
         forest, own = (good, bad) if right == "forest" else (bad, good)
-        dataset, seen = SimpleNamespace(labels=labels, weights=None, bounds=None), Recorder()
-        rows = np.arange(count + 50)
+        weights = np.float32([1] * (len(rows) - 50) + [0] * 50)
+        ids = np.concatenate([np.arange(count * 3) // 3, rows[count * 3 :]])
+        dataset, seen = of_rows(labels, weights, ids), Recorder()
         assert shares.forest_share(task, own, forest, dataset, rows, seen) == share
         assert has_warning(seen, "the validation loss is lowest without it") == (share == 0)
 
@@ -164,8 +166,8 @@ def test_the_share_counts_molecules_by_their_weights(monkeypatch):
     labels = np.float32([[1.0], [2.0], [3.0]])
     forest, own = np.float32([[1.0], [2.0], [9.0]]), np.float32([[0.0], [1.0], [3.0]])
     for weights, share in ((None, 0.0), (np.float32([1, 1, 0]), 1.0)):
-        dataset = SimpleNamespace(labels=labels, weights=weights, bounds=None)
         rows = np.arange(3)
+        dataset = of_rows(labels, weights, rows)
         assert shares.forest_share(task, own, forest, dataset, rows, Callback()) == share
 
 
@@ -344,10 +346,6 @@ def test_what_cannot_be_blended_is_not_by_default(with_columns, tmp_path):
     seen = Recorder()
     assert "blend" not in train(of(with_columns, settings), tmp_path / "run", callback=seen).metrics
     assert has_warning(seen, "because data.molecule_features has rdkit without morgan")
-
-
-def test_the_null_of_earlier_versions_means_no_blend(with_columns):
-    assert of(with_columns, {"run.blend": None}).run.blend == "none"
 
 
 @pytest.mark.parametrize(
