@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.embedding import AtomEmbedding
-from molsepnorm.nn.init import initialize, rename_weights
+from molsepnorm.nn.init import initialize
 from molsepnorm.nn.layer import make_layer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.nn.norms import Unchanged, make_last_norm
@@ -139,8 +138,3 @@ class Graphormer(nn.Module):
         first = self.head[0] if isinstance(self.head, nn.Sequential) else self.head
         if isinstance(first, nn.Linear) and self.config.molecule_features:
             nn.init.zeros_(first.weight[:, -self.config.molecule_features :])
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load weights, also those that an earlier version saved under other names."""
-        rename_weights(state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)

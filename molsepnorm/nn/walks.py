@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,34 +57,3 @@ class WalkEncoding(nn.Module):
         steps = len(self.scale)
         returns = torch.cat([each[:, 1 : steps + 1].mT.flatten(0, 1) for each in own])
         return x + self.linear(returns * self.scale) * mask[:, None]
-
-    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        """Load weights, also those of an earlier version that had a batch norm here."""
-        names = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
-        if f"{prefix}norm.running_var" in state_dict:
-            norm = {name: state_dict.pop(f"{prefix}norm.{name}") for name in names}
-            _fold_norm(norm, self.scale, state_dict, f"{prefix}linear")
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def _fold_norm(
-    norm: dict[str, Tensor], fixed: Tensor, state_dict: dict[str, Tensor], linear: str
-) -> None:
-    """Replace a batch norm and the linear map after it by a single linear map, in `state_dict`.
-
-    Both give the same outputs in evaluation. A channel that had no variance in training gets the
-    weight 0, since the network has learned nothing from it.
-
-    Args:
-        norm: state of the batch norm.
-        fixed: the scales of the input of the linear map.
-        state_dict: state of the network.
-        linear: name of the linear map.
-    """
-    variance = norm["running_var"]
-    scale = norm["weight"] * torch.rsqrt(variance + 1e-5)
-    scale = torch.where(variance > 1e-10, scale, 0)
-    weight = state_dict[f"{linear}.weight"]
-    shift = norm["bias"] - norm["running_mean"] * scale
-    state_dict[f"{linear}.bias"] = state_dict[f"{linear}.bias"] + weight @ shift
-    state_dict[f"{linear}.weight"] = weight * scale / fixed.to(scale)

@@ -246,9 +246,7 @@ class Trainer:
         if progress.epoch >= progress.epochs or run.patience is None:
             return progress.epoch >= progress.epochs
         validated = progress.epoch - progress.epoch % run.validate_every
-        improved = progress.improved_epoch
-        improved = progress.best_epoch if improved is None else improved
-        return validated - (improved or 0) >= run.patience
+        return validated - (progress.improved_epoch or 0) >= run.patience
 
     def _train_epoch(self) -> bool:
         """Take the remaining steps of the current epoch; return whether a callback stopped it."""

@@ -449,40 +449,6 @@ def test_reset_parameters(layers: int, init: str) -> None:
             assert abs(float(table.detach().std()) / std - 1) < bound, name
 
 
-# --- weights of earlier versions -----------------------------------------------------------------
-
-
-def earlier_name(name: str) -> str:
-    """The name of a weight in model folders and checkpoints of earlier versions."""
-    for new, old in {
-        "pair_encoding.bias.": "bias.",
-        "pair_encoding.urpe.": "relations.gate.",
-        "pair_encoding.": "relations.",
-        "embedding.walk_encoding.": "walk_encoding.",
-        "head.": "readout.",
-    }.items():
-        if name.startswith(new):
-            return old + name.removeprefix(new)
-    return name
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_weights_with_names_of_earlier_versions_are_loaded(wrapped: bool) -> None:
-    """Also inside another module, as the average of the weights is."""
-    options = {"node_walks": 3, "pair_walks": 3, "resistance_kernels": 2, "urpe": True}
-    saved, fresh = far_from_initial(**options), Graphormer(GraphormerConfig(**SMALL | options))
-    prefix = "module." if wrapped else ""
-    state = {prefix + earlier_name(name): value for name, value in saved.state_dict().items()}
-    assert {
-        prefix + "readout.bias",
-        prefix + "bias.spatial",
-        prefix + "relations.gate.spatial",
-    } <= set(state)
-    (nn.ModuleDict({"module": fresh}) if wrapped else fresh).load_state_dict(state)
-    for name, value in saved.state_dict().items():
-        assert torch.equal(fresh.state_dict()[name], value), name
-
-
 @pytest.mark.parametrize("kind", ["mix", "renorm"])
 def test_a_removed_kind_of_norm_is_refused(kind: str) -> None:
     """Earlier versions had a mixed norm and batch renormalisation."""

@@ -58,41 +58,6 @@ def test_walk_encoding_is_a_linear_map_of_return_probabilities() -> None:
     assert not y[~batch.mask].any()
 
 
-def _with_batch_norm(seed: int, constant: list[int]) -> dict[str, torch.Tensor]:
-    """The state of an earlier `WalkEncoding`; the given channels did not vary in training."""
-    torch.manual_seed(seed)
-    variance = torch.rand(STEPS) * 1e-2 + 1e-6
-    variance[constant] = 0
-    mean = torch.rand(STEPS).index_fill(0, torch.tensor(constant, dtype=torch.long), 0)
-    return {
-        "norm.weight": torch.randn(STEPS),
-        "norm.bias": torch.randn(STEPS),
-        "norm.running_mean": mean,
-        "norm.running_var": variance,
-        "norm.num_batches_tracked": torch.tensor(3),
-        "linear.weight": torch.randn(4, STEPS),
-        "linear.bias": torch.randn(4),
-    }
-
-
-@pytest.mark.parametrize("constant", [[], [0, 2, 4]])
-def test_weights_with_a_batch_norm_are_converted(constant: list[int]) -> None:
-    """The encoding equals batch norm and linear map. Constant channels get the weight 0."""
-    old = _with_batch_norm(0, constant)
-    encoding = WalkEncoding(STEPS, 4)
-    encoding.load_state_dict(dict(old))
-    batch = some_batch()
-    walks = walk_probabilities(batch, STEPS)
-    returns = walks[0].diagonal(dim1=1, dim2=2).mT.flatten(0, 1)[:, 1:][batch.mask]
-    returns[:, constant] = 0
-    y = (returns - old["norm.running_mean"]) / (old["norm.running_var"] + 1e-5).sqrt()
-    y = y * old["norm.weight"] + old["norm.bias"]
-    expected = torch.nn.functional.linear(y, old["linear.weight"], old["linear.bias"])
-    found = encode_atoms(encoding, walks, batch)[batch.mask]
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    assert set(encoding.state_dict()) == {"linear.weight", "linear.bias"}
-
-
 def test_odd_rings_have_no_effect_if_training_had_none() -> None:
     config = GraphormerConfig(layers=2, width=16, heads=2, node_walks=6, init="xavier")
     torch.manual_seed(0)

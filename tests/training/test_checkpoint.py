@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from torch import nn
 
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.files.digests import BLANK, write_sealed
-from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.objectives import Objective
 from molsepnorm.training.run_folder import checkpoint
@@ -168,15 +166,10 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("history", [b"", b"epoch,step\n1,\xc3\xa9\n"])
 def test_the_history_is_saved_and_loaded(tmp_path, history):
-    """It is equal byte by byte; checkpoints of earlier versions have none."""
+    """It is equal byte by byte."""
     path, random = tmp_path / "last", {"cpu": torch.get_rng_state()}
     checkpoint.save_checkpoint(path, PROGRESS, *_parts(), random, history)
     assert checkpoint.load_checkpoint(path, *_parts())[2] == history
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys() if name != "history"}  # noqa: SIM118
-    write_sealed(path, [save(tensors, metadata={**metadata, "sha256": BLANK})])
-    assert checkpoint.load_checkpoint(path, *_parts())[2] is None
 
 
 def test_a_missing_checkpoint_is_reported(tmp_path):
@@ -211,29 +204,14 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
             load_checkpoint(path, *_parts())
 
 
-def _rewrite(path, change, digest: bool) -> None:
-    """Change schema and progress of a checkpoint; without a digest it is like an earlier one."""
+def _rewrite(path, change) -> None:
+    """Change the progress of a checkpoint."""
     with safe_open(path, framework="pt") as file:
         content = json.loads(file.metadata()["molsepnorm"])
         tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    if not digest:
-        content["schema"] = 2
     change(content["progress"])
-    metadata = {"molsepnorm": json.dumps(content)}
-    if digest:
-        write_sealed(path, [save(tensors, metadata={**metadata, "sha256": BLANK})])
-    else:
-        path.write_bytes(save(tensors, metadata=metadata))
-
-
-def test_an_earlier_checkpoint_without_a_digest_loads(tmp_path):
-    parts = _parts()
-    _step(*parts)
-    save_checkpoint(tmp_path / "last", PROGRESS, *parts)
-    _rewrite(tmp_path / "last", lambda progress: None, digest=False)
-    fresh = _parts(seed=1)
-    assert load_checkpoint(tmp_path / "last", *fresh) == PROGRESS
-    assert torch.equal(fresh[0].network[0].weight, parts[0].network[0].weight)
+    metadata = {"molsepnorm": json.dumps(content), "sha256": BLANK}
+    write_sealed(path, [save(tensors, metadata=metadata)])
 
 
 def test_a_current_checkpoint_without_its_digest_is_refused(tmp_path):
@@ -246,7 +224,6 @@ def test_a_current_checkpoint_without_its_digest_is_refused(tmp_path):
         load_checkpoint(path, *_parts())
 
 
-@pytest.mark.parametrize("digest", [True, False])
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
@@ -265,10 +242,10 @@ def test_a_current_checkpoint_without_its_digest_is_refused(tmp_path):
         ({"best_score": "x"}, "best_score: .*valid number"),
     ],
 )
-def test_impossible_progress_is_refused(tmp_path, entries, message, digest):
+def test_impossible_progress_is_refused(tmp_path, entries, message):
     path = tmp_path / "last"
     save_checkpoint(path, PROGRESS, *_parts())
-    _rewrite(path, lambda progress: progress.update(entries), digest)
+    _rewrite(path, lambda progress: progress.update(entries))
     with pytest.raises(
         ModelError, match=f"last is damaged .* configuration: progress: {message}"
     ) as caught:
@@ -284,37 +261,3 @@ def test_foreign_metadata_are_refused(tmp_path, text):
     path.write_bytes(save({"a": torch.zeros(1)}, metadata={"molsepnorm": text}))
     with pytest.raises(ModelError, match="last is damaged or belongs to another configuration"):
         load_checkpoint(path, *_parts())
-
-
-def test_a_checkpoint_of_a_head_that_columns_only_shift_is_refused(tmp_path):
-    """Earlier versions had such heads."""
-    config = GraphormerConfig(layers=1, width=8, ffn_width=8, heads=2, molecule_features=1)
-    earlier = _Objective(Graphormer(config), nn.Identity())
-    save_checkpoint(
-        tmp_path / "last", PROGRESS, earlier, make_optimizer(earlier, OptimConfig(lr=0.01)), None
-    )
-    objective = _Objective(Graphormer(replace(config, columns=(1,))), nn.Identity())
-    with pytest.raises(ModelError, match=r"earlier version of .*--from with the folder"):
-        load_checkpoint(
-            tmp_path / "last", objective, make_optimizer(objective, OptimConfig(lr=0.01)), None
-        )
-
-
-def test_a_checkpoint_of_a_network_that_would_be_converted_is_refused(tmp_path):
-    """The optimiser's state belongs to the parameters before the conversion."""
-    config = GraphormerConfig(layers=1, width=8, ffn_width=8, heads=2, node_walks=3)
-    objective = _Objective(Graphormer(config), nn.Identity())
-    optimizer = make_optimizer(objective, OptimConfig(lr=0.01))
-    save_checkpoint(tmp_path / "last", PROGRESS, objective, optimizer, None)
-    tensors = load_file(tmp_path / "last")
-    for name in ("weight", "bias", "running_mean", "running_var"):
-        tensors[f"network/walk_encoding.norm.{name}"] = torch.ones(3)
-    tensors["network/walk_encoding.norm.num_batches_tracked"] = torch.tensor(1)
-    with safe_open(tmp_path / "last", "pt") as file:
-        content = file.metadata()["molsepnorm"]
-    (tmp_path / "old").write_bytes(
-        save(tensors, {"molsepnorm": content.replace('"schema": 3', '"schema": 2')})
-    )
-    wanted = "another version of .*, whose network also has embedding.walk_encoding.norm.bias: cont"
-    with pytest.raises(ModelError, match=wanted):
-        load_checkpoint(tmp_path / "old", objective, optimizer, None)

@@ -9,12 +9,9 @@ import shutil
 import pandas as pd
 import pytest
 
-from molsepnorm.data.datasets import load
-from molsepnorm.data.legacy import legacy_fingerprints
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
-from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
-from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run_folder.folder import RunFolder
@@ -158,22 +155,6 @@ def test_changed_data_or_splits_are_not_called_damage(configure, stop_at, tmp_pa
     assert train(folder=run, resume=True).finished
 
 
-@pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_run_of_an_earlier_version_resumes(with_columns, stop_at, tmp_path, weighted, number):
-    """Its environment.json has one of two earlier fingerprints of the data."""
-    settings = {"data.weight_column": "w"} if weighted else {"data.ignore_columns": ["w"]}
-    columns = {"y": NUMBERS, "w": [1, 2, 3]}
-    config = with_columns(columns, {"data.targets": ["y"], **settings})
-    run = tmp_path / "run"
-    train(config, run, callback=stop_at(2))
-    earlier = legacy_fingerprints(load(config.data, encoding_of(architecture(config))))[number]
-    environment = json.loads((run / "environment.json").read_text())
-    assert environment["data"] != earlier
-    (run / "environment.json").write_text(json.dumps({**environment, "data": earlier}))
-    assert train(folder=run, resume=True).finished
-
-
 def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
     """In rejected rows and in class names."""
     words = ["sweet\ror sour", "bitter"] * 4
@@ -189,9 +170,9 @@ def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
 
 
 def test_many_training_molecules_have_no_predictions(configure, tmp_path, monkeypatch):
-    monkeypatch.setattr("molsepnorm.training.objectives.supervised.MAX_TRAINING", 23)
+    monkeypatch.setattr("molsepnorm.training.objectives.supervised.MAX_TRAINING", 22)
     run = train(configure({"run.epochs": 1}), tmp_path / "run").folder
-    assert len(json.loads((run / "splits.json").read_text())[0]["train"]) == 24
+    assert len(json.loads((run / "splits.json").read_text())[0]["train"]) == 23
     assert not (run / "predictions_train.csv").exists()
     assert (run / "predictions_val.csv").exists()
 

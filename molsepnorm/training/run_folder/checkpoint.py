@@ -22,8 +22,6 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
-from molsepnorm.nn.conditional import INTERACTIONS
-from molsepnorm.nn.init import current_name
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.steps.optim import WeightAverage
 
@@ -31,8 +29,6 @@ __all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
 
 SCHEMA = 3
 """Version of the format; increased whenever the meaning of the file changes."""
-
-_WITHOUT_DIGEST = 2  # earlier files without a digest can still be read
 
 
 @dataclass
@@ -59,11 +55,11 @@ class Progress:
     """Epochs in total when the run is finished."""
     best_score: float | None = None
     improved_epoch: int | None = None
-    """The epoch of `best_score`; None in checkpoints of earlier versions, where it was kept."""
+    """The epoch of `best_score`."""
     best_epoch: int | None = None
     """The epoch that is kept, the last one with a score close to the best."""
     threads: int | None = None
-    """Number of CPU threads; checkpoints of earlier versions have none."""
+    """Number of CPU threads; None before the first step."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -111,12 +107,11 @@ def load_checkpoint(
     objective: Objective,
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
-) -> tuple[Progress, dict[str, Tensor], bytes | None]:
+) -> tuple[Progress, dict[str, Tensor], bytes]:
     """Load the state into the objective, the optimiser and the average.
 
     Returns:
-        The position of the run; the random states, which are not set yet; and the history, or None
-        if the checkpoint is of an earlier version without it.
+        The position of the run; the random states, which are not set yet; and the history.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.
@@ -126,30 +121,17 @@ def load_checkpoint(
     try:
         with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
             content = json.loads(file.metadata()["molsepnorm"])
-            if content["schema"] not in (SCHEMA, _WITHOUT_DIGEST):
+            if content["schema"] != SCHEMA:
                 raise ModelError(
                     f"{path} was written by another version of molsepnorm (schema "
                     f"{content['schema']}, and this one reads {SCHEMA}): continue with that "
                     "version, or start the run anew in another folder"
                 )
-            if check_sealed(path) is None and content["schema"] == SCHEMA:
+            if check_sealed(path) is None:
                 raise ValueError("it holds no digest")
             progress = check_types(Progress, content["progress"], f"{damaged}: progress")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        weights = {current_name(n): t for n, t in _under("network/", tensors).items()}
-        if converted := weights.keys() - objective.network.state_dict().keys():
-            raise ModelError(
-                f"{path} was written by another version of molsepnorm, whose network also has "
-                f"{min(converted)}: continue with that version, or start the run anew in another "
-                "folder"
-            )
-        if INTERACTIONS in objective.network.state_dict().keys() - weights.keys():
-            raise ModelError(
-                f"{path} was written by an earlier version of molsepnorm, whose networks read "
-                "feature columns in another way: start the run anew in another folder. --from with "
-                "the folder of this run starts from its weights"
-            )
-        objective.load_state(weights, _under("objective/", tensors))
+        objective.load_state(_under("network/", tensors), _under("objective/", tensors))
         if average is not None:
             own = _under("average_objective/", tensors)
             average.module.load_state(_under("average/module.", tensors), own)
@@ -161,8 +143,7 @@ def load_checkpoint(
         random = _under("random/", tensors)
         if not random:
             raise KeyError("random states")
-        history = tensors.get("history")
-        return progress, random, None if history is None else history.numpy().tobytes()
+        return progress, random, tensors["history"].numpy().tobytes()
     except ModelError:
         raise
     except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:

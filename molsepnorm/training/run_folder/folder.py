@@ -36,7 +36,6 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
-from molsepnorm.data.legacy import legacy_fingerprints
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
@@ -200,7 +199,7 @@ class RunFolder:
             ModelError: the files that describe them are damaged.
         """
         recorded = recorded_fingerprint(self.environment)
-        if recorded != dataset.fingerprint and recorded not in legacy_fingerprints(dataset):
+        if recorded != dataset.fingerprint:
             problem = ""
         elif splits and (saved := read_json(self.splits)) != _splits(dataset):
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
@@ -221,15 +220,15 @@ class RunFolder:
         """Return the number of validation and test molecules that the start was trained on."""
         return recorded_start(self.environment, int, "trained_on", 0)
 
+    def written_metrics(self) -> dict[str, Any]:
+        """Return the content of `metrics.json`; empty if the run is not finished."""
+        return read_metrics(self.metrics) if self.metrics.exists() else {}
+
     def finished_metrics(self) -> dict[str, Any] | None:
         """Return the scores of a finished run, so that the test split is not scored again; None
         if the run is not finished or has no test split."""
-        found = read_metrics(self.metrics) if self.metrics.exists() else {}
+        found = self.written_metrics()
         return found if found.get("test") else None
-
-    def refit_parts(self) -> list[str]:
-        """Return the parts of the model that a finished run fitted to validation molecules, too."""
-        return read_metrics(self.metrics).get("refit", []) if self.metrics.exists() else []
 
     def complete_metrics(self) -> dict[str, Any] | None:
         """Return the scores if the report exists, too. It is the last file that training writes,
@@ -308,9 +307,9 @@ class RunFolder:
         """Return the content of the history; empty before the first line."""
         return read_history(self.history)
 
-    def restore_history(self, content: bytes | None) -> None:
-        """Replace the history by the checkpoint's; a checkpoint of an earlier version has none."""
-        if content is not None and content != self.read_history():
+    def restore_history(self, content: bytes) -> None:
+        """Replace the history by the checkpoint's."""
+        if content != self.read_history():
             with replacing(self.history) as scratch:
                 scratch.write_bytes(content)
 

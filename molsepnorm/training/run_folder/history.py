@@ -18,8 +18,6 @@ __all__ = ["append_epoch", "read_history"]
 def append_epoch(path: Path, record: EpochRecord) -> None:
     """Add a line, and remove lines of epochs that a resumed run repeats.
 
-    A column that the file of an earlier version lacks stays empty in its lines.
-
     Raises:
         ModelError: the file is damaged.
     """

@@ -82,6 +82,9 @@ class _Metrics:
     constant_difference: dict[str, _Difference] = field(default_factory=dict)
     val_test_difference: dict[str, _Difference] = field(default_factory=dict)
     molecules: dict[str, int] = field(default_factory=dict)
+    molecules_in_several_splits: int | None = None
+    molecules_trained_on_before: int = 0
+    leak: str | None = None
     refit: list[str] = field(default_factory=list)
     split: str | None = None
     nearest_train_similarity: _Similarity | None = None
