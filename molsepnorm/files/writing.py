@@ -17,7 +17,7 @@ import platform
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -37,6 +37,7 @@ __all__ = [
     "remove_leftovers",
     "replacing",
     "scratch_folder",
+    "write_csv",
     "write_json",
 ]
 
@@ -236,6 +237,14 @@ def csv_writer(file: TextIO, line_end: str = "\n", separator: str = ",") -> Any:
         separator: the character between cells.
     """
     return csv.writer(_LineEnds(file, line_end), delimiter=separator, lineterminator="\r\n")
+
+
+def write_csv(path: Path, header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a CSV file by `csv_writer`; combine it with `replacing` for a file that may exist."""
+    with clear_errors(path, "write"), open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv_writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
 
 
 class _LineEnds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from molsepnorm.analysis.geometry.figure import new_figure
-from molsepnorm.files.writing import csv_writer, replacing
+from molsepnorm.files.writing import replacing, write_csv
 from molsepnorm.tuning.result import Tuning
 
 if TYPE_CHECKING:
@@ -54,11 +54,12 @@ def _write_trials(tuning: Tuning) -> None:
     path = tuning.folder / "trials.csv"
     settings = list(dict.fromkeys(name for each in tuning.trials for name in each.settings))
     splits = [f"score_{number}" for number in range(tuning.splits)]
-    with replacing(path) as scratch, open(scratch, "w", newline="", encoding="utf-8") as file:
-        writer = csv_writer(file)
-        writer.writerow(["trial", "state", "recipe", "seconds", "score", *splits, *settings])
-        for each in tuning.trials:
-            missing = [None] * (tuning.splits - len(each.scores))
-            row = [each.number, each.state, int(each.recipe), each.seconds, each.score]
-            values = [each.settings.get(name) for name in settings]
-            writer.writerow([*row, *each.scores, *missing, *values])
+    rows = []
+    for each in tuning.trials:
+        missing = [None] * (tuning.splits - len(each.scores))
+        row = [each.number, each.state, int(each.recipe), each.seconds, each.score]
+        values = [each.settings.get(name) for name in settings]
+        rows.append([*row, *each.scores, *missing, *values])
+    with replacing(path) as scratch:
+        header = ["trial", "state", "recipe", "seconds", "score", *splits, *settings]
+        write_csv(scratch, header, rows)

@@ -12,6 +12,7 @@ import numpy as np
 from molsepnorm.nn.batch import PaddedGroup
 
 __all__ = [
+    "Layout",
     "assign_rows",
     "epoch_batches",
     "fixed_layout",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 Layout = tuple[PaddedGroup, ...]
+"""The rectangles into which a batch is padded."""
 
 _DEVIATIONS = 4.5
 """Standard deviations of reserve in a fixed layout; normal deviates exceed them once in 300,000."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,7 +17,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.duplicates import used_labels
 from molsepnorm.data.tables import names_in_file
 from molsepnorm.errors import ConfigError
-from molsepnorm.files.writing import clear_errors, csv_writer, replacing
+from molsepnorm.files.writing import replacing, write_csv
 from molsepnorm.tasks.transforms import transform_of
 
 __all__ = ["Change", "CleanTable", "clean_scan", "clean_table", "removed_path", "write_clean"]
@@ -148,8 +147,8 @@ def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = Fal
     before = clean.source.to_numpy(dtype=object)
     rows = [[*change, *before[change.row]] for change in clean.changes]
     with replacing(removed) as beside, replacing(output) as scratch:
-        _write(beside, [*Change._fields, *columns], rows)
-        _write(scratch, columns, clean.table.itertuples(index=False, name=None))
+        write_csv(beside, [*Change._fields, *columns], rows)
+        write_csv(scratch, columns, clean.table.itertuples(index=False, name=None))
     return removed
 
 
@@ -171,13 +170,6 @@ def removed_path(output: Path, source: Path, force: bool = False) -> Path:
         if path.exists() and not force:
             raise ConfigError(f"{path} exists: choose another name, or replace it with --force")
     return removed
-
-
-def _write(path: Path, header: list[str], rows: Iterable[Iterable[object]]) -> None:
-    with clear_errors(path, "write"), open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv_writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
 
 
 def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str]) -> list[str]:

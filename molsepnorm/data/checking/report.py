@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.files.writing import clear_errors, csv_writer, replacing
+from molsepnorm.files.writing import replacing, write_csv
 from molsepnorm.tasks.metrics import Kind
 
 __all__ = [
@@ -142,14 +142,10 @@ def write_targets(targets: Sequence[TargetSummary], output: Path, source: Path) 
     if output.exists() and source.exists() and output.samefile(source):
         raise ConfigError(f"{output} is the table that is checked: choose another name")
     names = [each.name for each in fields(TargetSummary)]
-    with (
-        replacing(output) as scratch,
-        clear_errors(scratch, "write"),
-        open(scratch, "w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv_writer(file)
-        writer.writerow(names)
-        for target in targets:
-            row = {name: getattr(target, name) for name in names}
-            row["classes"] = "; ".join(f"{name}: {n}" for name, n in target.classes.items())
-            writer.writerow(["" if row[name] is None else row[name] for name in names])
+    rows = []
+    for target in targets:
+        row = {name: getattr(target, name) for name in names}
+        row["classes"] = "; ".join(f"{name}: {n}" for name, n in target.classes.items())
+        rows.append(row.values())
+    with replacing(output) as scratch:
+        write_csv(scratch, names, rows)

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.data.batching.bucketing import assign_rows, fixed_layout, tight_layout
+from molsepnorm.data.batching.bucketing import Layout, assign_rows, fixed_layout, tight_layout
 from molsepnorm.devices.verdict import first_line
-from molsepnorm.nn.batch import PaddedGroup
 from molsepnorm.predict.inference import autocast, products_in
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
@@ -24,10 +23,7 @@ from molsepnorm.training.objectives.objective import TINY, Objective
 from molsepnorm.training.steps.capture import CaptureFailed, can_capture, record
 from molsepnorm.training.steps.optim import WeightAverage
 
-__all__ = ["Layout", "StepBatch", "TrainStep"]
-
-Layout = tuple[PaddedGroup, ...]
-"""The rectangles into which a batch is padded."""
+__all__ = ["StepBatch", "TrainStep"]
 
 _MAX_LAYOUTS = 4  # batch sizes; an epoch has two unless batches with large molecules are halved
 
