@@ -30,8 +30,10 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.comparisons import score_columns
+from molsepnorm.training.composition import composition
 from molsepnorm.training.conclusion import conclusion, headline
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
     from molsepnorm.tuning import TrialRecord, Tuning
@@ -49,19 +51,38 @@ class TrainingDisplay(Callback):
         self.training = False
         self._live: Progress | None = None
         self._describing = False  # whether features are being computed
-        self._score = ""
-        self._last_printed = 0  # epoch
-        self._start: tuple[float, float] | None = None  # time and epoch of the first step
+        self._epochs = 0
+        self._warnings: set[str] = set()
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        self.training = True
-        self._metric, self._predicts = model.task.metric, bool(model.task.targets)
-        self._molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
+        ensemble = _ensemble_of(folder)
+        is_further_member, self.training = self.training and ensemble is not None, True
+        self._metric, self._epochs = model.task.metric, config.run.length
+        self._score = ""
+        self._last_printed = 0  # epoch
+        self._start: tuple[float, float] | None = None  # time and epoch of the first step
         if self.quiet:
             return
-        count = model.parameters
+        if is_further_member:
+            for warning in dataset.warnings:
+                self.on_warning(warning)
+        else:
+            self._describe(config, dataset, model, ensemble or folder)
+        if self.console.is_terminal:
+            text = TextColumn("{task.fields[text]}", markup=False)
+            self._live = Progress(BarColumn(), text, TimeElapsedColumn(), console=self.console)
+            self._bar = self._live.add_task("training", total=self._epochs, text="")
+            self._live.start()
+        elif not is_further_member:
+            self.console.print(f"* marks the best epoch so far by validation {self._metric}")
+
+    def _describe(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
+    ) -> None:
+        """Print data, targets, splits and network of a run, or of the first member of an ensemble,
+        whose folder is `folder`."""
         self.console.print(f"Data: {dataset.name}")
         targets = model.task.targets
         for target in targets[:MAX_TARGETS]:
@@ -73,23 +94,17 @@ class TrainingDisplay(Callback):
                 f"All are in {folder}/targets.csv"
             )
         print_dataset(self.console, dataset, f". All are in {folder}/rejected.csv")
+        self._warnings.update(dataset.warnings)
         self.console.print(splits_table(dataset) if targets else sizes(dataset))
         self.console.print(
-            f"Model: layers {config.model.layers}, width {config.model.width}, "
-            f"{count:,} parameters. Folder: {folder}"
+            f"Network: layers {config.model.layers}, width {config.model.width}, "
+            f"{model.parameters:,} parameters. Folder: {folder}"
         )
-        self._epochs = config.run.length
-        if self.console.is_terminal:
-            text = TextColumn("{task.fields[text]}", markup=False)
-            self._live = Progress(BarColumn(), text, TimeElapsedColumn(), console=self.console)
-            self._bar = self._live.add_task("training", total=self._epochs, text="")
-            self._live.start()
-        else:
-            self.console.print(f"* marks the best epoch so far by validation {self._metric}")
 
     def on_warning(self, warning: str) -> None:
-        if not self.quiet:
+        if not self.quiet and warning not in self._warnings:  # of the first member that has it
             self.console.print(warning, style="yellow")
+        self._warnings.add(warning)
 
     def on_progress(self, done: int, of: int) -> None:
         if self.quiet:
@@ -138,7 +153,10 @@ class TrainingDisplay(Callback):
         self.close()
         if not result.finished:
             return
-        metrics = result.metrics
+        metrics, model, folder = result.metrics, result.model, result.folder
+        if folder is not None and _ensemble_of(folder) is not None:
+            self._print_member(folder, metrics)
+            return
         if metrics:
             self._print_scores(metrics)
         else:
@@ -146,12 +164,26 @@ class TrainingDisplay(Callback):
                 "There are no scores, since no row was left for a test. Judge the model by a run "
                 "with the same settings and a test split."
             )
+        if self.quiet or model is None:
+            return
+        if model.task.targets:
+            parts = composition(model, metrics.get("epochs", self._epochs))
+            molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
+            self.console.print(f"Model: {parts}.")
+            use = f"Predict: molsepnorm predict --model {folder} {molecules}"
+        else:
+            use = f"Fine-tune: molsepnorm train --data FILE --from {folder}"
+        if metrics and folder is not None and (report := RunFolder(folder).report).exists():
+            self.console.print(f"Report: {report}")
+        self.console.print(use)
+
+    def _print_member(self, folder: Path, metrics: Mapping[str, Any]) -> None:
         if not self.quiet:
-            if self._predicts:
-                use = f"Predict: molsepnorm predict --model {result.folder} {self._molecules}"
-            else:
-                use = f"Fine-tune: molsepnorm train --data FILE --from {result.folder}"
-            self.console.print(use)
+            name = headline(metrics)
+            self.console.print(
+                f"Member {folder.name}: best epoch {metrics['best_epoch']} of {metrics['epochs']}, "
+                f"validation {name} {number(metrics['val'][name])}"
+            )
 
     def _print_scores(self, metrics: Mapping[str, Any]) -> None:
         if not self.quiet:
@@ -242,6 +274,14 @@ class TuningDisplay(Callback):
         score = "" if trial.score is None else f", val {tuning.metric.name} {trial.score:.4f}{best}"
         clock = _clock(trial.seconds or 0.0)
         self.console.print(f"trial {trial.number}{kind}: {trial.state}{score}, {clock}")
+
+
+def _ensemble_of(folder: Path | None) -> Path | None:
+    """Return the folder of the ensemble that has a run as a member; None for other runs."""
+    if folder is None:
+        return None
+    run = RunFolder(folder.parent.parent)
+    return run.path if run.members == folder.parent and run.config.exists() else None
 
 
 def _clock(seconds: float) -> str:

@@ -17,6 +17,7 @@ from molsepnorm.nn.config import NORMS
 from molsepnorm.training.callback import Callback, Callbacks
 from molsepnorm.training.conclusion import headline
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.out_of_fold import standard_error
 from molsepnorm.training.replicates import Replicates, train_replicates
 
@@ -29,9 +30,15 @@ _DIFFERENT_NORMS = tuple(
 
 _FIXED = {
     "run.seed": "all variants are trained with the same seeds, see --seeds",
-    **dict.fromkeys(
-        ("data.split", "data.split_seed", "data.split_type"), "all variants have the same split"
-    ),
+    **{
+        f"data.{name}": f"all variants have the same {what}, so that their scores are comparable"
+        for what, names in {
+            "molecules": "dataset table structures data_dir in_memory smiles_column",
+            "labels": "targets task_type classes ignore_columns transform duplicates",
+            "split": "split split_type split_seed splits_column splits_file time_column test_set",
+        }.items()
+        for name in names.split()
+    },
     **dict.fromkeys(
         ("data.fold", "data.folds"),
         "all variants are trained on the same folds. Set data.folds (--folds) for all variants",
@@ -108,7 +115,8 @@ def ablate(
         callback: receives the events of every run and may stop it; one or several.
 
     Raises:
-        ConfigError: fewer than two variants, an unknown setting, or as in `train_replicates`.
+        ConfigError: fewer than two variants, an unknown setting, variants that are scored on
+            different rows or labels, or as in `train_replicates`.
         DataError, ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
@@ -125,6 +133,7 @@ def ablate(
         raise ConfigError("an ablation needs at least two variants, such as norm=shared,sep")
     result = Ablation(folder, "", {}, {}, finished=False)
     with hold(config.data.table, config.data.splits_file):
+        _require_pairs(configs)
         for count in range(1, max(len(seeds), 1) + 1):
             replicates: dict[str, Replicates] = {}
             for name, each in configs.items():
@@ -150,7 +159,7 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
 
     Raises:
         ConfigError: an unknown norm, a repeated value, a text in place of a list, or a setting that
-            pairs the runs: the seed or the folds.
+            pairs the runs: the seed, or one that defines the molecules, labels or splits.
     """
     for name, values in vary.items():
         require_several(values, name)
@@ -174,6 +183,34 @@ def _option(name: str, value: Any) -> tuple[str, dict[str, Any]]:
     if value not in NORMS:
         raise ConfigError(f"unknown norm '{value}': choose among {', '.join(NORMS)}")
     return value, {"model.norm": value} | dict.fromkeys(_DIFFERENT_NORMS)
+
+
+def _require_pairs(configs: Mapping[str, TrainConfig]) -> None:
+    """Check that all variants are scored on the same rows and labels.
+
+    A variant has other rows if it cannot read some of them, such as a word of a feature column that
+    no training row has, or if standardised structures are split in another way.
+    """
+    (first, base), *others = configs.items()
+    others = [(name, config) for name, config in others if config.data != base.data]
+    folds = [base.data.fold] if base.data.folds is None else range(base.data.folds)
+    for fold in folds if others else ():
+        expected = _scored(base, fold)
+        for name, config in others:
+            if _scored(config, fold) != expected:
+                raise ConfigError(
+                    f"the variants {first} and {name} are scored on different rows or labels, so "
+                    "the scores are not comparable: use a table whose rows all variants can read, "
+                    "and name the targets (--targets) and the split (--splits-column)"
+                )
+
+
+def _scored(config: TrainConfig, fold: int) -> tuple[Any, ...]:
+    """Return the targets, and the rows and labels of the validation and test splits of a fold."""
+    dataset = training_dataset(config.changed({"data.fold": fold}))
+    parts = [dataset.splits[split] for split in _SPLITS]
+    rows = [dataset.store.rows[part].tolist() for part in parts]
+    return dataset.targets, rows, [dataset.labels[part].tobytes() for part in parts]
 
 
 def paired_difference(

@@ -20,6 +20,7 @@ from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.comparisons import score_columns
+from molsepnorm.training.composition import composition
 from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.config import TrainConfig
 
@@ -72,7 +73,7 @@ def model_card(
         model: the model that the run keeps.
         config: the configuration of the run.
         dataset: its data.
-        metrics: the content of `metrics.json`; empty if the run is not finished or not scored.
+        metrics: the content of `metrics.json`; empty if the run is not finished.
     """
     names = model.task.names
     header = {
@@ -81,7 +82,7 @@ def model_card(
         "pipeline_tag": "graph-ml",
         "tags": ["chemistry", "molecular-property-prediction", "graphormer"],
     }
-    if metrics:
+    if "test" in metrics:
         header["metrics"] = [name for name in metrics["test"] if "/" not in name]
     several = f"{len(names)} properties of molecules" if len(names) > 3 else ", ".join(names)
     title = f"Prediction of {several}" if names else "Pre-trained model of molecules"
@@ -233,14 +234,11 @@ def _inputs(model: PropertyModel) -> Iterator[str]:
 
 
 def _model(model: PropertyModel, config: TrainConfig, metrics: Mapping[str, Any]) -> Iterator[str]:
-    network, count = model.network.config, len(model.networks)
-    size = f"{model.parameters:,} parameters"
+    network = model.network.config
+    size = f"{model.parameters:,} parameters in the final model"
     yield f"- Graphormer, layers {network.layers}, width {network.width}; {size}"
-    if count > 1:
-        weights = ", ".join(f"{each:.2f}" for each in model.weights)
-        yield f"- The prediction is the mean of {count} networks, with the weights {weights}"
-    if model.forests:
-        yield f"- Blended with a random forest, which has a weight of {model.forest_share:.2f}"
+    if model.task.targets:
+        yield f"- Parts: {composition(model, metrics.get('epochs', 0))}"
     if parts := metrics.get("refit"):
         yield f"- Fitted to the training and validation molecules: {', '.join(parts)}"
     yield f"- Made on {date.today().isoformat()} with molsepnorm {__version__}"
@@ -261,7 +259,7 @@ def _start(config: TrainConfig) -> str:
 
 
 def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
-    if not metrics:
+    if "test" not in metrics:
         yield "There are no scores: the run is not finished, or it has no test split."
         return
     yield f"The model was chosen by {metrics['chosen_by']} on the validation split.\n"
@@ -282,8 +280,6 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
         yield "predicts the same for every molecule."
     if sentences := conclusion(metrics):
         yield f"\n{_cell(' '.join(sentences))}"
-    if leak := metrics.get("leak"):
-        yield f"\nThe scores are too optimistic: {_cell(leak)}."
 
 
 def _uncertainty(model: PropertyModel, metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -291,7 +287,7 @@ def _uncertainty(model: PropertyModel, metrics: Mapping[str, Any]) -> Iterator[s
         yield "The model has no intervals."
         return
     yield "`predict --uncertainty` adds intervals or sets of classes, which are fitted to the"
-    if not metrics:
+    if "calibration" not in metrics:
         yield "validation split. They were not compared with other molecules."
         return
     yield "validation split. Coverage and size are those of the test split.\n"
@@ -340,7 +336,8 @@ def _errors(domain: Mapping[str, Any]) -> Iterator[str]:
             "molecules are less similar to the others than the threshold"
         )
     yield f"- Errors inside and outside the domain ({_cell(domain['error'])}):"
-    for split, name in (("val", "validation"), ("test", "test")):
+    for split in domain["inside"]:
+        name = "validation" if split == "val" else split
         parts = ((domain[side][split], side) for side in ("inside", "outside"))
         texts = (
             f"{_number(part['error']) or 'unknown'} for {part['molecules']:,} {side}"

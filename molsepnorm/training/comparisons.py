@@ -143,7 +143,9 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
 
         rng = np.random.default_rng(0)
         found = []
-        for part, most in ((parts["test"], _MAX_TEST), (parts["train"], _MAX_TRAIN)):
+        for name, most in (("test", _MAX_TEST), ("train", _MAX_TRAIN)):
+            first_rows = np.unique(ids[parts[name]], return_index=True)[1]
+            part = parts[name][np.sort(first_rows)]
             drawn = np.sort(rng.choice(part, most, replace=False)) if len(part) > most else part
             try:
                 rows = dataset.store.rows[drawn]

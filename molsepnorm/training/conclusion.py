@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from molsepnorm.errors import counted
 from molsepnorm.tasks.metrics import METRICS
 
-__all__ = ["conclusion", "conclusion_of_folds", "headline", "significant"]
+__all__ = ["conclusion", "conclusion_of_folds", "headline", "leaks", "significant"]
 
 _FEW = 50  # test molecules below which a score is called uncertain
+_SMALL = 400  # training molecules below which a larger test split is not advised
 _WIDE = 1 / 3  # width of an interval that is called uncertain, see `_scale`
 _FAR = 0.1  # difference between validation and test that is called large, see `_scale`
 _SIMILAR, _DISSIMILAR = 0.6, 0.4  # Tanimoto similarities to the nearest training molecule
 _MIN = 9  # validation molecules of an interval or a class at the level 0.9
 _NAMED = 3  # number of targets that a sentence names
+_PROBABILITIES = ("log_loss", "brier")  # metrics of probabilities; others need only a ranking
+_CROSS_VALIDATION = "`molsepnorm benchmark --folds 5 --no-test`"
 
 
 class _Gain(NamedTuple):
@@ -55,7 +59,7 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
         metrics: the content of `metrics.json`.
     """
     names, gains = metrics.get("headlines", ()), metrics.get("constant_difference", {})
-    sentences: list[str] = []
+    sentences = [f"The scores are too optimistic: {reason}." for reason in leaks(metrics)]
     for name in names:
         if metrics["test"][name] is None:
             sentences.append(
@@ -82,6 +86,24 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
     for name in names:
         sentences += _uncertainty(metrics, name)
     return sentences
+
+
+def leaks(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the reasons why the scores of a run are too optimistic.
+
+    Args:
+        metrics: the content of `metrics.json`.
+    """
+    if shared := metrics.get("molecules_in_several_splits"):
+        are = "is" if shared == 1 else "are"
+        yield f"{counted(shared, 'molecule')} {are} in more than one split"
+    if known := metrics.get("molecules_trained_on_before"):
+        yield (
+            f"the model that training started from was trained on {counted(known, 'molecule')} of "
+            "the validation and test splits"
+        )
+    if "leak" in metrics:
+        yield metrics["leak"]
 
 
 def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
@@ -125,6 +147,14 @@ def _against_constant(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str
     text = _compared(metrics, name, gain, than, metrics["test_constant"][name])
     if gain.low > 0:
         return text
+    if name in _PROBABILITIES and _ranks(metrics):
+        return f"{text} {_use_of_probabilities(metrics)}"
+    count = _test_molecules(metrics)
+    if gain.by > 0 and count is not None and count < _FEW:
+        return (
+            f"{text} So few test molecules ({count}) cannot decide it: {_CROSS_VALIDATION} scores "
+            "every molecule once."
+        )
     return f"{text} Do not rely on its predictions; `molsepnorm data check` examines the labels."
 
 
@@ -182,24 +212,45 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
 def _calibration(metrics: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence if the probabilities are no better than the frequencies of the classes."""
     names, gains = metrics.get("headlines", ()), metrics.get("constant_difference", {})
-    if "log_loss" in names or "log_loss" not in gains:
+    if {*_PROBABILITIES}.intersection(names) or "log_loss" not in gains:
         return
     gain = _Gain.of("log_loss", gains["log_loss"])
-    others = (n for n in names if n in gains and METRICS[n].kinds != ("regression",))
-    ranks = any(_Gain.of(name, gains[name]).low > 0 for name in others)
+    ranks = _ranks(metrics)
     if gain.low > 0 or (gain.high >= 0 and not ranks):  # the latter is clear from the headline
         return
     own, other = (significant(metrics[e]["log_loss"], 3) for e in ("test", "test_constant"))
     use = "Use them to rank molecules, not as probabilities, or" if ranks else "To improve them,"
+    use += " choose the epoch by their log loss (--metric log_loss)."
     yield (
         f"The probabilities are {gain.word} than the class frequencies of the training molecules: "
-        f"{_label(metrics, 'log_loss')} {own} against {other}, {gain}. {use} choose the epoch by "
-        "their log loss (--metric log_loss)."
+        f"{_label(metrics, 'log_loss')} {own} against {other}, {gain}. "
+        f"{_use_of_probabilities(metrics) if 'class_weight' in metrics else use}"
     )
 
 
+def _ranks(metrics: Mapping[str, Any]) -> bool:
+    """Return whether the order of the predicted classes is clearly better than chance."""
+    gains = metrics["constant_difference"]
+    return any(
+        _Gain.of(name, gains[name]).low > 0
+        for name in gains
+        if "/" not in name and name not in _PROBABILITIES and METRICS[name].kinds != ("regression",)
+    )
+
+
+def _use_of_probabilities(metrics: Mapping[str, Any]) -> str:
+    """Return what to do with probabilities that are no better than the class frequencies."""
+    calibrated = "use the calibrated probabilities (`predict --uncertainty`)"
+    if "class_weight" not in metrics:
+        return f"Use the predictions to rank molecules, or {calibrated}."
+    is_binary = "roc_auc" in metrics["test"]  # calibration shifts the probabilities of two classes
+    use = f"{calibrated}, or " * is_binary
+    return f"Balanced class weights shift the probabilities: {use}leave --class-weight out."
+
+
 def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence about targets whose intervals or sets have too few validation molecules."""
+    """Yield sentences about targets whose intervals or sets have too few validation molecules, or
+    whose intervals are too narrow."""
     found = metrics.get("calibration", {})
     without = [
         f"{name} has {each['molecules']}"
@@ -219,6 +270,27 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
             f"Sets of classes (--uncertainty) at the level 0.9 always contain each class with "
             f"fewer than {_MIN} validation molecules: {_some(full)}."
         )
+    narrow = [
+        f"{100 * each['coverage']:.0f} % of {each['test_molecules']:,} for {name}"
+        for name, each in found.items()
+        if _is_narrow(each)
+    ]
+    if narrow:
+        yield (
+            "Intervals (--uncertainty) at the level 0.9 contain clearly fewer than 90 % of the "
+            f"test labels: {_some(narrow)}. They are too narrow for such molecules."
+        )
+
+
+def _is_narrow(entry: Mapping[str, Any]) -> bool:
+    """Return whether intervals contain fewer test labels than their level, by a binomial test at
+    5 %. An entry of an earlier version has no number of test molecules."""
+    from scipy.stats import binom
+
+    count, coverage = entry.get("test_molecules"), entry.get("coverage")
+    if "width" not in entry or count is None or coverage is None:
+        return False
+    return bool(binom.cdf(round(coverage * count), count, entry["level"]) < 0.05)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -262,8 +334,7 @@ def _similarity(metrics: Mapping[str, Any]) -> Iterator[str]:
 def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     """Yield a sentence if the test score has a wide interval or none, or few molecules."""
     ends = metrics.get("test_interval_95", {}).get(name)
-    count = metrics.get("labelled", metrics.get("molecules", {})).get("test")
-    score = metrics["test"][name]
+    count, score = _test_molecules(metrics), metrics["test"][name]
     if count is None or score is None:
         return
     if ends is None:
@@ -276,10 +347,17 @@ def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     if count >= _FEW and ends[1] - ends[0] <= _WIDE * _scale(metrics, name):
         return
     low, high = (significant(end, 3) for end in ends)
+    is_small = metrics.get("molecules", {}).get("train", _SMALL) < _SMALL
+    what = f"Cross-validation ({_CROSS_VALIDATION})" if is_small else "A larger test split"
     yield (
         f"The test {_label(metrics, name)} is uncertain: its 95 % interval is {low} to {high} with "
-        f"{count:,} test molecule{'s' if count > 1 else ''}. A larger test split narrows it."
+        f"{counted(count, 'test molecule')}. {what} narrows it."
     )
+
+
+def _test_molecules(metrics: Mapping[str, Any]) -> int | None:
+    """Return the number of test molecules with a label; None if it is not known."""
+    return metrics.get("labelled", metrics.get("molecules", {})).get("test")
 
 
 def _comparable(name: str, gains: Mapping[str, Any]) -> str | None:

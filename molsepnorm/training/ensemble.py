@@ -6,6 +6,7 @@ The folder of an ensemble is a run folder, with the run of each member under `me
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,9 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables import hold
-from molsepnorm.errors import ConfigError, counted
+from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict.inference import predict
-from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
@@ -28,10 +28,12 @@ from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.complete import complete, united
 from molsepnorm.training.completing.refit import refit
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.inputs import fit_inputs, with_inputs
+from molsepnorm.training.inputs import fit_inputs, training_dataset, with_inputs
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives.supervised import predicted_splits, score
+from molsepnorm.training.out_of_fold import require_trainable
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
 from molsepnorm.training.run import train_one, with_epochs, with_length
@@ -129,6 +131,8 @@ def _train_members(
                 world.on_main_process(lambda: run.lengthen(config))
         else:
             world.on_main_process(run.require_new)
+            if _by_folds(config):
+                require_trainable(configs)
             world.on_main_process(lambda: run.begin(config, first))
     results = []
     for number, each in enumerate(configs, start=1):
@@ -206,8 +210,25 @@ def _network_share(members: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"network_share": sum(shares) / len(shares)} if any(shares) else {}
 
 
+def _trained_on(
+    config: TrainConfig, splits: Sequence[Dataset], members: Sequence[Mapping[str, Any]]
+) -> dict[str, int]:
+    """Return the number of validation molecules of all members and test molecules that the start
+    was trained on; nothing if there are none.
+
+    If the table of the start is gone by now, it is the largest number of a member.
+    """
+    name = "molecules_trained_on_before"
+    found = max(each.get(name, 0) for each in members)
+    start = config.finetune.start
+    if found and start is not None:
+        with suppress(MolsepnormError):
+            found = len(trained_on_before(united(splits), start))
+    return {name: found} if found else {}
+
+
 def _load(config: TrainConfig, world: DistributedContext) -> Dataset:
-    return world.main_process_first(lambda: load_dataset(config))
+    return world.main_process_first(lambda: training_dataset(config))
 
 
 def _finish(
@@ -261,6 +282,8 @@ def _finish(
         "steps": sum(each["steps"] for each in members),
         "parameters": joined.parameters,
         "seconds": round(seconds, 1),
+        "seed": config.run.seed,
+        **_trained_on(config, splits, members),
         **_network_share(members),
         "members": [
             {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members

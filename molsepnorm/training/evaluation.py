@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from molsepnorm.predict.inference import Precision, pick_device, predict
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
+from molsepnorm.training.conclusion import leaks
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import dataset_scores
 from molsepnorm.training.recipes import load_config
@@ -36,8 +37,8 @@ class Evaluation(NamedTuple):
     not_finite: int
     """Number of molecules with a prediction that is not finite; its target has no scores."""
     leak: str | None
-    """Why the scores are too optimistic: the model must not be evaluated on the data set, or is
-    fitted to molecules of the split."""
+    """Why the scores are too optimistic: the model must not be evaluated on the data set, or it or
+    the model that it started from is fitted to molecules of the split."""
     labels: dict[str, dict[str, Any]]
     """Scale and number of bounds of a target's labels, see `Dataset.about_labels`."""
     scores: dict[str, float]
@@ -69,7 +70,8 @@ def evaluate(
     Args:
         model: a model, its folder, or the name of a shipped one. With a run folder and the table
             of that run, the split is the same as in training.
-        data: the data set.
+        data: the data set. The targets are those of the model; a table may lack the columns of
+            some of them, which then have no scores.
         split: train, val, test or all. The default is test; for a table it is all, unless `model`
             is the folder of a run that was trained on it.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, …; the model stays there.
@@ -77,8 +79,8 @@ def evaluate(
         allow_leak: score the model even on a data set that it must not be evaluated on.
 
     Raises:
-        ConfigError: unknown split or device, the data are not split, the data set lacks one of the
-            model's targets, the model was pre-trained without targets, or it must not be evaluated
+        ConfigError: unknown split or device, the data are not split, the data set has other targets
+            than the model, the model was pre-trained without targets, or it must not be evaluated
             on the data set.
         DataError: the data cannot be loaded or used, or changed since the run began.
         ModelError: the folder does not hold a complete model.
@@ -115,9 +117,12 @@ def select(
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
-    own_run = None
+    own_run = folder = None
     if not isinstance(model, PropertyModel):
         folder, model = resolve(model), PropertyModel.from_pretrained(model)
+    if data.targets is not None and sorted(data.targets) == sorted(model.task.names):
+        data = data.model_copy(update={"targets": [*model.task.names]})
+    if folder is not None:
         if data.table is not None:
             run = RunFolder.of_model(folder)
             data, split, own_run = _own_split(run, model, data, split, default)
@@ -135,11 +140,13 @@ def select(
     data = _fit_to_model(data, model)
     if split == "all":
         data = data.model_copy(update={"split": None})
-    dataset = datasets.load(data, model.encoding, labelled, for_training=False)
+    several = labelled and len(model.task.names) > 1
+    dataset = datasets.load(data, model.encoding, labelled and not several, for_training=False)
     if model.task.targets and dataset.targets != model.task.names:
+        advice = "" if data.table is None else ": leave data.targets (--targets) out"
         raise ConfigError(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
-            f"{', '.join(dataset.targets)}"
+            f"{', '.join(dataset.targets)}{advice}"
         )
     transforms = tuple(target.transform for target in model.task.targets)
     if labelled and {*transforms} - {NO_TRANSFORM} and dataset.transforms != transforms:
@@ -160,6 +167,8 @@ def select(
         )
     if model.inputs.columns and not len(graphs):
         raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
+    if several:
+        dataset = _with_labels(dataset, graphs)
     leak = model.leak(data.dataset, allow=True)
     if own_run is not None:
         leak = _seen(own_run, split)
@@ -168,15 +177,42 @@ def select(
     return Selection(model, dataset, split, graphs, leak)
 
 
+def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
+    """Return the data set with a warning about targets of which no molecule (n,) has a label.
+
+    Raises:
+        DataError: there is no label at all.
+    """
+    has_label = np.isfinite(dataset.labels[graphs]).any(axis=0)
+    missing = [name for name, has in zip(dataset.targets, has_label, strict=True) if not has]
+    if len(missing) == len(dataset.targets):
+        raise DataError(
+            f"{dataset.name} has no label of {', '.join(missing)}, the targets of the model: use a "
+            "table that has labels in a column with the name of a target"
+        )
+    if not missing:
+        return dataset
+    warning = f"Not scored: {', '.join(missing)}, since no row has a label."
+    return replace(dataset, warnings=(*dataset.warnings, warning))
+
+
 def _seen(run: RunFolder, split: str) -> str | None:
-    """Return how the model of a run is fitted to molecules of a split; None if it is not."""
-    if split == "test":
-        return None
-    if split != "val":
+    """Return why the scores of the model of a run are too optimistic on a split; None if they are
+    not."""
+    if split not in ("val", "test"):
         some = "some of " if split == "all" else ""
         return f"the model is trained on {some}these molecules"
-    name, parts = run.metrics.name, run.refit_parts()
-    if parts:
+    metrics = run.written_metrics()
+    found = list(leaks(metrics))
+    if split == "val" and (fitted := _fitted_to_validation(run, metrics)) is not None:
+        found.append(fitted)
+    return "; ".join(found) or None
+
+
+def _fitted_to_validation(run: RunFolder, metrics: Mapping[str, Any]) -> str | None:
+    """Return how the model of a run is fitted to its validation molecules; None if it is not."""
+    name = run.metrics.name
+    if parts := metrics.get("refit"):
         return (
             f"the model is fitted to these molecules, too ({', '.join(parts)}). {name} has the "
             "scores of the model before that"

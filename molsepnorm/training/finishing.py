@@ -51,14 +51,14 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
     return metrics
 
 
-def finish_unscored(trainer: Trainer, leaked: int | None, trained_on: int) -> None:
+def finish_unscored(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, Any]:
     """Complete the best model of a run that does not use the test split, and write the scores on
-    the validation split; arguments as of `finish`."""
+    the validation split; arguments and result as of `finish`."""
     config, dataset = trainer.config, trainer.dataset
     best, _ = trainer.folder.best()
     chosen = _as_chosen(trainer, best)
     if not chosen.task.targets:
-        return
+        return {}
     final = refit(config, chosen, trainer.examples, dataset.splits)
     val = {"val": dataset.splits["val"]}
     predictions = {"val": predict(chosen, trainer.examples.graphs, val["val"])}
@@ -68,6 +68,7 @@ def finish_unscored(trainer: Trainer, leaked: int | None, trained_on: int) -> No
     about = _about(trainer, chosen, best, leaked, trained_on)
     metrics = {**about, "val": json_scores(scores), **entries}
     trainer.folder.finish(dataset, best.task, results, metrics)
+    return metrics
 
 
 def _about(
@@ -91,6 +92,7 @@ def _about(
         "molecules_in_several_splits": leaked,
         **({"molecules_trained_on_before": trained_on} if trained_on else {}),
         **({"network_share": chosen.weights[0]} if chosen.partners else {}),
+        **({"class_weight": config.optim.class_weight} if config.optim.class_weight else {}),
         **config.finetune.origin(),
     }
 

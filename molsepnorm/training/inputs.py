@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +12,13 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
+from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.config import TrainConfig
 
-__all__ = ["fit_inputs", "input_values", "probe_inputs", "with_inputs"]
+__all__ = ["fit_inputs", "input_values", "probe_inputs", "training_dataset", "with_inputs"]
 
-_MAX_MOLECULES = 30_000
-"""Maximum number of molecules whose fingerprint counts the probe reads; they take 16 kB each."""
+_MAX_MOLECULES = 60_000
+"""Maximum number of molecules whose fingerprint counts the probe reads; they take 17 kB each."""
 
 
 def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
@@ -68,7 +69,7 @@ def probe_inputs(
     fingerprint counts and descriptors if the network reads neither.
 
     Data sets with a name have none, since RDKit cannot read all of their molecules. Neither have
-    large tables, for which the probe uses a sample of the molecules.
+    tables of more than 60,000 molecules, whose counts would take more than a gigabyte.
 
     Args:
         config: the configuration of the run.
@@ -119,6 +120,31 @@ def with_inputs(
     if not inputs.width:
         return dataset
     features, errors = input_values(dataset, inputs, progress)
+    store = with_features(dataset.store, features)
+    return replace(_readable(dataset, errors), store=store)
+
+
+def training_dataset(config: TrainConfig) -> Dataset:
+    """Load the configured data set with the splits that a run trains on.
+
+    As in `with_inputs`, rows without a value that the model can read are left out. Descriptors are
+    not computed.
+
+    Raises:
+        ConfigError, DataError, StorageError: as of `load_dataset`, `fit_inputs` and `with_inputs`.
+    """
+    dataset = load_dataset(config)
+    inputs = fit_inputs(config, dataset)
+    return _readable(dataset, _encoded_columns(dataset, inputs)[1])
+
+
+def _encoded_columns(dataset: Dataset, inputs: ExtraInputs) -> tuple[np.ndarray, list[str | None]]:
+    cells = [dataset.columns[name] for name in inputs.names]
+    return inputs.encode_columns(cells, len(dataset.store))
+
+
+def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
+    """Return the data set without the rows of its splits that have an error."""
     readable = np.array([error is None for error in errors])
     splits = {name: rows[readable[rows]] for name, rows in dataset.splits.items()}
     for name, before in dataset.splits.items():
@@ -128,12 +154,11 @@ def with_inputs(
                 f"{errors[before[0]]}. Choose another split, or leave the column out of "
                 "data.feature_columns"
             )
-    lost = np.flatnonzero(~readable)
+    lost = sorted(row for rows in dataset.splits.values() for row in rows[~readable[rows]])
     warnings = dataset.warnings
-    if len(lost):
+    if lost:
         warnings += (f"Left out: {counted(len(lost), 'row')}, since {errors[lost[0]]}.",)
-    store = with_features(dataset.store, features)
-    return replace(dataset, store=store, splits=splits, warnings=warnings)
+    return replace(dataset, splits=splits, warnings=warnings)
 
 
 def input_values(
@@ -154,8 +179,7 @@ def input_values(
         InvalidMolecule: RDKit cannot read a SMILES.
         ModelError, StorageError: as in `with_inputs`.
     """
-    cells = [dataset.columns[name] for name in inputs.names]
-    columns, errors = inputs.encode_columns(cells, len(dataset.store))
+    columns, errors = _encoded_columns(dataset, inputs)
     parts = [columns]
     if inputs.morgan or inputs.descriptors or inputs.pairs:
         from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, descriptor_columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,14 @@ import pandas as pd
 
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import positions, read_table
-from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.reading import read_json
-from molsepnorm.files.writing import clear_errors, csv_writer, replacing
+from molsepnorm.files.writing import clear_errors, replacing, write_csv
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.inputs import fit_inputs, with_inputs
+from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.run_folder.folder import RunFolder
 
@@ -34,6 +34,7 @@ __all__ = [
 OOF = "oof_predictions.csv"
 
 _UNREADABLE = "a feature column has a value that no training row outside its fold has"
+_UNLABELLED = "the molecule has no label, so it is in no fold"
 
 
 def is_nested(config: TrainConfig) -> bool:
@@ -41,17 +42,27 @@ def is_nested(config: TrainConfig) -> bool:
     return config.data.folds is not None and not config.data.test_set
 
 
-def require_trainable(configs: Sequence[TrainConfig]) -> None:
-    """Raise a `ConfigError` or a `DataError` if a fold cannot be trained, before any is."""
+def require_trainable(configs: Iterable[TrainConfig]) -> None:
+    """Raise a `ConfigError` or a `DataError` if a fold or a split cannot be trained, before any is.
+
+    Folds of pre-training are not checked.
+    """
     for config in configs:
+        data = config.data
         if config.objective.name != SUPERVISED:
-            raise ConfigError(
-                "data.test_set: false (--no-test) is for models with targets, and the objective "
-                f"{config.objective.name} has none"
-            )
-        dataset = load_dataset(config)
-        dataset = with_inputs(dataset, fit_inputs(config, dataset))
-        OBJECTIVES[config.objective.name].fit_task(config, dataset)
+            if is_nested(config):
+                raise ConfigError(
+                    "data.test_set: false (--no-test) is for models with targets, and the "
+                    f"objective {config.objective.name} has none"
+                )
+            return
+        try:
+            OBJECTIVES[SUPERVISED].fit_task(config, training_dataset(config))
+        except DataError as error:
+            name = "split" if data.folds is None else "fold"
+            raise DataError(
+                f"{name} {data.fold} (counted from 0) cannot be trained: {error}"
+            ) from error
 
 
 def write_out_of_fold(
@@ -184,21 +195,20 @@ def _write(
         graph_of[entry.row] = graph_of[entry.into]
     # the last entry is that of rows without a molecule
     folds = np.append(fold_of, -1)[graph_of]
+    unlabelled = np.append(np.isnan(dataset.labels).all(axis=1), False)[graph_of]
     values = np.concatenate([predictions, np.full((1, task.outputs), np.nan, np.float32)])[graph_of]
     errors = {entry.row: entry.reason for entry in dataset.rejected}
     _, lines = positions(source, table.index.to_numpy())
     added: dict[str, Sequence[Any] | np.ndarray] = {"fold": [f if f >= 0 else "" for f in folds]}
     added |= {name: column for part in task.tables(values) for name, column in part.items()}
-    added["error"] = [
-        errors.get(row, "" if fold >= 0 else _UNREADABLE) for row, fold in enumerate(folds)
-    ]
+    reasons = np.where(folds >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE))
+    added["error"] = [errors.get(row, reason) for row, reason in enumerate(reasons)]
     own = [table.iloc[:, number] for number in range(table.shape[1])]
-    with replacing(path) as scratch, open(scratch, "w", newline="", encoding="utf-8") as file:
-        writer = csv_writer(file)
-        names = [_free(name, table.columns) for name in ("line", *added)]
-        writer.writerow([names[0], *table.columns, *names[1:]])
-        for cells in zip(lines, *own, *added.values(), strict=True):
-            writer.writerow("" if pd.isna(cell) else cell for cell in cells)
+    names = [_free(name, table.columns) for name in ("line", *added)]
+    rows = zip(lines, *own, *added.values(), strict=True)
+    with replacing(path) as scratch:
+        header = [names[0], *table.columns, *names[1:]]
+        write_csv(scratch, header, (["" if pd.isna(c) else c for c in row] for row in rows))
 
 
 def _free(name: str, taken: Sequence[str] | Mapping[str, Any] | pd.Index) -> str:

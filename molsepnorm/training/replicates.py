@@ -14,10 +14,10 @@ from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import write_json
 from molsepnorm.tasks.metrics import mean_and_sd
-from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train
+from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.out_of_fold import (
     corrected_difference,
     is_nested,
@@ -94,9 +94,10 @@ def train_replicates(
                 "folds: leave them out, or choose --ensemble-by seeds"
             )
         configs = dict(_configurations(config, seeds, splits))
-        _require_same({folder / name: each for name, each in configs.items()})
-        if is_nested(config):
-            require_trainable(list(configs.values())[:: len(seeds)])
+        by_folder = {folder / name: each for name, each in configs.items()}
+        _require_same(by_folder)
+        if splits is not None:
+            require_trainable(_new_splits(by_folder))
         runs: dict[str, dict[str, Any]] = {}
         summary: dict[str, Any] = {}
         for name, each in configs.items():
@@ -158,13 +159,19 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
             )
     *_, last = configs.values()
     if last.data.table is not None:
-        dataset = load_dataset(last)
+        dataset = training_dataset(last)
         for run in runs:
             if run.environment.exists():
                 own = configs[run.path]
-                of_run = dataset if own.data == last.data else load_dataset(own)
+                of_run = dataset if own.data == last.data else training_dataset(own)
                 by_seeds = own.run.ensemble_by == "seeds"  # otherwise a split of its own
                 run.require_same_data(of_run, splits=by_seeds and run.splits.exists())
+
+
+def _new_splits(configs: Mapping[Path, TrainConfig]) -> list[TrainConfig]:
+    """Return a configuration of each split that no run has begun on."""
+    begun = {c.data.fold for path, c in configs.items() if RunFolder(path).environment.exists()}
+    return [*{c.data.fold: c for c in configs.values() if c.data.fold not in begun}.values()]
 
 
 def _summary(

@@ -246,19 +246,20 @@ def _result(trainer: Trainer, prepared: Prepared, finished: bool, score: bool) -
     run, world = trainer.folder, trainer.world
     if trainer.progress.best_epoch is None:
         return TrainingResult(run.path, finished, None, {})
-    metrics: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     if finished:
         leaks = (prepared.leaked, prepared.trained_on)
         with trainer.threads.paused():
             if score:
-                metrics = world.on_main_process(
+                found = world.on_main_process(
                     lambda: run.finished_metrics() or finish(trainer, *leaks)
                 )
             else:
-                world.on_main_process(lambda: finish_unscored(trainer, *leaks))
+                found = world.on_main_process(lambda: finish_unscored(trainer, *leaks))
+    metrics = found if score else {}
     best, _ = run.best()
     if isinstance(run, RunFolder):
-        card = model_card(best, trainer.config, prepared.dataset, metrics)
+        card = model_card(best, trainer.config, prepared.dataset, found)
         world.on_main_process(lambda: run.write_card(card))
         if metrics:
             world.on_main_process(lambda: try_report(run.path, trainer.callback))

@@ -207,7 +207,8 @@ def _load(config: TrainConfig, splits: int | None) -> list[Dataset]:
             f"data.folds is {folds}, and a trial is trained on every fold; got {splits} splits"
         )
     if splits is None:
-        splits = folds or _default_splits(config, len(first.splits["val"]))
+        molecules = np.unique(first.molecule_ids[first.splits["val"]])
+        splits = folds or _default_splits(config, len(molecules))
     if splits < 1:
         raise ConfigError(f"at least one split is needed; got {splits}")
     numbers = [config.data.fold + number for number in range(1, splits)]

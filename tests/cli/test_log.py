@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from molsepnorm.cli.log import RunLog
 from molsepnorm.errors import DivergedError
 from molsepnorm.training import load_config, train
 from molsepnorm.training.callback import StopWhen
+from molsepnorm.training.conclusion import significant
 from molsepnorm.training.loop import Trainer
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -94,4 +96,11 @@ def test_an_ensemble_has_one_log(ok, tiny, write_table, tmp_path):
     log = (tmp_path / "run" / "log.txt").read_text()
     assert len(re.findall(HEADER, log)) == 1
     assert log.count("epoch 2/2") == 2 and "Mean of 2 models" in log
+    for part in ("Data: ", "Splits\n", "Network: ", "Scores\n", "Conclusion:\n", "Predict: "):
+        assert log.count(part) == 1
+    for number in (1, 2):
+        member = json.loads((tmp_path / f"run/members/{number}/metrics.json").read_text())
+        line = f"Member {number}: best epoch {member['best_epoch']} of 2, validation rmse "
+        assert f"\n{line}{significant(member['val']['rmse'])}\n" in log
+    assert "Folder: " + str(tmp_path / "run") + "\n" in log
     assert not list((tmp_path / "run" / "members").rglob("log.txt"))

@@ -8,6 +8,8 @@ import json
 
 import pytest
 
+from molsepnorm.model import PropertyModel
+from molsepnorm.training.composition import composition
 from molsepnorm.training.conclusion import conclusion, significant
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -44,6 +46,27 @@ def test_training_prints_the_kinds_and_distributions_of_labels(workspace):
         *("% yes", "% light blue", "by validation loss", "95 % interval"),
     ):
         assert part in text
+
+
+def test_the_last_lines_name_parts_report_and_next_command(workspace):
+    run = workspace / "run"
+    parts = composition(PropertyModel.from_pretrained(run), 2)
+    assert (workspace / "printed.txt").read_text().splitlines()[-3:] == [
+        f"Model: {parts}.",
+        f"Report: {run / 'report.html'}",
+        f"Predict: molsepnorm predict --model {run} --smiles CCO",
+    ]
+
+
+def test_an_ensemble_is_printed_once(ok, tiny, write_table, tmp_path):
+    """With --quiet its scores alone, and when a finished one is resumed."""
+    table = write_table(tmp_path / "data.csv", y=NUMBERS)
+    options = ("--targets", "y", *tiny, "--ensemble", 2, "-o", tmp_path / "run")
+    text = ok("train", "--data", table, "--quiet", *options)
+    assert text.count("Scores\n") == 1 and "Member" not in text and "Model" not in text
+    again = ok("train", "--resume", tmp_path / "run")
+    assert again.count("Scores\n") == 1 and "Member" not in again
+    assert f"Predict: molsepnorm predict --model {tmp_path / 'run'} --smiles CCO\n" in again
 
 
 def test_the_forest_is_beside_the_network(baselines, ok, tiny, write_table, tmp_path):

@@ -9,11 +9,12 @@ import pytest
 from scipy import stats
 from support import Recorder
 
+from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
-from molsepnorm.training.ablation import Ablation, paired_difference, variants_of
+from molsepnorm.training.ablation import _FIXED, Ablation, paired_difference, variants_of
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.out_of_fold import corrected_difference
 from molsepnorm.training.replicates import Replicates
@@ -216,12 +217,63 @@ def test_a_forest_is_fitted_only_if_a_variant_uses_it(
             "data.folds cannot vary: all variants are trained on the same folds",
         ),
         ({"data.fold": [0, 1]}, r"data.fold cannot vary: .*Set data.folds \(--folds\) for all var"),
+        *(
+            (
+                {f"data.{name}": [1, 2]},
+                f"data.{name} cannot vary: all variants have the same {what}",
+            )
+            for name, what in (
+                ("table", "molecules, so that their scores are comparable"),
+                ("transform", "labels"),
+                ("targets", "labels"),
+                ("duplicates", "labels"),
+                ("splits_column", "split"),
+                ("time_column", "split"),
+                ("test_set", "split"),
+            )
+        ),
     ],
 )
 def test_a_single_variant_is_refused_before_training(configure, tmp_path, vary, message):
     with pytest.raises(ConfigError, match=message):
         ablate(configure(ONE), tmp_path / "none", vary, seeds=[0])
     assert not (tmp_path / "none").exists()
+
+
+def test_other_settings_of_the_data_change_inputs_alone():
+    """And the weights of rows in the loss."""
+    fixed = {name.removeprefix("data.") for name in _FIXED}
+    assert DataConfig.model_fields.keys() - fixed == {
+        *("feature_columns", "molecule_features", "featurizer", "standardize"),
+        *("weight_column", "on_invalid"),
+    }
+
+
+@pytest.mark.parametrize("way", ["rows", "labels", "fold"])
+def test_variants_are_scored_on_the_same_rows_and_labels(with_columns, tmp_path, way):
+    """A variant leaves out test rows that it cannot read; without named targets, a column that is
+    no input is a target."""
+    words = ["a", "b"] * 10 + ["rare"] + ["b"] * 9
+    parts = ["train"] * 15 + ["val"] * 5 + ["test"] * 10
+    columns = {"y": [1, 2, 4], "t": [1, 5, 3], "s": words, "part": parts}
+    settings = {**ONE, "data.targets": ["y"], "data.splits_column": "part"}
+    vary = {"data.feature_columns": [[], ["s"]]}
+    if way == "labels":
+        settings["data.targets"], vary = None, {"data.feature_columns": [[], ["t"]]}
+        del columns["s"]
+    elif way == "fold":
+        settings |= {"data.splits_column": None, "data.folds": 3, "data.test_set": False}
+    config = with_columns(columns, settings)
+    with pytest.raises(ConfigError, match=r"are scored on different rows or labels, so the scores"):
+        ablate(config, tmp_path / "none", vary, seeds=[0])
+    assert not (tmp_path / "none").exists()
+
+
+def test_variants_may_differ_in_their_inputs(with_columns, tmp_path):
+    config = with_columns({"y": [1, 2, 4], "t": [1, 5, 3]}, {**ONE, "data.targets": ["y"]})
+    vary = {"data.feature_columns": [[], ["t"]]}
+    found = ablate(config, tmp_path / "inputs", vary, seeds=[0])
+    assert found.finished and len(found.replicates) == 2
 
 
 def test_seeds_are_needed(configure, tmp_path):

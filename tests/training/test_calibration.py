@@ -58,6 +58,7 @@ def test_the_coverage_on_the_test_molecules_is_in_the_metrics(run, table):
     entry = json.loads((run / "metrics.json").read_text())["calibration"]
     assert {*entry} == {"y", "active"}
     rows = held_out(run, table, "test")
+    assert entry["y"]["test_molecules"] == sum(bool(row["y"]) for row in rows)
     count = entry["y"]["molecules"]
     assert count == len(PropertyModel.from_pretrained(run).calibration[0].scores)
     if count < 9:

@@ -21,6 +21,7 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import load_config, train
 from molsepnorm.training.card import CONTENTS, elements, model_card, revealed
+from molsepnorm.training.composition import composition
 
 TOP = Path(__file__).parents[2]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
@@ -74,7 +75,8 @@ def test_the_card_describes_model_data_and_scores(run, split_rows):
         "- Rows left out because they cannot be read: 1",
         "- Structures: SMILES, standardised by RDKit, level salts",
         "- Features of atoms and bonds: zinc",
-        f"- Graphormer, layers 1, width 16; {parameters:,} parameters",
+        f"- Graphormer, layers 1, width 16; {parameters:,} parameters in the final model",
+        f"- Parts: {composition(run.model, 1)}",
         "- Start of training: random weights",
         f"- Made on {date.today().isoformat()} with molsepnorm",
         "- Elements of the training molecules: C, N, O",
@@ -138,6 +140,17 @@ def test_the_similarity_of_the_test_molecules_is_named_if_it_is_known(run):
     for metrics, known in ({}, False), ({"nearest_train_similarity": {"median": 0.432}}, True):
         card = model_card(run.model, config, dataset, {**run.metrics, **metrics})
         assert (text in card) == known
+
+
+def test_known_leaks_are_named(run):
+    config = load_config(config=run.folder / "config.yaml")
+    dataset = load(config.data, run.model.encoding)
+    card = model_card(
+        run.model, config, dataset, {**run.metrics, "molecules_trained_on_before": 20}
+    )
+    section = card.partition("## Scores")[2].partition("\n## ")[0]
+    assert "The scores are too optimistic: the model that training started from" in section
+    assert "too optimistic" not in card_of(run.folder)
 
 
 def test_loading_ignores_the_card(run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,9 +105,45 @@ def test_too_few_validation_molecules_for_intervals_and_sets():
     assert sets.endswith("fewer than 9 validation molecules: 1 of active, mid and low of kind.")
 
 
+@pytest.mark.parametrize(("coverage", "narrow"), [(0.7, True), (0.75, True), (0.8, False)])
+def test_intervals_that_contain_too_few_test_labels(coverage, narrow):
+    """At most 15 of 20 have a probability of 4.3 %, at most 16 one of 13 %."""
+    known = {"level": 0.9, "width": 1.0, "molecules": 20, "coverage": coverage}
+    calibration = {
+        "y": {**known, "test_molecules": 20},
+        "of an earlier version": known,
+        "without test labels": {**known, "coverage": None, "test_molecules": 0},
+    }
+    texts = conclusion(metrics(calibration=calibration))[1:]
+    expected = (
+        "Intervals (--uncertainty) at the level 0.9 contain clearly fewer than 90 % of the test "
+        f"labels: {100 * coverage:.0f} % of 20 for y. They are too narrow for such molecules."
+    )
+    assert texts == [expected] * narrow
+
+
 def test_a_good_model_has_one_sentence():
     assert conclusion(metrics()) == [TRIVIAL]
     assert conclusion(classes()) == [RANKED]
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"molecules_in_several_splits": 1}, "1 molecule is in more than one split"),
+        ({"molecules_in_several_splits": 20}, "20 molecules are in more than one split"),
+        (
+            {"molecules_trained_on_before": 20},
+            "the model that training started from was trained on 20 molecules of the validation "
+            "and test splits",
+        ),
+        ({"leak": "its labels are known"}, "its labels are known"),
+    ],
+)
+def test_known_leaks_come_first(entry, reason):
+    sentence = f"The scores are too optimistic: {reason}."
+    assert conclusion(metrics(**entry)) == [sentence, TRIVIAL]
+    assert conclusion(metrics(molecules_in_several_splits=0)) == [TRIVIAL]
 
 
 def test_metrics_of_an_earlier_version_have_none():
@@ -132,6 +169,26 @@ def test_a_model_without_a_clear_gain_is_not_to_be_relied_on(made, score, found,
     text, *_ = conclusion(content)
     assert text.startswith(f"The model is {word} than the trivial baseline")
     assert f"a difference of {by} (95 % interval {ends}). Do not rely on its predictions" in text
+
+
+@pytest.mark.parametrize(
+    ("count", "found", "undecided"),
+    [
+        (49, entry(-0.1, -0.3, 0.1), True),
+        (50, entry(-0.1, -0.3, 0.1), False),
+        (49, entry(0.1, -0.1, 0.3), False),
+    ],
+)
+def test_a_gain_with_few_test_molecules_is_undecided(count, found, undecided):
+    text, *_ = conclusion(
+        metrics(molecules={"test": count}, constant_difference={"rmse": found}),
+    )
+    advice = (
+        f"So few test molecules ({count}) cannot decide it: `molsepnorm benchmark --folds 5 "
+        "--no-test` scores every molecule once."
+    )
+    assert text.endswith(advice) == undecided
+    assert ("Do not rely" in text) != undecided
 
 
 @pytest.mark.parametrize(
@@ -178,6 +235,44 @@ def test_probabilities_that_are_no_better_than_class_frequencies(probable, ranke
         assert f"are {word} than the class frequencies of the training molecules: log loss" in text
         assert "0.500 against 0.690" in text
         assert use in text and "--metric log_loss" in text
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "log_loss", "brier"])
+@pytest.mark.parametrize("is_binary", [True, False])
+def test_class_weights_shift_probabilities(name, is_binary):
+    """Only those of two classes are shifted back by calibration."""
+    ranked = "roc_auc" if is_binary else "accuracy"
+    scores = {ranked: 0.8, "log_loss": 0.9, "brier": 0.3}
+    texts = conclusion(
+        classes(
+            headlines=[ranked if name == "roc_auc" else name],
+            class_weight="balanced",
+            test=scores,
+            test_constant={ranked: 0.5, "log_loss": 0.69, "brier": 0.25},
+            test_interval_95={},
+            constant_difference={
+                ranked: entry(0.3, 0.25, 0.35),
+                "log_loss": entry(0.21, 0.1, 0.3),
+                "brier": entry(0.05, 0.01, 0.1),
+            },
+        )
+    )
+    (text,) = (each for each in texts if "Balanced class weights shift the probabilities" in each)
+    assert ("calibrated probabilities (`predict --uncertainty`)" in text) == is_binary
+    assert text.endswith("leave --class-weight out.")
+    assert not any("Do not rely" in each or "--metric" in each for each in texts)
+
+
+def test_a_bad_log_loss_alone_is_no_reason_to_discard_a_model():
+    content = classes(headlines=["log_loss"])
+    content["constant_difference"]["log_loss"] = entry(0.1, -0.05, 0.2)
+    (text,) = conclusion(content)
+    assert text.endswith(
+        "Use the predictions to rank molecules, or use the calibrated probabilities (`predict "
+        "--uncertainty`)."
+    )
+    content["constant_difference"]["roc_auc"] = entry(0.01, -0.1, 0.1)
+    assert "Do not rely on its predictions" in conclusion(content)[0]
 
 
 def test_probabilities_are_not_named_twice():
@@ -249,6 +344,13 @@ def test_an_uncertain_test_score(count, ends, uncertain):
         "molecules. A larger test split narrows it."
     )
     assert texts == [expected] * uncertain
+
+
+@pytest.mark.parametrize(("train", "small"), [(399, True), (400, False)])
+def test_small_tables_need_cross_validation(train, small):
+    (_, text) = conclusion(metrics(molecules={"train": train, "test": 20}))
+    advice = "Cross-validation (`molsepnorm benchmark --folds 5 --no-test`) narrows it."
+    assert text.endswith(advice if small else "A larger test split narrows it.")
 
 
 def test_a_perfect_score_has_no_interval():
@@ -413,6 +515,17 @@ def test_the_similarity_equals_rdkits(configure, monkeypatch, most_train, most_t
         assert min(each) - 1 < nearest["median"] <= max(each)
 
 
+def test_the_similarity_counts_molecules(configure):
+    """Further rows of a molecule do not change it."""
+    config = configure({"data.split": [0.5, 0.2, 0.3]})
+    dataset = loaded(config)
+    expected = about_split(config.data, dataset)["nearest_train_similarity"]
+    parts = dataset.splits
+    splits = {name: np.append(part, part[:1].repeat(20)) for name, part in parts.items()}
+    found = about_split(config.data, replace(dataset, splits=splits))
+    assert found["nearest_train_similarity"] == expected
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -467,7 +580,7 @@ def test_an_ensemble_has_the_numbers_of_all_its_members(configure, tmp_path, by)
     settings = {**ONE_EPOCH, "run.ensemble": 3, "run.ensemble_by": by}
     config = configure(settings)
     made = train(config, tmp_path / "run").metrics
-    sizes = {"train": 24, "val": 3, "test": 3} if by == "seeds" else {"train": 27, "val": 27}
+    sizes = {"train": 23, "val": 3, "test": 3} if by == "seeds" else {"train": 26, "val": 26}
     assert made["molecules"].items() >= sizes.items()
     assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == made
     assert made["nearest_train_similarity"]["train"] == sizes["train"]

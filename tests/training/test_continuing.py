@@ -15,7 +15,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
-from molsepnorm.training import Callback, load_config, train
+from molsepnorm.training import Callback, evaluate, load_config, train
 from molsepnorm.training.continuing import require_same_meaning, trained_on_before
 from molsepnorm.training.start import network_alone
 
@@ -63,6 +63,7 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
     table.rename(tmp_path / "gone.csv")
     metrics = train(folder=tmp_path / "run", resume=True).metrics
     assert metrics["molecules_trained_on_before"] == len(known)
+    assert "training started from was trained on" in evaluate(tmp_path / "run", config.data).leak
 
     third = configure({**ONE, "data.table": more, "finetune.start": str(tmp_path / "run")})
     train(third, tmp_path / "third", callback=[spy, stop_at(1)])

@@ -16,7 +16,7 @@ from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Task
-from molsepnorm.training import Callback, StopWhen, evaluate, load_config, train
+from molsepnorm.training import Callback, StopWhen, evaluate, train
 from molsepnorm.training.objectives.supervised import dataset_scores
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -123,6 +123,21 @@ def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path):
     count = len(result.model.training_molecules().smiles)
     found = evaluate(result.folder, copied).leak
     assert found == f"the model is trained on {count} of these molecules"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("molecules_trained_on_before", "training started from was trained on 2 molecules of the"),
+        ("molecules_in_several_splits", "2 molecules are in more than one split"),
+    ],
+)
+def test_scores_that_training_called_too_optimistic_have_a_warning(coloured, name, reason):
+    config, result = coloured
+    path = result.folder / "metrics.json"
+    path.write_text(json.dumps({**result.metrics, name: 2}))
+    for split in ("val", "test"):
+        assert reason in evaluate(result.folder, config.data, split).leak
 
 
 @pytest.mark.parametrize("settings", [{"targets": ["y"]}, {"smiles_column": "other"}])
@@ -302,11 +317,35 @@ def test_a_data_sets_own_evaluator_replaces_the_score_of_its_metric(coloured):
 
 def test_evaluation_of_other_targets_names_both(coloured, tmp_path):
     _, result = coloured
-    data = load_config(tmp_path / "columns.csv", overrides={"data.targets": ["a", "y", "c"]}).data
-    other = tmp_path / "other.csv"
-    other.write_text((tmp_path / "columns.csv").read_text())
-    with pytest.raises(ConfigError, match="the model predicts y, a, c, and the data have a, y, c"):
-        evaluate(result.folder, data.model_copy(update={"table": other}))
+    data = _new_table(tmp_path / "other.csv", [("CCO", 1, 1, "red")])
+    message = (
+        r"the model predicts y, a, c, and the data have a, y: leave data.targets \(--targets\)"
+    )
+    with pytest.raises(ConfigError, match=message):
+        evaluate(result.folder, data.model_copy(update={"targets": ["a", "y"]}))
+
+
+def test_the_order_of_the_targets_does_not_matter(coloured, tmp_path):
+    """Neither for the table of the run, with its split, nor for another one."""
+    config, result = coloured
+    rows = [("CCO", 1, 1, "red"), ("CCN", 0, 0, "blue")]
+    for data in (config.data, _new_table(tmp_path / "new.csv", rows)):
+        found = evaluate(result.folder, data.model_copy(update={"targets": ["c", "a", "y"]}))
+        assert found.dataset.targets == ("y", "a", "c")
+        named = data.model_copy(update={"targets": ["y", "a", "c"]})
+        assert found.scores == pytest.approx(evaluate(result.folder, named).scores, nan_ok=True)
+
+
+def test_targets_without_labels_are_not_scored(coloured, tmp_path):
+    """Whether their column is empty or missing. A table needs labels of one target."""
+    _, result = coloured
+    rows = [("CCO", 1, ""), ("CCN", 0, "")]
+    found = evaluate(result.folder, _new_table(tmp_path / "new.csv", rows, "smiles,y,a"))
+    assert found.dataset.warnings[-1] == "Not scored: a, c, since no row has a label."
+    assert found.scores["mae"] >= 0 and np.isnan(found.scores["accuracy/a"])
+    data = _new_table(tmp_path / "none.csv", rows, "smiles,Y,a")
+    with pytest.raises(DataError, match="none.csv has no label of y, a, c, the targets of the mod"):
+        evaluate(result.folder, data)
 
 
 def test_predictions_that_are_not_finite_are_counted(coloured, capsys):

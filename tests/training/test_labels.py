@@ -292,7 +292,7 @@ def test_ten_rows_are_enough(with_columns, tmp_path):
     config = with_columns({"y": [f"{0.3 * i:.1f}" for i in range(30)]}, {"data.targets": ["y"]})
     lines = config.data.table.read_text().splitlines()
     config.data.table.write_text("\n".join(lines[:4]) + "\n")
-    with pytest.raises(DataError, match="has 3 readable molecules: too few for a split into 0.8"):
+    with pytest.raises(DataError, match="has 3 usable molecules: too few for a split into 0.8"):
         train(config, tmp_path / "three")
     config.data.table.write_text("\n".join(lines[:11]) + "\n")
     assert train(config, tmp_path / "ten").finished

@@ -86,7 +86,7 @@ def test_the_pooled_scores_are_those_of_all_rows(configure, tmp_path, rows_of):
     y, predicted = (np.array([float(row[name]) for row in rows]) for name in ("y", "y_pred"))
     pooled = series.summary["out_of_fold"]
     assert pooled["scores"]["mae"] == pytest.approx(np.abs(y - predicted).mean(), rel=1e-5)
-    assert pooled["molecules"] == [10, 10, 10]
+    assert pooled["molecules"] == [10, 10, 9]
     assert pooled["file"] == OOF
     assert json.loads((tmp_path / "cv" / "summary.json").read_text()) == series.summary
 
@@ -110,7 +110,7 @@ def test_merged_rows_have_the_prediction_of_their_molecule(
             assert row[name] == same[name] != ""
         value = 9 - np.log10(float(row["y_nM_pred"]))
         assert float(row["y_nM_pic50_pred"]) == pytest.approx(value, rel=1e-5)
-    assert sum(series.summary["out_of_fold"]["molecules"]) == 30
+    assert sum(series.summary["out_of_fold"]["molecules"]) == 29
     about = series.summary["out_of_fold"]["labels"]["y_nM"]
     assert about["replicates"]["molecules"] == 1
     assert about["scale"].startswith("pic50")
@@ -143,14 +143,19 @@ def test_classes_have_their_probabilities_and_several_seeds_their_mean(
     assert series.summary["test"]["accuracy"]["values"] == pytest.approx(accuracy)
 
 
-def test_a_row_that_no_model_can_read_has_the_reason(with_columns, tmp_path, rows_of):
-    """Such as a solvent that no other fold has."""
-    columns = {"y": NUMBERS, "solvent": [*["water", "hexane"] * 14, "water", "DMSO"]}
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_row_that_no_model_can_read_has_the_reason(with_columns, tmp_path, rows_of, members):
+    """Such as a solvent that no other fold has, or a row without a label."""
+    solvents = [*["water", "hexane"] * 14, "water", "DMSO"]
+    columns = {"y": ["", *NUMBERS[1:], *NUMBERS * 3, 1, 2], "solvent": solvents}
     settings = {**NESTED, "data.targets": ["y"], "data.feature_columns": ["solvent"]}
-    train_replicates(with_columns(columns, settings), tmp_path / "cv", seeds=[0])
-    *rows, last = rows_of(tmp_path / "cv" / OOF)
+    config = with_columns(columns, {**settings, "data.folds": 2, "run.ensemble": members})
+    for _ in range(2):  # the second call finds the runs finished
+        train_replicates(config, tmp_path / "cv", seeds=[0])
+    first, *rows, last = rows_of(tmp_path / "cv" / OOF)
+    assert first["error"] == "the molecule has no label, so it is in no fold"
     assert "a feature column has a value that no training row" in last["error"]
-    assert last["y_pred"] == ""
+    assert last["y_pred"] == first["y_pred"] == ""
     assert all(row["y_pred"] and not row["error"] for row in rows)
 
 
@@ -229,11 +234,22 @@ def test_a_stopped_cross_validation_continues_exactly(configure, tmp_path, stop_
     assert again.summary["out_of_fold"] == whole.summary["out_of_fold"]
 
 
-def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(with_columns, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "settings", "splits"),
+    [
+        ("fold", NESTED, None),
+        ("fold", {"data.folds": 3, "run.epochs": 1, "data.split_seed": 2}, None),
+        ("split", {"run.epochs": 1, "data.split_seed": 2, "data.split": [0.4, 0.4, 0.2]}, 9),
+    ],
+)
+def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(
+    with_columns, tmp_path, name, settings, splits
+):
     """All rows with another label than 0 are in one fold."""
-    config = with_columns({"y": [0.0] * 29 + [1.0]}, {**NESTED, "data.targets": ["y"]})
-    with pytest.raises(DataError, match="target 'y' is constant among the training molecules"):
-        train_replicates(config, tmp_path / "cv", seeds=[0])
+    config = with_columns({"y": [0.0] * 29 + [1.0]}, {**settings, "data.targets": ["y"]})
+    message = rf"{name} \d \(counted from 0\) cannot be trained: target 'y' is constant among the"
+    with pytest.raises(DataError, match=message):
+        train_replicates(config, tmp_path / "cv", seeds=[0], splits=splits)
     assert not (tmp_path / "cv").exists()
 
 

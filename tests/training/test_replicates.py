@@ -16,6 +16,7 @@ from molsepnorm.training.run_folder.folder import RunFolder
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 ONE = {"run.epochs": 1}
+LABELLED = {*range(30)} - {3}  # the rows of `table` that have a number
 
 
 def _folders(series) -> list[str]:
@@ -57,7 +58,7 @@ def test_every_fold_validates_once_with_the_same_test_molecules(configure, tmp_p
         parts = [splits[f"fold-{fold}-seed-{seed}"] for fold in range(3)]
         assert len({str(part["test"]) for part in parts}) == 1
         validated = sorted(row for part in parts for row in part["val"])
-        assert validated == sorted(set(range(30)) - set(parts[0]["test"]))
+        assert validated == sorted(LABELLED - set(parts[0]["test"]))
     assert splits["fold-1-seed-0"] == splits["fold-1-seed-4"]
     again = train_replicates(config, tmp_path / "series", seeds=[0, 4], splits=3)
     assert again.summary == series.summary
@@ -77,7 +78,8 @@ def test_replicates_draw_new_training_and_validation_molecules(configure, tmp_pa
 
 def test_the_entries_of_a_splits_file_are_replicates(configure, tmp_path, split_rows):
     """Either the first ones, or the configured one alone."""
-    entries = [{"train": [*range(20)], "val": [20 + i, 24], "test": [25 + i, 29]} for i in range(3)]
+    taught = [row for row in range(20) if row in LABELLED]
+    entries = [{"train": taught, "val": [20 + i, 24], "test": [25 + i, 29]} for i in range(3)]
     (tmp_path / "splits.json").write_text(json.dumps(entries))
     config = configure({"data.splits_file": tmp_path / "splits.json", "data.fold": 1, **ONE})
     series = train_replicates(config, tmp_path / "two", seeds=[0], splits=2)
@@ -266,6 +268,16 @@ def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, t
     with pytest.raises(DataError, match="no longer those that .*seed-0 began with"):
         train_replicates(configure(ONE), tmp_path / "series", seeds=[1, 0])
     assert tree(tmp_path / "series") == before
+
+
+def test_rows_that_training_left_out_are_no_change_of_the_table(with_columns, tmp_path, split_rows):
+    """A word of a feature column that only a test row has."""
+    words, parts = ["a", "b"] * 14 + ["a", "rare"], ["train"] * 20 + ["val"] * 5 + ["test"] * 5
+    settings = {"data.targets": ["y"], "data.feature_columns": ["s"], "data.splits_column": "part"}
+    config = with_columns({"y": NUMBERS, "s": words, "part": parts}, {**ONE, **settings})
+    train_replicates(config, tmp_path / "series", seeds=[0])
+    assert split_rows(tmp_path / "series" / "seed-0")["test"] == [25, 26, 27, 28]
+    assert train_replicates(config, tmp_path / "series", seeds=[0, 1]).finished
 
 
 @pytest.mark.parametrize("way", ["column", "file"])

@@ -20,6 +20,7 @@ from support import Recorder
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import load_config, train
+from molsepnorm.training.composition import composition
 from molsepnorm.training.conclusion import conclusion, significant
 from molsepnorm.training.report import write_report
 from molsepnorm.training.report.contents import Contents
@@ -109,6 +110,8 @@ def test_the_sentences_and_scores_are_those_of_the_metrics(mixed):
     found = metrics["baseline_difference"]["rmse"]["difference"]
     assert f"{'+' if found > 0 else ''}{significant(found, 3)} (" in reader.text
     assert f"{metrics['calibration'][ALERT]['coverage']:.1%}" in reader.text
+    model = PropertyModel.from_pretrained(mixed / "model")
+    assert f"Model: {composition(model, metrics['epochs'])}." in reader.text
 
 
 def test_the_labels_and_predictions_are_those_of_the_model(mixed):

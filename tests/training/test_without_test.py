@@ -25,11 +25,11 @@ def small(monkeypatch):
 
 
 @pytest.mark.parametrize("split_type", ["random", "scaffold", "scaffold-ogb", "butina"])
-def test_every_row_is_for_training_or_validation(configure, tmp_path, split_type):
+def test_every_row_with_a_label_is_for_training_or_validation(configure, tmp_path, split_type):
     train(configure({**ALL, "data.split_type": split_type}), tmp_path / "run")
     (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
     assert splits["test"] == []
-    assert sorted([*splits["train"], *splits["val"]]) == list(range(30))
+    assert sorted([*splits["train"], *splits["val"]]) == [row for row in range(30) if row != 3]
     assert len(splits["val"]) == (5 if split_type.startswith("scaffold") else 3)  # five have a ring
 
 
@@ -62,10 +62,20 @@ def test_the_second_fit_has_all_labels_and_its_validation_scores_are_too_optimis
     start = {"finetune.start": str(tmp_path / "start"), "run.blend": "none", "run.refit": True}
     config = configure({**ALL, **start})
     result = train(config, tmp_path / "run")
-    assert len(result.model.training_molecules()) == 30
+    assert len(result.model.training_molecules()) == 29  # one of 30 has no label
     with pytest.raises(ConfigError, match="trained on all rows of this table"):
         evaluate(tmp_path / "run", config.data)
     assert "kernel regression" in evaluate(tmp_path / "run", config.data, split="val").leak
+
+
+def test_its_card_has_the_second_fit_and_the_errors_of_the_domain(configure, tmp_path):
+    train(configure({"data.targets": ["active"]}), tmp_path / "start")
+    start = {"finetune.start": str(tmp_path / "start"), "run.refit": True}
+    train(configure({**ALL, **start}), tmp_path / "run")
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "- Fitted to the training and validation molecules: kernel regression\n" in card
+    assert "- Errors inside and outside the domain (absolute error of y):\n  - validation: " in card
+    assert "- test: " not in card and "There are no scores" in card
 
 
 def test_it_is_lengthened_as_another_run_is(configure, tmp_path):

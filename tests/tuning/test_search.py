@@ -172,6 +172,16 @@ def test_a_trial_that_diverges_counts_as_stopped_early(configure, tmp_path, monk
         tune(configure({"optim.lr": 0.5}), tmp_path / "b", trials=3, space=SPACE, splits=1)
 
 
+def test_the_number_of_splits_counts_molecules(configure, write_table, monkeypatch):
+    """Rows of one molecule are one."""
+    monkeypatch.setattr(search, "_MOLECULES", 6)
+    repeated = write_table("repeated.csv")
+    header, *rows = repeated.read_text().splitlines()
+    repeated.write_text("\n".join([header, *rows * 4]) + "\n")
+    counts = [len(search._load(configure(table=table), None)) for table in (None, repeated)]
+    assert counts == [2, 2]
+
+
 @pytest.mark.usefixtures("score_is_lr")
 def test_the_number_of_splits_follows_from_the_data(configure, tmp_path):
     """At most five replicates, all folds, or one if a file defines the split."""

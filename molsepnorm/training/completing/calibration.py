@@ -46,7 +46,7 @@ def calibrate(
         The model, and by target: `level`, `coverage` and `width` of the intervals of the test
         molecules, or the mean number of `classes` in their sets; the `signal` that the errors
         depend on; the classes that are `always` in a set, since too few validation molecules have
-        them; and the number of labelled validation `molecules`.
+        them; and the numbers of labelled validation `molecules` and `test_molecules`.
     """
     if not results.predictions:  # a model without targets
         return model, {}
@@ -68,8 +68,10 @@ def calibrate(
         return calibrated, {}
     test = predicted("test", [(model, graphs["test"])])
     scores = _scores(calibrated, labels[graphs["test"]], test)
-    for entry, column in zip(scores.values(), labels[graphs["val"]].T, strict=True):
-        entry["molecules"] = len(np.unique(molecules[~np.isnan(column)]))
+    for name, split in (("molecules", "val"), ("test_molecules", "test")):
+        molecules = dataset.molecule_ids[graphs[split]]
+        for entry, column in zip(scores.values(), labels[graphs[split]].T, strict=True):
+            entry[name] = len(np.unique(molecules[~np.isnan(column)]))
     return calibrated, scores
 
 

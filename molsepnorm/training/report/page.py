@@ -15,6 +15,7 @@ from molsepnorm.errors import counted
 from molsepnorm.files.page import code, page, table
 from molsepnorm.tasks.metrics import METRICS, label_of
 from molsepnorm.training.comparisons import score_columns
+from molsepnorm.training.composition import composition
 from molsepnorm.training.conclusion import conclusion, significant
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
@@ -83,7 +84,7 @@ def _question(contents: Contents) -> str:
 
 
 def _conclusion(contents: Contents) -> str:
-    """Return the headline scores as large numbers, and the sentences."""
+    """Return the headline scores as large numbers, the sentences, and the parts of the model."""
     metrics, tiles = contents.metrics, []
     intervals = metrics.get("test_interval_95", {})
     for name in metrics.get("headlines", ()):
@@ -98,7 +99,10 @@ def _conclusion(contents: Contents) -> str:
     numbers = f'<div class="numbers">{"".join(tiles)}</div>' if tiles else ""
     if not sentences and not numbers:
         return f"<p>The scores of {escape(contents.run.path.resolve().name)} are below.</p>"
-    return f"{numbers}<ul>{sentences}</ul>"
+    parts = ""
+    if contents.targets:
+        parts = f"<p>Model: {composition(contents.model, metrics['epochs'])}.</p>"
+    return f"{numbers}<ul>{sentences}</ul>{parts}"
 
 
 def _data(contents: Contents, path: Path) -> str:
@@ -141,19 +145,10 @@ def _rejected(contents: Contents, path: Path) -> Iterator[str]:
 
 
 def _warnings(contents: Contents) -> Iterator[str]:
-    """Yield the warnings of the start of the run; a run of an earlier version has those that follow
-    from its scores."""
+    """Yield the warnings of the start of the run; a run of an earlier version has none."""
     recorded = contents.environment.get("warnings")
     if isinstance(recorded, list):
         yield from map(str, recorded)
-        return
-    if shared := contents.metrics.get("molecules_in_several_splits"):
-        yield (
-            f"{shared:,} molecule{'s are' if shared > 1 else ' is'} in more than one split, so the "
-            "scores are too optimistic."
-        )
-    if "leak" in contents.metrics:
-        yield f"The scores are too optimistic: {contents.metrics['leak']}."
 
 
 def _scores(contents: Contents) -> str:
@@ -278,7 +273,7 @@ def _reproduce(contents: Contents) -> str:
     metrics = contents.metrics
     facts = [
         ("seed", str(config.run.seed)),
-        ("parameters", f"{metrics['parameters']:,}"),
+        ("parameters of the final model", f"{metrics['parameters']:,}"),
         ("epochs", f"{metrics['epochs']:,}"),
         ("best epoch", "—" if metrics["best_epoch"] is None else f"{metrics['best_epoch']:,}"),
         ("chosen by", f"validation {metrics['chosen_by']}"),

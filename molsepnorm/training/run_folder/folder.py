@@ -41,9 +41,9 @@ from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import (
     clear_errors,
-    csv_writer,
     remove_leftovers,
     replacing,
+    write_csv,
     write_json,
 )
 from molsepnorm.model import README, PropertyModel, require_replaceable
@@ -181,15 +181,10 @@ class RunFolder:
             entries = [*dataset.rejected, *(Rejected(*each[:3]) for each in dataset.merged)]
             entries.sort(key=lambda entry: entry.row)
             rejected = pd.DataFrame(entries, columns=list(Rejected._fields))
-        with (
-            replacing(self.path / "rejected.csv") as scratch,
-            open(scratch, "w", newline="", encoding="utf-8") as file,
-        ):
-            writer = csv_writer(file)
-            writer.writerow(rejected.columns)
-            writer.writerows(rejected.itertuples(index=False, name=None))
+        with replacing(self.path / "rejected.csv") as scratch:
+            write_csv(scratch, rejected.columns, rejected.itertuples(index=False, name=None))
         with replacing(self.path / "targets.csv") as scratch:
-            _write_csv(scratch, targets_table(dataset))
+            _write_table(scratch, targets_table(dataset))
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
         """Check that the data, and with `splits` their splits, are those of the start of the run.
@@ -321,16 +316,13 @@ class RunFolder:
             graphs, baseline = results.graphs[split], results.baseline.get(split)
             table = predictions_table(dataset, task, graphs, predicted, baseline)
             with replacing(self.path / f"predictions_{split}.csv") as scratch:
-                _write_csv(scratch, table)
+                _write_table(scratch, table)
         write_json(self.metrics, metrics)
 
 
-def _write_csv(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
+def _write_table(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
     columns = (["" if pd.isna(cell) else cell for cell in table[name]] for name in table)
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv_writer(file)
-        writer.writerow(table)
-        writer.writerows(zip(*columns, strict=True))
+    write_csv(path, table, zip(*columns, strict=True))
 
 
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
