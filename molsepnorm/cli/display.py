@@ -57,7 +57,7 @@ class TrainingDisplay(Callback):
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        ensemble = _ensemble_of(folder)
+        ensemble = None if folder is None else RunFolder(folder).ensemble
         is_further_member, self.training = self.training and ensemble is not None, True
         self._metric, self._epochs = model.task.metric, config.run.length
         self._score = ""
@@ -154,7 +154,7 @@ class TrainingDisplay(Callback):
         if not result.finished:
             return
         metrics, model, folder = result.metrics, result.model, result.folder
-        if folder is not None and _ensemble_of(folder) is not None:
+        if folder is not None and RunFolder(folder).ensemble is not None:
             self._print_member(folder, metrics)
             return
         if metrics:
@@ -274,14 +274,6 @@ class TuningDisplay(Callback):
         score = "" if trial.score is None else f", val {tuning.metric.name} {trial.score:.4f}{best}"
         clock = _clock(trial.seconds or 0.0)
         self.console.print(f"trial {trial.number}{kind}: {trial.state}{score}, {clock}")
-
-
-def _ensemble_of(folder: Path | None) -> Path | None:
-    """Return the folder of the ensemble that has a run as a member; None for other runs."""
-    if folder is None:
-        return None
-    run = RunFolder(folder.parent.parent)
-    return run.path if run.members == folder.parent and run.config.exists() else None
 
 
 def _clock(seconds: float) -> str:

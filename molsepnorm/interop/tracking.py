@@ -75,7 +75,7 @@ class TensorBoard(Callback):
     def _open(self, run: Path | None) -> None:
         """Open the event file of the run in a folder."""
         folder = str(self._folder or f"{run}/tensorboard")
-        if self._folder is not None and run is not None and _is_member(run):
+        if self._folder is not None and run is not None and RunFolder(run).ensemble is not None:
             folder = f"{folder}/{run.name}"
         self._writer = self._writers(folder)
 
@@ -200,12 +200,6 @@ def _installed(module: str) -> Any:
     except ImportError:
         package = _PACKAGES[module]
         raise ConfigError(f"{package} is missing: pip install molsepnorm[{package}]") from None
-
-
-def _is_member(run: Path) -> bool:
-    """Return whether a run is that of a member of an ensemble."""
-    ensemble = RunFolder(run.parent.parent)
-    return run.parent == ensemble.members and ensemble.config.exists()
 
 
 def _settings(config: TrainConfig) -> dict[str, Any]:

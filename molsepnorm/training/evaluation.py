@@ -178,7 +178,7 @@ def select(
 
 
 def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
-    """Return the data set with a warning about targets of which no molecule (n,) has a label.
+    """Return the data set with a warning about targets without a label among the molecules (n,).
 
     Raises:
         DataError: there is no label at all.

@@ -337,7 +337,7 @@ def test_the_order_of_the_targets_does_not_matter(coloured, tmp_path):
 
 
 def test_targets_without_labels_are_not_scored(coloured, tmp_path):
-    """Whether their column is empty or missing. A table needs labels of one target."""
+    """The column may be empty or missing. A table needs labels of at least one target."""
     _, result = coloured
     rows = [("CCO", 1, ""), ("CCN", 0, "")]
     found = evaluate(result.folder, _new_table(tmp_path / "new.csv", rows, "smiles,y,a"))

@@ -252,7 +252,7 @@ class Columns:
     names: list[str]
     """Names of all columns, in their order; several may have the same name."""
     in_file: list[str]
-    """The same, with the name of the column of SMILES in the file."""
+    """Names of the columns, with that of the column of SMILES as it is in the file."""
     dtype: type[np.floating]
     """Type of the labels."""
     parsed: dict[int, ParsedColumn] = field(default_factory=dict)

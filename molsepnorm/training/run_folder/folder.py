@@ -106,6 +106,13 @@ class RunFolder:
         return path
 
     @property
+    def ensemble(self) -> Path | None:
+        """Folder of the ensemble that has this run as a member; None for other runs."""
+        above = RunFolder(self.path.parent.parent)
+        is_member = above.members == self.path.parent and above.config.exists()
+        return above.path if is_member else None
+
+    @property
     def has_begun(self) -> bool:
         """True if there is something to resume."""
         return self.checkpoint.exists() or self.members.exists()

@@ -157,7 +157,7 @@ def test_a_filter_keeps_the_rows_that_pandas_keeps(screened, library, expected):
 def test_probabilities_are_not_compared_for_equality(
     small_model, screened, library, molecules, tmp_path
 ):
-    """Of a binary target, of classes, and calibrated; a column of the input may be."""
+    """Targets with two and more classes, and calibrated probabilities; input columns may be."""
     scores = tuple(np.linspace(0.1, 1, 20).tolist())
     intervals, sets = Intervals(scores, 0.0), [ClassSets((scores,) * count) for count in (2, 3)]
     model = replace(small_model(*TARGETS), calibration=(intervals, *sets))
