@@ -267,7 +267,7 @@ def _advice(table: Columns, name: str, config: DataConfig) -> str:
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.could_be_classes(MAX_CLASSES):
         advice += f". If these are classes: {option_of_kind(name, 'multiclass')}"
-    if column.first_bad is not None and (percent := column.first_bad[1].strip()).endswith("%"):
+    if column.first_bad is not None and (percent := str(column.first_bad[1]).strip()).endswith("%"):
         advice += f". Write percentages without the % sign, such as {percent.rstrip('% ')}"
     if "," not in name and isinstance(table.source, Path) and column.any_numbers():
         words = ["molsepnorm", "data", "check", str(table.source)]

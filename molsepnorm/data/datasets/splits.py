@@ -140,16 +140,14 @@ def split_labelled(
     """Return the splits of the molecules that have a label; of all if none has one.
 
     Splits that are drawn have no other molecules. Of splits that are named, training and validation
-    lose them; test molecules without labels stay, so that they are predicted.
+    have no others if they are large enough without; test molecules without labels stay, so that
+    they are predicted.
 
     Args:
         split: function from molecules to their splits, as indices into these molecules.
         molecules: (n,), indices.
         is_labelled: bool (G,), whether each of all molecules has a label.
         named: whether the splits are named row by row.
-
-    Raises:
-        DataError: too few molecules that are named for training or validation have a label.
     """
     if not is_labelled[molecules].any():
         is_labelled = np.ones_like(is_labelled)
@@ -157,13 +155,8 @@ def split_labelled(
     splits = {name: chosen[part] for name, part in split(chosen).items()}
     for name in ("train", "val") if splits else ():
         labelled = splits[name][is_labelled[splits[name]]]
-        if len(labelled) < min(MIN_SIZES[name], len(splits[name])):
-            raise DataError(
-                f"{len(labelled)} of the {counted(len(splits[name]), 'molecule')} of the split "
-                f"{name} have a label. {name} needs {MIN_SIZES[name]} or more with a label, as "
-                f"{_PURPOSE[name]}: name others there, or fill in their labels"
-            )
-        splits[name] = labelled
+        if len(labelled) >= MIN_SIZES[name]:
+            splits[name] = labelled
     return splits
 
 
