@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from molsepnorm.analysis.explanations.explanation import Explanation
+from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
 __all__ = ["FragmentSummary", "top_fragments"]
 
@@ -24,7 +25,7 @@ class FragmentSummary:
     count: int
     """Number of occurrences."""
     molecules: int
-    """Number of molecules with the fragment. Equal molecules in different rows count each."""
+    """Number of different molecules with the fragment; see `canonical_smiles`."""
     unit: str
     """Unit of the contributions, see `Contributions.unit`."""
 
@@ -42,15 +43,17 @@ def top_fragments(
         scheme: brics or murcko.
         target: name of the target.
     """
-    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for number, each in enumerate(explanations):
-        for fragment in each.fragments.get(scheme, ()):
+    found: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    for each in explanations:
+        parts = each.fragments.get(scheme, [])
+        molecule = canonical_smiles(each.structure) if parts else ""
+        for fragment in parts:
             place = found.setdefault((fragment.smiles, each.targets[target].unit), [])
-            place.append((number, fragment.contributions[target]))
+            place.append((molecule, fragment.contributions[target]))
     summaries = []
     for (smiles, unit), occurrences in found.items():
-        numbers, values = zip(*occurrences, strict=True)
+        names, values = zip(*occurrences, strict=True)
         mean, spread = float(np.mean(values)), float(np.std(values))
-        molecules = len(set(numbers))
+        molecules = len(set(names))
         summaries.append(FragmentSummary(smiles, mean, spread, len(values), molecules, unit))
     return sorted(summaries, key=lambda each: (-each.mean, each.smiles, each.unit))
