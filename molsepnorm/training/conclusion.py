@@ -284,12 +284,12 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_narrow(entry: Mapping[str, Any]) -> bool:
     """Return whether intervals contain fewer test labels than their level, by a binomial test at
-    5 %. An entry of an earlier version has no number of test molecules."""
-    from scipy.stats import binom
-
+    5 %."""
     count, coverage = entry.get("test_molecules"), entry.get("coverage")
     if "width" not in entry or count is None or coverage is None:
         return False
+    from scipy.stats import binom
+
     return bool(binom.cdf(round(coverage * count), count, entry["level"]) < 0.05)
 
 

@@ -140,7 +140,7 @@ def select(
     data = _fit_to_model(data, model)
     if split == "all":
         data = data.model_copy(update={"split": None})
-    several = labelled and len(model.task.names) > 1
+    several = labelled and len(model.task.names) > 1  # then some may have no column
     dataset = datasets.load(data, model.encoding, labelled and not several, for_training=False)
     if model.task.targets and dataset.targets != model.task.names:
         advice = "" if data.table is None else ": leave data.targets (--targets) out"

@@ -39,6 +39,14 @@ def packed(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.reshape(-1, x.shape[-1]), torch.arange(0, GRAPHS * SLOTS, SLOTS)
 
 
+def normalised(norm: nn.Module, x: Tensor, mask: Tensor, layout: str) -> Tensor:
+    """The normalised input (n, l, d), given as it is (rectangular) or packed."""
+    if layout == "rectangular":
+        return norm(x, mask=mask)
+    rows, graph_token = packed(x)
+    return norm(rows, graph_token, mask.reshape(-1)).view_as(x)
+
+
 def perturbed(norm: nn.Module) -> nn.Module:
     """The norm with random affine parameters."""
     with torch.no_grad():
@@ -166,11 +174,7 @@ def test_the_graph_token_is_not_counted_if_the_mask_is_true_there(layout: str) -
     x, mask = some_input(), some_mask()
     with_token = mask.clone()
     with_token[:, 0] = True
-    if layout == "packed":
-        rows, graph_token = packed(x)
-        y = one(rows, graph_token, with_token.reshape(-1)).view_as(x)
-    else:
-        y = one(x, mask=with_token)
+    y = normalised(one, x, with_token, layout)
     torch.testing.assert_close(y, other(x, mask=mask), rtol=0, atol=0)
     assert one.tok_norm.running_mean.equal(other.tok_norm.running_mean)
     assert with_token[:, 0].all()
@@ -383,11 +387,7 @@ def test_shared_batch_norm_counts_tokens_and_atoms(layout: str) -> None:
     x, mask = some_input(), some_mask()
     counted = mask.clone()
     counted[:, 0] = True
-    if layout == "packed":
-        rows, graph_token = packed(x)
-        y = norm(rows, graph_token, mask.reshape(-1)).view_as(x)
-    else:
-        y = norm(x, mask=mask)
+    y = normalised(norm, x, mask, layout)
     torch.testing.assert_close(y[counted], theirs(x[counted]))
     torch.testing.assert_close(norm.norm.running_mean, theirs.running_mean)
     torch.testing.assert_close(norm.norm.running_var, theirs.running_var)

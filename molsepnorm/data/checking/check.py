@@ -165,6 +165,7 @@ def _cells(scan: Scan) -> Iterator[Finding]:
             for name, rows in cells.items()
         ]
         count = sum(map(len, cells.values()))
+        text = text.format(counted(count, "cell"))  # before names, which may have braces
         bad = (cell for name, rows in cells.items() for cell in scan.table[name].iloc[rows])
         if any(_WITH_UNIT.fullmatch(cell) for cell in bad):
             text += ". Some cells have a unit: convert them to the unit of the column first"
@@ -177,7 +178,7 @@ def _cells(scan: Scan) -> Iterator[Finding]:
         is_open = any(refusal.options for refusal in scan.refusals)
         if kind == "nearly-numbers" and not is_open and not any("," in name for name in cells):
             options["--targets"] = ",".join([*scan.labels.names, *cells])
-        yield from found(kind, True, count, text.format(counted(count, "cell")), groups, options)
+        yield from found(kind, True, count, text, groups, options)
 
 
 def _spellings(scan: Scan) -> Iterator[Finding]:

@@ -44,10 +44,9 @@ def merge_and_split(
     rows, is_labelled = dataset.store.rows, ~np.isnan(dataset.labels).all(axis=1)
 
     def divided(molecules: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        def of_chosen(chosen: np.ndarray) -> dict[str, np.ndarray]:
-            return split(rows[chosen], numbers[chosen])
-
-        return split_labelled(of_chosen, molecules, is_labelled, named)
+        return split_labelled(
+            lambda chosen: split(rows[chosen], numbers[chosen]), molecules, is_labelled, named
+        )
 
     if config.duplicates == "keep":
         drawn = config.split is not None and config.split_type == "random"

@@ -145,7 +145,7 @@ def _rejected(contents: Contents, path: Path) -> Iterator[str]:
 
 
 def _warnings(contents: Contents) -> Iterator[str]:
-    """Yield the warnings of the start of the run; a run of an earlier version has none."""
+    """Yield the warnings of the start of the run."""
     recorded = contents.environment.get("warnings")
     if isinstance(recorded, list):
         yield from map(str, recorded)

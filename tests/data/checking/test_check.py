@@ -360,6 +360,13 @@ def test_words_that_may_be_a_third_class_are_named_with_the_option(write):
     assert "classes" not in _found(_check(path, targets=["y"]), "invalid-labels").text
 
 
+def test_columns_of_classes_may_have_commas_in_their_names(write):
+    cells = ("1", "2", "3", "1", "2", "3", "1", "high")
+    rows = [(smiles, cells[i % 8]) for i, smiles in enumerate(ALKANES)]
+    found = _found(_check(write(rows, 'smiles,"grade, 1"')), "nearly-numbers")
+    assert found.text.endswith("""--set 'data.task_type={"grade, 1": "multiclass"}'""")
+
+
 def test_spellings_of_one_word_are_a_problem(write):
     grades, assays = ("low", "high", "High"), ("fret ", "FRET", "elisa")
     rows = [(smiles, grades[i % 3], assays[i % 3]) for i, smiles in enumerate(ALKANES)]
