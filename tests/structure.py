@@ -11,10 +11,11 @@ import molsepnorm
 ROOT = Path(molsepnorm.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-BASE = {"errors", "files", "_version"}
+BASE = {"errors", "optional", "files", "_version"}
 MAY_IMPORT = {
     "errors": set(),
-    "files": {"errors"},
+    "optional": {"errors"},
+    "files": {"errors", "optional"},
     "molecules": BASE,
     "sepnorm": {"errors"},
     "nn": {"errors", "sepnorm", "molecules"},

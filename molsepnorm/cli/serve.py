@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ import click
 from molsepnorm.cli.console import one_line, say
 from molsepnorm.cli.options import FILE, GroupedCommand, option, setting_options
 from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.optional import require_package
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -113,9 +113,8 @@ def serve(
 
 
 def _require_packages() -> None:
-    missing = [name for name in ("fastapi", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"{' and '.join(missing)} missing: pip install molsepnorm[serve]")
+    for name in ("fastapi", "uvicorn"):
+        require_package(name, "serve", "the page in the browser")
 
 
 def _named(folders: tuple[Path, ...]) -> list[tuple[str, Path]]:

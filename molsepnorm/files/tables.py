@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection
 from pathlib import Path
 
 from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.optional import require_package
 
 __all__ = ["FORMATS", "check_embeddings_output", "check_output"]
 
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".sdf", ".sdf.gz", ".xlsx")
 """Ends of the names of files that can be written."""
 
-_MODULES = {
-    ".parquet": ("pyarrow", "pip install molsepnorm[parquet]"),
-    ".xlsx": ("openpyxl", "pip install molsepnorm[excel]"),
-}
+_PACKAGES = {".parquet": ("pyarrow", "parquet"), ".xlsx": ("openpyxl", "excel")}
+"""Package that writes a format, and the extra that installs it."""
+
 _ALIASES = {".pq": ".parquet"}
 
 
@@ -43,15 +42,8 @@ def check_output(output: Path, formats: Collection[str] = FORMATS) -> str:
             f"{output}: the end of the name chooses the format of the table, and should be one of "
             f"{', '.join(formats)}"
         )
-    if suffix in _MODULES:
-        module, install = _MODULES[suffix]
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            raise ConfigError(
-                f"{output} can be written only with {module}, which is not installed: {install}, "
-                "or end the name with .csv"
-            ) from None
+    if suffix in _PACKAGES:
+        require_package(*_PACKAGES[suffix], f"writing {output}", ", or end the name with .csv")
     return suffix
 
 

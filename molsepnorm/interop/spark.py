@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import pandas as pd
 import torch
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
+from molsepnorm.optional import require_package
 from molsepnorm.predict import Predictor
 
 __all__ = ["predict_udf"]
@@ -45,12 +44,7 @@ def predict_udf(
         ConfigError: pyspark is not installed, or as for `Predictor`.
         ModelError: the folder is missing or damaged.
     """
-    try:
-        functions = importlib.import_module("pyspark.sql.functions")
-    except ImportError:
-        raise ConfigError(
-            "Spark needs pyspark, which is not installed: pip install molsepnorm[spark]"
-        ) from None
+    functions = require_package("pyspark.sql.functions", "spark", "a function of Spark")
     if not isinstance(model, PropertyModel):
         model = PropertyModel.from_pretrained(model)
     model.require_targets()

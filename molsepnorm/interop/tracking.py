@@ -8,23 +8,23 @@ of them.
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
+from molsepnorm.optional import require_package
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["MLflow", "TensorBoard", "WandB"]
 
-_PACKAGES = {"torch.utils.tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
 _LONGEST = 200
 """Maximum length of a target in the name of a metric; MLflow accepts metrics of 250 characters."""
 
@@ -45,7 +45,8 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: Path | str | None = None) -> None:
-        self._writers = _installed("torch.utils.tensorboard").SummaryWriter
+        require_package("tensorboard", "tensorboard", "TensorBoard")
+        self._writers = import_module("torch.utils.tensorboard").SummaryWriter
         self._folder = folder
         self._writer: Any = None
 
@@ -106,7 +107,7 @@ class MLflow(Callback):
     def __init__(self, **options: Any) -> None:
         self._run: Any = None
         self._targets: dict[str, str] = {}
-        self._mlflow, self._options = _installed("mlflow"), options
+        self._mlflow, self._options = require_package("mlflow", "mlflow", "MLflow"), options
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
@@ -169,7 +170,7 @@ class WandB(Callback):
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
         self._run: Any = None
         self._config = dict(config or {})
-        self._wandb, self._options = _installed("wandb"), options
+        self._wandb, self._options = require_package("wandb", "wandb", "WandB"), options
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
@@ -192,14 +193,6 @@ class WandB(Callback):
         if self._run is not None:
             self._run.finish(exit_code)
             self._run = None
-
-
-def _installed(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        package = _PACKAGES[module]
-        raise ConfigError(f"{package} is missing: pip install molsepnorm[{package}]") from None
 
 
 def _settings(config: TrainConfig) -> dict[str, Any]:

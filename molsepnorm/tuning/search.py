@@ -18,6 +18,7 @@ from molsepnorm.data.tables import is_stream
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.optional import require_package
 from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
@@ -92,12 +93,9 @@ def tune(
         DivergedError: the training of the recipe diverged.
         DataError, ModelError, StorageError: as in `train`.
     """
-    try:
-        from molsepnorm.tuning.study import opened
-    except ImportError as error:
-        raise ConfigError(
-            f"tuning needs Optuna ({error}): pip install 'molsepnorm[tune]'"
-        ) from error
+    require_package("optuna", "tune", "a search for settings")
+    from molsepnorm.tuning.study import opened
+
     new_figure()  # needs matplotlib
     seconds = _checked(config, trials, budget)
     start = open_start(config.finetune)

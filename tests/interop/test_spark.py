@@ -116,5 +116,5 @@ def test_feature_columns_follow_the_smiles(spark):
 
 def test_pyspark_is_needed(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql.functions", None)
-    with pytest.raises(ConfigError, match=r"not installed: pip install molsepnorm\[spark\]"):
+    with pytest.raises(ConfigError, match=r"needs pyspark, .* pip install 'molsepnorm\[spark\]'"):
         predict_udf(model)

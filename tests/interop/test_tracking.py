@@ -296,11 +296,9 @@ def test_weights_and_biases_keeps_entries_of_the_user(monkeypatch):
     ("make", "package"), [(TensorBoard, "tensorboard"), (MLflow, "mlflow"), (WandB, "wandb")]
 )
 def test_a_missing_package_is_named(monkeypatch, make, package):
-    for module in ("torch.utils.tensorboard", "mlflow", "wandb"):
+    for module in ("tensorboard", "mlflow", "wandb"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(
-        ConfigError, match=rf"^{package} is missing: pip install molsepnorm\[{package}\]$"
-    ):
+    with pytest.raises(ConfigError, match=rf"needs {package}, .*'molsepnorm\[{package}\]'"):
         make()
 
 

@@ -189,7 +189,9 @@ def test_embeddings_have_fewer_formats(name):
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, suffix, module):
     monkeypatch.setitem(sys.modules, module, None)
     extra = {"openpyxl": "excel", "pyarrow": "parquet"}[module]
-    with pytest.raises(ConfigError, match=rf"with {module}, .*: pip install molsepnorm\[{extra}\]"):
+    with pytest.raises(
+        ConfigError, match=rf"needs {module}, .*: pip install 'molsepnorm\[{extra}\]'"
+    ):
         check_output(Path(f"x{suffix}"))
     assert tables.check_output(Path("x.csv")) == ".csv"
 

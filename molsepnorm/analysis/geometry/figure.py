@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from molsepnorm.analysis.geometry.analysis import ATOMS, TOKEN, Analysis, EmbeddingStatistics, Run
-from molsepnorm.errors import ConfigError
+from molsepnorm.optional import require_package
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -256,10 +256,5 @@ def new_figure(width: float = 1.0, height: float = 1.0) -> Figure:
     Raises:
         ConfigError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError(
-            "figures need matplotlib: pip install 'molsepnorm[plot]', or matplotlib alone"
-        ) from error
+    Figure = require_package("matplotlib.figure", "plot", "a figure").Figure
     return Figure(figsize=(width, height), layout="constrained")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import warnings
 import zipfile
@@ -20,7 +19,8 @@ from molsepnorm.data.tables.formats import (
     names_smiles,
     open_decompressed,
 )
-from molsepnorm.errors import ConfigError, DataError, warn_of_data
+from molsepnorm.errors import DataError, warn_of_data
+from molsepnorm.optional import require_package
 
 __all__ = ["read_excel"]
 
@@ -43,13 +43,8 @@ def read_excel(path: Path, name: str, rows: int, smiles_column: str) -> Iterator
         DataError: the file is no workbook, has a password, or is damaged; a row has more cells than
             the header; or a formula has no stored value.
     """
-    try:
-        openpyxl = importlib.import_module("openpyxl")
-    except ImportError:
-        raise ConfigError(
-            f"{name} is an Excel workbook: save it as CSV, or install the extra that reads it: "
-            "pip install molsepnorm[excel]"
-        ) from None
+    use = f"reading the Excel workbook {name}"
+    openpyxl = require_package("openpyxl", "excel", use, ", or save it as CSV")
     if packing := format_of(path).packing:
         raise DataError(f"{name} is an Excel workbook inside {packing}: decompress it first")
     with open_decompressed(path, name) as file:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
-import importlib
 import io
 import lzma
 import re
@@ -20,8 +19,9 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError, DataError, warn_of_data
+from molsepnorm.errors import DataError, warn_of_data
 from molsepnorm.files.writing import clear_errors
+from molsepnorm.optional import require_package
 
 __all__ = [
     "OLD_EXCEL",
@@ -32,7 +32,6 @@ __all__ = [
     "format_of",
     "locate",
     "names_smiles",
-    "need_pyarrow",
     "open_decompressed",
     "positions",
     "rows_of_piece",
@@ -203,7 +202,8 @@ def _decompressed(packed: BinaryIO, packing: Packing | None, path: Path, name: s
     elif packing == "zip":
         file = _only_member(packed, path, name)
     elif packing == "zstandard":
-        file = io.BufferedReader(need_pyarrow(name).CompressedInputStream(packed, "zstd"))
+        pyarrow = require_package("pyarrow", "parquet", f"reading {name}")
+        file = io.BufferedReader(pyarrow.CompressedInputStream(packed, "zstd"))
     return cast(BinaryIO, file)
 
 
@@ -283,17 +283,3 @@ def as_text(file: BinaryIO, name: str) -> io.TextIOWrapper:
 def rows_of_piece(rows: int, columns: int) -> int:
     """Return the number of rows of a piece: `rows`, or fewer in a table of thousands of columns."""
     return max(1, min(rows, _MAX_CELLS // max(columns, 1)))
-
-
-def need_pyarrow(name: str, module: str = "pyarrow") -> Any:
-    """Import a module of pyarrow, which the file of this name needs.
-
-    Raises:
-        ConfigError: pyarrow is not installed.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise ConfigError(
-            f"{name} can be read only with pyarrow, which is not installed: pip install pyarrow"
-        ) from None

@@ -13,11 +13,11 @@ import pandas as pd
 
 from molsepnorm.data.tables.formats import (
     format_of,
-    need_pyarrow,
     open_decompressed,
     rows_of_piece,
 )
 from molsepnorm.errors import DataError
+from molsepnorm.optional import require_package
 
 __all__ = ["parquet_layout", "read_parquet", "read_parquet_rows"]
 
@@ -103,7 +103,10 @@ def read_parquet_rows(
 @contextmanager
 def _opened(path: Path, name: str) -> Iterator[Any]:
     """Open a Parquet file, with clear errors while it is read."""
-    pyarrow, parquet = need_pyarrow(name), need_pyarrow(name, "pyarrow.parquet")
+    pyarrow, parquet = (
+        require_package(module, "parquet", f"reading {name}")
+        for module in ("pyarrow", "pyarrow.parquet")
+    )
     if packing := format_of(path).packing:
         raise DataError(f"{name} is Parquet inside {packing}: decompress it first")
     with open_decompressed(path, name) as file:

@@ -6,7 +6,6 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ import torch
 
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.interop.export.predictions import DenseModel
+from molsepnorm.optional import require_package
 
 __all__ = [
     "FORMATS",
@@ -35,7 +35,7 @@ FORMATS: dict[str, str] = {"onnx": "model.onnx", "torchscript": "model.pt"}
 OPSET = 18
 """Version of ONNX's operators, which onnxruntime 1.14 and later read."""
 
-_NEEDED = ("onnx", "onnxscript", "onnxruntime")
+_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 Run = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 """Returns the predictions (B, O) for inputs by name."""
@@ -49,11 +49,8 @@ def require_format(to: str) -> Format:
     """
     if to not in FORMATS:
         raise ConfigError(f"unknown format '{to}'. {did_you_mean(to, FORMATS)}")
-    missing = [name for name in _NEEDED if find_spec(name) is None] if to == "onnx" else []
-    if missing:
-        raise ConfigError(
-            f"the export to ONNX needs {', '.join(missing)}: pip install 'molsepnorm[onnx]'"
-        )
+    for name in _PACKAGES if to == "onnx" else ():
+        require_package(name, "onnx", "the export to ONNX")
     return to  # type: ignore[return-value]
 
 

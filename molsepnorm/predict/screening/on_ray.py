@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from molsepnorm.errors import ConfigError, MolsepnormError
+from molsepnorm.optional import require_package
 from molsepnorm.predict.workers import attempt
 
 if TYPE_CHECKING:
@@ -41,12 +42,7 @@ class Cluster:
     """
 
     def __init__(self, work: Work, actors: int | None = None) -> None:
-        try:
-            self._ray: Any = importlib.import_module("ray")
-        except ImportError:
-            raise ConfigError(
-                "a screen on Ray needs ray, which is not installed: pip install molsepnorm[ray]"
-            ) from None
+        self._ray = require_package("ray", "ray", "a screen on Ray")
         self._ours = not self._ray.is_initialized()
         if self._ours:
             _require_listening(os.environ.get("RAY_ADDRESS", ""))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -11,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
+from molsepnorm.optional import require_package
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.screening.best import Best, Ranking, write_best
 from molsepnorm.predict.screening.filters import Columns, Filter, Kind
@@ -133,13 +133,7 @@ def screen(
     """
     predictor.model.require_targets()
     for name in ("pyarrow", "pyarrow.parquet"):
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            raise ConfigError(
-                "a screen writes Parquet with pyarrow, which is not installed: pip install "
-                "molsepnorm[parquet]"
-            ) from None
+        require_package(name, "parquet", "a screen")
     if on == "ray" and predictor.device.type != "cpu":
         raise ConfigError("a screen on Ray uses CPUs: leave the device out")
     if options.rows_per_part < 1:

@@ -112,7 +112,7 @@ def test_an_archive_with_a_password(tmp_path):
 def test_without_pyarrow_it_is_said_what_to_install(tmp_path, monkeypatch, name):
     (tmp_path / name).write_bytes(b"anything")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=rf"{name} can be read only with pyarrow.*: pip install"):
+    with pytest.raises(ConfigError, match=rf"{name} needs pyarrow.*\[parquet\]"):
         read_table(tmp_path / name)
 
 

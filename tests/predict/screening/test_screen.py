@@ -701,7 +701,7 @@ def test_columns_of_uncertainty_are_named_with_their_option(small_model, library
 
 def test_pyarrow_is_needed(screened, library, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(ConfigError, match=r"not installed: pip install molsepnorm\[parquet\]"):
+    with pytest.raises(ConfigError, match=r"needs pyarrow, .* pip install 'molsepnorm\[parquet\]'"):
         screened(library)
 
 
