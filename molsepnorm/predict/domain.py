@@ -67,8 +67,9 @@ def domain_columns(
     """Return the columns of the applicability domain by name.
 
     `similarity` is the Tanimoto similarity of Morgan fingerprints (radius 2, 2,048 bits) to the
-    most similar training molecule, `in_domain` says whether it is the threshold of the model or
-    more, and `nearest_smiles` is that molecule; empty if no training molecule is similar at all.
+    most similar training molecule. `in_domain` says whether it is the threshold of the model or
+    more, and all numbers of feature columns are in the range of the training rows. `nearest_smiles`
+    is that molecule; empty if no training molecule is similar at all.
     <target>_nearest is its label in the unit of the table: a number or a class. If some labels of a
     target are bounds, its labels are texts such as ">10". The label is missing if the model has
     feature columns and the molecule has different labels, which belong to other conditions.
@@ -85,9 +86,12 @@ def domain_columns(
     measured, signs, several = molecules.measured
     smiles = np.array([molecules.smiles[row] for row in rows], dtype=object)
     smiles[missing] = ""
+    in_domain = similarity >= model.domain.threshold
+    if outcome.outside is not None:
+        in_domain &= ~outcome.outside.any(axis=1)
     columns = {
         "similarity": similarity,
-        "in_domain": similarity >= model.domain.threshold,
+        "in_domain": in_domain,
         "nearest_smiles": smiles,
     }
     for i, target in enumerate(model.task.targets):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise, zip_longest
+from itertools import chain, compress, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 
-from molsepnorm.errors import ConfigError, require_several
+from molsepnorm.errors import ConfigError, require_several, warn_of_data
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.atom_order import InGivenOrder
@@ -167,7 +167,7 @@ class Predictor:
         rows = self.rows(smiles, columns)  # checked now, not at the first prediction
         return (
             prediction
-            for part, outcome in self._parts(rows, self._prepare_near, self._run)
+            for part, outcome in self._predicted(rows)
             for prediction in self._by_row(smiles_of(part), outcome)
         )
 
@@ -175,7 +175,7 @@ class Predictor:
         """Yield the predictions in columns, some thousand rows at a time, which is faster."""
         self.model.require_targets()
         rows = self.rows(smiles, columns)
-        return (outcome for _, outcome in self._parts(rows, self._prepare_near, self._run))
+        return (outcome for _, outcome in self._predicted(rows))
 
     def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:
         """Return a pandas table with a row for each SMILES, in their order.
@@ -202,7 +202,7 @@ class Predictor:
         self.model.require_targets()
         texts, errors = [], list[str | None]()
         parts = {name: [np.empty(0, dtype)] for name, dtype in self.columns.items()}
-        for part, outcome in self._parts(self.rows(smiles, columns), self._prepare_near, self._run):
+        for part, outcome in self._predicted(self.rows(smiles, columns)):
             texts += smiles_of(part)
             errors += outcome.errors
             for table in self.tables(outcome):
@@ -321,6 +321,24 @@ class Predictor:
         for name in names:
             require_several(columns[name], f"columns['{name}']")
         return _joined(texts, [_listed(columns[name]) for name in names])
+
+    def _predicted(self, rows: Iterator[Row]) -> Iterator[tuple[list[Row], Outcome]]:
+        """Yield parts of the rows with their predictions; warn once of a feature column that has
+        numbers outside the range of the training rows."""
+        warned: set[str] = set()
+        for part, outcome in self._parts(rows, self._prepare_near, self._run):
+            yield part, outcome
+            if outcome.outside is None:
+                continue
+            found: np.ndarray = outcome.outside.any(axis=0)
+            for column in compress(self.model.inputs.columns, found):
+                if column.name not in warned:
+                    warned.add(column.name)
+                    warn_of_data(
+                        f"column '{column.name}' has numbers outside the range of the training "
+                        f"rows, {column.low:.6g} to {column.high:.6g}; the model is not tested "
+                        "there"
+                    )
 
     def _parts(
         self, rows: Iterator[Row], prepare: Prepare, run: Callable[[Prepared], Result]

@@ -73,6 +73,8 @@ class Prepared:
     """int64 [R]: index of the most similar training molecule; None if it is not wanted."""
     similarity: np.ndarray | None = None
     """float64 [R]: Tanimoto similarity to this molecule, NaN for invalid SMILES."""
+    outside: np.ndarray | None = None
+    """bool [R, columns]: see `ExtraInputs.outside`; None if the model has no feature columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,8 @@ class Outcome:
     """int64 [R]: see `Prepared`."""
     similarity: np.ndarray | None = None
     """float64 [R]: see `Prepared`; NaN in rows that failed."""
+    outside: np.ndarray | None = None
+    """bool [R, columns]: see `Prepared`; False in rows that failed."""
 
     def columns(self, task: Task) -> list[dict[str, np.ndarray]]:
         """Return the columns of each target by name, the predicted value first.
@@ -205,7 +209,8 @@ class Prepare:
             inputs = np.concatenate([columns[valid], structures[valid]], axis=1)
             groups = [(index, with_features(each, inputs[index])) for index, each in groups]
         groups = [(valid[index], encoded) for index, encoded in groups]
-        return Prepared(errors, groups, nearest, similarity)
+        outside = self._inputs.outside(columns) if self._inputs.columns else None
+        return Prepared(errors, groups, nearest, similarity, outside)
 
     def _compare(
         self, smiles: Sequence[str], errors: list[str | None]
@@ -287,10 +292,14 @@ class Run:
         if similarity is not None:
             similarity = similarity.copy()
             similarity[failed] = np.nan
+        outside = prepared.outside
+        if outside is not None:
+            outside = outside.copy()
+            outside[failed] = False
         return Outcome(
             *(values, errors, spread if self.model.partners else None),
             distance if self.distances and self.model.compares else None,
-            *(prepared.nearest, similarity),
+            *(prepared.nearest, similarity, outside),
         )
 
     def _not_finite(self, finite: np.ndarray) -> str:

@@ -213,18 +213,17 @@ class Service:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"table{suffix}"
             path.write_bytes(content)
-            with self._turn(deadline), warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", DataWarning)
+            with self._turn(deadline), _data_warnings() as notes:
                 parts = read_chunks(path, name, rows=_BLOCK, decimals=features)
                 chunks = list(self._within(parts, deadline))
-        notes = [str(each.message) for each in caught if issubclass(each.category, DataWarning)]
         columns = dict(zip(chunks[0].columns, names_in_file(chunks[0]), strict=True))
         head = self._rows(predictor, chunks[0].iloc[:0], name)[0]
         texts, failed = [head], 0
         for chunk in chunks:
             for rows in _blocks(chunk[_SMILES].tolist()):
-                with self._turn(deadline):
+                with self._turn(deadline), _data_warnings() as more:
                     text, wrong = self._rows(predictor, chunk.iloc[rows], name)
+                notes += (note for note in more if note not in notes)
                 texts.append(text.removeprefix(head))
                 failed += wrong
         return Predicted("".join(texts), columns[_SMILES], failed, notes)
@@ -359,6 +358,16 @@ class Service:
             yield
         finally:
             self._lock.release()
+
+
+@contextmanager
+def _data_warnings() -> Iterator[list[str]]:
+    """Yield a list, which has the warnings about data when the context ends."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataWarning)
+        yield notes
+    notes += (str(each.message) for each in caught if issubclass(each.category, DataWarning))
 
 
 def _blocks(smiles: Sequence[str]) -> Iterator[slice]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -89,6 +89,10 @@ class FeatureColumn:
     name: str
     words: tuple[str, ...] = ()
     """The words of the training rows, sorted; empty for a column of numbers."""
+    low: float | None = field(default=None, compare=False)
+    """Smallest number of the training rows; None for a column of words."""
+    high: float | None = field(default=None, compare=False)
+    """Largest number of the training rows; None for a column of words."""
 
     @property
     def width(self) -> int:
@@ -97,7 +101,7 @@ class FeatureColumn:
 
     @staticmethod
     def fit(name: str, cells: Sequence[object], where: Callable[[int], str]) -> FeatureColumn:
-        """Return the column with the kind and the words of its cells.
+        """Return the column with the kind, and the words or the range, of its cells.
 
         A missing value is an error. Its mean would be a guess about the experiment.
 
@@ -147,7 +151,10 @@ class FeatureColumn:
                 "which look like names. A column of words has a few words that many rows share, at "
                 f"most {_MAX_WORDS:,}; numbers are written with a decimal point"
             )
-        return FeatureColumn(name, () if numbers else words)
+        if not numbers:
+            return FeatureColumn(name, words)
+        found = [value for value in values if value is not None]
+        return FeatureColumn(name, low=min(found), high=max(found))
 
     def encode(self, cells: Sequence[object]) -> tuple[np.ndarray, list[str | None]]:
         """Return the inputs of some rows, float32 (n, width), and why a row has none, or None."""
@@ -232,6 +239,23 @@ class ExtraInputs:
             values.append(of_column)
             errors.append(wrong)
         return np.concatenate(values, axis=1), [_first(each) for each in zip(*errors, strict=True)]
+
+    def outside(self, values: np.ndarray) -> np.ndarray:
+        """Return for each column which rows have a number outside the range of the training rows.
+
+        Args:
+            values: float32 (rows, w), of `encode_columns`.
+
+        Returns:
+            bool (rows, columns), False for columns of words.
+        """
+        found = np.zeros((len(values), len(self.columns)), dtype=bool)
+        starts = np.cumsum([0, *self.column_widths])
+        for index, (column, start) in enumerate(zip(self.columns, starts, strict=False)):
+            if column.low is not None and column.high is not None:
+                low, high = np.float32(column.low), np.float32(column.high)
+                found[:, index] = (values[:, start] < low) | (values[:, start] > high)
+        return found
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> ExtraInputs:

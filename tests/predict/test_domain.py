@@ -187,6 +187,17 @@ def test_labels_are_those_of_all_rows_of_the_molecule(model, columns):
     assert found["k_nearest"].tolist() == ["none", "" if columns else "high"]
 
 
+def test_a_number_outside_the_range_of_training_is_outside_the_domain(model):
+    domain, (molecules,) = Domain(0.5, "errors"), model.structures
+    outside = np.array([[False, False], [False, True], [False, False]])
+    similarity, nearest = np.array([0.9, 0.9, 0.1]), np.zeros(3, int)
+    outcome = Outcome(
+        np.zeros((3, 5)), [None] * 3, similarity=similarity, nearest=nearest, outside=outside
+    )
+    found = module.domain_columns(replace(model, domain=domain), molecules, outcome)
+    assert found["in_domain"].tolist() == [True, False, False]
+
+
 def test_a_molecule_without_a_fingerprint_fails_by_itself(model, monkeypatch):
     from molsepnorm.errors import InvalidMolecule
     from molsepnorm.molecules.featurize import fingerprints

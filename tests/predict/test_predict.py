@@ -6,6 +6,7 @@ import csv
 import io
 import multiprocessing
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +19,7 @@ from support import SMALL, far_from_initial
 import molsepnorm.predict.predictor as module
 import molsepnorm.predict.rows as rows_module
 from molsepnorm.data.tables import read_chunks
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError, DataError, DataWarning
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import get
 from molsepnorm.molecules.featurize.pyg import to_data
@@ -669,6 +670,23 @@ def test_feature_columns_may_be_tensors_or_arrow_arrays(with_ph):
     assert expected[0].values != expected[1].values
     for cells in (torch.tensor([7, 5]), arrow.array([7, 5]), arrow.table({"pH": [7, 5]})["pH"]):
         assert with_ph.predict(smiles, {"pH": cells}) == expected
+
+
+def test_numbers_outside_the_range_of_training_are_announced_once(with_ph):
+    """Rows that fail for another reason do not count; the predictions are the same."""
+    inputs = ExtraInputs((FeatureColumn("pH", low=5, high=7.5),))
+    known = Predictor(replace(with_ph.model, inputs=inputs))
+    smiles, cells = ["CCO", "C1CC", "CCN", "CCC"] * 1000, [7.5, 9, 8, 5] * 1000
+    expected = with_ph.to_frame(smiles, {"pH": cells})
+    message = "column 'pH' has numbers outside the range of the training rows, 5 to 7.5;"
+    with pytest.warns(DataWarning, match=message) as caught:
+        pd.testing.assert_frame_equal(known.to_frame(smiles, {"pH": cells}), expected)
+    with pytest.warns(DataWarning, match=message):
+        known.predict(["CCC"], {"pH": ["4.9"]})
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        known.predict(["CCO", "C1CC"], {"pH": [6, 100]})
 
 
 def test_other_tables_of_feature_columns_are_refused(with_ph):

@@ -103,10 +103,24 @@ def test_columns_are_joined_in_their_order_with_the_first_reason():
     assert NO_INPUTS.encode_columns([], 2)[0].shape == (2, 0)
 
 
+def test_numbers_outside_the_range_of_the_training_rows_are_found():
+    """The ends are inside, also if they have no exact single precision."""
+    columns = fit(["b", "a"]), fit(["-0.1", "273.15", "4"])
+    assert (columns[0].low, columns[1].low, columns[1].high) == (None, -0.1, 273.15)
+    inputs = ExtraInputs(columns, 2048)
+    cells = ["-0.1", "-0.1001", "273.15", "273.2", "x"]
+    values, _ = inputs.encode_columns([["a"] * 5, cells], 5)
+    found = inputs.outside(np.pad(values, ((0, 0), (0, 2048))))
+    assert found.tolist() == [[False, outside] for outside in (False, True, False, True, False)]
+    unknown = ExtraInputs((FeatureColumn("t"),))  # of a model from before there were ranges
+    assert not unknown.outside(np.float32([[1e9]])).any()
+
+
 def test_inputs_survive_a_json_file():
-    columns = FeatureColumn("t"), FeatureColumn("s", ("a", "b"))
+    columns = FeatureColumn("t", low=-1.5, high=3.0), FeatureColumn("s", ("a", "b"))
     inputs = ExtraInputs(columns, 2048, ("MolWt",), pairs=1024)
-    assert ExtraInputs.from_json(json.loads(json.dumps(asdict(inputs)))) == inputs
+    read = ExtraInputs.from_json(json.loads(json.dumps(asdict(inputs))))
+    assert read == inputs and (read.columns[0].low, read.columns[0].high) == (-1.5, 3.0)
     assert (inputs.width, inputs.names) == (1 + 2 + 2048 + 1 + 1024, ("t", "s"))
     earlier = asdict(replace(inputs, pairs=0))
     del earlier["pairs"]  # as written before there were pairs
