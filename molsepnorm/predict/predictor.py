@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, islice, pairwise, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -330,9 +330,8 @@ class Predictor:
             yield part, outcome
             if outcome.outside is None:
                 continue
-            found: np.ndarray = outcome.outside.any(axis=0)
-            for column in compress(self.model.inputs.columns, found):
-                if column.name not in warned:
+            for index, column in enumerate(self.model.inputs.columns):
+                if outcome.outside[:, index].any() and column.name not in warned:
                     warned.add(column.name)
                     warn_of_data(
                         f"column '{column.name}' has numbers outside the range of the training "
