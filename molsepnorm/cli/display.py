@@ -217,7 +217,7 @@ class TrainingDisplay(Callback):
         return f"{_clock(seconds_per_epoch * (self._epochs - position))} left"
 
 
-class SeriesDisplay(Callback):
+class ReplicatesDisplay(Callback):
     """Prints a line for each run of a benchmark, or with `several` variants of an ablation."""
 
     def __init__(self, quiet: bool = False, several: bool = False) -> None:

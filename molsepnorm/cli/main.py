@@ -52,7 +52,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module = "series" if name in ("benchmark", "ablate") else name
+        module = "benchmark" if name == "ablate" else name
         return getattr(import_module(f"molsepnorm.cli.{module}"), name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -130,7 +130,7 @@ def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             )
 
 
-def series_table(summary: Mapping[str, Any]) -> Table:
+def replicates_table(summary: Mapping[str, Any]) -> Table:
     """Return the mean and standard deviation over several runs or folds, a row for each metric."""
     pooled = summary.get("out_of_fold")
     what = counted(len(summary["runs"]), "run")
@@ -173,9 +173,9 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     label = METRICS[ablation.metric].label
     title = f"{label}: mean ± sd of {counted(len(ablation.replicates[first].runs), 'run')}"
     scores = make_table(title, "variant", ">val", ">test", ">parameters")
-    for name, series in ablation.replicates.items():
-        spreads = _spreads(series.summary, ablation.metric)
-        scores.add_row(name, *spreads, f"{series.summary['parameters']:,}")
+    for name, replicates in ablation.replicates.items():
+        spreads = _spreads(replicates.summary, ablation.metric)
+        scores.add_row(name, *spreads, f"{replicates.summary['parameters']:,}")
     title = f"{label}: difference from {first}, by pairs of runs"
     differences = make_table(title, "variant", "split", ">mean", ">95 % interval", ">p")
     for name, by_split in ablation.differences.items():

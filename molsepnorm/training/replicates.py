@@ -81,7 +81,7 @@ def train_replicates(
         ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
-    config.data.require_test("Each run of a series")
+    config.data.require_test("Each replicate")
     with hold(config.data.table, config.data.splits_file):
         if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
             raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")

@@ -96,11 +96,11 @@ def test_molecules_need_no_labels(runs, ok, tmp_path):
 
 
 def test_a_finished_run_counts_and_one_under_way_does_not(runs, ok, tmp_path):
-    shutil.copytree(runs / "norms" / "sep", tmp_path / "series")
-    (tmp_path / "series" / "seed-1" / "metrics.json").unlink()
-    ok("analyze", "--model", tmp_path / "series", "-o", tmp_path / "out", "--split", "all")
+    shutil.copytree(runs / "norms" / "sep", tmp_path / "replicates")
+    (tmp_path / "replicates" / "seed-1" / "metrics.json").unlink()
+    ok("analyze", "--model", tmp_path / "replicates", "-o", tmp_path / "out", "--split", "all")
     assert [run["name"] for run in told(tmp_path / "out")["runs"]] == ["seed-0"]
-    assert [run["group"] for run in told(tmp_path / "out")["runs"]] == ["series"]
+    assert [run["group"] for run in told(tmp_path / "out")["runs"]] == ["replicates"]
 
 
 def test_errors_are_clear(runs, refused, tmp_path):

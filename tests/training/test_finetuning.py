@@ -288,9 +288,9 @@ def test_a_run_without_a_start_records_none(start):
 
 def test_every_run_of_a_series_starts_from_the_model(configure, start, tmp_path):
     settings = {"finetune.start": str(start), "finetune.freeze_epochs": 9, "run.epochs": 1}
-    series = train_replicates(configure(settings), tmp_path / "series", seeds=[0, 1])
-    for name in series.runs:
-        assert _equal(_body(tmp_path / "series" / name), _body(start))
+    replicates = train_replicates(configure(settings), tmp_path / "replicates", seeds=[0, 1])
+    for name in replicates.runs:
+        assert _equal(_body(tmp_path / "replicates" / name), _body(start))
 
 
 def test_an_ablation_compares_a_start_with_none(configure, start, tmp_path):

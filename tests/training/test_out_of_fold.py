@@ -55,8 +55,8 @@ def test_every_row_is_predicted_once_by_the_model_without_its_fold(
     lines[5] = "C1CC,1.0,0"
     table.write_text("\n".join([f"{line},{'id' if i == 0 else i}" for i, line in enumerate(lines)]))
     config = configure({**NESTED, "data.targets": ["y", "active"]})
-    series = train_replicates(config, tmp_path / "cv", seeds=[0])
-    assert series.finished
+    replicates = train_replicates(config, tmp_path / "cv", seeds=[0])
+    assert replicates.finished
     written = rows_of(tmp_path / "cv" / OOF)
     own = rows_of(table)
     names = ["line", *own[0], "fold", "y_pred", "active_pred", "error"]
@@ -81,14 +81,14 @@ def test_every_row_is_predicted_once_by_the_model_without_its_fold(
 
 def test_the_pooled_scores_are_those_of_all_rows(configure, tmp_path, rows_of):
     """By numpy, from the file."""
-    series = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
+    replicates = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
     rows = [row for row in rows_of(tmp_path / "cv" / OOF) if row["y"]]
     y, predicted = (np.array([float(row[name]) for row in rows]) for name in ("y", "y_pred"))
-    pooled = series.summary["out_of_fold"]
+    pooled = replicates.summary["out_of_fold"]
     assert pooled["scores"]["mae"] == pytest.approx(np.abs(y - predicted).mean(), rel=1e-5)
     assert pooled["molecules"] == [10, 10, 9]
     assert pooled["file"] == OOF
-    assert json.loads((tmp_path / "cv" / "summary.json").read_text()) == series.summary
+    assert json.loads((tmp_path / "cv" / "summary.json").read_text()) == replicates.summary
 
 
 def test_merged_rows_have_the_prediction_of_their_molecule(
@@ -101,7 +101,7 @@ def test_merged_rows_have_the_prediction_of_their_molecule(
     table.write_text("\n".join(lines))
     settings = {"data.targets": ["y_nM"], "data.transform": {"y_nM": "pic50"}}
     config = configure({**NESTED, **settings, "data.duplicates": "mean"})
-    series = train_replicates(config, tmp_path / "cv", seeds=[0])
+    replicates = train_replicates(config, tmp_path / "cv", seeds=[0])
     *rows, methanol, ethylamine = rows_of(tmp_path / "cv" / OOF)
     for row, smiles, cell in ((methanol, "CO", "9.5"), (ethylamine, "CCN", ">20")):
         (same,) = (each for each in rows if each["smiles"] == smiles)
@@ -110,8 +110,8 @@ def test_merged_rows_have_the_prediction_of_their_molecule(
             assert row[name] == same[name] != ""
         value = 9 - np.log10(float(row["y_nM_pred"]))
         assert float(row["y_nM_pic50_pred"]) == pytest.approx(value, rel=1e-5)
-    assert sum(series.summary["out_of_fold"]["molecules"]) == 29
-    about = series.summary["out_of_fold"]["labels"]["y_nM"]
+    assert sum(replicates.summary["out_of_fold"]["molecules"]) == 29
+    about = replicates.summary["out_of_fold"]["labels"]["y_nM"]
     assert about["replicates"]["molecules"] == 1
     assert about["scale"].startswith("pic50")
 
@@ -121,8 +121,8 @@ def test_classes_have_their_probabilities_and_several_seeds_their_mean(
 ):
     columns = {"colour": ["red", "blue", "green", "blue"], "fold": [1]}
     settings = {**NESTED, "data.targets": ["colour"]}
-    series = train_replicates(with_columns(columns, settings), tmp_path / "cv", seeds=[0, 3])
-    assert len(series.runs) == 6
+    replicates = train_replicates(with_columns(columns, settings), tmp_path / "cv", seeds=[0, 3])
+    assert len(replicates.runs) == 6
     rows = rows_of(tmp_path / "cv" / OOF)
     names = [f"colour_prob_{name}" for name in ("blue", "green", "red")]
     assert list(rows[0])[4:] == ["fold_oof", "colour_pred", *names, "error"]
@@ -137,10 +137,10 @@ def test_classes_have_their_probabilities_and_several_seeds_their_mean(
             assert [float(row[name]) for name in names] == pytest.approx(mean, rel=1e-5)
             assert row["colour_pred"] == ("blue", "green", "red")[np.argmax(mean)]
     accuracy = [
-        np.mean([series.runs[f"fold-{fold}-seed-{s}"]["test"]["accuracy"] for s in (0, 3)])
+        np.mean([replicates.runs[f"fold-{fold}-seed-{s}"]["test"]["accuracy"] for s in (0, 3)])
         for fold in range(3)
     ]
-    assert series.summary["test"]["accuracy"]["values"] == pytest.approx(accuracy)
+    assert replicates.summary["test"]["accuracy"]["values"] == pytest.approx(accuracy)
 
 
 @pytest.mark.parametrize("members", [1, 2])
@@ -197,7 +197,7 @@ def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
     ours, theirs = (predictions(tmp_path / name / "fold-1-seed-0") for name in ("first", "second"))
     assert ours[1:] == theirs[1:]
     assert ours[0] != theirs[0]
-    runs = [series.runs["fold-1-seed-0"] for series in (first, second)]
+    runs = [replicates.runs["fold-1-seed-0"] for replicates in (first, second)]
     assert runs[0]["val"] == runs[1]["val"]
     assert runs[0]["best_epoch"] == runs[1]["best_epoch"]
     assert runs[0]["test"] != runs[1]["test"]
@@ -293,8 +293,8 @@ def test_files_that_do_not_fit_are_refused(configure, tmp_path, table, damage):
 def test_the_summary_compares_with_the_forest_and_the_trivial_baseline(
     configure, tmp_path, forests
 ):
-    series = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
-    summary, runs = series.summary, list(series.runs.values())
+    replicates = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
+    summary, runs = replicates.summary, list(replicates.runs.values())
     for entry, values in (
         ("test_constant", [run["test_constant"]["mae"] for run in runs]),
         ("test", [run["test"]["mae"] for run in runs]),
@@ -329,7 +329,7 @@ def test_a_summary_of_seeds_has_the_forest_and_the_noise_of_the_labels(
 ):
     table.write_text(table.read_text() + "OC,2.5,\nNCC,>20,\n")
     config = configure({"data.duplicates": "mean", "run.epochs": 1})
-    summary = train_replicates(config, tmp_path / "series", seeds=[0, 1]).summary
+    summary = train_replicates(config, tmp_path / "replicates", seeds=[0, 1]).summary
     assert len(summary["baseline"]["test"]["mae"]["values"]) == 2
     assert summary["test_constant"]["mae"]["sd"] == 0
     about = summary["labels"]["y"]
@@ -347,8 +347,8 @@ def test_numbers_of_bounds_are_left_out_where_the_splits_differ(configure, tmp_p
     entries += [{"train": [*range(1, 9)], "val": [0, 10], "test": [11, 12]}]
     (tmp_path / "two.json").write_text(json.dumps(entries))
     config = configure({"run.epochs": 1, "data.splits_file": tmp_path / "two.json"})
-    series = train_replicates(config, tmp_path / "series", seeds=[0], splits=2)
-    assert series.runs["split-0-seed-0"]["labels"]["y"]["bounds"]["train"] == 2
-    assert "labels" not in series.summary
+    replicates = train_replicates(config, tmp_path / "replicates", seeds=[0], splits=2)
+    assert replicates.runs["split-0-seed-0"]["labels"]["y"]["bounds"]["train"] == 2
+    assert "labels" not in replicates.summary
     one = train_replicates(config, tmp_path / "one", seeds=[0]).summary
     assert one["labels"]["y"]["bounds"] == {"train": 2, "val": 0, "test": 0}

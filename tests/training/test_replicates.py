@@ -19,8 +19,8 @@ ONE = {"run.epochs": 1}
 LABELLED = {*range(30)} - {3}  # the rows of `table` that have a number
 
 
-def _folders(series) -> list[str]:
-    return sorted(path.name for path in series.folder.iterdir() if path.is_dir())
+def _folders(replicates) -> list[str]:
+    return sorted(path.name for path in replicates.folder.iterdir() if path.is_dir())
 
 
 def _times(folder) -> dict[str, int]:
@@ -38,38 +38,40 @@ def _summary(folder) -> dict:
 
 def test_each_seed_equals_a_run_of_train(configure, tmp_path, outcome):
     """Bit by bit."""
-    series = train_replicates(configure(ONE), tmp_path / "series", seeds=[3, 1])
-    assert series.finished
-    assert _folders(series) == ["seed-1", "seed-3"]
-    assert list(series.runs) == series.summary["runs"] == ["seed-3", "seed-1"]
+    replicates = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[3, 1])
+    assert replicates.finished
+    assert _folders(replicates) == ["seed-1", "seed-3"]
+    assert list(replicates.runs) == replicates.summary["runs"] == ["seed-3", "seed-1"]
     for seed in (1, 3):
         train(configure({**ONE, "run.seed": seed}), tmp_path / f"{seed}")
-        assert outcome(series.folder / f"seed-{seed}") == outcome(tmp_path / f"{seed}")
-    assert [series.runs[name]["seed"] for name in series.runs] == [3, 1]
+        assert outcome(replicates.folder / f"seed-{seed}") == outcome(tmp_path / f"{seed}")
+    assert [replicates.runs[name]["seed"] for name in replicates.runs] == [3, 1]
 
 
 def test_every_fold_validates_once_with_the_same_test_molecules(configure, tmp_path, split_rows):
     """With each seed; `data.fold` has no effect."""
     config = configure({"data.folds": 3, "data.fold": 2, **ONE})
-    series = train_replicates(config, tmp_path / "series", seeds=[0, 4])
-    assert _folders(series) == [f"fold-{fold}-seed-{seed}" for fold in range(3) for seed in (0, 4)]
-    splits = {name: split_rows(series.folder / name) for name in series.runs}
+    replicates = train_replicates(config, tmp_path / "replicates", seeds=[0, 4])
+    assert _folders(replicates) == [
+        f"fold-{fold}-seed-{seed}" for fold in range(3) for seed in (0, 4)
+    ]
+    splits = {name: split_rows(replicates.folder / name) for name in replicates.runs}
     for seed in (0, 4):
         parts = [splits[f"fold-{fold}-seed-{seed}"] for fold in range(3)]
         assert len({str(part["test"]) for part in parts}) == 1
         validated = sorted(row for part in parts for row in part["val"])
         assert validated == sorted(LABELLED - set(parts[0]["test"]))
     assert splits["fold-1-seed-0"] == splits["fold-1-seed-4"]
-    again = train_replicates(config, tmp_path / "series", seeds=[0, 4], splits=3)
-    assert again.summary == series.summary
+    again = train_replicates(config, tmp_path / "replicates", seeds=[0, 4], splits=3)
+    assert again.summary == replicates.summary
 
 
 def test_replicates_draw_new_training_and_validation_molecules(configure, tmp_path, split_rows):
     """The first one is the plain split; the test molecules are the same."""
     config = configure(ONE)
-    series = train_replicates(config, tmp_path / "series", seeds=[0], splits=3)
-    assert _folders(series) == [f"split-{number}-seed-0" for number in range(3)]
-    splits = [split_rows(series.folder / name) for name in series.runs]
+    replicates = train_replicates(config, tmp_path / "replicates", seeds=[0], splits=3)
+    assert _folders(replicates) == [f"split-{number}-seed-0" for number in range(3)]
+    splits = [split_rows(replicates.folder / name) for name in replicates.runs]
     assert len({str(part["test"]) for part in splits}) == 1
     assert len({str(part["val"]) for part in splits}) == 3
     train(config, tmp_path / "plain")
@@ -82,11 +84,11 @@ def test_the_entries_of_a_splits_file_are_replicates(configure, tmp_path, split_
     entries = [{"train": taught, "val": [20 + i, 24], "test": [25 + i, 29]} for i in range(3)]
     (tmp_path / "splits.json").write_text(json.dumps(entries))
     config = configure({"data.splits_file": tmp_path / "splits.json", "data.fold": 1, **ONE})
-    series = train_replicates(config, tmp_path / "two", seeds=[0], splits=2)
-    assert [split_rows(series.folder / name) for name in series.runs] == entries[:2]
-    series = train_replicates(config, tmp_path / "one", seeds=[0])
-    assert _folders(series) == ["seed-0"]
-    assert split_rows(series.folder / "seed-0") == entries[1]
+    replicates = train_replicates(config, tmp_path / "two", seeds=[0], splits=2)
+    assert [split_rows(replicates.folder / name) for name in replicates.runs] == entries[:2]
+    replicates = train_replicates(config, tmp_path / "one", seeds=[0])
+    assert _folders(replicates) == ["seed-0"]
+    assert split_rows(replicates.folder / "seed-0") == entries[1]
 
 
 def test_the_callback_receives_the_events_of_every_run(configure, tmp_path):
@@ -99,7 +101,7 @@ def test_the_callback_receives_the_events_of_every_run(configure, tmp_path):
         def on_end(self, result) -> None:
             heard.append(result.folder.name)
 
-    train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1], callback=Spy())
+    train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1], callback=Spy())
     assert heard == [(0, "seed-0"), "seed-0", (1, "seed-1"), "seed-1"]
 
 
@@ -134,33 +136,33 @@ def test_finished_replicates_are_not_repeated(configure, tmp_path, tree, monkeyp
     """Nothing is trained; result and files are the same."""
     from molsepnorm.training import replicates as module
 
-    first = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1])
-    before, times = tree(tmp_path / "series"), _times(tmp_path / "series")
+    first = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1])
+    before, times = tree(tmp_path / "replicates"), _times(tmp_path / "replicates")
     monkeypatch.setattr(module, "train", None)
-    assert train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1]) == first
-    assert tree(tmp_path / "series") == before
-    assert _times(tmp_path / "series") == times
+    assert train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1]) == first
+    assert tree(tmp_path / "replicates") == before
+    assert _times(tmp_path / "replicates") == times
 
 
 def test_a_missing_report_is_written(configure, tmp_path):
     """As after a kill before it was written. The test split is not scored again."""
-    first = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1])
-    run = tmp_path / "series" / "seed-0"
+    first = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1])
+    run = tmp_path / "replicates" / "seed-0"
     (run / "report.html").unlink()
     scores = _times(run)[str(run / "metrics.json")]
-    assert train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1]) == first
+    assert train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1]) == first
     assert (run / "report.html").exists() and _times(run)[str(run / "metrics.json")] == scores
 
 
 def test_seeds_may_be_added_later(configure, tmp_path):
-    first = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1])
-    before = _times(tmp_path / "series")
-    more = train_replicates(configure(ONE), tmp_path / "series", seeds=[0, 1, 2, 7])
-    after = _times(tmp_path / "series")
+    first = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1])
+    before = _times(tmp_path / "replicates")
+    more = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1, 2, 7])
+    after = _times(tmp_path / "replicates")
     assert {path: after[path] for path in before} == before
     assert more.summary["runs"] == ["seed-0", "seed-1", "seed-2", "seed-7"]
     assert more.summary["test"]["mae"]["values"][:2] == first.summary["test"]["mae"]["values"]
-    assert _summary(tmp_path / "series") == more.summary
+    assert _summary(tmp_path / "replicates") == more.summary
 
 
 @pytest.mark.parametrize("what", ["no metrics", "no checkpoint", "half begun"])
@@ -193,18 +195,18 @@ def test_files_left_by_a_full_disk_are_overwritten(configure, small_disk):
     """On a disk that is really full: the second error is about the disk again."""
     (small_disk / "ballast").write_bytes(b"x" * 40_000)
     with pytest.raises(StorageError, match="the disk is full"):
-        train_replicates(configure(ONE), small_disk / "series", seeds=[0])
+        train_replicates(configure(ONE), small_disk / "replicates", seeds=[0])
     (small_disk / "ballast").unlink()
     with pytest.raises(StorageError, match="the disk is full"):  # still too small for a run
-        train_replicates(configure(ONE), small_disk / "series", seeds=[0])
+        train_replicates(configure(ONE), small_disk / "replicates", seeds=[0])
     assert not list(small_disk.rglob("*.partial"))
 
 
 def test_a_folder_with_other_files_is_never_overwritten(configure, tmp_path, tree):
-    run = tmp_path / "series" / "seed-0"
+    run = tmp_path / "replicates" / "seed-0"
     run.mkdir(parents=True)
     (run / "notes.txt").write_text("mine")
-    before = tree(tmp_path / "series")
+    before = tree(tmp_path / "replicates")
     for name in (None, "environment.json", "config.yaml"):
         if name == "config.yaml":
             (run / "notes.txt").unlink()
@@ -212,10 +214,10 @@ def test_a_folder_with_other_files_is_never_overwritten(configure, tmp_path, tre
         if name is not None:
             text = "data: {table: mine.csv}" if name == "config.yaml" else "{}"
             (run / name).write_text(text)
-            before = tree(tmp_path / "series")
+            before = tree(tmp_path / "replicates")
         with pytest.raises((ConfigError, DataError), match="seed-0"):
-            train_replicates(configure(ONE), tmp_path / "series", seeds=[0])
-        assert tree(tmp_path / "series") == before
+            train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0])
+        assert tree(tmp_path / "replicates") == before
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -234,40 +236,40 @@ def test_a_folder_with_other_files_is_never_overwritten(configure, tmp_path, tre
 )
 def test_another_configuration_in_the_folder_is_refused(configure, tmp_path, tree, other):
     """Before anything is trained, even if only the last run differs."""
-    train_replicates(configure(ONE), tmp_path / "series", seeds=[1])
-    before = tree(tmp_path / "series")
+    train_replicates(configure(ONE), tmp_path / "replicates", seeds=[1])
+    before = tree(tmp_path / "replicates")
     with pytest.raises(ConfigError, match="seed-1 is a run of another configuration: choose ano"):
-        train_replicates(configure({**ONE, **other}), tmp_path / "series", seeds=[0, 1])
-    assert tree(tmp_path / "series") == before
+        train_replicates(configure({**ONE, **other}), tmp_path / "replicates", seeds=[0, 1])
+    assert tree(tmp_path / "replicates") == before
 
 
 def test_paths_relative_to_another_folder_are_recognised(configure, tmp_path, monkeypatch):
     """Paths are compared in absolute form."""
     monkeypatch.chdir(tmp_path)
-    train_replicates(configure({"data.table": "data.csv", **ONE}), "series", seeds=[0])
+    train_replicates(configure({"data.table": "data.csv", **ONE}), "replicates", seeds=[0])
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     config = configure({"data.table": "../data.csv", **ONE})
-    assert train_replicates(config, "../series", seeds=[0, 1]).finished
+    assert train_replicates(config, "../replicates", seeds=[0, 1]).finished
 
 
 def test_a_configuration_read_from_yaml_equals_one_from_options(configure, tmp_path):
     """Also for floats in YAML notation and tuples written as lists."""
     config = configure({**ONE, "optim.lr": 1e-7, "data.task_type": {"y": "regression"}})
     config.save(tmp_path / "config.yaml")
-    train_replicates(config, tmp_path / "series", seeds=[0])
+    train_replicates(config, tmp_path / "replicates", seeds=[0])
     read = load_config(config=tmp_path / "config.yaml")
-    assert train_replicates(read, tmp_path / "series", seeds=[0]).finished
+    assert train_replicates(read, tmp_path / "replicates", seeds=[0]).finished
 
 
 def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, tree):
     """Nothing is trained before the error."""
-    train_replicates(configure(ONE), tmp_path / "series", seeds=[0])
-    before = tree(tmp_path / "series")
+    train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0])
+    before = tree(tmp_path / "replicates")
     table.write_text(table.read_text().replace("CCO,", "CCS,"))
     with pytest.raises(DataError, match="no longer those that .*seed-0 began with"):
-        train_replicates(configure(ONE), tmp_path / "series", seeds=[1, 0])
-    assert tree(tmp_path / "series") == before
+        train_replicates(configure(ONE), tmp_path / "replicates", seeds=[1, 0])
+    assert tree(tmp_path / "replicates") == before
 
 
 def test_rows_that_training_left_out_are_no_change_of_the_table(with_columns, tmp_path, split_rows):
@@ -275,9 +277,9 @@ def test_rows_that_training_left_out_are_no_change_of_the_table(with_columns, tm
     words, parts = ["a", "b"] * 14 + ["a", "rare"], ["train"] * 20 + ["val"] * 5 + ["test"] * 5
     settings = {"data.targets": ["y"], "data.feature_columns": ["s"], "data.splits_column": "part"}
     config = with_columns({"y": NUMBERS, "s": words, "part": parts}, {**ONE, **settings})
-    train_replicates(config, tmp_path / "series", seeds=[0])
-    assert split_rows(tmp_path / "series" / "seed-0")["test"] == [25, 26, 27, 28]
-    assert train_replicates(config, tmp_path / "series", seeds=[0, 1]).finished
+    train_replicates(config, tmp_path / "replicates", seeds=[0])
+    assert split_rows(tmp_path / "replicates" / "seed-0")["test"] == [25, 26, 27, 28]
+    assert train_replicates(config, tmp_path / "replicates", seeds=[0, 1]).finished
 
 
 @pytest.mark.parametrize("way", ["column", "file"])
@@ -336,7 +338,7 @@ def test_invalid_seeds_and_splits_are_refused(
     before = tree(tmp_path)
     with pytest.raises(ConfigError, match=message):
         train_replicates(
-            configure({**ONE, **settings}), tmp_path / "series", seeds=seeds, splits=splits
+            configure({**ONE, **settings}), tmp_path / "replicates", seeds=seeds, splits=splits
         )
     assert tree(tmp_path) == before
 
@@ -344,8 +346,8 @@ def test_invalid_seeds_and_splits_are_refused(
 def test_replicates_of_a_fixed_split_are_refused(tmp_path):
     """They would all be equal."""
     with pytest.raises(ConfigError, match="zinc defines the split, so there is one split and no r"):
-        train_replicates(load_config("zinc"), tmp_path / "series", seeds=[0], splits=3)
-    assert not (tmp_path / "series").exists()
+        train_replicates(load_config("zinc"), tmp_path / "replicates", seeds=[0], splits=3)
+    assert not (tmp_path / "replicates").exists()
 
 
 def test_a_file_instead_of_a_folder_is_reported(configure, table, tree):
@@ -359,14 +361,14 @@ def test_a_file_instead_of_a_folder_is_reported(configure, table, tree):
 def test_the_summary_has_mean_and_unbiased_standard_deviation(configure, tmp_path):
     """For every score of both splits and for the time, compared with numpy."""
     config = configure({"data.targets": ["y", "active"], "data.split": [0.4, 0.3, 0.3], **ONE})
-    series = train_replicates(config, tmp_path / "series", seeds=range(3))
-    written = _summary(tmp_path / "series")
-    assert written == series.summary
+    replicates = train_replicates(config, tmp_path / "replicates", seeds=range(3))
+    written = _summary(tmp_path / "replicates")
+    assert written == replicates.summary
     runs = [
-        json.loads((tmp_path / "series" / name / "metrics.json").read_text())
+        json.loads((tmp_path / "replicates" / name / "metrics.json").read_text())
         for name in written["runs"]
     ]
-    assert list(series.runs.values()) == runs
+    assert list(replicates.runs.values()) == runs
     checked = 0
     for split in ("val", "test"):
         assert list(written[split]) == list(runs[0][split])
@@ -387,8 +389,8 @@ def test_the_summary_has_mean_and_unbiased_standard_deviation(configure, tmp_pat
 
 
 def test_one_run_has_no_deviation(configure, tmp_path):
-    series = train_replicates(configure(ONE), tmp_path / "series", seeds=[0])
-    figures = series.summary["test"]["mae"]
+    replicates = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0])
+    figures = replicates.summary["test"]["mae"]
     assert figures["sd"] is None
     assert [figures["mean"]] == figures["values"]
 
@@ -397,24 +399,28 @@ def test_undefined_scores_are_null_and_left_out(with_columns, tmp_path):
     """For a fold with molecules of a single class; the summary lists the metrics that selected."""
     columns = {"a": [1, 1, 1, 1, 1, *([0] * 25)]}
     settings = {"data.targets": ["a"], "data.folds": 5, "data.split_seed": 2, **ONE}
-    series = train_replicates(with_columns(columns, settings), tmp_path / "series", seeds=[0])
-    figures = series.summary["val"]["roc_auc"]
+    replicates = train_replicates(
+        with_columns(columns, settings), tmp_path / "replicates", seeds=[0]
+    )
+    figures = replicates.summary["val"]["roc_auc"]
     defined = [value for value in figures["values"] if value is not None]
     assert 1 < len(defined) < 5
     assert figures["mean"] == pytest.approx(np.mean(defined))
     assert figures["sd"] == pytest.approx(np.std(defined, ddof=1))
-    assert series.summary["chosen_by"] == "loss, roc_auc"
-    assert _summary(tmp_path / "series") == series.summary
+    assert replicates.summary["chosen_by"] == "loss, roc_auc"
+    assert _summary(tmp_path / "replicates") == replicates.summary
 
 
 def test_scores_undefined_in_every_run_have_no_mean(with_columns, tmp_path):
     labels = [0, 1, 0, 1, 0, 1, 0, 0, 1, 1]
     columns = {"a": labels, "part": ["train"] * 7 + ["val", "val", "test"]}
     settings = {"data.targets": ["a"], "data.splits_column": "part", **ONE}
-    series = train_replicates(with_columns(columns, settings), tmp_path / "series", seeds=[0, 1])
+    replicates = train_replicates(
+        with_columns(columns, settings), tmp_path / "replicates", seeds=[0, 1]
+    )
     nothing = {"mean": None, "sd": None, "values": [None, None]}
-    assert series.summary["test"]["roc_auc"] == nothing
-    assert series.summary["val"]["roc_auc"]["mean"] is not None
+    assert replicates.summary["test"]["roc_auc"] == nothing
+    assert replicates.summary["val"]["roc_auc"]["mean"] is not None
 
 
 def test_a_table_from_a_pipe_is_read_once_for_all_runs(configure, tmp_path, table, outcome):
@@ -426,12 +432,12 @@ def test_a_table_from_a_pipe_is_read_once_for_all_runs(configure, tmp_path, tabl
         os.close(end)
         os.dup2(read, 199)
         piped = configure({**ONE, "data.table": Path("/dev/fd/199")})
-        series = train_replicates(
-            piped, tmp_path / "series", seeds=[0, 1], callback=StopWhen(lambda stop=stop: stop)
+        replicates = train_replicates(
+            piped, tmp_path / "replicates", seeds=[0, 1], callback=StopWhen(lambda stop=stop: stop)
         )
         os.close(read)
     os.close(199)
-    assert {name: run["test"] for name, run in series.runs.items()} == {
+    assert {name: run["test"] for name, run in replicates.runs.items()} == {
         name: run["test"] for name, run in expected.runs.items()
     }
 

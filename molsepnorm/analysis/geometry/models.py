@@ -32,7 +32,7 @@ def load_models(
     """Load models, and the same molecules for all.
 
     Args:
-        folders: folders of runs or models. An ablation or a series stands for all its finished
+        folders: folders of runs or models. An ablation or a benchmark stands for all its finished
             runs; those that differ only in their seed are one group.
         data: the molecules; labels are not needed. By default the data of the first run.
         split: train, val, test, or all. By default val, which keeps the test molecules unseen, or

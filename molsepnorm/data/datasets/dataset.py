@@ -19,7 +19,7 @@ from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
-__all__ = ["BOUNDS", "SPLITS", "Dataset", "Merged", "Rejected", "Replicates", "data_folder"]
+__all__ = ["BOUNDS", "SPLITS", "Dataset", "Merged", "Rejected", "ReplicateSpread", "data_folder"]
 
 SPLITS = ("train", "val", "test")
 
@@ -38,7 +38,7 @@ class Merged(NamedTuple):
     """Index of the row that has the merged labels."""
 
 
-class Replicates(NamedTuple):
+class ReplicateSpread(NamedTuple):
     """How far the labels of the same molecule are from each other."""
 
     molecules: int
@@ -93,7 +93,7 @@ class Dataset:
     """Transform of each target from the unit of the table; () if there is none."""
     merged: tuple[Merged, ...] = ()
     """Rows that were merged into an earlier row of the same molecule. They are in no split."""
-    replicates: Mapping[str, Replicates] = field(default_factory=dict)
+    replicates: Mapping[str, ReplicateSpread] = field(default_factory=dict)
     """Spread of the merged labels, by regression target."""
 
     @property

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, Replicates
+from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, ReplicateSpread
 from molsepnorm.data.datasets.leaks import same_molecules
 from molsepnorm.data.datasets.splits import split_labelled, with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
@@ -193,7 +193,7 @@ def _merged(
             Merged(int(rows[i]), smiles[rows[i]], reason, int(rows[first])) for i in others.tolist()
         ]
     replicates = {
-        name: Replicates(int(molecules[i]), float(np.sqrt(squares[i] / freedom[i])))
+        name: ReplicateSpread(int(molecules[i]), float(np.sqrt(squares[i] / freedom[i])))
         for i, name in enumerate(dataset.targets)
         if freedom[i]
     }

@@ -24,7 +24,7 @@ from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
-    from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.cli.display import ReplicatesDisplay
     from molsepnorm.training import Ablation, Replicates
 
     Runs = TypeVar("Runs", Replicates, Ablation)
@@ -41,7 +41,7 @@ _FINISHED = "Folder of the runs. Finished runs in it are not repeated. [default:
     help="Number of splits: training and validation molecules are drawn again for each, the test "
     "molecules stay the same. Not needed with --folds, which trains on every fold.",
 )
-@output_option(_FINISHED.format("series"))
+@output_option(_FINISHED.format("benchmark"))
 @json_option
 def benchmark(
     seeds: list[int] | None,
@@ -64,33 +64,33 @@ def benchmark(
     molsepnorm benchmark --data my.csv --targets logS --folds 5 --seeds 0
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
     """
-    from molsepnorm.cli.display import SeriesDisplay
-    from molsepnorm.cli.tables import folds_table, label_notes, series_table
+    from molsepnorm.cli.display import ReplicatesDisplay
+    from molsepnorm.cli.tables import folds_table, label_notes, replicates_table
     from molsepnorm.training import train_replicates
     from molsepnorm.training.conclusion import conclusion_of_folds
 
-    display = SeriesDisplay(quiet=as_json)
-    series = _train_all(
-        train_replicates, options, display, output, "series", seeds=seeds, splits=replicates
+    display = ReplicatesDisplay(quiet=as_json)
+    result = _train_all(
+        train_replicates, options, display, output, "benchmark", seeds=seeds, splits=replicates
     )
-    summary = series.summary
+    summary = result.summary
     if as_json:
         print_json(summary)
         return
     pooled = summary.get("out_of_fold")
     if pooled is not None:
         display.console.print(folds_table(summary))
-    display.console.print(series_table(summary))
+    display.console.print(replicates_table(summary))
     for line in label_notes(summary.get("labels", {}) if pooled is None else pooled["labels"]):
         display.console.print(line)
     if pooled is not None:
         if sentence := conclusion_of_folds(summary):
             display.console.print(sentence)
-        display.console.print(f"Out-of-fold predictions: {series.folder / pooled['file']}")
+        display.console.print(f"Out-of-fold predictions: {result.folder / pooled['file']}")
     display.console.print(
-        f"{counted(len(series.runs), 'run')}, {summary['parameters']:,} parameters, "
+        f"{counted(len(result.runs), 'run')}, {summary['parameters']:,} parameters, "
         f"{summary['seconds']['mean']:.0f} s of training each. All figures: "
-        f"{series.folder / 'summary.json'}"
+        f"{result.folder / 'summary.json'}"
     )
 
 
@@ -145,7 +145,7 @@ def ablate(
     molsepnorm ablate --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
     molsepnorm ablate --data my.csv --targets logS --vary model.layers=4,8 --vary optim.lr=5e-4,1e-3
     """
-    from molsepnorm.cli.display import SeriesDisplay
+    from molsepnorm.cli.display import ReplicatesDisplay
     from molsepnorm.cli.tables import ablation_tables
     from molsepnorm.training import ablate as run
     from molsepnorm.training.ablation import variants_of
@@ -153,7 +153,7 @@ def ablate(
 
     first = next(iter(variants_of(vary).values()))
     own = {name: value for name, value in first.items() if is_architecture(name)}
-    display = SeriesDisplay(quiet=as_json, several=True)
+    display = ReplicatesDisplay(quiet=as_json, several=True)
     ablation = _train_all(run, options, display, output, "ablation", own, vary=vary, seeds=seeds)
     if as_json:
         print_json(ablation.to_json())
@@ -166,7 +166,7 @@ def ablate(
 def _train_all(
     train: Callable[..., Runs],
     options: dict[str, Any],
-    display: SeriesDisplay,
+    display: ReplicatesDisplay,
     output: Path | None,
     suffix: str,
     varied: Mapping[str, Any] | None = None,

@@ -20,23 +20,23 @@ YES_NO = [0, 1, 0, 0, 1, 1, 0]
 
 @pytest.fixture
 def benchmark(tmp_path, tiny, write_table):
-    """Arguments of a series on data.csv of the test's folder, into its folder series."""
+    """Arguments of a benchmark on data.csv of the test's folder, into its folder `replicates`."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS, a=YES_NO)
     return (
-        *("benchmark", "--data", table, "--targets", "y", *tiny[2:], "-o", tmp_path / "series"),
+        *("benchmark", "--data", table, "--targets", "y", *tiny[2:], "-o", tmp_path / "replicates"),
         *("--epochs", 1),
     )
 
 
 def _summary(folder) -> dict:
-    return json.loads((folder / "series" / "summary.json").read_text())
+    return json.loads((folder / "replicates" / "summary.json").read_text())
 
 
 def test_benchmark_prints_each_run_and_a_summary(benchmark, ok, tmp_path):
     """The summary has means, standard deviations and the path of all figures."""
     text = ok(*benchmark, "--seeds", "0-1,5")
     runs = {
-        name: json.loads((tmp_path / "series" / name / "metrics.json").read_text())
+        name: json.loads((tmp_path / "replicates" / name / "metrics.json").read_text())
         for name in ("seed-0", "seed-1", "seed-5")
     }
     for name, metrics in runs.items():
@@ -44,7 +44,7 @@ def test_benchmark_prints_each_run_and_a_summary(benchmark, ok, tmp_path):
     values = [metrics["test"]["rmse"] for metrics in runs.values()]
     assert f"{significant(np.mean(values))} ± {significant(np.std(values, ddof=1))}" in text
     assert "data.csv: mean ± sd of 3 runs" in text
-    assert str(tmp_path / "series" / "summary.json") in text
+    assert str(tmp_path / "replicates" / "summary.json") in text
     assert text.count("Splits") == 1
 
 
@@ -108,18 +108,18 @@ def test_folds_without_a_test_set_print_every_fold_and_the_forest(
     expected += f"{significant(abs(difference['difference']), 3)} (95 % interval"
     flat = " ".join(table.split())
     assert f"The model is {expected}" in flat
-    assert str(tmp_path / "series" / "oof_predictions.csv") in flat.replace(" ", "")
+    assert str(tmp_path / "replicates" / "oof_predictions.csv") in flat.replace(" ", "")
     monkeypatch.setattr(TrainStep, "__call__", None)
     assert ok(*args) == table
 
 
 def test_the_default_folder_is_named_after_the_data(ok, tiny, write_table, tmp_path, monkeypatch):
-    """Running the command again continues the series."""
+    """Running the command again continues the replicates."""
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "mine.csv", y=NUMBERS)
     for _ in range(2):
         ok("benchmark", "--data", "mine.csv", *tiny[2:], "--epochs", 1, "--seeds", "0")
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mine-series"]
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["mine-benchmark"]
 
 
 @pytest.mark.parametrize("targets", ["y,a", "a"])
@@ -154,7 +154,7 @@ def test_the_same_command_continues_a_stopped_benchmark(
     assert "Traceback" not in result.output
     assert [signal.getsignal(s) for s in (2, 15)] == handlers
     assert _summary(tmp_path)["runs"] == ["seed-0"]
-    assert (tmp_path / "series" / "seed-1" / "checkpoints").exists()
+    assert (tmp_path / "replicates" / "seed-1" / "checkpoints").exists()
     ok(*benchmark, "--seeds", "0-2")
     assert _summary(tmp_path)["runs"] == ["seed-0", "seed-1", "seed-2"]
 
@@ -180,7 +180,7 @@ def test_the_same_command_continues_a_stopped_benchmark(
 )
 def test_contradicting_options_are_usage_errors(benchmark, refused, tmp_path, args, message):
     assert message in refused(*benchmark, *args)
-    assert not (tmp_path / "series").exists()
+    assert not (tmp_path / "replicates").exists()
 
 
 def test_another_configuration_in_the_folder_is_refused(benchmark, ok, refused, tree, tmp_path):
