@@ -18,10 +18,10 @@ from molsepnorm.training.callback import Callback, Callbacks
 from molsepnorm.training.conclusion import headline
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
-from molsepnorm.training.out_of_fold import standard_error
+from molsepnorm.training.paired import Difference, paired_difference
 from molsepnorm.training.replicates import Replicates, train_replicates
 
-__all__ = ["Ablation", "Difference", "ablate", "paired_difference", "variants_of"]
+__all__ = ["Ablation", "ablate", "variants_of"]
 
 _SPLITS = ("val", "test")
 _DIFFERENT_NORMS = tuple(
@@ -45,21 +45,6 @@ _FIXED = {
     ),
 }
 """Settings that pair the runs of the variants, each with the reason why it cannot vary."""
-
-_ROUNDING = 1e-9  # relative size of a standard error that is rounding
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference of a variant from the first one, over pairs of runs with equal seed and split, or
-    over folds, each with the mean over the seeds."""
-
-    mean: float
-    interval: tuple[float, float] | None
-    """95 % interval by Student's t; None for a single pair, or equal differences."""
-    p: float | None
-    """p-value of a paired t-test; None if undefined: a single pair, or equal differences."""
-    pairs: int
 
 
 @dataclass(frozen=True)
@@ -211,32 +196,6 @@ def _scored(config: TrainConfig, fold: int) -> tuple[Any, ...]:
     parts = [dataset.splits[split] for split in _SPLITS]
     rows = [dataset.store.rows[part].tolist() for part in parts]
     return dataset.targets, rows, [dataset.labels[part].tobytes() for part in parts]
-
-
-def paired_difference(
-    scores: Sequence[float], base: Sequence[float], folds: int | None = None
-) -> Difference:
-    """Compare scores with others in pairs: mean difference, its interval, and a t-test.
-
-    >>> paired_difference([0.31, 0.35, 0.30], [0.32, 0.37, 0.33])
-    Difference(mean=-0.02..., interval=(-0.044..., 0.004...), p=0.074..., pairs=3)
-
-    Args:
-        scores, base: scores of as many pairs.
-        folds: number of folds, if each pair is one of them, see `standard_error`.
-    """
-    from scipy import stats
-
-    differences = np.subtract(scores, base)
-    count, mean = len(differences), float(differences.mean())
-    if count < 2:
-        return Difference(mean, None, None, count)
-    error = standard_error(differences.tolist(), folds)
-    if error <= _ROUNDING * max(np.abs(scores).max(), np.abs(base).max()):
-        return Difference(mean, None, None, count)
-    low, high = stats.t.interval(0.95, count - 1, mean, error)
-    p = 2 * float(stats.t.sf(abs(mean) / error, count - 1))
-    return Difference(mean, (float(low), float(high)), p, count)
 
 
 def _compared(

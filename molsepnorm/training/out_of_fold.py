@@ -22,14 +22,7 @@ from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = [
-    "OOF",
-    "corrected_difference",
-    "is_nested",
-    "require_trainable",
-    "standard_error",
-    "write_out_of_fold",
-]
+__all__ = ["OOF", "is_nested", "require_trainable", "write_out_of_fold"]
 
 OOF = "oof_predictions.csv"
 
@@ -102,52 +95,6 @@ def write_out_of_fold(
         "molecules": np.bincount(fold_of[graphs], minlength=len(folds)).tolist(),
         "scores": json_scores(scores),
         "labels": dataset.about_labels({"out of fold": graphs}),
-    }
-
-
-def standard_error(differences: Sequence[float], folds: int | None) -> float:
-    """Return the standard error of the mean of two or more differences.
-
-    The training sets of two folds overlap, so the differences of folds are not independent, and the
-    plain standard error is too small. Nadeau and Bengio correct it: the variance of the mean is
-    (1/k + n_test/n_train) times the variance of the k differences, and n_test/n_train is
-    1/(folds - 1).
-
-    Args:
-        differences: k differences.
-        folds: number of folds, if each difference is one of them; None for independent differences.
-
-    Source: Nadeau and Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
-    """
-    overlap = 0.0 if folds is None else 1 / (folds - 1)
-    return float(np.std(differences, ddof=1) * np.sqrt(1 / len(differences) + overlap))
-
-
-def corrected_difference(differences: Sequence[float | None], folds: int) -> dict[str, Any]:
-    """Return the mean difference of two models over folds, with a 95 % interval.
-
-    The interval is that of a paired t-test with the `standard_error` of folds. A bootstrap of the
-    rows would leave out the variance between training sets.
-
-    >>> found = corrected_difference([-0.2, -0.1, -0.3, -0.1, -0.2], folds=5)
-    >>> [round(value, 3) for value in (found["difference"], *found["interval_95"])]
-    [-0.18, -0.336, -0.024]
-
-    Args:
-        differences: a difference for each fold, None where a score is undefined.
-        folds: number of folds.
-    """
-    from scipy import stats
-
-    defined = [each for each in differences if each is not None]
-    interval = None
-    if len(defined) > 1:
-        half = float(stats.t.ppf(0.975, len(defined) - 1) * standard_error(defined, folds))
-        interval = [float(np.mean(defined)) - half, float(np.mean(defined)) + half]
-    return {
-        "difference": float(np.mean(defined)) if defined else None,
-        "interval_95": interval,
-        "values": list(differences),
     }
 
 

@@ -19,11 +19,11 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.out_of_fold import (
-    corrected_difference,
     is_nested,
     require_trainable,
     write_out_of_fold,
 )
+from molsepnorm.training.paired import paired_difference
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 
@@ -202,9 +202,7 @@ def _summary(
             assert config.data.folds is not None
             forest = summary["baseline"]["test"]
             summary["baseline_difference"] = {
-                name: corrected_difference(
-                    _differences(own["values"], forest[name]["values"]), config.data.folds
-                )
+                name: _difference(own["values"], forest[name]["values"], config.data.folds)
                 for name, own in summary["test"].items()
             }
     if labels := _common(first.get("labels", {}), [run.get("labels", {}) for run in metrics]):
@@ -226,11 +224,17 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
     return {**mean_and_sd(values), "values": list(values)}
 
 
-def _differences(
-    ours: Sequence[float | None], others: Sequence[float | None]
-) -> list[float | None]:
+def _difference(
+    ours: Sequence[float | None], others: Sequence[float | None], folds: int
+) -> dict[str, Any]:
+    """Return the differences over folds, their mean and its 95 % interval."""
+    found = paired_difference(ours, others, folds)
     pairs = zip(ours, others, strict=True)
-    return [None if one is None or other is None else one - other for one, other in pairs]
+    return {
+        "difference": found.mean,
+        "interval_95": None if found.interval is None else list(found.interval),
+        "values": [None if one is None or other is None else one - other for one, other in pairs],
+    }
 
 
 def _common(

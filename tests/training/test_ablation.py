@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
-from scipy import stats
 from support import Recorder
 
 from molsepnorm.data.datasets import DataConfig
@@ -14,9 +12,9 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
-from molsepnorm.training.ablation import _FIXED, Ablation, paired_difference, variants_of
+from molsepnorm.training.ablation import _FIXED, Ablation, variants_of
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.out_of_fold import corrected_difference
+from molsepnorm.training.paired import paired_difference
 from molsepnorm.training.replicates import Replicates
 from molsepnorm.training.run_folder.folder import RunFolder
 
@@ -119,29 +117,6 @@ def test_the_first_metric_that_selects_epochs_is_compared(
     assert found.differences["sep"]["test"].mean == 0
 
 
-@pytest.mark.parametrize("number", [2, 3, 10])
-def test_the_paired_difference_equals_scipys(number):
-    rng = np.random.default_rng(number)
-    base = rng.normal(0.3, 0.05, number)
-    scores = base + rng.normal(-0.01, 0.01, number)
-    found = paired_difference(scores.tolist(), base.tolist())
-    test = stats.ttest_rel(scores, base)
-    interval = test.confidence_interval(0.95)
-    assert found.mean == pytest.approx(scores.mean() - base.mean())
-    assert found.interval == pytest.approx((interval.low, interval.high))
-    assert found.p == pytest.approx(test.pvalue)
-
-
-def test_undefined_intervals_and_p_values_are_none():
-    """A single pair has neither, and equal differences, also up to rounding, have neither."""
-    one = paired_difference([0.5], [0.4])
-    assert (one.mean, one.interval, one.p) == (pytest.approx(0.1), None, None)
-    alike = paired_difference([0.5, 0.25], [0.5, 0.25])
-    assert (alike.mean, alike.interval, alike.p) == (0.0, None, None)
-    shifted = paired_difference([0.31, 0.41, 0.51], [0.30, 0.40, 0.50])
-    assert (shifted.mean, shifted.interval, shifted.p) == (pytest.approx(0.01), None, None)
-
-
 def test_seeds_of_a_fold_are_not_independent(configure, tmp_path, monkeypatch):
     """More seeds with the same scores change neither interval nor p-value; those of folds are
     corrected for the overlap of their training molecules."""
@@ -163,12 +138,7 @@ def test_seeds_of_a_fold_are_not_independent(configure, tmp_path, monkeypatch):
         for count in (1, 4)
     )
     assert one == several and one.pairs == 3
-    expected = corrected_difference([0.1, 0.3, 0.1], folds=3)
-    assert one.mean == pytest.approx(expected["difference"])
-    assert one.interval == pytest.approx(tuple(expected["interval_95"]))
-    low, high = one.interval
-    t = one.mean / ((high - low) / 2 / stats.t.ppf(0.975, 2))
-    assert one.p == pytest.approx(2 * stats.t.sf(t, 2))
+    assert one == paired_difference(scores["sep"], scores["shared"], folds=3)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from molsepnorm.predict import Predictor
 from molsepnorm.training import train, train_replicates
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.inputs import fit_inputs
-from molsepnorm.training.out_of_fold import OOF, corrected_difference
+from molsepnorm.training.out_of_fold import OOF
 
 NESTED = {"data.folds": 3, "data.test_set": False, "run.epochs": 1}
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -310,18 +310,6 @@ def test_the_summary_compares_with_the_forest_and_the_trivial_baseline(
     error = np.sqrt((1 / 3 + 1 / 2) * difference.var(ddof=1))
     ends = difference.mean() + np.array([-1, 1]) * stats.t.ppf(0.975, 2) * error
     assert found["interval_95"] == pytest.approx(ends.tolist())
-
-
-def test_the_correction_widens_the_interval_of_a_paired_t_test():
-    """Undefined differences are left out; a single one has no interval."""
-    values = [0.3, 0.1, 0.2, 0.4, 0.15]
-    low, high = corrected_difference([*values, None], folds=6)["interval_95"]
-    plain = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
-    ratio = np.sqrt((1 / 5 + 1 / 5) / (1 / 5))
-    assert (high - low) / (plain[1] - plain[0]) == pytest.approx(ratio)
-    one = {"difference": 0.5, "interval_95": None, "values": [None, 0.5]}
-    assert corrected_difference([None, 0.5], folds=2) == one
-    assert corrected_difference([None, None], folds=2)["difference"] is None
 
 
 def test_a_summary_of_seeds_has_the_forest_and_the_noise_of_the_labels(
