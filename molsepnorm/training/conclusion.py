@@ -62,9 +62,12 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
     sentences = [f"The scores are too optimistic: {reason}." for reason in leaks(metrics)]
     for name in names:
         if metrics["test"][name] is None:
+            has_classes = "regression" not in METRICS[name].kinds
+            is_random = metrics.get("split") == "random split"
             sentences.append(
                 f"The {_label_of_targets(metrics, name)} is undefined on the test molecules, which "
-                "have too few labels or labels of one class: choose another split."
+                "have too few labels or labels of one class: choose another split"
+                f"{', such as `--split-type stratified`' if has_classes and is_random else ''}."
             )
         elif (own := _comparable(name, gains)) is not None:
             sentences.append(_against_constant(metrics, own, _Gain.of(own, gains[own])))

@@ -373,6 +373,9 @@ def test_an_undefined_score():
     )
     (text,) = conclusion(content)
     assert text.startswith("The ROC-AUC is undefined on the test molecules, which have too few")
+    assert text.endswith("choose another split.")
+    (text,) = conclusion({**content, "split": "random split"})
+    assert text.endswith("choose another split, such as `--split-type stratified`.")
 
 
 def test_spearman_is_undefined_for_the_trivial_baseline():

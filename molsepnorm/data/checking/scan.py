@@ -19,7 +19,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import make_splits, split_labelled, with_validation
+from molsepnorm.data.datasets.splits import make_splits, split_labelled, strata_of, with_validation
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate, names_in_file, read_table, require_clear, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, OpenChoice
@@ -193,7 +193,8 @@ def scan_table(config: DataConfig) -> Scan:
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
     parts = (
         _try(
-            lambda: _parts(table, labels, standard, readable, canonical, config), "split", refusals
+            lambda: _parts(table, labels, standard, readable, canonical, weights, config),
+            *("split", refusals),
         )
         or {}
     )
@@ -338,6 +339,7 @@ def _parts(
     smiles: Sequence[str],
     readable: np.ndarray,
     canonical: Sequence[str | None],
+    weights: np.ndarray | None,
     config: DataConfig,
 ) -> dict[str, np.ndarray]:
     """Return the rows of each split; those of merged molecules are the first ones of the molecule,
@@ -351,17 +353,37 @@ def _parts(
     column = table[config.column_of_split].tolist() if config.column_of_split else None
     numbers, index = _numbers(canonical), table.index.to_numpy()
     source = config.table
-    is_labelled = np.isfinite(labels.values).any(axis=1)
+    values = labels.values
+    is_labelled = np.isfinite(values).any(axis=1)
     if merges:  # a row stands for all rows of its molecule
+        if config.split_type == "stratified":
+            values = _merged_classes(values, is_labelled, numbers, weights)
         is_labelled = np.isin(numbers, numbers[is_labelled])
 
     def split(chosen: np.ndarray) -> dict[str, np.ndarray]:
-        return make_splits(config, chosen, numbers[chosen], smiles, column, source, index)
+        strata = strata_of(config, labels.kinds, values[chosen])
+        return make_splits(config, chosen, numbers[chosen], smiles, column, source, index, strata)
 
     splits = split_labelled(split, rows, is_labelled, named)
     if merges:
         splits = {name: _first_rows(part, canonical) for name, part in splits.items()}
     return with_validation(splits, numbers, config)
+
+
+def _merged_classes(
+    values: np.ndarray, is_labelled: np.ndarray, numbers: np.ndarray, weights: np.ndarray | None
+) -> np.ndarray:  # (R, T)
+    """Return the classes in which all rows of a molecule have its merged class; NaN where the
+    classes of its rows differ."""
+    values = values.copy()
+    order = np.argsort(numbers, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
+        if len(rows) > 1 and numbers[rows[0]] >= 0:
+            for column in values.T:
+                used = column[used_rows(rows, is_labelled, weights)]
+                classes = np.unique(used[~np.isnan(used)])
+                column[rows] = classes[0] if len(classes) == 1 else np.nan
+    return values
 
 
 def _numbers(canonical: Sequence[str | None]) -> np.ndarray:  # int64 (R,)

@@ -192,19 +192,22 @@ class DataConfig(BaseModel):
 
     For tables only. null makes no split, which is enough to score a model on all molecules."""
     split_type: Annotated[
-        Literal["random", "scaffold", "scaffold-ogb", "butina", "time"], "--split-type", "Split"
+        Literal["random", "stratified", "scaffold", "scaffold-ogb", "butina", "time"],
+        "--split-type",
+        "Split",
     ] = "random"
     """How molecules are split: at random, by Bemis–Murcko scaffold, by similarity, or by time.
 
     Rows of the same molecule (without SMILES, of the same graph) are in one split, unless the
-    split is by time. scaffold keeps each scaffold in one split: common scaffolds are used for
-    training, the others are assigned at random. scaffold-ogb assigns whole scaffolds from the
-    most to the least common, whatever the seed, as OGB did; it treats stereoisomers of a
-    scaffold as different scaffolds, which is its only difference from DeepChem's scaffold
-    split. butina is like scaffold, with clusters of similar molecules in place of scaffolds:
-    the Tanimoto distance of their Morgan fingerprints (radius 2, 2,048 bits) from the centre of
-    the cluster is at most 0.6. time trains on the oldest rows and tests on the newest ones, by
-    data.time_column."""
+    split is by time. stratified is random, with the same share of each class in all splits; of
+    several targets with classes, of each combination of classes. scaffold keeps each scaffold in
+    one split: common scaffolds are used for training, the others are assigned at random.
+    scaffold-ogb assigns whole scaffolds from the most to the least common, whatever the seed, as
+    OGB did; it treats stereoisomers of a scaffold as different scaffolds, which is its only
+    difference from DeepChem's scaffold split. butina is like scaffold, with clusters of similar
+    molecules in place of scaffolds: the Tanimoto distance of their Morgan fingerprints (radius 2,
+    2,048 bits) from the centre of the cluster is at most 0.6. time trains on the oldest rows and
+    tests on the newest ones, by data.time_column."""
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for the split."""
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None

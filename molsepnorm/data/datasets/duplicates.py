@@ -11,7 +11,7 @@ import numpy as np
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, ReplicateSpread
 from molsepnorm.data.datasets.leaks import same_molecules
-from molsepnorm.data.datasets.splits import split_labelled, with_validation
+from molsepnorm.data.datasets.splits import split_labelled, strata_of, with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
 
 __all__ = ["merge_and_split", "used_labels", "used_rows"]
@@ -20,7 +20,7 @@ __all__ = ["merge_and_split", "used_labels", "used_rows"]
 def merge_and_split(
     dataset: Dataset,
     config: DataConfig,
-    split: Callable[[np.ndarray, np.ndarray], dict[str, np.ndarray]],
+    split: Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, np.ndarray]],
     location: Callable[[int], str],
     named: bool,
 ) -> Dataset:
@@ -31,33 +31,37 @@ def merge_and_split(
     Args:
         dataset: a data set without splits.
         config: the settings.
-        split: function from the rows of some molecules and their `molecule_ids` to their
-            splits, as indices into these rows.
+        split: function from the rows of some molecules, their `molecule_ids` and their
+            `strata_of` to their splits, as indices into these rows.
         location: returns the position of a row in the source, for errors and `rejected.csv`.
         named: whether the splits are named row by row. Then rows of a molecule may disagree, and
             rows in no split are left out, so they are not merged.
 
     Raises:
-        ConfigError: the data set has no SMILES.
+        ConfigError: the data set has no SMILES, or no classes for a stratified split.
         DataError: rows of the same molecule are in several splits; or as `split` raises.
     """
     rows, is_labelled = dataset.store.rows, ~np.isnan(dataset.labels).all(axis=1)
 
-    def divided(molecules: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        return split_labelled(
-            lambda chosen: split(rows[chosen], numbers[chosen]), molecules, is_labelled, named
-        )
+    def divided(
+        labels: np.ndarray, molecules: np.ndarray, numbers: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        def divide(chosen: np.ndarray) -> dict[str, np.ndarray]:
+            strata = strata_of(config, dataset.kinds, labels[chosen])
+            return split(rows[chosen], numbers[chosen], strata)
+
+        return split_labelled(divide, molecules, is_labelled, named)
 
     if config.duplicates == "keep":
-        drawn = config.split is not None and config.split_type == "random"
+        drawn = config.split is not None and config.split_type in ("random", "stratified")
         numbers = dataset.molecule_ids if drawn else np.arange(len(rows))
-        splits = divided(np.arange(len(rows)), numbers)
+        splits = divided(dataset.labels, np.arange(len(rows)), numbers)
         return _with_splits(dataset, splits, is_labelled, numbers, config)
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     split_of = np.zeros(len(rows), dtype=int)
     every = np.arange(len(rows))  # merged rows are not in the splits
-    if named and (parts := split(rows, every)):
+    if named and (parts := split(rows, every, None)):
         split_of -= 1
         for number, part in enumerate(parts.values()):
             split_of[part] = number
@@ -74,7 +78,7 @@ def merge_and_split(
     for group in groups:
         is_labelled[group] = is_labelled[group].any()
     dataset = _merged(dataset, groups, location)
-    splits = divided(dataset.molecules, every)
+    splits = divided(dataset.labels, dataset.molecules, every)
     return _with_splits(dataset, splits, is_labelled, every, config)
 
 

@@ -145,7 +145,7 @@ def memory_dataset(
             "data.split_type: time needs a file with the column data.time_column: pass the rows of "
             "each split as `splits` instead"
         )
-    if texts is None and splits is None and config.split_type != "random":
+    if texts is None and splits is None and config.split_type not in ("random", "stratified"):
         raise ConfigError(
             f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"
         )
@@ -159,12 +159,14 @@ def memory_dataset(
     chunks = encode_chunks(graphs, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
 
-    def split(rows: np.ndarray, molecules: np.ndarray) -> dict[str, np.ndarray]:
+    def split(
+        rows: np.ndarray, molecules: np.ndarray, strata: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
         if splits is not None:
             return named_splits(splits, rows, len(listed))
         smiles, index = standard or [""] * len(listed), np.arange(len(listed))
         source = "the list of molecules"
-        return make_splits(config, rows, molecules, smiles, None, source, index)
+        return make_splits(config, rows, molecules, smiles, None, source, index, strata)
 
     dataset = found.dataset(f"{len(store):,} molecules", store, weights, standard, inputs)
     return merge_and_split(

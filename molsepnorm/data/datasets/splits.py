@@ -17,6 +17,7 @@ from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import as_file, locate
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
+from molsepnorm.tasks.metrics import Kind
 
 __all__ = [
     "assigns_splits",
@@ -24,6 +25,7 @@ __all__ = [
     "named_splits",
     "split_labelled",
     "split_words",
+    "strata_of",
     "with_validation",
 ]
 
@@ -68,6 +70,7 @@ def make_splits(
     column: Sequence[str] | None,
     source: Path | str,
     index: Sequence[int] | np.ndarray,
+    strata: np.ndarray | None = None,  # (G,)
 ) -> _Splits:
     """Return the molecules of each split; an empty dictionary if `config.split` is None.
 
@@ -79,6 +82,7 @@ def make_splits(
         smiles: SMILES of every row of the source.
         column: cells of `splits_column` or `time_column` of every row, if there is one.
         source, index: the source and the position of every row, for errors.
+        strata: numbers of the molecules for a stratified split, see `strata_of`.
 
     Raises:
         ConfigError: there is no such fold.
@@ -105,8 +109,30 @@ def make_splits(
         _warn_of_blank(smiles, source, index, config.splits_file)
         where, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
     else:
-        return draw_splits(config, rows, molecules, smiles, source)
+        return draw_splits(config, rows, molecules, smiles, source, strata=strata)
     return _look_up(named, rows, len(smiles), where, remedy)
+
+
+def strata_of(config: DataConfig, kinds: Sequence[Kind], labels: np.ndarray) -> np.ndarray | None:
+    """Return the number of the combination of classes of each molecule, int64 (G,), for a
+    stratified split; None for another one.
+
+    Args:
+        config: the settings of the split.
+        kinds: kinds of the T targets.
+        labels: (G, T), NaN where a label is missing.
+
+    Raises:
+        ConfigError: no target has classes.
+    """
+    if config.split_type != "stratified":
+        return None
+    classes = labels[:, [kind != "regression" for kind in kinds]]
+    if not classes.shape[1]:
+        raise ConfigError(
+            "data.split_type: stratified needs a target with classes, and there is none: use random"
+        )
+    return np.unique(np.nan_to_num(classes, nan=-1.0), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> _Splits:

@@ -35,10 +35,12 @@ def draw_splits(
     smiles: Sequence[str],
     source: Path | str,
     times: np.ndarray | None = None,  # (R,)
+    strata: np.ndarray | None = None,  # (G,)
 ) -> dict[str, np.ndarray]:
     """Return sorted indices of molecules in the store; arguments as of `make_splits`.
 
     `times` are those of every row, NaN for a row that is left out, if the split is by time.
+    `strata` are numbers of the molecules, if each number has the same share of all splits.
 
     Raises:
         DataError: there are too few molecules, scaffolds, clusters or times; or too many molecules
@@ -51,8 +53,8 @@ def draw_splits(
         parts = _split_times(times, config)
         found = f" at {counted(len(np.unique(times[~np.isnan(times)])), 'different time')}"
         advice = ". Molecules of one time stay together: use finer times, or other shares (--split)"
-    elif config.split_type == "random":
-        parts = _draw_molecules(molecules, config)
+    elif config.split_type in ("random", "stratified"):
+        parts = _draw_molecules(molecules, strata, config)
         if (different := len(np.unique(molecules))) < len(rows):
             found, what = f" of {counted(different, 'molecule')}", "row"
             advice = ". Rows of a molecule stay together; to divide them, name the splits yourself"
@@ -95,7 +97,7 @@ def draw_validation(
     Raises:
         DataError: the rows are those of one molecule, or nearly all are.
     """
-    order = _together(np.random.default_rng(config.split_seed).permutation(rows), molecules)
+    order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
     num_train = max(_inner_sizes(len(rows), config)[0], MIN_SIZES["train"])
     train, val = _cut(order, molecules, [num_train])
     if not (len(train) and len(val)):
@@ -106,16 +108,17 @@ def draw_validation(
     return np.sort(train), np.sort(val)
 
 
-def _draw_molecules(molecules: np.ndarray, config: DataConfig) -> Parts:
+def _draw_molecules(molecules: np.ndarray, strata: np.ndarray | None, config: DataConfig) -> Parts:
     count = len(molecules)
-    order = _together(np.random.default_rng(config.split_seed).permutation(count), molecules)
+    rng = np.random.default_rng(config.split_seed)
+    order = _shuffled(np.arange(count), molecules, strata, rng)
     num_train, num_val, _ = _sizes(count, config)
     if config.folds is not None and not config.test_set:
         folds = _cut(order, molecules, _ends(count, config.folds)[:-1])
         test = folds.pop(config.fold)
-        rest = _replicate_rng(config).permutation(np.concatenate(folds))
+        rest = _shuffled(np.concatenate(folds), molecules, strata, _replicate_rng(config))
         num_train, _ = _inner_sizes(len(rest), config)
-        train, val = _cut(_together(rest, molecules), molecules, [num_train])
+        train, val = _cut(rest, molecules, [num_train])
         return train, val, test
     if config.folds is not None:
         *folds, test = _cut(order, molecules, _ends(num_train + num_val, config.folds))
@@ -123,14 +126,33 @@ def _draw_molecules(molecules: np.ndarray, config: DataConfig) -> Parts:
         return np.concatenate(folds), val, test
     train, val, test = _cut(order, molecules, [num_train, num_train + num_val])
     if config.fold:
-        rest = _replicate_rng(config).permutation(np.concatenate([train, val]))
-        train, val = _cut(_together(rest, molecules), molecules, [num_train])
+        rest = np.concatenate([train, val])
+        rest = _shuffled(rest, molecules, strata, _replicate_rng(config))
+        train, val = _cut(rest, molecules, [num_train])
     return train, val, test
 
 
 def _ends(count: int, folds: int) -> list[int]:
     """Return the number of rows up to the end of each of the folds, whose sizes are equal."""
     return np.cumsum([len(fold) for fold in np.array_split(range(count), folds)]).tolist()
+
+
+def _shuffled(
+    rows: np.ndarray, molecules: np.ndarray, strata: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
+    """Return rows in random order, those of a molecule one after the other.
+
+    With strata, the rows of each stratum have equal distances, so that every part of the order has
+    nearly its share of each.
+    """
+    order = rng.permutation(rows)
+    if strata is not None:
+        places = np.empty(len(order))
+        for stratum in np.unique(strata[order]):
+            own = np.flatnonzero(strata[order] == stratum)
+            places[own] = (np.arange(len(own)) + rng.random()) / len(own)
+        order = order[np.argsort(places, kind="stable")]
+    return _together(order, molecules)
 
 
 def _together(order: np.ndarray, molecules: np.ndarray) -> np.ndarray:

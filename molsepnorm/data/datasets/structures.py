@@ -11,7 +11,7 @@ import pandas as pd
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.encoded_rows import encoded_rows
-from molsepnorm.data.datasets.splits import make_splits
+from molsepnorm.data.datasets.splits import make_splits, strata_of
 from molsepnorm.data.tables import locate, read_chunks, require_column
 from molsepnorm.errors import DataError
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
@@ -62,5 +62,6 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         written=smiles,
     )
     numbers, positions = dataset.molecule_ids, range(len(smiles))
-    splits = make_splits(config, store.rows, numbers, standard, None, name, positions)
+    strata = strata_of(config, dataset.kinds, dataset.labels)
+    splits = make_splits(config, store.rows, numbers, standard, None, name, positions, strata)
     return replace(dataset, splits=splits)

@@ -84,7 +84,9 @@ def _load(
             positions=positions(path, index),
         ),
         config,
-        lambda rows, molecules: make_splits(config, rows, molecules, standard, column, path, index),
+        lambda rows, molecules, strata: make_splits(
+            config, rows, molecules, standard, column, path, index, strata
+        ),
         lambda row: locate(path, index[row]),
         named=config.splits_column is not None or config.splits_file is not None,
     )

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from molsepnorm.data.checking.check import check_table
+from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
 from molsepnorm.molecules import featurize
@@ -434,6 +435,24 @@ def test_duplicates_that_training_merges_are_no_problem_and_no_leak(write):
     assert sum(report.splits.values()) == len(ALKANES)
     dataset = load(DataConfig(table=write(rows), duplicates="mean"), OGB)
     assert {name: len(part) for name, part in dataset.splits.items()} == report.splits
+
+
+@pytest.mark.parametrize("duplicates", ["keep", "mean"])
+def test_a_stratified_split_is_that_of_training(write, duplicates):
+    """Also where only a later row of a molecule has its class, and where classes differ."""
+    classes = [int(i % 4 == 0) for i in range(len(ALKANES))]
+    first = [*zip(ALKANES, classes, [1] * len(ALKANES), strict=True)]
+    others = [*first]
+    first[3] = (ALKANES[3], "", 1)
+    others[7], others[9] = (ALKANES[7], 1 - classes[7], 1), (ALKANES[9], 1 - classes[9], 0)
+    path = write(first + others, "smiles,y,weight")
+    settings = {"duplicates": duplicates, "split_type": "stratified", "targets": ["y"]}
+    config = DataConfig(table=path, weight_column="weight", **settings)
+    dataset = load(config, OGB)
+    parts = scan_table(config).parts
+    assert {name: dataset.store.rows[part].tolist() for name, part in dataset.splits.items()} == {
+        name: part.tolist() for name, part in parts.items()
+    }
 
 
 def test_validation_rows_are_drawn_after_the_rows_of_a_molecule_are_merged(write):

@@ -18,7 +18,12 @@ from hypothesis import strategies as st
 from molsepnorm.data.datasets import DataConfig, clusters, load
 from molsepnorm.data.datasets.clusters import butina_clusters
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
-from molsepnorm.data.datasets.splits import make_splits, named_splits, with_validation
+from molsepnorm.data.datasets.splits import (
+    make_splits,
+    named_splits,
+    strata_of,
+    with_validation,
+)
 from molsepnorm.errors import ConfigError, DataError, DataWarning, InvalidMolecule, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import get, scaffold
@@ -28,13 +33,14 @@ TABLE = Path("my.csv")
 TYPES = ("random", "scaffold", "scaffold-ogb")
 
 
-def make(smiles, rows=None, column=None, molecules=None, **settings):
+def make(smiles, rows=None, column=None, molecules=None, strata=None, **settings):
     """Return `make_splits` of a table with these SMILES; the store has all rows, or `rows`. All
     rows are different molecules, or those with these numbers."""
     config = DataConfig(table=TABLE).model_copy(update=settings)
     rows = np.arange(len(smiles)) if rows is None else np.array(rows)
     molecules = np.arange(len(rows)) if molecules is None else molecules
-    return make_splits(config, rows, molecules, smiles, column, TABLE, range(len(smiles)))
+    index = range(len(smiles))
+    return make_splits(config, rows, molecules, smiles, column, TABLE, index, strata)
 
 
 def feasible(smiles, **settings):
@@ -251,6 +257,51 @@ def test_a_random_split_of_a_seed_stays_what_it_was():
     }
 
 
+STRATIFIED = [
+    ({}, {"val": 0.1, "test": 0.1}),
+    ({"split": (0.5, 0.2, 0.3)}, {"val": 0.2, "test": 0.3}),
+    *(({"fold": fold}, {"val": 0.1, "test": 0.1}) for fold in (1, 5)),
+    *(({"folds": 5, "fold": fold}, {"val": 0.18, "test": 0.1}) for fold in range(5)),
+    *(({"folds": 5, "fold": fold, "test_set": False}, {"test": 0.2}) for fold in range(5)),
+]
+
+
+@pytest.mark.parametrize(("settings", "shares"), STRATIFIED, ids=str)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_stratified_split_has_the_same_share_of_each_stratum(settings, shares, seed):
+    """To one molecule, also of a stratum of ten among a thousand."""
+    strata = np.random.default_rng(seed).permutation(np.repeat([0, 1, 2], [890, 100, 10]))
+    settings = {"split_type": "stratified", "split_seed": seed, **settings}
+    splits = make(["C"] * 1000, strata=strata, **settings)
+    assert everything(splits) == [*range(1000)]
+    plain = make(["C"] * 1000, **settings | {"split_type": "random"})
+    for name, share in shares.items():
+        assert len(splits[name]) == len(plain[name])
+        counts = np.bincount(strata[splits[name]], minlength=3)
+        assert np.abs(counts - share * np.array([890, 100, 10])).max() <= 1.2
+
+
+def test_replicates_of_a_stratified_split_share_their_test_molecules():
+    strata = np.arange(100) % 7 == 0
+    every = [
+        listed(make(["C"] * 100, strata=strata, split_type="stratified", fold=i)) for i in range(4)
+    ]
+    assert len({tuple(splits["test"]) for splits in every}) == 1
+    assert len({tuple(splits["val"]) for splits in every}) == 4
+
+
+def test_strata_are_combinations_of_classes():
+    """Regression targets do not count, and a missing label is a class of its own."""
+    config = DataConfig(table=TABLE, split_type="stratified")
+    nan = np.nan
+    labels = np.array([[0, 0.1, 2], [1, 0.2, 2], [0, 0.3, 2], [nan, 0.4, 2], [nan, 0.5, nan]])
+    found = strata_of(config, ("binary", "regression", "multiclass"), labels)
+    assert found[0] == found[2] and len(np.unique(found)) == 4
+    assert strata_of(DataConfig(table=TABLE), ("binary",), labels[:, :1]) is None
+    with pytest.raises(ConfigError, match="needs a target with classes, and there is none"):
+        strata_of(config, ("regression",), labels[:, 1:2])
+
+
 SEVERAL_ROWS = [
     {},
     {"split": (0.5, 0.25, 0.25), "split_seed": 4},
@@ -261,11 +312,13 @@ SEVERAL_ROWS = [
 
 
 @pytest.mark.parametrize("settings", SEVERAL_ROWS, ids=str)
-def test_a_random_split_keeps_the_rows_of_a_molecule_together(settings):
+@pytest.mark.parametrize("strata", [None, np.arange(400) % 9 == 0], ids=["random", "stratified"])
+def test_a_random_split_keeps_the_rows_of_a_molecule_together(settings, strata):
     """The shares are nearly kept, and all rows are in one of the splits."""
     rng = np.random.default_rng(0)
     molecules = rng.permutation(np.repeat(np.arange(100), rng.integers(1, 6, 100)))
-    splits = make(["C"] * len(molecules), molecules=molecules, **settings)
+    settings = settings | {"split_type": "random" if strata is None else "stratified"}
+    splits = make(["C"] * len(molecules), molecules=molecules, strata=strata, **settings)
     assert np.sort(np.concatenate([*splits.values()])).tolist() == [*range(len(molecules))]
     in_splits = [set(molecules[part]) for part in splits.values()]
     assert sum(map(len, in_splits)) == 100
