@@ -324,7 +324,7 @@ class Predictor:
 
     def _predicted(self, rows: Iterator[Row]) -> Iterator[tuple[list[Row], Outcome]]:
         """Yield parts of the rows with their predictions; warn once of a feature column that has
-        numbers outside the range of the training rows."""
+        numbers outside the range of the training rows, see `ExtraInputs.outside`."""
         warned: set[str] = set()
         for part, outcome in self._parts(rows, self._prepare_near, self._run):
             yield part, outcome

@@ -24,6 +24,7 @@ __all__ = [
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
+_MARGIN = 0.1  # share of the range of a column that a number may be outside of it
 WITH_COMMA = r"[-+]?[\d.]*,\d[\d.,]*"
 """Pattern of a number with a decimal comma or groups of thousands."""
 _TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or its logarithm"
@@ -241,7 +242,8 @@ class ExtraInputs:
         return np.concatenate(values, axis=1), [_first(each) for each in zip(*errors, strict=True)]
 
     def outside(self, values: np.ndarray) -> np.ndarray:
-        """Return for each column which rows have a number outside the range of the training rows.
+        """Return for each column which rows have a number outside the range of the training rows,
+        by more than a tenth of the range.
 
         Args:
             values: float32 (rows, w), of `encode_columns`.
@@ -253,8 +255,10 @@ class ExtraInputs:
         starts = np.cumsum([0, *self.column_widths])
         for index, (column, start) in enumerate(zip(self.columns, starts, strict=False)):
             if column.low is not None and column.high is not None:
-                low, high = np.float32(column.low), np.float32(column.high)
-                found[:, index] = (values[:, start] < low) | (values[:, start] > high)
+                low, high = column.low, column.high
+                margin = _MARGIN * (high - low)
+                own = values[:, start]
+                found[:, index] = (own < low - margin) | (own > high + margin)
         return found
 
     @staticmethod

@@ -676,13 +676,13 @@ def test_numbers_outside_the_range_of_training_are_announced_once(with_ph):
     """Rows that fail for another reason do not count; the predictions are the same."""
     inputs = ExtraInputs((FeatureColumn("pH", low=5, high=7.5),))
     known = Predictor(replace(with_ph.model, inputs=inputs))
-    smiles, cells = ["CCO", "C1CC", "CCN", "CCC"] * 1000, [7.5, 9, 8, 5] * 1000
+    smiles, cells = ["CCO", "C1CC", "CCN", "CCC"] * 1000, [7.7, 9, 8, 5] * 1000
     expected = with_ph.to_frame(smiles, {"pH": cells})
     message = "column 'pH' has numbers outside the range of the training rows, 5 to 7.5;"
     with pytest.warns(DataWarning, match=message) as caught:
         pd.testing.assert_frame_equal(known.to_frame(smiles, {"pH": cells}), expected)
     with pytest.warns(DataWarning, match=message):
-        known.predict(["CCC"], {"pH": ["4.9"]})
+        known.predict(["CCC"], {"pH": ["4.7"]})
     assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
