@@ -23,7 +23,7 @@ HELP_OPTIONS = ["-h", "--help"]
 
 
 class GroupedCommand(click.Command):
-    """A command whose help lists its options under headings.
+    """A command whose help lists its options under headings, and that explains a stray argument.
 
     A heading holds for the options after it, until the next one."""
 
@@ -31,6 +31,22 @@ class GroupedCommand(click.Command):
         # click keeps the help option of a command's first context, which may have no parent
         attributes.setdefault("context_settings", {"help_option_names": HELP_OPTIONS})
         super().__init__(*args, **attributes)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not any(isinstance(param, click.Argument) for param in self.params):
+            _, stray, _ = self.make_parser(ctx).parse_args(args=[*args])
+            if stray and not {*HELP_OPTIONS} & {*args}:
+                ctx.fail(f"'{stray[0]}' belongs to no option: {self._advice(stray[0])}")
+        return super().parse_args(ctx, args)
+
+    def _advice(self, stray: str) -> str:
+        """Return what to write in place of an argument without an option."""
+        is_path = Path(stray).exists() or Path(stray).suffix
+        names = ("--model",) if Path(stray).is_dir() else ("--data", "--input", "-i")
+        options = {name for param in self.params for name in param.opts}
+        if is_path and (found := next((name for name in names if name in options), None)):
+            return f"write {found} {stray}"
+        return "several values of an option are separated by commas"
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}

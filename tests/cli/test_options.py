@@ -223,7 +223,7 @@ WRONG = [
     ((*TABLE, "--split", "80,10,10"), "three fractions that sum to 1"),
     ((*TABLE, "--split", "0.9,0,0.1"), "may be 0; got '0.9,0,0.1'"),
     ((*TABLE, "--split", "nan,0.5,0.5"), "three fractions that sum to 1"),
-    ((*TABLE, "--split-type", "scafold"), "'scafold' is not one of 'random', 'scaffold'"),
+    ((*TABLE, "--split-type", "scafold"), "'scafold' is not one of 'random', 'stratified'"),
     ((*TABLE, "--split-seed", "-1"), "data.split_seed: "),
     ((*TABLE, "--folds", "1"), "data.folds: "),
     ((*TABLE, "--no-test"), "(--no-test) makes each fold the test set of one run: set data.folds"),
@@ -443,3 +443,21 @@ def test_a_setting_is_refused_if_set_twice(refused):
     assert refused("train", *args).endswith("optim.lr was given twice: 1 and 2")
     args = ("--data", "x.csv", "--vary", "norm=sep,shared", "--vary", "norm=sep")
     assert refused("ablate", *args).endswith("norm was given twice: sep,shared and sep")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (("train", "my.csv"), "'my.csv' belongs to no option: write --data my.csv"),
+        (("predict", "folder", "my.csv"), "'folder' belongs to no option: write --model folder"),
+        (("predict", "--model", "folder", "my.csv"), "write --input my.csv"),
+        (("train", "--targets", "a", "b"), "'b' belongs to no option: several values of an option"),
+    ],
+)
+def test_an_argument_without_an_option(run, tmp_path, monkeypatch, arguments, advice):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert advice in done.output
+    assert "--uncertainty" in run("predict", "my.csv", "--help").output

@@ -163,7 +163,11 @@ def test_shares_as_they_are_written(split):
     [
         ("task_type", "classes", "'classes' is none of regression, binary, multiclass"),
         ("task_type", {"y": "ordinal"}, "'ordinal' is none of regression, binary, multiclass"),
-        ("split_type", "murcko", "'random', 'stratified', 'scaffold', 'scaffold-ogb', 'butina' or 'time'"),
+        (
+            "split_type",
+            "murcko",
+            "'random', 'stratified', 'scaffold', 'scaffold-ogb', 'butina' or 'time'",
+        ),
         ("split_seed", -1, "greater than or equal to 0"),
         ("folds", 1, "greater than or equal to 2"),
         ("fold", -1, "greater than or equal to 0"),
