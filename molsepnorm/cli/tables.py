@@ -89,16 +89,17 @@ def _distribution(labels: np.ndarray, kind: str, classes: Sequence[str]) -> str:
 def scores_table(
     scores: Mapping[str, Mapping[str, float | None]],
     intervals: Mapping[str, Sequence[float]] | None = None,
+    split: str = "test",
 ) -> Table:
     """Return a table with a row for each metric and a column for each title.
 
     With many targets, only the means over all targets are shown. The intervals are 95 % intervals
-    of the test scores; their column is that after `test`.
+    of the scores of a split; their column is that after the split.
     """
     table = make_table("Scores", "metric")
     for title in scores:
         table.add_column(title, justify="right", no_wrap=" " not in title)  # titles wrap at spaces
-        if title == "test" and intervals:
+        if title == split and intervals:
             table.add_column("95 % interval", justify="right", no_wrap=True)
     metrics = list(next(iter(scores.values())))
     if len(metrics) > MAX_TARGETS * 4:
@@ -107,7 +108,7 @@ def scores_table(
         cells = []
         for title, column in scores.items():
             cells.append(number(column[metric]))
-            if title == "test" and intervals:
+            if title == split and intervals:
                 ends = intervals.get(metric)
                 cells.append(f"{number(ends[0])} to {number(ends[1])}" if ends else "")
         table.add_row(metric, *cells)

@@ -43,6 +43,8 @@ class Evaluation(NamedTuple):
     """Scale and number of bounds of a target's labels, see `Dataset.about_labels`."""
     scores: dict[str, float]
     """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
+    intervals: dict[str, tuple[float, float]]
+    """95 % intervals of the scores, see `molsepnorm.tasks.Task.intervals`."""
 
 
 class Selection(NamedTuple):
@@ -92,9 +94,11 @@ def evaluate(
     model.to(chosen)
     predictions = predict(model, GraphTensors.of(dataset.store, chosen), graphs, precision)
     scores = dataset_scores(dataset, model.task, predictions, labels)
+    ends = model.task.intervals(predictions, labels, molecules=dataset.molecule_ids[graphs])
+    intervals = {name: each for name, each in ends.items() if np.isfinite(scores[name])}
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
     about = dataset.about_labels({split: graphs})
-    return Evaluation(dataset, split, len(graphs), not_finite, leak, about, scores)
+    return Evaluation(dataset, split, len(graphs), not_finite, leak, about, scores, intervals)
 
 
 def select(

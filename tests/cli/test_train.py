@@ -98,7 +98,8 @@ def test_evaluation_repeats_the_scores_of_metrics_json(workspace, ok, split):
     )
     written = _metrics(workspace / "run")[split]
     assert {name: scores[name] for name in written} == pytest.approx(written)
-    assert list(scores) == ["data", "split", "molecules", *written]
+    assert list(scores) == ["data", "split", "molecules", *written, "interval_95"]
+    assert scores["interval_95"].keys() <= written.keys()
 
 
 def test_evaluate_and_predict_have_precision_and_device_options(workspace, ok, refused, tmp_path):

@@ -83,6 +83,11 @@ def test_evaluation_gives_the_scores_of_the_run(coloured, split):
         found = evaluate(result.folder, data, split)
         assert found.split == split
         assert found.scores == pytest.approx(result.metrics[split], nan_ok=True)
+        if split == "test":
+            expected = result.metrics["test_interval_95"]
+            assert found.intervals.keys() == expected.keys()
+            for name, ends in expected.items():
+                assert found.intervals[name] == pytest.approx(ends)
     found = evaluate(result.model, config.data, split)
     assert found.scores == pytest.approx(result.metrics[split], nan_ok=True)
 
