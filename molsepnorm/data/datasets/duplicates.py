@@ -43,11 +43,9 @@ def merge_and_split(
     """
     rows, is_labelled = dataset.store.rows, ~np.isnan(dataset.labels).all(axis=1)
 
-    def divided(
-        labels: np.ndarray, molecules: np.ndarray, numbers: np.ndarray
-    ) -> dict[str, np.ndarray]:
+    def divided(molecules: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
         def divide(chosen: np.ndarray) -> dict[str, np.ndarray]:
-            strata = strata_of(config, dataset.kinds, labels[chosen])
+            strata = strata_of(config, dataset.kinds, dataset.labels[chosen])
             return split(rows[chosen], numbers[chosen], strata)
 
         return split_labelled(divide, molecules, is_labelled, named)
@@ -55,7 +53,7 @@ def merge_and_split(
     if config.duplicates == "keep":
         drawn = config.split is not None and config.split_type in ("random", "stratified")
         numbers = dataset.molecule_ids if drawn else np.arange(len(rows))
-        splits = divided(dataset.labels, np.arange(len(rows)), numbers)
+        splits = divided(np.arange(len(rows)), numbers)
         return _with_splits(dataset, splits, is_labelled, numbers, config)
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
@@ -78,7 +76,7 @@ def merge_and_split(
     for group in groups:
         is_labelled[group] = is_labelled[group].any()
     dataset = _merged(dataset, groups, location)
-    splits = divided(dataset.labels, dataset.molecules, every)
+    splits = divided(dataset.molecules, every)
     return _with_splits(dataset, splits, is_labelled, every, config)
 
 
