@@ -145,16 +145,15 @@ def test_without_validation_labels_the_reason_is_told():
     ],
 )
 def test_a_few_molecules_choose_a_share_near_one_half(right, counts):
-    """Each molecule counts once. Rows without a label, and those of weight 0, do not count."""
+    """Each molecule counts once. Rows without a label do not count."""
     task = Task((Target("y", "regression"),), "mae")
     for count, share in counts.items():
-        labels = np.float32([[1.0]] * count * 3 + [[np.nan]] * 50 + [[1.0]] * 50)
+        labels = np.float32([[1.0]] * count * 3 + [[np.nan]] * 50)
         rows = np.arange(len(labels))
         good, bad = np.ones((len(rows), 1), np.float32), np.zeros((len(rows), 1), np.float32)
         forest, own = (good, bad) if right == "forest" else (bad, good)
-        weights = np.float32([1] * (len(rows) - 50) + [0] * 50)
         ids = np.concatenate([np.arange(count * 3) // 3, rows[count * 3 :]])
-        dataset, seen = of_rows(labels, weights, ids), Recorder()
+        dataset, seen = of_rows(labels, None, ids), Recorder()
         assert shares.forest_share(task, own, forest, dataset, rows, seen) == share
         assert has_warning(seen, "the validation loss is lowest without it") == (share == 0)
 

@@ -79,7 +79,7 @@ def clean_scan(scan: Scan) -> CleanTable:
       one is wrong, and the cell is emptied. Conflicting classes and yes/no are emptied too. Bounds,
       such as ">10", count only if a molecule has no other number; then the tightest one is used,
       and lower and upper bounds together are emptied. The weight is the mean of the rows that have
-      labels. Rows of weight 0 count only if a molecule has no other row with labels.
+      labels. Labels of rows of weight 0 do not count.
 
     The order of columns and rows is preserved, and rows without labels remain.
 
@@ -201,7 +201,7 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
                 column[first] = ""
                 counts["conflicts"] += 1
                 changed.append(f"{name}: {shown} conflict: emptied")
-            elif not full and not np.isnan(scan.labels.values[first, i]):
+            elif not full and first not in used and column[first].strip():
                 column[first] = ""
                 changed.append(f"{name}: the weight of its row is 0: emptied")
         if full and full[0] != first:

@@ -63,7 +63,8 @@ def molecules(scan: Scan) -> Iterator[Finding]:
         yield from found(kind, False, count, text.format(counted(count, "row")), groups, options)
     if scan.labels.names:
         bare = scan.readable[np.isnan(scan.labels.values[scan.readable]).all(axis=1)]
-        text = f"no label: {counted(len(bare), 'row')}; training does not use such rows"
+        or_weight = "" if scan.weights is None else " or the weight 0"
+        text = f"no label{or_weight}: {counted(len(bare), 'row')}; training does not use such rows"
         yield from found("unlabelled", False, len(bare), text, [group(scan, "", bare)])
 
 

@@ -115,7 +115,7 @@ class Scan:
     def merged(self) -> list[np.ndarray]:
         """The rows of each of `repeated` whose labels are merged, see `used_rows`."""
         is_labelled = ~np.isnan(self.labels.values).all(axis=1)
-        return [used_rows(rows, is_labelled, self.weights) for rows in self.repeated]
+        return [used_rows(rows, is_labelled) for rows in self.repeated]
 
     @cached_property
     def bounds(self) -> np.ndarray:  # int8 (R, T)
@@ -187,14 +187,14 @@ def scan_table(config: DataConfig) -> Scan:
     refusals: list[Refusal] = []
     labels = _labels(_without(table, invalid_labels), config, refusals)
     weights = _try(lambda: read_weights(table, config), "weights", refusals)
+    labels = labels.counted(weights)
     if config.feature_columns:
         parsed = parse_columns([table], config)
         _try(lambda: read_features(parsed, config), "features", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
     parts = (
         _try(
-            lambda: _parts(table, labels, standard, readable, canonical, weights, config),
-            *("split", refusals),
+            lambda: _parts(table, labels, standard, readable, canonical, config), "split", refusals
         )
         or {}
     )
@@ -339,7 +339,6 @@ def _parts(
     smiles: Sequence[str],
     readable: np.ndarray,
     canonical: Sequence[str | None],
-    weights: np.ndarray | None,
     config: DataConfig,
 ) -> dict[str, np.ndarray]:
     """Return the rows of each split; those of merged molecules are the first ones of the molecule,
@@ -357,7 +356,7 @@ def _parts(
     is_labelled = np.isfinite(values).any(axis=1)
     if merges:  # a row stands for all rows of its molecule
         if config.split_type == "stratified":
-            values = _merged_classes(values, is_labelled, numbers, weights)
+            values = _merged_classes(values, numbers)
         is_labelled = np.isin(numbers, numbers[is_labelled])
 
     def split(chosen: np.ndarray) -> dict[str, np.ndarray]:
@@ -370,9 +369,7 @@ def _parts(
     return with_validation(splits, numbers, config)
 
 
-def _merged_classes(
-    values: np.ndarray, is_labelled: np.ndarray, numbers: np.ndarray, weights: np.ndarray | None
-) -> np.ndarray:  # (R, T)
+def _merged_classes(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:  # (R, T)
     """Return the classes in which all rows of a molecule have its merged class; NaN where the
     classes of its rows differ."""
     values = values.copy()
@@ -380,8 +377,8 @@ def _merged_classes(
     for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
         if len(rows) > 1 and numbers[rows[0]] >= 0:
             for column in values.T:
-                used = column[used_rows(rows, is_labelled, weights)]
-                classes = np.unique(used[~np.isnan(used)])
+                labels = column[rows]
+                classes = np.unique(labels[~np.isnan(labels)])
                 column[rows] = classes[0] if len(classes) == 1 else np.nan
     return values
 

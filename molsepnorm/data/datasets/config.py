@@ -146,7 +146,8 @@ class DataConfig(BaseModel):
     weight_column: Annotated[str | None, "--weight-column"] = None
     """Column of sample weights for the loss.
 
-    Weights are non-negative numbers; an empty cell counts as 1."""
+    Weights are non-negative numbers; an empty cell counts as 1. The labels of a row of weight 0
+    count as missing."""
     transform: Annotated[
         dict[str, str], BeforeValidator(_parse_transforms), "--transform", "Labels"
     ] = {}

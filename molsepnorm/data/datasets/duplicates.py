@@ -80,21 +80,14 @@ def merge_and_split(
     return _with_splits(dataset, splits, is_labelled, every, config)
 
 
-def used_rows(rows: np.ndarray, is_labelled: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Return those rows (n,) of a molecule that are merged.
-
-    These are the rows with a label if there are any, and of these the rows with a weight above 0 if
-    there are any.
+def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
+    """Return those rows (n,) of a molecule that are merged: the rows with a label if there are any.
 
     Args:
         rows: indices of the rows.
         is_labelled: whether a row of the table has a label.
-        weights: weight of each row of the table; None for equal weights.
     """
-    for chosen in (is_labelled, weights):
-        if chosen is not None and chosen[rows].any():
-            rows = rows[chosen[rows] > 0]
-    return rows
+    return rows[is_labelled[rows]] if is_labelled[rows].any() else rows
 
 
 def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (n,)
@@ -127,7 +120,8 @@ def _with_splits(
     """Return the data set with the splits. Validation molecules are drawn if there are none."""
     bare = int((~is_labelled).sum())
     if splits and 0 < bare < len(is_labelled):
-        line = f"Left out: {counted(bare, 'row')} without a label."
+        or_weight = "" if dataset.weights is None else " or with the weight 0"
+        line = f"Left out: {counted(bare, 'row')} without a label{or_weight}."
         dataset = replace(dataset, warnings=(*dataset.warnings, line))
     complete = with_validation(splits, numbers, config)
     if complete is not splits:
@@ -156,8 +150,7 @@ def _merge(values: np.ndarray, bounds: np.ndarray, weights: np.ndarray, number: 
         return _Label(np.nan, 0, not np.isnan(values).all())
     found = values[used]
     if number:
-        of_used = weights[used]
-        value = np.average(found, weights=of_used if of_used.any() else None)
+        value = np.average(found, weights=weights[used])
         return _Label(float(value), int(bounds[used][0]), False)
     agree = bool((found == found[0]).all())
     return _Label(float(found[0]) if agree else np.nan, 0, not agree)
@@ -177,7 +170,7 @@ def _merged(
     squares, freedom, molecules = np.zeros((3, len(dataset.targets)))
     for group in groups:
         first, others = int(group[0]), group[1:]
-        used = used_rows(group, has_labels, weights)
+        used = used_rows(group, has_labels)
         for i, kind in enumerate(dataset.kinds):
             values, of_rows = labels[used, i].astype(float), bounds[used, i]
             label = _merge(values, of_rows, weights[used], kind == "regression")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -62,6 +62,21 @@ class Labels:
     bounds: np.ndarray | None = None
     """int8 [rows, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
     where it equals the label; None if there are no bounds."""
+
+    def counted(self, weights: np.ndarray | None) -> Labels:
+        """Return the labels without those of rows of weight 0, which do not count.
+
+        Args:
+            weights: (rows,); None for equal weights.
+        """
+        if weights is None or weights.all():
+            return self
+        out = weights == 0
+        values, bounds = self.values.copy(), None if self.bounds is None else self.bounds.copy()
+        values[out] = np.nan
+        if bounds is not None:
+            bounds[out] = 0
+        return replace(self, values=values, bounds=bounds)
 
     def dataset(
         self,

@@ -132,7 +132,7 @@ def memory_dataset(
         cells = _unmasked(features[name])
         table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
     columns = parse_columns([table], config, np.float32)
-    inputs, found = read_features(columns, config), read_labels(columns, config)
+    inputs, found = read_features(columns, config), read_labels(columns, config).counted(weights)
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))

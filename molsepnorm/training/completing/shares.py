@@ -88,10 +88,8 @@ def forest_share(
 
 
 def _labelled(dataset: Dataset, graphs: np.ndarray) -> int:
-    """Return how many different molecules have a label with a weight above 0."""
+    """Return how many different molecules have a label."""
     counts = np.isfinite(dataset.labels[graphs]).any(axis=1)
-    if dataset.weights is not None:
-        counts &= dataset.weights[graphs] > 0
     return len(np.unique(dataset.molecule_ids[graphs[counts]]))
 
 

@@ -64,20 +64,21 @@ def test_the_mean_is_that_of_the_transformed_labels(read):
 
 
 def test_the_mean_is_weighted(read):
-    """By the rows' weights, whose mean is the weight of the merged row; equally if all are 0. A row
-    without a label has no part in it."""
-    rows = [("CCO", 1, 3), ("CCN", 7, 0), ("OCC", 5, 1), ("NCC", 9, 0), ("OCC", "", 9)]
+    """By the rows' weights, whose mean is that of the merged row. A row without a label has no part
+    in it."""
+    rows = [("CCO", 1, 3), ("CCN", 7, 2), ("OCC", 5, 1), ("NCC", 9, 2), ("OCC", "", 9)]
     dataset = read(rows, "smiles,y,w", weight_column="w")
     assert _labels(dataset) == [2.0, 8.0, None, None, None]
-    assert dataset.weights[20:22].tolist() == [2.0, 0.0]
+    assert dataset.weights[20:22].tolist() == [2.0, 2.0]
 
 
-def test_rows_of_weight_0_count_only_if_a_molecule_has_no_other_label(read):
+def test_labels_of_rows_of_weight_0_do_not_count(read):
     rows = [("CCO", ">10", 1), ("OCC", 2, 0), ("CCN", 500, 0), ("NCC", 5, 1), ("CCF", 3, 0)]
     dataset = read([*rows, ("FCC", "", 1)], "smiles,y,w", weight_column="w")
-    assert _labels(dataset) == [10, None, 5, None, 3, None]
+    assert _labels(dataset) == [10, None, 5, None, None, None]
     assert dataset.bounds[20:, 0].tolist() == [1, 0, 0, 0, 0, 0]
-    assert dataset.weights[[20, 22, 24]].tolist() == [1, 1, 0]
+    assert dataset.weights[[20, 22]].tolist() == [1, 1]
+    assert 24 not in np.concatenate([*dataset.splits.values()])
     assert dataset.replicates == {}
 
 

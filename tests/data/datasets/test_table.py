@@ -182,8 +182,8 @@ def test_targets_of_all_kinds(write):
 def test_remarks_say_what_was_guessed(write):
     header = "smiles,id,y,grade,w,split"
     words = ("train", "val", "test")
-    columns = (lambda i: i, lambda i: i / 4, lambda i: i % 3, lambda i: i, lambda i: words[i % 3])
-    path = write(_csv(_twenty(*columns), header))
+    columns = (lambda i: i, lambda i: i / 4, lambda i: i % 3, lambda i: i + 1)
+    path = write(_csv(_twenty(*columns, lambda i: words[i % 3]), header))
     settings = {"weight_column": "w", "splits_column": "split"}
     dataset = _load(path, **settings)
     assert dataset.targets == ("y", "grade")
@@ -232,7 +232,7 @@ def test_a_column_with_other_words_does_not_name_the_split(write, monkeypatch, r
 def test_rows_that_cannot_be_read_are_left_out_with_their_reason(write):
     """The others keep their order, their labels, their weights, their split and their place in the
     file."""
-    rows = _twenty(float, lambda i: i / 8, lambda i: ("train", "val", "test")[i % 3])
+    rows = _twenty(float, lambda i: (i + 1) / 8, lambda i: ("train", "val", "test")[i % 3])
     rows[2] = ("C1CC", *rows[2][1:])
     rows[5] = ("", *rows[5][1:])
     rows[9] = ("C[Si](C)(C)C", *rows[9][1:])
@@ -249,7 +249,7 @@ def test_rows_that_cannot_be_read_are_left_out_with_their_reason(write):
     kept = [row for row in range(20) if row not in (2, 5, 9)]
     assert dataset.store.rows.tolist() == kept
     assert dataset.labels[:, 0].tolist() == kept
-    assert dataset.weights.tolist() == [row / 8 for row in kept]
+    assert dataset.weights.tolist() == [(row + 1) / 8 for row in kept]
     assert dataset.weights.dtype == np.float32
     for number, split in enumerate(("train", "val", "test")):
         rows = dataset.store.rows[dataset.splits[split]]
@@ -353,7 +353,8 @@ def test_every_format_gives_the_same(tmp_path, name, make):
     kept = [i for i in range(25) if i != 4]
     assert dataset.store.rows.tolist() == kept
     assert _known(dataset.labels) == [
-        [(None, 0, 1)[i % 3], MIXED[i]["logS"], MIXED[i]["active"]] for i in kept
+        [(None, 0, 1)[i % 3], MIXED[i]["logS"], MIXED[i]["active"]] if i else [None] * 3
+        for i in kept  # the first has the weight 0
     ]
     assert dataset.weights.tolist() == [1 if i == 8 else i for i in kept]
     named = {
@@ -538,7 +539,7 @@ def test_the_second_load_comes_from_the_cache(write, monkeypatch):
     second = _load(path, targets=["y"], weight_column="w")
     assert second.rejected == first.rejected
     assert len(second.rejected) == 1
-    assert second.labels.tolist() == first.labels.tolist()
+    np.testing.assert_array_equal(second.labels, first.labels)
     assert second.weights.tolist() == first.weights.tolist() == [*range(4), *range(5, 20)]
     assert {k: v.tolist() for k, v in second.splits.items()} == {
         k: v.tolist() for k, v in first.splits.items()
