@@ -246,14 +246,13 @@ def _use_of_probabilities(metrics: Mapping[str, Any]) -> str:
     calibrated = "use the calibrated probabilities (`predict --uncertainty`)"
     if "class_weight" not in metrics:
         return f"Use the predictions to rank molecules, or {calibrated}."
-    is_binary = "roc_auc" in metrics["test"]  # calibration shifts the probabilities of two classes
-    use = f"{calibrated}, or " * is_binary
-    return f"Balanced class weights shift the probabilities: {use}leave --class-weight out."
+    use = f"{calibrated}, or leave --class-weight out"
+    return f"Balanced class weights shift the probabilities: {use}."
 
 
 def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     """Yield sentences about targets whose intervals or sets have too few validation molecules, or
-    whose intervals are too narrow."""
+    which are too narrow."""
     found = metrics.get("calibration", {})
     without = [
         f"{name} has {each['molecules']}"
@@ -280,16 +279,17 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     ]
     if narrow:
         yield (
-            "Intervals (--uncertainty) at the level 0.9 contain clearly fewer than 90 % of the "
-            f"test labels: {_some(narrow)}. They are too narrow for such molecules."
+            "Intervals and sets of classes (--uncertainty) at the level 0.9 contain clearly fewer "
+            f"than 90 % of the test labels: {_some(narrow)}. They are too narrow for such "
+            "molecules."
         )
 
 
 def _is_narrow(entry: Mapping[str, Any]) -> bool:
-    """Return whether intervals contain fewer test labels than their level, by a binomial test at
-    5 %."""
+    """Return whether intervals or sets contain fewer test labels than their level, by a binomial
+    test at 5 %."""
     count, coverage = entry.get("test_molecules"), entry.get("coverage")
-    if "width" not in entry or count is None or coverage is None:
+    if count is None or coverage is None:
         return False
     from scipy.stats import binom
 

@@ -147,6 +147,34 @@ def test_few_labels_change_probabilities_little(labels, low, high):
     assert low < found.slope < high
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_class_weights_of_training_are_taken_back(classes):
+    """A model of weighted classes is calibrated even by few molecules, and one class is rare."""
+    rng = np.random.default_rng(0)
+    shares = np.array([0.05, 0.95] if classes == 2 else [0.05, 0.3, 0.65])
+    weights = tuple((1 / shares / classes).tolist())
+    true = rng.dirichlet(5 * shares, 40_000).clip(1e-6)
+    true /= true.sum(axis=1, keepdims=True)
+    shifted = true * weights
+    shifted /= shifted.sum(axis=1, keepdims=True)
+    labels = (rng.random((40_000, 1)) > true.cumsum(axis=1)).sum(axis=1).clip(max=classes - 1)
+    given = shifted[:, 1:] if classes == 2 else shifted
+    plain = ClassSets.fit(labels[:60], given[:60])
+    fitted = ClassSets.fit(labels[:60], given[:60], weights)
+    means = [each.probabilities(given).mean(axis=0) for each in (plain, fitted)]
+    assert means[1] == pytest.approx(shares, abs=0.03)
+    assert means[0][0] > 0.15  # without the weights, the rare class is too probable
+
+
+def test_tied_scores_are_within_their_quantile():
+    """Although they are kept with seven digits."""
+    for value in (1 / 3, 0.123456749, 2 / 7):
+        intervals = Intervals.fit(np.full(9, value), {}, 1.0)
+        assert (intervals.half_widths(intervals.sd({}, 9), 0.9) >= value).all()
+        sets = ClassSets.fit(np.array([0, 1] * 9), np.full((18, 1), value))
+        assert sets.sets(sets.probabilities(np.full((1, 1), value)), 0.9).all()
+
+
 def test_three_classes_have_one_slope():
     random = np.random.default_rng(4)
     logits = random.normal(size=(5000, 3)) * 2

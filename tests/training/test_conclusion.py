@@ -116,8 +116,9 @@ def test_intervals_that_contain_too_few_test_labels(coverage, narrow):
     }
     texts = conclusion(metrics(calibration=calibration))[1:]
     expected = (
-        "Intervals (--uncertainty) at the level 0.9 contain clearly fewer than 90 % of the test "
-        f"labels: {100 * coverage:.0f} % of 20 for y. They are too narrow for such molecules."
+        "Intervals and sets of classes (--uncertainty) at the level 0.9 contain clearly fewer than "
+        f"90 % of the test labels: {100 * coverage:.0f} % of 20 for y. They are too narrow for "
+        "such molecules."
     )
     assert texts == [expected] * narrow
 
@@ -240,7 +241,7 @@ def test_probabilities_that_are_no_better_than_class_frequencies(probable, ranke
 @pytest.mark.parametrize("name", ["roc_auc", "log_loss", "brier"])
 @pytest.mark.parametrize("is_binary", [True, False])
 def test_class_weights_shift_probabilities(name, is_binary):
-    """Only those of two classes are shifted back by calibration."""
+    """They are shifted back by calibration."""
     ranked = "roc_auc" if is_binary else "accuracy"
     scores = {ranked: 0.8, "log_loss": 0.9, "brier": 0.3}
     texts = conclusion(
@@ -258,7 +259,7 @@ def test_class_weights_shift_probabilities(name, is_binary):
         )
     )
     (text,) = (each for each in texts if "Balanced class weights shift the probabilities" in each)
-    assert ("calibrated probabilities (`predict --uncertainty`)" in text) == is_binary
+    assert "calibrated probabilities (`predict --uncertainty`)" in text
     assert text.endswith("leave --class-weight out.")
     assert not any("Do not rely" in each or "--metric" in each for each in texts)
 
