@@ -145,7 +145,7 @@ def require_several(values: object, name: str) -> None:
         name: of the argument.
 
     Raises:
-        ConfigError: `values` is a text, a mapping, a table or no iterable.
+        ConfigError: `values` is a text, a mapping, a table, a set or no iterable.
     """
     if isinstance(values, str | bytes | bytearray):
         shown = repr(values) if len(values) <= 60 else f"{values[:59]!r}…"
@@ -155,6 +155,8 @@ def require_several(values: object, name: str) -> None:
             f"{name} must be a list, and is a {type(values).__name__}: pass one column of it, "
             "such as table['smiles']"
         )
+    if isinstance(values, set | frozenset):
+        raise ConfigError(f"{name} is a set, which has no order: pass a list")
     if not isinstance(values, Iterable):
         raise ConfigError(f"{name} must be a list; got {values!r}")
 

@@ -80,8 +80,9 @@ def test_known_names_may_be_read_only_once():
         (np.array("CCO"), "smiles must be a list, and is a ndarray"),
         (None, "smiles must be a list; got None"),
         (7, "smiles must be a list; got 7"),
+        ({"C", "CC"}, "smiles is a set, which has no order: pass a list"),
     ],
-    ids=["str", "bytes", "long", "dict", "table", "array", "none", "number"],
+    ids=["str", "bytes", "long", "dict", "table", "array", "none", "number", "set"],
 )
 def test_one_text_is_not_taken_for_several(values, message):
     with pytest.raises(ConfigError) as caught:
@@ -90,7 +91,8 @@ def test_one_text_is_not_taken_for_several(values, message):
 
 
 @pytest.mark.parametrize(
-    "values", [["C"], ("C",), [], iter("C"), {"C"}, np.array(["C"]), pd.Series(["C"]), range(2)]
+    "values",
+    [["C"], ("C",), [], iter("C"), {"C": 1}.keys(), np.array(["C"]), pd.Series(["C"]), range(2)],
 )
 def test_anything_that_holds_several_texts_is_taken(values):
     require_several(values, "smiles")

@@ -79,7 +79,7 @@ class _Option(click.Option):
         if not self.multiple and self.name in opts:
             *others, value = opts[self.name]
             if others:
-                option = max(self.opts, key=len)
+                option = next((name for name in self.opts if name[:2] == "--"), self.opts[0])
                 raise click.UsageError(f"{option} was given {_times(opts[self.name])}", ctx)
             opts = {**opts, self.name: value}
         return super().handle_parse_result(ctx, opts, args)

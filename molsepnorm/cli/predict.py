@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @option(
     "--digits",
     type=click.IntRange(min=1, max=17),
-    help="Significant digits of predicted numbers. [default: 6, and all of them in Parquet]",
+    help="Significant digits of predicted numbers. [default: 6 or more, and all in Parquet]",
 )
 def predict(
     model_folders: tuple[Path, ...],

@@ -62,7 +62,8 @@ class Collate:
         Raises:
             InvalidMolecule: one cannot be read; the message has its number in the batch.
             ConfigError: `molecules` is empty, or is a `Data` or `Batch` instead of a list; the
-                features do not fit the architecture; or only some molecules have labels.
+                features do not fit the architecture; or only some molecules have labels, or other
+                numbers of them.
         """
         if isinstance(molecules, Data):
             raise ConfigError(
@@ -82,6 +83,12 @@ class Collate:
             number = next(i for i, each in enumerate(labels) if each is None)
             raise ConfigError(f"molecule {number} of the batch has no y, and others have one")
         rows = [torch.as_tensor(each, dtype=torch.float32).reshape(1, -1) for each in labels]
+        for number, row in enumerate(rows):
+            if row.shape != rows[0].shape:
+                raise ConfigError(
+                    f"molecule {number} of the batch has {row.shape[1]} labels in y, and molecule "
+                    f"0 has {rows[0].shape[1]}"
+                )
         return batch, torch.cat(rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -359,7 +360,11 @@ def _listed(X: Molecules) -> list[Any]:
 
 def _is_missing(molecule: Any) -> bool:
     """Return whether it is None, pandas' NA or NaN, as in a column of SMILES with empty cells."""
-    return molecule is None or molecule is pd.NA or isinstance(molecule, float)
+    return (
+        molecule is None
+        or molecule is pd.NA
+        or (isinstance(molecule, float) and math.isnan(molecule))
+    )
 
 
 def _mean_weight(weights: np.ndarray) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -14,7 +15,7 @@ from molsepnorm.forest.forest import Forest
 from molsepnorm.model.model import PropertyModel
 from molsepnorm.nn.conditional import INTERACTIONS, output_layer
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.tasks import ExtraInputs, Target, Task
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 __all__ = ["join"]
@@ -58,6 +59,9 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         model.require_targets()
         _require_same(first, model, inputs, number)
         inputs = model.inputs if inputs.is_start_of(model.inputs) else inputs
+    every = zip_longest(*(model.inputs.columns for model in models))
+    columns = (FeatureColumn.joined([each for each in its if each is not None]) for its in every)
+    inputs = replace(inputs, columns=tuple(columns))
     of_models = [weight / sum(weights) for weight in weights]
     of_networks = [
         weight * (1 - model.forest_share) for model, weight in zip(models, of_models, strict=True)

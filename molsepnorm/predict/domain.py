@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.training_molecules import TrainingMolecules
 
@@ -45,19 +45,11 @@ def nearest_training(
 
     A molecule without a fingerprint has the index 0 and the similarity NaN.
     """
-    from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+    from molsepnorm.molecules.featurize.nearest import nearest_molecules
 
-    index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
-    errors: list[str | None] = [None] * len(smiles)
-    bits, rows = [], []
-    for row, text in enumerate(smiles):
-        try:
-            bits.append(packed_morgan([text]))
-            rows.append(row)
-        except InvalidMolecule as error:
-            errors[row] = f"it cannot be compared with the training molecules: {error}"
-    if rows:
-        index[rows], similarity[rows] = nearest(np.concatenate(bits), molecules.fingerprints)
+    index, similarity, found = nearest_molecules(smiles, molecules.smiles, molecules.fingerprints)
+    what = "it cannot be compared with the training molecules"
+    errors = [None if error is None else f"{what}: {error}" for error in found]
     return index, similarity, errors
 
 

@@ -26,7 +26,7 @@ Rows: TypeAlias = "pd.DataFrame | Mapping[Any, Sequence[Any]]"
 ERROR = "error"
 """Name of the column with the reasons why rows failed."""
 
-_DIGITS, _ALL_DIGITS = 6, 9  # the latter identify every float32
+_ALL_DIGITS = 9  # which identify every float32
 
 
 def predict_rows(
@@ -57,7 +57,8 @@ def predict_rows(
         smiles_column: name of the column of SMILES.
         source: name of the table in errors.
         on_invalid: keep a row that fails, or raise an error.
-        digits: significant digits of numbers; by default six, and in Parquet nine, which are all
+        digits: significant digits of numbers; by default six, or more for a target whose values
+            differ little for their size (`Target.digits`), and in Parquet nine, which are all
             digits of float32.
 
     Returns:
@@ -82,7 +83,8 @@ def predict_rows(
     place = table.columns.index(smiles_column)
     if digits is None:
         is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"
-        digits = _ALL_DIGITS if is_parquet else _DIGITS
+        needed = max(target.digits for target in predictor.model.task.targets)
+        digits = _ALL_DIGITS if is_parquet else needed
     with open_table(out, [*table.header, *added], numbers, place) as write:
         for outcome in predictor.outcomes(*table.read()):
             tables = [columns.values() for columns in predictor.tables(outcome)]

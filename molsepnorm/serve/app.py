@@ -81,6 +81,7 @@ class PredictResponse(BaseModel):
     predictions: Annotated[
         list[PredictionResponse], Field(description="In the order of the molecules.")
     ]
+    notes: Annotated[list[str], Field(description="What should be checked.")]
 
 
 class ExplainRequest(BaseModel, extra="forbid"):
@@ -131,10 +132,10 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
 
     @app.post("/predict", summary="Predictions for some SMILES")
     def predict(request: PredictRequest) -> PredictResponse:
-        found = service.predict(
+        found, notes = service.predict(
             request.smiles, request.model, request.level, request.domain, request.columns
         )
-        return PredictResponse(predictions=[_response(each) for each in found])
+        return PredictResponse(predictions=[_response(each) for each in found], notes=notes)
 
     @app.post(
         "/api/table",

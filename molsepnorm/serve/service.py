@@ -149,8 +149,9 @@ class Service:
         level: float | None = None,
         domain: bool = False,
         columns: Mapping[str, Sequence[Any]] | None = None,
-    ) -> list[Prediction]:
-        """Return the predictions for some SMILES; see `Predictor.predict`.
+    ) -> tuple[list[Prediction], list[str]]:
+        """Return the predictions for some SMILES, see `Predictor.predict`, and notes about the
+        data.
 
         Args:
             smiles: the SMILES.
@@ -171,11 +172,13 @@ class Service:
                 f"{counted(len(smiles), 'molecule')}"
             )
         found: list[Prediction] = []
+        notes: list[str] = []
         for rows in _blocks(smiles):
             cells = columns and {name: each[rows] for name, each in columns.items()}
-            with self._turn(deadline):
+            with self._turn(deadline), _data_warnings() as more:
                 found += predictor.predict(smiles[rows], cells)
-        return found
+            notes += (note for note in more if note not in notes)
+        return found, notes
 
     def table(
         self,

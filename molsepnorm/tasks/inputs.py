@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
+_MAX_ROUNDING = 1e-3  # of the numbers of a column, as a share of their range
 _MARGIN = 0.1  # share of the range of a column that a number may be outside of it
 WITH_COMMA = r"[-+]?[\d.]*,\d[\d.,]*"
 """Pattern of a number with a decimal comma or groups of thousands."""
@@ -154,8 +155,24 @@ class FeatureColumn:
             )
         if not numbers:
             return FeatureColumn(name, words)
-        found = [value for value in values if value is not None]
-        return FeatureColumn(name, low=min(found), high=max(found))
+        found = np.array(values, dtype=np.float64)
+        low, high = float(found.min()), float(found.max())
+        if np.abs(found - found.astype(np.float32)).max() > _MAX_ROUNDING * (high - low):
+            raise DataError(
+                f"{where(0)}: the numbers are too large for their differences, which single "
+                f"precision does not hold. Subtract a constant such as {(low + high) / 2:.12g} from "
+                "all of them"
+            )
+        return FeatureColumn(name, low=low, high=high)
+
+    @staticmethod
+    def joined(columns: Sequence[FeatureColumn]) -> FeatureColumn:
+        """Return equal columns of several models as one, with the range of all of them."""
+        lows = [each.low for each in columns if each.low is not None]
+        highs = [each.high for each in columns if each.high is not None]
+        if len(lows) < len(columns) or len(highs) < len(columns):
+            return replace(columns[0], low=None, high=None)
+        return replace(columns[0], low=min(lows), high=max(highs))
 
     def encode(self, cells: Sequence[object]) -> tuple[np.ndarray, list[str | None]]:
         """Return the inputs of some rows, float32 (n, width), and why a row has none, or None."""

@@ -87,6 +87,15 @@ class Target:
         return self.name if transform is None else f"{self.name}_{transform.scale}"
 
     @property
+    def digits(self) -> int:
+        """Number of significant digits that show differences of a thousandth of the labels'
+        standard deviation: 6 or more, and at most 9, which single precision has."""
+        if self.kind != "regression" or self.transformation is not None:
+            return 6
+        size = math.log10(max(abs(self.mean) / self.scale, 1.0))
+        return min(max(6, math.ceil(size) + 3), 9)
+
+    @property
     def meaning(self) -> tuple[str | tuple[str, ...], ...]:
         """Name, kind, classes and transform, which two targets with the same meaning share."""
         return self.name, self.kind, self.classes, self.transform

@@ -115,8 +115,9 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     """Return the entries of `metrics.json` about the molecules that the scores are computed from.
 
     `molecules` is the number of different molecules of each split, `labelled` that of the
-    validation and test molecules with a label that is no bound, and `split` says how they were
-    split, if that is known. `nearest_train_similarity` has the median Tanimoto similarity of the
+    validation and test molecules with a label that is no bound, `labelled_test` that of the test
+    molecules with such a label of each target, and `split` says how they were split, if that is
+    known. `nearest_train_similarity` has the median Tanimoto similarity of the
     test molecules to the nearest training molecule, and how many of them were compared: at most 500
     test molecules and 20,000 training molecules, drawn at random, which takes about 4 seconds. Its
     fingerprints are Morgan fingerprints of radius 2 with 2,048 bits. Molecules that are not SMILES
@@ -132,10 +133,15 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     # graphs of a data set with a name may leave out what tells two molecules apart
     ids = np.arange(len(dataset.store)) if data.dataset else dataset.molecule_ids
     sizes = {name: len(np.unique(ids[part])) for name, part in parts.items()}
-    is_labelled = np.isfinite(dataset.exact_labels).any(axis=1)
+    exact = np.isfinite(dataset.exact_labels)
+    is_labelled = exact.any(axis=1)
     scored = {name: part[is_labelled[part]] for name, part in parts.items() if name != "train"}
     labelled = {name: len(np.unique(ids[part])) for name, part in scored.items()}
     entries: dict[str, Any] = {"molecules": sizes, "labelled": labelled}
+    if "test" in parts:
+        of_test = (parts["test"][own] for own in exact[parts["test"]].T)
+        counts = (len(np.unique(ids[own])) for own in of_test)
+        entries["labelled_test"] = dict(zip(dataset.targets, counts, strict=True))
     if (name := _name_of_split(data)) is not None:
         entries["split"] = name
     if dataset.smiles is not None:

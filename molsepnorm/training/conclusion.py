@@ -152,7 +152,7 @@ def _against_constant(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str
         return text
     if name in _PROBABILITIES and _ranks(metrics):
         return f"{text} {_use_of_probabilities(metrics)}"
-    count = _test_molecules(metrics)
+    count = _test_molecules(metrics, name)
     if gain.by > 0 and count is not None and count < _FEW:
         return (
             f"{text} So few test molecules ({count}) cannot decide it: {_CROSS_VALIDATION} scores "
@@ -337,7 +337,7 @@ def _similarity(metrics: Mapping[str, Any]) -> Iterator[str]:
 def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     """Yield a sentence if the test score has a wide interval or none, or few molecules."""
     ends = metrics.get("test_interval_95", {}).get(name)
-    count, score = _test_molecules(metrics), metrics["test"][name]
+    count, score = _test_molecules(metrics, name), metrics["test"][name]
     if count is None or score is None:
         return
     if ends is None:
@@ -358,8 +358,11 @@ def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     )
 
 
-def _test_molecules(metrics: Mapping[str, Any]) -> int | None:
-    """Return the number of test molecules with a label; None if it is not known."""
+def _test_molecules(metrics: Mapping[str, Any], name: str) -> int | None:
+    """Return the number of test molecules with a label of the targets that a metric scores, of
+    several the largest; None if it is not known."""
+    if (counts := metrics.get("labelled_test")) is not None:
+        return max(counts[each] for each in metrics.get("scored_targets", {}).get(name, counts))
     return metrics.get("labelled", metrics.get("molecules", {})).get("test")
 
 

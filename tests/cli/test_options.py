@@ -415,7 +415,7 @@ def test_an_option_that_takes_one_value_is_refused_if_given_twice(refused, name,
     """Before anything is read: the values need not be valid. All spellings are one option."""
     command = dict(_all_commands())[name]
     given = ["x"] * sum(isinstance(each, click.Argument) for each in command.params)
-    long = max(option.opts, key=len)
+    long = next((each for each in option.opts if each[:2] == "--"), option.opts[0])
     spellings = (option.opts[0], option.opts[-1])
     if option.is_flag:
         args, expected = spellings, f"{long} was given twice"

@@ -31,7 +31,7 @@ from molsepnorm.interop.export import (
 from molsepnorm.interop.export.encode import encode_table
 from molsepnorm.interop.export.forests import DenseForest
 from molsepnorm.interop.export.formats import onnx_runner
-from molsepnorm.interop.export.run import MOLECULES
+from molsepnorm.interop.export.run import MOLECULES, _cells
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import Graphormer, GraphormerConfig
@@ -268,6 +268,19 @@ def expected_table(model: PropertyModel, columns: Mapping[str, Any] | None = Non
     names = ["logS_pred", "ic50_nM_pred", "toxic_pred"]
     names += [f"phase_prob_{each}" for each in ("solid", "liquid", "gas")]
     return frame[names]
+
+
+def test_the_comparison_reads_every_word_and_the_range_of_numbers() -> None:
+    """So it warns of nothing."""
+    columns = FeatureColumn("solvent", ("dmso", "water")), FeatureColumn("ph", low=5, high=9)
+    inputs = ExtraInputs((*columns, FeatureColumn("t")))
+    found = _cells(model_of(inputs=inputs), 5)
+    assert found == {
+        "solvent": ["dmso", "water", "dmso", "water", "dmso"],
+        "ph": ["5", "6", "7", "8", "9"],
+        "t": ["1"] * 5,
+    }
+    assert _cells(model_of(), 5) is None
 
 
 def test_predictions_are_those_of_the_predictor() -> None:

@@ -106,6 +106,13 @@ def test_what_does_not_fit_is_refused(dataset, network):
         collate(dataset)
 
 
+def test_other_numbers_of_labels_name_the_molecule(dataset, network):
+    molecules = [data.clone() for data in dataset[:3]]
+    molecules[2].y = torch.ones(5)
+    with pytest.raises(ConfigError, match=r"molecule 2 of the batch has 5 labels in y, and mol"):
+        Collate(network.config, bond_offset=0)(molecules)
+
+
 def test_batches_of_pytorch_geometric_are_refused(dataset, network):
     """Its loader makes them, and ignores `collate_fn`."""
     collate = Collate(network.config, bond_offset=0)

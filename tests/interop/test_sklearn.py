@@ -155,6 +155,12 @@ def test_equal_seeds_give_equal_models_and_others_do_not(fitted):
     assert other.predict(SMILES).tolist() != fitted.predict(SMILES).tolist()
 
 
+def test_numbers_are_no_molecules(fitted):
+    """Only NaN is a missing SMILES."""
+    with pytest.raises(ConfigError, match="float is not one of SMILES"):
+        regressor(on_invalid="nan").fit(np.random.default_rng(0).random((len(Y), 1)), Y)
+
+
 def test_invalid_molecules(fitted):
     row = ["CCO", "C1CC", "CCN"]
     with pytest.raises(DataError, match=r"^molecule 1: .*on_invalid='nan'"):

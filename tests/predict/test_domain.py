@@ -198,18 +198,33 @@ def test_a_number_outside_the_range_of_training_is_outside_the_domain(model):
     assert found["in_domain"].tolist() == [True, False, False]
 
 
+def test_a_training_molecule_is_its_own_nearest_one(model):
+    """Not another one with the same fingerprint: an alkane of another length, an enantiomer."""
+    smiles = [*("C" * n for n in range(8, 40)), "C[C@H](N)c1ccccc1", "C[C@@H](N)c1ccccc1"]
+    known = tuple(smiles)
+    labels = np.column_stack([np.arange(len(known)), np.full((len(known), 2), np.nan)])
+    molecules = TrainingMolecules(
+        known, packed_morgan(known), labels.astype(float), np.zeros(labels.shape, np.int8)
+    )
+    predictor = Predictor(replace(model, structures=(molecules,)), domain=True)
+    queries = ["C(CCCC)" + "C" * 15, "N[C@H](C)c1ccccc1", "NC(C)c1ccccc1"]
+    found = [each.domain["nearest_smiles"] for each in predictor.predict(queries)]
+    assert found[:2] == ["C" * 20, "C[C@@H](N)c1ccccc1"]
+    assert found[2] == "C[C@H](N)c1ccccc1"  # the first of those with its fingerprint
+
+
 def test_a_molecule_without_a_fingerprint_fails_by_itself(model, monkeypatch):
     from molsepnorm.errors import InvalidMolecule
-    from molsepnorm.molecules.featurize import fingerprints
+    from molsepnorm.molecules.featurize import nearest
 
-    real = fingerprints.packed_morgan
+    real = nearest.packed_morgan
 
     def refuse(smiles):
         if "CCCO" in smiles:
             raise InvalidMolecule("odd ring")
         return real(smiles)
 
-    monkeypatch.setattr(fingerprints, "packed_morgan", refuse)
+    monkeypatch.setattr(nearest, "packed_morgan", refuse)
     found = Predictor(model, domain=True).predict(QUERIES)
     assert found[0].error == "it cannot be compared with the training molecules: odd ring"
     assert found[0].domain == {} and found[2].domain["similarity"] == 1

@@ -245,7 +245,7 @@ def test_a_column_that_would_be_replaced_is_refused(predictor, name):
 
 def test_a_missing_smiles_column_names_the_nearest(predictor):
     with pytest.raises(
-        ConfigError, match=r"no column 'smiles'. Did you mean 'smile'\? .* --smiles-column\."
+        ConfigError, match=r"no column 'smiles'. Did you mean 'smile'\? .*\(--smiles-column\)\."
     ):
         _table(predictor, "smile,x\nCCO,1\n")
     rows, _, _ = _table(predictor, "smile,x\nCCO,1\n", smiles_column="smile")
@@ -514,6 +514,20 @@ def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
     values = np.array([1 / 3, 123456789.0, 1e-9, np.nan, np.inf, 2.0], dtype=np.float32)
     cells = rows_module.cells(values, [None] * 5 + ["invalid"], 6)
     assert cells == ["0.333333", "1.23457e+08", "1e-09", "", "inf", ""]
+
+
+@pytest.mark.parametrize(("mean", "digits"), [(0.0, 6), (300.0, 6), (1e5, 8), (-3e8, 9)])
+def test_values_that_differ_little_for_their_size_have_more_digits(predictor, mean, digits):
+    """Which show a thousandth of their standard deviation, as far as single precision goes."""
+    targets = (Target("T_mK", "regression", mean=mean), predictor.model.task.targets[1])
+    model = replace(predictor.model, task=Task(targets, "loss"))
+    assert targets[0].digits == digits
+    out = io.StringIO()
+    options = {"smiles_column": "smiles", "source": "rows"}
+    predict_rows(Predictor(model), [{"smiles": ["CCO"]}], out, **options)
+    cell = out.getvalue().splitlines()[1].split(",")[1]
+    value = Predictor(model).predict(["CCO"])[0].values["T_mK"]
+    assert cell == f"{value:.{digits}g}"
 
 
 def test_groups_of_large_molecules_are_small(predictor):

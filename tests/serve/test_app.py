@@ -22,10 +22,11 @@ from starlette.testclient import TestClient
 from molsepnorm.cli import main
 from molsepnorm.cli.serve import _listening
 from molsepnorm.errors import ConfigError
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor
 from molsepnorm.serve import Limits, Service
 from molsepnorm.serve.app import create_app
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Task
 
 ANY = ["CCO", "C1CC", "c1ccccc1O", "", "CCCCN"]
 
@@ -256,7 +257,7 @@ def test_large_molecules_have_a_turn_each(models, monkeypatch):
 
         monkeypatch.setattr(Predictor, method, counting)
     smiles = ["C" * 990, "C" * 991, "CCO", "C" * 992]
-    assert [len(each.smiles) for each in service.predict(smiles)] == [990, 991, 3, 992]
+    assert [len(each.smiles) for each in service.predict(smiles)[0]] == [990, 991, 3, 992]
     found = pd.read_csv(io.StringIO(service.table("\n".join(smiles).encode(), "a.smi").csv))
     assert found["smiles"].tolist() == smiles
     assert [size for size in sizes if size] == [1, 2, 1] * 2
@@ -347,3 +348,17 @@ def test_csv_cells_of_the_response_are_quoted(client):
     header, row = csv.reader(io.StringIO(response.text))
     assert header[1] == 'x"y' and row[1] == "a\nb"
     assert json.loads(json.dumps(row[0])) == "CCO"
+
+
+def test_numbers_outside_the_range_of_training_are_noted(models):
+    model = models["size"]
+    config = replace(model.network.config, molecule_features=1)
+    inputs = ExtraInputs((FeatureColumn("t", low=20, high=59),))
+    changes = {"inputs": inputs, "forests": (), "forest_share": 0.0, "calibration": ()}
+    service = Service({"t": replace(model, network=Graphormer(config), partners=(), **changes)})
+    client = TestClient(create_app(service))
+    for number, count in ((30, 0), (2000, 1)):
+        body = {"smiles": ["CCO"] * 200, "columns": {"t": [number] * 200}}
+        found = client.post("/predict", json=body).json()
+        assert len(found["predictions"]) == 200 and len(found["notes"]) == count
+    assert "'t' has numbers outside the range of the training rows, 20 to 59" in found["notes"][0]

@@ -48,6 +48,7 @@ def test_a_column_holds_numbers_or_words(cells, words):
         (["1", "2", "1_0"], "line 2: '1_0' is not a number"),
         (["0,5", "10,0", "1,0"], "line 0: '0,5' has a decimal comma or groups of thousands: wri"),
         (["a", "a "], "line 0: every row has 'a', so it cannot be an input"),
+        (["1683000001", "1683000009"], "too large for their differences.*such as 1683000005 from"),
         (["1", "1.0"], "every row has '1'"),
         ([f"n{i}" for i in range(30)], "30 different words, such as 'n0', which look like names"),
         (["w"] * 5000 + [f"n{i}" for i in range(1000)], "has 1,001 different words"),

@@ -567,7 +567,8 @@ def test_texts_of_another_featuriser_have_no_similarity(configure, monkeypatch):
         "molsepnorm.molecules.featurize.fingerprints.packed_morgan",
         lambda texts: (_ for _ in ()).throw(odd),
     )
-    assert about_split(config.data, dataset).keys() == {"molecules", "labelled", "split"}
+    known = {"molecules", "labelled", "labelled_test", "split"}
+    assert about_split(config.data, dataset).keys() == known
 
 
 def test_shuffled_labels_are_not_predicted(with_columns):

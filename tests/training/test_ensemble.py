@@ -104,6 +104,21 @@ def test_models_with_other_feature_columns_are_not_joined(order):
         join([models[number] for number in order])
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_joined_column_has_the_range_of_all_models(order):
+    task = Task((Target("y", "regression"),), "mae")
+    config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, molecule_features=1)
+    models = [
+        PropertyModel(Graphormer(config).eval(), "zinc", task, inputs=ExtraInputs((column,)))
+        for column in (FeatureColumn("t", low=20, high=39), FeatureColumn("t", low=35, high=59))
+    ]
+    (column,) = join([models[number] for number in order]).inputs.columns
+    assert (column.low, column.high) == (20, 59)
+    unknown = dataclasses.replace(models[0], inputs=ExtraInputs((FeatureColumn("t"),)))
+    (column,) = join([unknown, models[1]]).inputs.columns
+    assert (column.low, column.high) == (None, None)
+
+
 def test_models_with_feature_columns_are_joined():
     """Their output weights depend on the columns, and are scaled alike."""
     torch.manual_seed(0)

@@ -118,7 +118,9 @@ def _with_splits(
     config: DataConfig,
 ) -> Dataset:
     """Return the data set with the splits. Validation molecules are drawn if there are none."""
-    bare = int((~is_labelled).sum())
+    unused = ~is_labelled
+    unused[np.concatenate([*splits.values(), np.empty(0, int)])] = False  # named test rows stay
+    bare = int(unused.sum())
     if splits and 0 < bare < len(is_labelled):
         or_weight = "" if dataset.weights is None else " or with the weight 0"
         line = f"Left out: {counted(bare, 'row')} without a label{or_weight}."

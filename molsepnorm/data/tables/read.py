@@ -255,7 +255,9 @@ def require_column(
     """
     columns = list(columns)
     if wanted not in columns:
-        advice = " Name the column of SMILES with --smiles-column." if wanted == "smiles" else ""
+        advice = ""
+        if wanted == "smiles":
+            advice = " Call the column of SMILES smiles, or name it (--smiles-column)."
         known = columns if in_file is None else list(in_file)
         hint = did_you_mean(wanted, known)
         raise ConfigError(

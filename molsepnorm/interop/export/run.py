@@ -158,9 +158,15 @@ def _encoded(predictor: Predictor, smiles: Sequence[str]) -> DenseInputs:
 
 
 def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
-    """Return cells of the model's feature columns that it can read; None if it has none."""
-    columns = model.inputs.columns
-    return {each.name: [(each.words or ("1",))[0]] * rows for each in columns} or None
+    """Return cells of the model's feature columns that it can read: all words, and numbers of the
+    range of the training rows; None if it has no such columns."""
+    found: dict[str, list[str]] = {}
+    for column in model.inputs.columns:
+        low, high = (1.0, 1.0) if column.low is None else (column.low, column.high or 0.0)
+        numbers = np.linspace(low, high, max(rows, 2))
+        words = column.words or [f"{number:.9g}" for number in numbers]
+        found[column.name] = [words[row % len(words)] for row in range(rows)]
+    return found or None
 
 
 def _compared(predictor: Predictor, run: Run, example: DenseInputs) -> ExportReport:

@@ -11,7 +11,7 @@ import ast
 import operator
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypeAlias
 
@@ -53,6 +53,8 @@ class Columns:
     """Columns that an option would add, with the option."""
     probabilities: Collection[str] = ()
     """Columns of probabilities, which are hardly ever equal to a number."""
+    classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Values of each column of predicted classes."""
 
     def find(self, name: str, where: str) -> str:
         """Return the column of this name or short name.
@@ -97,8 +99,8 @@ class Filter:
         columns: the columns that it may name.
 
     Raises:
-        ConfigError: the text is no such condition, names an unknown column, compares a number with
-            a text, or has == or != for a probability.
+        ConfigError: the text is no such condition, names an unknown column or class, compares a
+            number with a text, or has == or != for a probability.
     """
 
     def __init__(self, text: str, columns: Columns) -> None:
@@ -203,6 +205,15 @@ class _Parser:
                     f"'{self._source(whole)}': '{name}' is a probability, which hardly ever equals "
                     f"a number: compare it with < or >, such as {name} > 0.5"
                 )
+        for side, opposite in ((left, right), (right, left)):
+            if isinstance(side, ast.Name) and not isinstance(opposite, ast.Name):
+                classes = self._columns.classes.get(self._name(side))
+                value = self._constant(opposite)
+                if classes is not None and value not in classes:
+                    self._fail(
+                        f"'{self._source(side)}' has no class '{value}'. "
+                        f"{did_you_mean(str(value), classes)}"
+                    )
         first, second = self._value(left, kind), self._value(right, kind)
 
         def compared(table: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -206,7 +206,8 @@ def _columns(predictor: Predictor, library: Library) -> Columns:
     names = [*predictor.targets, *(target.learned_name for target in targets)]
     aliases = {name: f"{name}_pred" for name in names}
     probabilities = {name for target in targets for name in _probability_names(target)}
-    return Columns(kinds, aliases, absent, probabilities & added.keys())
+    classes = {f"{t.name}_pred": t.classes for t in targets if t.kind == "multiclass"}
+    return Columns(kinds, aliases, absent, probabilities & added.keys(), classes)
 
 
 def _probability_names(target: Target) -> list[str]:

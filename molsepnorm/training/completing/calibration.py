@@ -96,7 +96,8 @@ def _fit(
             of_rows = {name: each[rows] for name, each in signals[i].items()}
             found.append(Intervals.fit(residuals, of_rows, target.scale))
         else:
-            found.append(ClassSets.fit(own.astype(int), values[rows], target.class_weights))
+            weights = target.class_weights if all(target.class_weights) else ()
+            found.append(ClassSets.fit(own.astype(int), values[rows], weights))
     return tuple(found)
 
 

@@ -205,5 +205,7 @@ def _molecules(task: Task, dataset: Dataset, rows: _Rows, bits: np.ndarray) -> T
         else:
             labels[:, i] = transform.cells(learned[:, i])
             bounds[:, i] *= transform.sign
-    texts = tuple(str(smiles[row]) for row in dataset.store.rows[rows])
+    # rows of a molecule have one SMILES, since it tells which labels are of the same molecule
+    _, first, number = np.unique(dataset.molecule_ids[rows], return_index=True, return_inverse=True)
+    texts = tuple(str(smiles[row]) for row in dataset.store.rows[rows[first[number]]])
     return TrainingMolecules(texts, bits, labels, bounds)

@@ -61,14 +61,14 @@ class Predicted:
         """Return the label of a molecule as text."""
         label = self.labels[row]
         if self.target.kind == "regression":
-            return f"{label:.4g}"
+            return f"{label:.{self.target.digits - 2}g}"
         return self.target.classes[int(label)] if self.target.classes else f"{label:.0f}"
 
     def prediction(self, row: int) -> str:
         """Return the prediction for a molecule as text."""
         values = self.values[row]
         if self.target.kind == "regression":
-            return f"{values[0]:.4g}"
+            return f"{values[0]:.{self.target.digits - 2}g}"
         if self.target.kind == "binary":
             return f"probability {values[0]:.3f}"
         best = int(values.argmax())

@@ -98,22 +98,13 @@ def _training_molecules(contents: Contents) -> tuple[list[str], np.ndarray] | No
     return None
 
 
-def _nearest(smiles: list[str], bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return index and similarity of the training molecule that is nearest to each of n molecules:
-    int64 [n] and float64 [n], NaN where RDKit cannot read the molecule."""
-    from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+def _nearest(
+    smiles: list[str], known: tuple[list[str], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return index, int64 [n], and similarity, float64 [n], of the nearest training molecules."""
+    from molsepnorm.molecules.featurize.nearest import nearest_molecules
 
-    prints, rows = [], []
-    for row, text in enumerate(smiles):
-        try:
-            prints.append(packed_morgan([text]))
-            rows.append(row)
-        except InvalidMolecule:
-            continue
-    index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
-    if rows:
-        index[rows], similarity[rows] = nearest(np.concatenate(prints), bits)
-    return index, similarity
+    return nearest_molecules(smiles, *known)[:2]
 
 
 def _similarity(
@@ -125,7 +116,7 @@ def _similarity(
     meaning = domain.get("error", errors.meaning)
     if not bins and known is not None:
         rows = _drawn(np.flatnonzero(np.isfinite(errors.mean)))
-        similarity = _nearest([errors.smiles[row] for row in rows], known[1])[1]
+        similarity = _nearest([errors.smiles[row] for row in rows], known)[1]
         bins, meaning = error_by_similarity(similarity, errors.mean[rows]), errors.meaning
     if not bins:
         return "<p>The run's folder has no training molecules to compare with.</p>"
@@ -221,7 +212,7 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
     index, similarity = (
         (np.zeros(len(places), dtype=np.int64), np.full(len(places), np.nan))
         if known is None
-        else _nearest(smiles, known[1])
+        else _nearest(smiles, known)
     )
     cards = []
     for (row, column), text, near, share in zip(places, smiles, index, similarity, strict=True):

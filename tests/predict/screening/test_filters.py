@@ -26,6 +26,7 @@ COLUMNS = Columns(
     {"logS": "logS_pred", "class": "class_pred", "active": "active_pred"},
     {"logS_low": "--uncertainty"},
     {"active_pred"},
+    {"class_pred": ("low", "high")},
 )
 
 
@@ -116,6 +117,8 @@ def test_a_filter_can_be_sent_to_another_process(table):
         ("-4", "'-4' is no condition"),
         ("logS > 'a'", "compares a number with a text"),
         ("class == 1", "cannot be read"),
+        ("class_pred == 'hig'", "'class_pred' has no class 'hig'. Did you mean 'high'?"),
+        ("logS > 0 or 'hi' != class_pred", "'class_pred' has no class 'hi'"),
         ("class_pred == 1", "compares a number with a text"),
         ("class_pred > 'a'", "a text is compared with == or !="),
         ("in_domain == 'yes'", "compares a text with a yes/no"),
