@@ -83,8 +83,7 @@ def predict_rows(
     place = table.columns.index(smiles_column)
     if digits is None:
         is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"
-        needed = max(target.digits for target in predictor.model.task.targets)
-        digits = _ALL_DIGITS if is_parquet else needed
+        digits = _ALL_DIGITS if is_parquet else predictor.model.task.digits
     with open_table(out, [*table.header, *added], numbers, place) as write:
         for outcome in predictor.outcomes(*table.read()):
             tables = [columns.values() for columns in predictor.tables(outcome)]

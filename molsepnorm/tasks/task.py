@@ -248,6 +248,11 @@ class Task:
         found = self._resampled(predictions, labels, once, only)
         return {name: float(scores[0]) for name, scores in found}
 
+    @property
+    def digits(self) -> int:
+        """Number of significant digits of predictions in text, see `Target.digits`."""
+        return max(target.digits for target in self.targets)
+
     def intervals(
         self,
         predictions: np.ndarray,

@@ -21,7 +21,6 @@ TOP = "top"
 """Name of the files of the best rows, without its end."""
 
 _ROWS = 100_000  # rows that are gathered beside the best ones before the others are dropped
-_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,9 @@ class Best:
         return float(self._scores[0]) if 0 < self._count <= len(self._scores) else -math.inf
 
 
-def write_best(parts: Iterable[Path], ranking: Ranking, folder: Path, smiles_column: str) -> int:
+def write_best(
+    parts: Iterable[Path], ranking: Ranking, folder: Path, smiles_column: str, digits: int
+) -> int:
     """Write `top.parquet` and `top.csv`, the best rows of all parts with the best first.
 
     Of rows with the same value, those of the first parts come first. Memory holds the best rows and
@@ -83,6 +84,7 @@ def write_best(parts: Iterable[Path], ranking: Ranking, folder: Path, smiles_col
         ranking: the ranking.
         folder: the folder of the two files.
         smiles_column: name of the column of SMILES.
+        digits: significant digits of numbers in `top.csv`.
 
     Returns:
         The number of rows.
@@ -105,7 +107,7 @@ def write_best(parts: Iterable[Path], ranking: Ranking, folder: Path, smiles_col
     numbers = {name for name, column in frame.items() if column.dtype.kind in "fi"}
     failures = [None] * len(frame)
     texts = [
-        map(str, column) if column.dtype.kind == "i" else cells(_plain(column), failures, _DIGITS)
+        map(str, column) if column.dtype.kind == "i" else cells(_plain(column), failures, digits)
         for _, column in frame.items()
     ]
     place = frame.columns.get_loc(smiles_column)

@@ -301,8 +301,9 @@ def _run(
         on_progress(progress)
     kept = progress.kept
     if work.ranking is not None:
+        digits = work.predictor.model.task.digits
         kept = write_best(
-            manifest.parts(), work.ranking, manifest.folder, work.library.smiles_column
+            manifest.parts(), work.ranking, manifest.folder, work.library.smiles_column, digits
         )
     manifest.write()
     counts = progress.rows, kept, progress.rejected, progress.parts
