@@ -160,8 +160,8 @@ class FeatureColumn:
         if np.abs(found - found.astype(np.float32)).max() > _MAX_ROUNDING * (high - low):
             raise DataError(
                 f"{where(0)}: the numbers are too large for their differences, which single "
-                f"precision does not hold. Subtract a constant such as {(low + high) / 2:.12g} from "
-                "all of them"
+                f"precision does not hold. Subtract a constant such as {(low + high) / 2:.12g} "
+                "from all of them"
             )
         return FeatureColumn(name, low=low, high=high)
 
