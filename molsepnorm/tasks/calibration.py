@@ -162,7 +162,7 @@ class ClassSets:
     slope: float = 1.0
     offset: float = 0.0
     class_weights: tuple[float, ...] = ()
-    """Of training, one for each class; empty for equal weights."""
+    """Those of training, one for each class; empty for equal weights."""
 
     @staticmethod
     def fit(
