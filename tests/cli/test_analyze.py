@@ -119,3 +119,14 @@ def test_errors_are_clear(runs, refused, tmp_path):
     (tmp_path / "index.html").write_text("mine")
     assert "is not a report of analyze" in refused("analyze", "--model", run, "-o", tmp_path)
     assert (tmp_path / "index.html").read_text() == "mine"
+
+
+def test_models_of_different_targets_are_not_compared(
+    runs, ok, refused, tiny, write_table, tmp_path
+):
+    """The message names their targets, and no option that was not given."""
+    table = write_table(tmp_path / "data.csv", a=NUMBERS)
+    ok("train", "--data", table, *tiny[2:], "--epochs", 1, "-o", tmp_path / "a")
+    seed = runs / "norms" / "sep" / "seed-0"
+    text = refused("analyze", "--model", seed, "--model", tmp_path / "a", "-o", tmp_path / "out")
+    assert "seed-0 predicts y, and a a: only models of the same targets" in text

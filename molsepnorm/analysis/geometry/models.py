@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from molsepnorm.analysis.geometry.analysis import ModelOnMolecules
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
+from molsepnorm.model import PropertyModel
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Task
 from molsepnorm.training.evaluation import select
@@ -40,8 +41,8 @@ def load_models(
         max_molecules: from a larger split, the same random molecules are selected each time.
 
     Raises:
-        ConfigError: there is no folder, one of them twice, no such split, or the data do not fit a
-            model, which the message names.
+        ConfigError: there is no folder, one of them twice, no such split, the models predict
+            different targets, or the data do not fit a model, which the message names.
         DataError: the data cannot be loaded or used.
         ModelError: a folder holds no complete model.
     """
@@ -51,6 +52,7 @@ def load_models(
         raise ConfigError("there is no model to analyze")
     names = _names([run for run, _ in runs])
     groups = _names(dict.fromkeys(group for _, group in runs))
+    _require_same_targets({names[run]: run for run, _ in runs})
     data = data or _own_data(runs[0][0])
     models = []
     with hold(data.table, data.splits_file):
@@ -75,6 +77,23 @@ def load_models(
             molecules = (dataset.store, graphs, dataset.labels[graphs], smiles, bounds)
             models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
+
+
+def _require_same_targets(runs: Mapping[str, Path]) -> None:
+    """Raise a `ConfigError` if models predict different targets; those without any fit all."""
+    found = {name: PropertyModel.from_pretrained(run).task.targets for name, run in runs.items()}
+    learned = {
+        name: ", ".join(target.learned_name for target in targets)
+        for name, targets in found.items()
+        if targets
+    }
+    for name, its in learned.items():
+        first, mine = next(iter(learned.items()))
+        if its != mine:
+            raise ConfigError(
+                f"{first} predicts {mine}, and {name} {its}: only models of the same targets can "
+                "be compared"
+            )
 
 
 def _runs_in(folder: Path) -> list[tuple[Path, Path]]:
