@@ -42,7 +42,7 @@ class GroupedCommand(click.Command):
     def _advice(self, stray: str) -> str:
         """Return what to write in place of an argument without an option."""
         is_path = Path(stray).exists() or Path(stray).suffix
-        names = ("--model",) if Path(stray).is_dir() else ("--data", "--input", "-i")
+        names = ("--model",) if Path(stray).is_dir() else ("--data", "--input")
         options = {name for param in self.params for name in param.opts}
         if is_path and (found := next((name for name in names if name in options), None)):
             return f"write {found} {stray}"

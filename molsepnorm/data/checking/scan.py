@@ -187,7 +187,7 @@ def scan_table(config: DataConfig) -> Scan:
     refusals: list[Refusal] = []
     labels = _labels(_without(table, invalid_labels), config, refusals)
     weights = _try(lambda: read_weights(table, config), "weights", refusals)
-    labels = labels.counted(weights)
+    labels = labels.without_weight_0(weights)
     if config.feature_columns:
         parsed = parse_columns([table], config)
         _try(lambda: read_features(parsed, config), "features", refusals)

@@ -63,7 +63,7 @@ class Labels:
     """int8 [rows, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
     where it equals the label; None if there are no bounds."""
 
-    def counted(self, weights: np.ndarray | None) -> Labels:
+    def without_weight_0(self, weights: np.ndarray | None) -> Labels:
         """Return the labels without those of rows of weight 0, which do not count.
 
         Args:

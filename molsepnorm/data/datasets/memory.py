@@ -132,7 +132,10 @@ def memory_dataset(
         cells = _unmasked(features[name])
         table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
     columns = parse_columns([table], config, np.float32)
-    inputs, found = read_features(columns, config), read_labels(columns, config).counted(weights)
+    inputs, found = (
+        read_features(columns, config),
+        read_labels(columns, config).without_weight_0(weights),
+    )
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))

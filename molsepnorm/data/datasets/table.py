@@ -65,7 +65,7 @@ def _load(
     table.require(config.smiles_column)
     features = read_features(table, config, for_training)
     weights = read_weights(table, config)
-    labels = read_labels(table, config).counted(weights)
+    labels = read_labels(table, config).without_weight_0(weights)
     if config.column_of_split is not None:
         table.require(config.column_of_split)
     index, smiles, column = table.index, table.smiles, table.splits or None

@@ -162,7 +162,8 @@ def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
     range of the training rows; None if it has no such columns."""
     found: dict[str, list[str]] = {}
     for column in model.inputs.columns:
-        low, high = (1.0, 1.0) if column.low is None else (column.low, column.high or 0.0)
+        low = 1.0 if column.low is None else column.low
+        high = 1.0 if column.high is None else column.high
         numbers = np.linspace(low, high, max(rows, 2))
         words = column.words or [f"{number:.9g}" for number in numbers]
         found[column.name] = [words[row % len(words)] for row in range(rows)]
