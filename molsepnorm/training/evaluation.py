@@ -41,10 +41,10 @@ class Evaluation(NamedTuple):
     the model that it started from is fitted to molecules of the split."""
     labels: dict[str, dict[str, Any]]
     """Scale and number of bounds of a target's labels, see `Dataset.about_labels`."""
-    scores: dict[str, float]
-    """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
     intervals: dict[str, tuple[float, float]]
     """95 % intervals of the scores, see `molsepnorm.tasks.Task.intervals`."""
+    scores: dict[str, float]
+    """Scores by metric, see `molsepnorm.tasks.Task.scores`."""
 
 
 class Selection(NamedTuple):
@@ -98,7 +98,7 @@ def evaluate(
     intervals = {name: each for name, each in ends.items() if np.isfinite(scores[name])}
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
     about = dataset.about_labels({split: graphs})
-    return Evaluation(dataset, split, len(graphs), not_finite, leak, about, scores, intervals)
+    return Evaluation(dataset, split, len(graphs), not_finite, leak, about, intervals, scores)
 
 
 def select(

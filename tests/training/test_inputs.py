@@ -87,8 +87,8 @@ def test_the_model_folder_holds_the_inputs(run):
     inputs = PropertyModel.from_pretrained(run).inputs
     content = json.loads((run / "model" / "config.json").read_text())["inputs"]
     assert content["columns"] == [
-        {"name": "temperature", "words": []},
-        {"name": "assay", "words": ["A", "B"]},
+        {"name": "temperature", "words": [], "low": 298.15, "high": 310.15},
+        {"name": "assay", "words": ["A", "B"], "low": None, "high": None},
     ]
     assert (inputs.morgan, inputs.descriptors) == (2048, DESCRIPTORS)
 

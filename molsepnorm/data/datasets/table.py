@@ -64,8 +64,8 @@ def _load(
         table = parse_columns(pieces, config, np.float32)
     table.require(config.smiles_column)
     features = read_features(table, config, for_training)
-    weights = read_weights(table, config)
-    labels = read_labels(table, config).without_weight_0(weights)
+    labels, weights = read_labels(table, config), read_weights(table, config)
+    labels = labels.without_weight_0(weights)
     if config.column_of_split is not None:
         table.require(config.column_of_split)
     index, smiles, column = table.index, table.smiles, table.splits or None
