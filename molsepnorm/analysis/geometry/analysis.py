@@ -29,7 +29,7 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
 from molsepnorm.predict.inference import infer, pick_device
-from molsepnorm.tasks import Target
+from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.metrics import mean_and_sd
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "ModelOnMolecules",
     "Run",
     "analyze",
+    "require_same_targets",
 ]
 
 TOKEN, ATOMS = "graph token", "mean of atoms"
@@ -301,12 +302,30 @@ def _statistics(
     )
 
 
+def require_same_targets(models: Sequence[tuple[str, Task]]) -> None:
+    """Raise a `ConfigError` if models, given with their names, predict different targets; those
+    without any can be compared with all."""
+    learned = [
+        (name, ", ".join(target.learned_name for target in task.targets))
+        for name, task in models
+        if task.targets
+    ]
+    for name, its in learned:
+        first, mine = learned[0]
+        if its != mine:
+            raise ConfigError(
+                f"{first} predicts {mine}, and {name} {its}: only models of the same targets can "
+                "be compared"
+            )
+
+
 def _require_same_molecules(models: Sequence[ModelOnMolecules]) -> None:
     if not models:
         raise ConfigError("there is no model to analyze")
     first, *others = models
     if len(first.graphs) < 2:
         raise ConfigError(f"an analysis needs two molecules or more; got {len(first.graphs)}")
+    require_same_targets([(each.name, each.model.task) for each in models])
     for other in others:
         if not _same_molecules(first, other):
             raise ConfigError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from molsepnorm.analysis.geometry.analysis import ModelOnMolecules
+from molsepnorm.analysis.geometry.analysis import ModelOnMolecules, require_same_targets
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
@@ -52,7 +52,7 @@ def load_models(
         raise ConfigError("there is no model to analyze")
     names = _names([run for run, _ in runs])
     groups = _names(dict.fromkeys(group for _, group in runs))
-    _require_same_targets({names[run]: run for run, _ in runs})
+    require_same_targets([(names[run], PropertyModel.from_pretrained(run).task) for run, _ in runs])
     data = data or _own_data(runs[0][0])
     models = []
     with hold(data.table, data.splits_file):
@@ -77,23 +77,6 @@ def load_models(
             molecules = (dataset.store, graphs, dataset.labels[graphs], smiles, bounds)
             models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
-
-
-def _require_same_targets(runs: Mapping[str, Path]) -> None:
-    """Raise a `ConfigError` if models predict different targets; those without any fit all."""
-    found = {name: PropertyModel.from_pretrained(run).task.targets for name, run in runs.items()}
-    learned = {
-        name: ", ".join(target.learned_name for target in targets)
-        for name, targets in found.items()
-        if targets
-    }
-    for name, its in learned.items():
-        first, mine = next(iter(learned.items()))
-        if its != mine:
-            raise ConfigError(
-                f"{first} predicts {mine}, and {name} {its}: only models of the same targets can "
-                "be compared"
-            )
 
 
 def _runs_in(folder: Path) -> list[tuple[Path, Path]]:
