@@ -12,7 +12,8 @@ from molsepnorm.analysis.geometry.analysis import ModelOnMolecules, require_same
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
-from molsepnorm.model import PropertyModel
+from molsepnorm.model.description import CONFIG, read_config
+from molsepnorm.model.folder import find_folder
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Task
 from molsepnorm.training.evaluation import select
@@ -52,7 +53,7 @@ def load_models(
         raise ConfigError("there is no model to analyze")
     names = _names([run for run, _ in runs])
     groups = _names(dict.fromkeys(group for _, group in runs))
-    require_same_targets([(names[run], PropertyModel.from_pretrained(run).task) for run, _ in runs])
+    require_same_targets([(names[run], _task_of(run)) for run, _ in runs])
     data = data or _own_data(runs[0][0])
     models = []
     with hold(data.table, data.splits_file):
@@ -77,6 +78,11 @@ def load_models(
             molecules = (dataset.store, graphs, dataset.labels[graphs], smiles, bounds)
             models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
+
+
+def _task_of(folder: Path) -> Task:
+    """Return the task of a model without its weights."""
+    return Task.from_json(read_config(find_folder(folder) / CONFIG)["task"])
 
 
 def _runs_in(folder: Path) -> list[tuple[Path, Path]]:

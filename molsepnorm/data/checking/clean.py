@@ -176,6 +176,7 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
     """Merge the rows of one molecule into the first, and count the changes; return them as text."""
     rows, used = scan.repeated[number], scan.merged[number]
     first, changed = int(rows[0]), []
+    has_weight_0 = scan.weights is not None and scan.weights[first] == 0
     targets = {name: i for i, name in enumerate(scan.labels.names)}
     for name, column in zip(scan.table.columns, cells, strict=True):
         if name == scan.config.smiles_column:
@@ -201,7 +202,7 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
                 column[first] = ""
                 counts["conflicts"] += 1
                 changed.append(f"{name}: {shown} conflict: emptied")
-            elif not full and first not in used and column[first].strip():
+            elif not full and first not in used and has_weight_0 and column[first].strip():
                 column[first] = ""
                 changed.append(f"{name}: the weight of its row is 0: emptied")
         if full and full[0] != first:

@@ -253,6 +253,11 @@ class DataConfig(BaseModel):
         return self.splits_column or self.time_column
 
     @property
+    def draws_molecules(self) -> bool:
+        """True if a split draws single molecules, not groups of them that are alike or as old."""
+        return self.split_type in ("random", "stratified")
+
+    @property
     def has_test(self) -> bool:
         """True unless the share of the test split in `split` is 0, so that no molecule is left for
         a test."""

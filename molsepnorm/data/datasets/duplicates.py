@@ -51,7 +51,7 @@ def merge_and_split(
         return split_labelled(divide, molecules, is_labelled, named)
 
     if config.duplicates == "keep":
-        drawn = config.split is not None and config.split_type in ("random", "stratified")
+        drawn = config.split is not None and config.draws_molecules
         numbers = dataset.molecule_ids if drawn else np.arange(len(rows))
         splits = divided(np.arange(len(rows)), numbers)
         return _with_splits(dataset, splits, is_labelled, numbers, config)
@@ -119,7 +119,8 @@ def _with_splits(
 ) -> Dataset:
     """Return the data set with the splits. Validation molecules are drawn if there are none."""
     unused = ~is_labelled
-    unused[np.concatenate([*splits.values(), np.empty(0, int)])] = False  # named test rows stay
+    for part in splits.values():
+        unused[part] = False  # named test rows stay
     bare = int(unused.sum())
     if splits and 0 < bare < len(is_labelled):
         or_weight = "" if dataset.weights is None else " or with the weight 0"

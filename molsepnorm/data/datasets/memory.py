@@ -132,10 +132,8 @@ def memory_dataset(
         cells = _unmasked(features[name])
         table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
     columns = parse_columns([table], config, np.float32)
-    inputs, found = (
-        read_features(columns, config),
-        read_labels(columns, config).without_weight_0(weights),
-    )
+    inputs = read_features(columns, config)
+    found = read_labels(columns, config).without_weight_0(weights)
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))
@@ -148,7 +146,7 @@ def memory_dataset(
             "data.split_type: time needs a file with the column data.time_column: pass the rows of "
             "each split as `splits` instead"
         )
-    if texts is None and splits is None and config.split_type not in ("random", "stratified"):
+    if texts is None and splits is None and not config.draws_molecules:
         raise ConfigError(
             f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"
         )

@@ -53,7 +53,7 @@ def draw_splits(
         parts = _split_times(times, config)
         found = f" at {counted(len(np.unique(times[~np.isnan(times)])), 'different time')}"
         advice = ". Molecules of one time stay together: use finer times, or other shares (--split)"
-    elif config.split_type in ("random", "stratified"):
+    elif config.draws_molecules:
         parts = _draw_molecules(molecules, strata, config)
         if (different := len(np.unique(molecules))) < len(rows):
             found, what = f" of {counted(different, 'molecule')}", "row"

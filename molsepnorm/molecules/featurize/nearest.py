@@ -41,31 +41,29 @@ def nearest_molecules(
             errors[row] = error
     if rows:
         own = np.concatenate(bits)
-        index[rows], similarity[rows] = nearest(own, fingerprints)
-        _prefer_itself(index, np.array(rows), own, similarity, smiles, known, fingerprints)
+        near, share = nearest(own, fingerprints)
+        equal = np.flatnonzero(share == 1)
+        texts = [smiles[rows[place]] for place in equal]
+        same = _same_molecules(texts, own[equal], known, fingerprints)
+        near[equal] = np.where(same < 0, near[equal], same)
+        index[rows], similarity[rows] = near, share
     return index, similarity, errors
 
 
-def _prefer_itself(
-    index: np.ndarray,
-    rows: np.ndarray,
-    bits: np.ndarray,  # of these rows
-    similarity: np.ndarray,
-    smiles: Sequence[str],
-    known: Sequence[str],
-    fingerprints: np.ndarray,
-) -> None:
-    """Change the index of each of these rows that is a known molecule to the first row of it."""
-    equal = np.flatnonzero(similarity[rows] == 1)
-    if not len(equal):
-        return
-    hashes = _hashes(fingerprints)
+def _same_molecules(
+    smiles: Sequence[str], bits: np.ndarray, known: Sequence[str], fingerprints: np.ndarray
+) -> np.ndarray:  # int64 (n,)
+    """Return the index of the first known molecule that each molecule is; -1 if it is none, or the
+    only one with its fingerprint."""
+    found = np.full(len(smiles), -1)
+    if not len(smiles):
+        return found
+    hashes, wanted = _hashes(fingerprints), _hashes(bits)
     order = np.argsort(hashes, kind="stable")
-    wanted = _hashes(bits[equal])
     starts = np.searchsorted(hashes, wanted, sorter=order)
     ends = np.searchsorted(hashes, wanted, side="right", sorter=order)
     canonical: dict[int, str] = {}
-    for row, start, end in zip(rows[equal].tolist(), starts, ends, strict=True):
+    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
         if end - start < 2:
             continue
         text = canonical_smiles(smiles[row])
@@ -73,8 +71,9 @@ def _prefer_itself(
             if other not in canonical:
                 canonical[other] = canonical_smiles(known[other])
             if canonical[other] == text:
-                index[row] = other
+                found[row] = other
                 break
+    return found
 
 
 def _hashes(fingerprints: np.ndarray) -> np.ndarray:  # uint64 (n,)

@@ -127,6 +127,13 @@ def test_a_label_of_weight_0_is_emptied_beside_another_target(write):
     assert "z: the weight of its row is 0: emptied" in clean.changes[0].reason
 
 
+def test_a_missing_label_is_no_label_of_weight_0(write):
+    rows = [*((*row, row[1], 1) for row in FINE), ("CCO", "", "NA", 1), ("OCC", 5, "", 1)]
+    clean = _clean(write(rows, "smiles,y,z,w"), targets=["y", "z"], weight_column="w")
+    assert clean.table.iloc[-1].tolist() == ["CCO", "5", "NA", "1"]
+    assert "weight" not in clean.changes[0].reason
+
+
 @pytest.mark.parametrize(
     ("rows", "weight", "note"),
     [
