@@ -24,8 +24,8 @@ from molsepnorm._version import __version__
 from molsepnorm.devices.context import Precision
 from molsepnorm.devices.layers import check_attention
 from molsepnorm.devices.network import (
+    BOUNDS,
     Way,
-    bound_of,
     compare,
     network_of,
     results,
@@ -218,7 +218,7 @@ def _plain_on(name: str) -> Findings:
 
     with undisturbed(device):
         with without_kernels():
-            yield judge("network", bound_of(config, "fp32"), work)
+            yield judge("network", BOUNDS["fp32"], work)
         yield check_attention(device)
 
 

@@ -24,7 +24,6 @@ from gpu.trainers import (
     FULL,
     LOCAL,
     NO_DROPOUT,
-    PAIRS,
     RECIPE,
     SLIM,
     WALKS,
@@ -266,6 +265,5 @@ CHECKS: dict[str, Callable[[], list[Check]]] = {
     "resistances, captured": _on_resistances,
     **_of_another(WALKS),
     **_of_another(LOCAL),
-    **_of_another(PAIRS),
     **{str(each): partial(_on_steps, SLIM, each, bound) for each, bound in _COMPILED},
 }

@@ -112,7 +112,6 @@ LOCAL = Network(
         "node_walks": 20,
         "pair_walks": 20,
         "urpe": True,
-        "degree_scaler": True,
         "norm": "sep-bn",
         "readout": "token+sum",
         "head": "mlp",
@@ -120,10 +119,6 @@ LOCAL = Network(
 )
 """Can be captured even where the inverse matrices of resistances cannot."""
 WALKS = Network("with every cheap ingredient", {**LOCAL.model, "resistance_kernels": 8})
-PAIRS = Network(
-    "with pair vectors",
-    {"layers": 6, "pair_width": 32, "pair_walks": 20, "degree_scaler": True, "norm": "shared"},
-)
 
 
 @dataclass(frozen=True)

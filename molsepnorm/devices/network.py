@@ -26,9 +26,9 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernels import fused_attention
 
 __all__ = [
+    "BOUNDS",
     "SIZES",
     "Way",
-    "bound_of",
     "compare",
     "network_of",
     "results",
@@ -39,12 +39,10 @@ __all__ = [
     "usable",
 ]
 
-_BOUNDS: dict[Precision, float] = {"fp32": 5e-4, "tf32": 1e-2, "bf16": 6e-2}
-"""Largest relative difference. The unit roundoffs are 6e-8, 5e-4 and 4e-3. On a CPU outputs,
-gradients and the changes of three steps differed by up to 2e-5 in fp32, and 2e-2 in bf16."""
-
-_ILL_CONDITIONED = 20
-"""Factor of the rounding errors in networks with pair vectors, whose attention has square roots."""
+BOUNDS: dict[Precision, float] = {"fp32": 5e-4, "tf32": 1e-2, "bf16": 6e-2}
+"""Largest relative difference that a precision explains. The unit roundoffs are 6e-8, 5e-4 and
+4e-3. On a CPU outputs, gradients and the changes of three steps differed by up to 2e-5 in fp32, and
+2e-2 in bf16."""
 
 SIZES = (1, 5, 9, 12, 14, 18, 22, 25, 28, 30, 34, 38, 42, 48, 57, 70)
 """Atoms of the molecules. There are some for each tile of the kernels (16, 32, 64, 128 slots)."""
@@ -58,11 +56,6 @@ class Way:
     fused: bool = False
 
 
-def bound_of(config: GraphormerConfig, precision: Precision) -> float:
-    """Return the largest relative difference that a precision explains in such a network."""
-    return _BOUNDS[precision] * (_ILL_CONDITIONED if config.pair_width else 1)
-
-
 def compare(
     config: GraphormerConfig, precision: Precision, device: torch.device
 ) -> Iterator[Verdict]:
@@ -73,7 +66,7 @@ def compare(
         precision: the precision to check, unless it is fp32.
         device: the device. The fused attention is checked if the device has it.
     """
-    reduced, bound = small(config), bound_of(config, precision)
+    reduced, bound = small(config), BOUNDS[precision]
 
     def along(way: Way) -> Results:
         with fused_attention.without_kernels(not way.fused), undisturbed(device):
@@ -132,7 +125,7 @@ def settle(config: GraphormerConfig, device: torch.device, precision: Precision)
 
 def usable(config: GraphormerConfig, device: torch.device) -> bool:
     """Return whether the fused attention can compute layers of this architecture."""
-    if config.urpe or config.pair_width:
+    if config.urpe:
         return False
     x = torch.zeros(1, config.width, device=device)
     return fused_attention.fits(x, (), config.heads)
@@ -148,7 +141,6 @@ def small(config: GraphormerConfig) -> GraphormerConfig:
         dropout=0.0,
         attention_dropout=0.0,
         activation_dropout=0.0,
-        drop_path=0.0,
     )
 
 

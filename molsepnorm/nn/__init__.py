@@ -3,7 +3,7 @@
 ======================  ==================================================================
 `graphormer`, `layer`   the model and one layer, as the equations of the paper
 `embedding`, `walks`    atoms and graph tokens
-`pairs/`                pairs of slots: attention bias, gates, pair vectors, neighbours
+`pairs/`                pairs of slots: attention bias, gates, neighbours
 `attention`, `local`    the parts of a layer in PyTorch's own operations
 `kernels/`              the same parts written for speed; `parts` chooses between them
 `norms`, `dropout`      as their names say

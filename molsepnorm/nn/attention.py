@@ -35,7 +35,7 @@ class BiasedSelfAttention(nn.Module):
 
     def forward(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
-    ) -> tuple[Tensor, PairTensors]:  # (ΣQ, C)
+    ) -> Tensor:  # (ΣQ, C)
         """Attend within each graph, from the first Q slots to all slots.
 
         Args:
@@ -44,9 +44,9 @@ class BiasedSelfAttention(nn.Module):
             groups: the padded groups of the batch.
 
         Returns:
-            The outputs of the queries, group after group, and the same pairs.
+            The outputs of the queries, group after group.
         """
-        return self.out(self.attend(x, pairs, groups)), pairs
+        return self.out(self.attend(x, pairs, groups))
 
     def attend(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]

@@ -84,9 +84,6 @@ class GraphormerConfig:
     """Dropout of the attention weights."""
     activation_dropout: float = 0.0
     """Dropout of the hidden activations of the feed-forward blocks."""
-    drop_path: float = 0.0
-    """Stochastic depth: probability with which the last layer skips a molecule's branch. It is 0 in
-    the first layer and rises linearly in between."""
 
     init: Literal["v1", "xavier"] = "v1"
     """Initial weights. v1 is the reference's: N(0, 0.02 / √layers) for linear layers and N(0, 0.02)
@@ -131,10 +128,6 @@ class GraphormerConfig:
     urpe: bool = False
     """Multiply attention weights by a learned matrix of the distance (URPE), and of the resistance
     kernels if there are any."""
-    degree_scaler: bool = False
-    """Scale the attention output of an atom by a learned function of its degree (GRIT)."""
-    pair_width: Annotated[int, Range(0, 4096)] = 0
-    """Width of the pair vectors that every layer reads and updates (E, GRIT); 0 for none."""
 
     readout: ReadoutKind = "token"
     """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
@@ -225,8 +218,7 @@ class GraphormerConfig:
     @property
     def _weights(self) -> int:
         """Approximate number of weights in the linear maps of all layers."""
-        of_tokens = self.width * (4 * self.width + 2 * self.ffn_width)
-        return self.layers * (of_tokens + 2 * self.pair_width * (self.pair_width + self.width))
+        return self.layers * self.width * (4 * self.width + 2 * self.ffn_width)
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self), include_extras=True).items():
@@ -245,22 +237,17 @@ class GraphormerConfig:
         if self._weights > _MAX_WEIGHTS:
             raise ConfigError(
                 f"the network would have about {self._weights:,} parameters in its layers; at most "
-                f"{_MAX_WEIGHTS:,} are supported. Lower model.width, model.ffn_width, "
-                "model.pair_width or model.layers"
+                f"{_MAX_WEIGHTS:,} are supported. Lower model.width, model.ffn_width or "
+                "model.layers"
             )
         if not 1 <= self.max_path_length <= self.max_distance:
             raise ConfigError(
                 "model.max_path_length must lie in 1 … model.max_distance; got "
                 f"max_path_length={self.max_path_length}, max_distance={self.max_distance}"
             )
-        for name in ("dropout", "attention_dropout", "activation_dropout", "drop_path"):
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} must lie in 0 ≤ p < 1; got {getattr(self, name)}")
-        if self.urpe and self.pair_width:
-            raise ConfigError(
-                "model.urpe cannot be combined with model.pair_width: attention with pair vectors "
-                f"has no gates; got urpe={self.urpe}, pair_width={self.pair_width}. Leave one out"
-            )
         if (self.head == "kernel") != (self.centers > 0):
             raise ConfigError(
                 "model.head: kernel cannot be trained: fine-tuning makes it if finetune.probe is on"

@@ -108,17 +108,17 @@ class Graphormer(nn.Module):
         x = self.embedding(batch, walks)  # (M, C)
         if alter is not None:
             x = alter(x)
-        pairs = self.pair_encoding(batch, walks)  # bias per head, gates, vectors, neighbours
+        pairs = self.pair_encoding(batch, walks)  # bias per head, gates, neighbours
         *others, last = self.layers
         read = []
         for number, each in enumerate(others, start=1):
-            x, pairs = each(x, pairs, batch)
+            x = each(x, pairs, batch)
             if number == layer:
                 tokens = self.config.last_layer_is_token_only
                 return x[batch.graph_token] if tokens else self.readout(x, batch), x
             if self.config.readout == "layers":
                 read.append(self.readout(x, batch))
-        end, _ = last(x, pairs, batch)
+        end = last(x, pairs, batch)
         end = self.last_norm(end, batch.graph_token, batch.mask)
         slots = x if self.config.last_layer_is_token_only else end
         read.append(self.readout(end, batch))

@@ -9,11 +9,9 @@ from torch.nn import functional as F
 
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.degree import DegreeScaler
-from molsepnorm.nn.dropout import StochasticDepth
 from molsepnorm.nn.norms import Unchanged, make_norms
 from molsepnorm.nn.pairs.tensors import PairTensors
-from molsepnorm.nn.parts import Parts, make_attention
+from molsepnorm.nn.parts import Parts
 
 __all__ = ["GraphTokenLayer", "GraphormerLayer", "PostNormLayer", "make_layer"]
 
@@ -34,11 +32,12 @@ class GraphormerLayer(nn.Module):
 
     def __init__(self, config: GraphormerConfig, index: int, parts: Parts) -> None:
         super().__init__()
-        width, last = config.width, config.layers - 1
+        width = config.width
         attention_norm, ffn_norm = make_norms(config, index)
         self.attention_norm = attention_norm
-        self.attention = make_attention(config, parts, update_pairs=index < last)
-        self.degree_scaler = DegreeScaler(width) if config.degree_scaler else Unchanged()
+        self.attention = parts.attention(
+            width, config.heads, parts.dropout(config.attention_dropout)
+        )
         has_local = config.local == "gine"
         self.local = parts.local(width, config.bond_sizes) if has_local else Unchanged()
         self.ffn_norm = ffn_norm
@@ -46,43 +45,34 @@ class GraphormerLayer(nn.Module):
         self.ffn_out = nn.Linear(config.ffn_width, width)
         self.dropout = parts.dropout(config.dropout)
         self.activation_dropout = parts.dropout(config.activation_dropout)
-        self.drop_path = StochasticDepth(config.drop_path * index / max(last, 1))
 
-    def forward(
-        self, x: Tensor, pairs: PairTensors, batch: GraphBatch
-    ) -> tuple[Tensor, PairTensors]:  # (M, C)
-        """Apply the layer to all slots of a batch, x (M, C), and update the pair vectors."""
+    def forward(self, x: Tensor, pairs: PairTensors, batch: GraphBatch) -> Tensor:  # (M, C)
+        """Apply the layer to all slots of a batch, x (M, C)."""
         h = self.attention_norm(x, batch.graph_token, batch.mask)
-        x, pairs = self.add_attention(x, h, pairs, batch)
+        x = self.add_attention(x, h, pairs, batch)
         h = self.ffn_norm(x, batch.graph_token, batch.mask)
-        return self.add_feed_forward(x, h, batch), pairs
+        return self.add_feed_forward(x, h)
 
-    def add_attention(
-        self, x: Tensor, h: Tensor, pairs: PairTensors, batch: GraphBatch
-    ) -> tuple[Tensor, PairTensors]:
+    def add_attention(self, x: Tensor, h: Tensor, pairs: PairTensors, batch: GraphBatch) -> Tensor:
         """Return x + MHA(h) + GINE(h)."""
-        y, pairs = self.attention(h, pairs, batch.groups)
-        y = self.degree_scaler(y, batch)
-        y = self.local(y, h, pairs, batch)
-        return self.dropout.add(x, self.drop_path(y, batch.groups)), pairs
+        y = self.attention(h, pairs, batch.groups)
+        return self.dropout.add(x, self.local(y, h, pairs, batch))
 
-    def add_feed_forward(self, x: Tensor, h: Tensor, batch: GraphBatch) -> Tensor:
+    def add_feed_forward(self, x: Tensor, h: Tensor) -> Tensor:
         """Return x + FFN(h)."""
         y = self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(h))))
-        return self.dropout.add(x, self.drop_path(y, batch.groups))
+        return self.dropout.add(x, y)
 
 
 class PostNormLayer(GraphormerLayer):
     """`GraphormerLayer` that normalises after each residual connection: x = norm(x + f(x))."""
 
-    def forward(
-        self, x: Tensor, pairs: PairTensors, batch: GraphBatch
-    ) -> tuple[Tensor, PairTensors]:  # (M, C)
-        """Apply the layer to all slots of a batch, x (M, C), and update the pair vectors."""
-        x, pairs = self.add_attention(x, x, pairs, batch)
+    def forward(self, x: Tensor, pairs: PairTensors, batch: GraphBatch) -> Tensor:  # (M, C)
+        """Apply the layer to all slots of a batch, x (M, C)."""
+        x = self.add_attention(x, x, pairs, batch)
         x = self.attention_norm(x, batch.graph_token, batch.mask)
-        x = self.add_feed_forward(x, x, batch)
-        return self.ffn_norm(x, batch.graph_token, batch.mask), pairs
+        x = self.add_feed_forward(x, x)
+        return self.ffn_norm(x, batch.graph_token, batch.mask)
 
 
 class _GraphTokenQueries(GraphormerLayer):
@@ -93,11 +83,11 @@ class _GraphTokenQueries(GraphormerLayer):
     """
 
     def __init__(self, config: GraphormerConfig, index: int, parts: Parts) -> None:
-        super().__init__(replace(config, local="none", degree_scaler=False), index, parts)
+        super().__init__(replace(config, local="none"), index, parts)
 
     def add_attention(
         self, x: Tensor, h: Tensor, pairs: PairTensors, batch: GraphBatch
-    ) -> tuple[Tensor, PairTensors]:  # (B, C)
+    ) -> Tensor:  # (B, C)
         tokens = x.index_select(0, batch.graph_token.sort().values)
         return super().add_attention(tokens, h, pairs.first_query(), batch)
 

@@ -29,7 +29,7 @@ def layer_embeddings(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2
     outputs: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-        outputs.append(output[0] if isinstance(output, tuple) else output)
+        outputs.append(output)
 
     hooks = [module.register_forward_hook(keep) for module in _modules(network)]
     try:

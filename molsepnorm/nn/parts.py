@@ -16,42 +16,26 @@ from molsepnorm.nn.kernels.attention import FastSelfAttention
 from molsepnorm.nn.kernels.bias import FastAttentionBias
 from molsepnorm.nn.kernels.dropout import ByteDropout
 from molsepnorm.nn.kernels.local import FastGINE
-from molsepnorm.nn.kernels.pair_attention import FastPairAttention
 from molsepnorm.nn.kernels.readout import FastReadout
 from molsepnorm.nn.local import GINE
 from molsepnorm.nn.pairs.bias import AttentionBias
-from molsepnorm.nn.pairs.pair_attention import PairAttention
 from molsepnorm.nn.readout import GraphTokenReadout, Readout
 
-__all__ = ["FAST", "PLAIN", "Parts", "make_attention", "make_head", "make_readout"]
+__all__ = ["FAST", "PLAIN", "Parts", "make_head", "make_readout"]
 
 
 class Parts(NamedTuple):
     """Classes with a readable and a fast version. Both have the same parameters and calls."""
 
     attention: type[BiasedSelfAttention]
-    pair_attention: type[PairAttention]
     local: type[GINE]
     bias: type[AttentionBias]
     readout: type[Readout]
     dropout: Callable[[float], Dropout]
 
 
-PLAIN = Parts(BiasedSelfAttention, PairAttention, GINE, AttentionBias, Readout, Dropout)
-FAST = Parts(
-    FastSelfAttention, FastPairAttention, FastGINE, FastAttentionBias, FastReadout, ByteDropout
-)
-
-
-def make_attention(
-    config: GraphormerConfig, parts: Parts, update_pairs: bool
-) -> BiasedSelfAttention | PairAttention:
-    """Return the attention of a layer; `update_pairs` is False in the last one."""
-    dropout = parts.dropout(config.attention_dropout)
-    width, heads = config.width, config.heads
-    if config.pair_width:
-        return parts.pair_attention(width, heads, config.pair_width, dropout, update_pairs)
-    return parts.attention(width, heads, dropout)
+PLAIN = Parts(BiasedSelfAttention, GINE, AttentionBias, Readout, Dropout)
+FAST = Parts(FastSelfAttention, FastGINE, FastAttentionBias, FastReadout, ByteDropout)
 
 
 def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphTokenReadout:

@@ -30,7 +30,7 @@ NO_START = "none"
 
 _HEAD = "head"  # name of the head in a Graphormer
 _FREE = {
-    *("dropout", "attention_dropout", "activation_dropout", "drop_path"),
+    *("dropout", "attention_dropout", "activation_dropout"),
     *("norm_momentum", "init"),
 }
 """Settings of a network that decide how it is trained, not what its weights mean."""

@@ -66,7 +66,7 @@ def test_a_correct_attention_is_kept(tmp_path, monkeypatch):
 
 def test_a_precision_that_is_off_is_used_with_a_warning(tmp_path, monkeypatch):
     fast_paths.gpu(monkeypatch, tmp_path)
-    monkeypatch.setattr(network, "_BOUNDS", {"fp32": 5e-4, "bf16": 1e-6})
+    monkeypatch.setattr(network, "BOUNDS", {"fp32": 5e-4, "bf16": 1e-6})
     with pytest.warns(UserWarning, match="bf16 is used on cpu as configured, but "):
         run("bf16")
 
@@ -74,8 +74,7 @@ def test_a_precision_that_is_off_is_used_with_a_warning(tmp_path, monkeypatch):
 def test_networks_without_a_fast_path_are_not_checked(tmp_path, monkeypatch):
     fast_paths.gpu(monkeypatch, tmp_path)
     monkeypatch.setattr(network, "compare", lambda *_: pytest.fail("checked"))
-    for each in (GraphormerConfig(urpe=True), GraphormerConfig(pair_width=8)):
-        assert network.settle(each, CPU, "fp32") == []
+    assert network.settle(GraphormerConfig(urpe=True), CPU, "fp32") == []
 
 
 def test_a_plain_path_that_fails_leaves_no_fast_path(monkeypatch):
@@ -107,8 +106,8 @@ def test_the_fused_attention_is_compared_in_the_precision_if_that_passes(monkeyp
 
 
 def test_precisions_and_kinds_of_network_are_within_their_bounds():
-    """A CPU has bf16 only; pair vectors magnify rounding."""
-    for extra in ({}, {"local": "gine", "node_walks": 8, "urpe": True}, {"pair_width": 8}):
+    """A CPU has bf16 only."""
+    for extra in ({}, {"local": "gine", "node_walks": 8, "urpe": True}):
         (verdict,) = compare(GraphormerConfig(**extra), "bf16", CPU)
         assert verdict.passed, str(verdict)
         assert verdict.figures["outputs"] > 1e-4  # it was bf16

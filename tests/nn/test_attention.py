@@ -48,7 +48,7 @@ def attend(
 ) -> Tensor:
     """The layer's output for all slots, or for the graph tokens only."""
     pairs = PairTensors(bias, gates)
-    return layer(x, pairs.first_query() if tokens_only else pairs, groups)[0]
+    return layer(x, pairs.first_query() if tokens_only else pairs, groups)
 
 
 def loop(

@@ -12,12 +12,9 @@ from torch.nn import functional as F
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, PaddedGroup
-from molsepnorm.nn.degree import DegreeScaler
-from molsepnorm.nn.dropout import StochasticDepth
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.local import GINE
-from molsepnorm.nn.pairs.tensors import PairTensors
 from molsepnorm.nn.parts import PLAIN
 from molsepnorm.sepnorm.sepnorm import SepNorm
 
@@ -38,9 +35,6 @@ INGREDIENTS: dict[str, dict] = {
     "resistance and RRWP": {"resistance_kernels": 5, "pair_walks": 3, "node_walks": 6},
     "URPE": {"urpe": True},
     "URPE and resistance": {"urpe": True, "resistance_kernels": 5},
-    "degree scaler": {"degree_scaler": True, "node_norm": "batch"},
-    "pair vectors": {"pair_width": 8},
-    "pair vectors of RRWP": {"pair_width": 8, "pair_walks": 5, "readout": "token+sum"},
     "mean": {"readout": "mean"},
     "sum": {"readout": "sum", "head": "mlp"},
     "token and mean": {"readout": "token+mean", "norm": "shared"},
@@ -49,7 +43,6 @@ INGREDIENTS: dict[str, dict] = {
     "RMS norm": {"graph_norm": "rms", "node_norm": "rms"},
     "no norm of the token": {"graph_norm": "none"},
     "batch norm at the end": {"graph_norm": "layer", "last_graph_norm": "batch"},
-    "stochastic depth": {"drop_path": 0.3},
 }
 each_ingredient = pytest.mark.parametrize("options", INGREDIENTS.values(), ids=INGREDIENTS)
 
@@ -85,7 +78,7 @@ def test_other_molecules_of_a_batch_do_not_matter(options: dict) -> None:
 def test_every_parameter_has_a_gradient(options: dict) -> None:
     """DistributedDataParallel waits for each of them. If only atoms are read out, the gradients of
     the graph token's last norms are 0."""
-    model = network(options | {"drop_path": 0.0}).train()  # stochastic depth may drop the only salt
+    model = network(options).train()
     model(batch_of(graphs(), model.config, blocks=2)).square().sum().backward()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -106,9 +99,6 @@ def test_an_ingredient_changes_the_outputs(options: dict) -> None:
     }
     plain.load_state_dict(own | shared)
     batch = batch_of(graphs(), model.config)
-    if "drop_path" in options:
-        model.train()
-        plain.train()
     assert not torch.allclose(model(batch), plain(batch), rtol=1e-3)
 
 
@@ -116,7 +106,7 @@ def test_an_ingredient_changes_the_outputs(options: dict) -> None:
 @pytest.mark.parametrize("training", [True, False])
 def test_fast_and_plain_networks_are_equal(options: dict, training: bool) -> None:
     """Outputs and gradients, from the same weights and without dropout."""
-    still = {"dropout": 0.0, "attention_dropout": 0.0, "drop_path": 0.0}
+    still = {"dropout": 0.0, "attention_dropout": 0.0}
     fast = network(options | still).train(training)
     plain = Graphormer(fast.config, PLAIN).double().train(training)
     plain.load_state_dict(fast.state_dict())
@@ -135,7 +125,6 @@ def test_fast_and_plain_networks_are_equal(options: dict, training: bool) -> Non
 
 ALL = {
     "local": "gine",
-    "degree_scaler": True,
     "node_norm": "batch",
     "urpe": True,
     "node_walks": 6,
@@ -185,9 +174,6 @@ def slow_pairs(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
         bias = bias + encoding.pair_bias.outer(F.gelu(inner(read)) if inner else read).permute(
             2, 0, 1
         )
-    if encoding.pair_embedding is not None:
-        read = torch.cat([*features, bias.permute(1, 2, 0)], dim=-1)
-        found["pairs"] = encoding.pair_embedding.linear(read)[None]
     return found | {"bias": bias}
 
 
@@ -198,13 +184,8 @@ def slow_norm(site: nn.Module, x: Tensor) -> Tensor:  # (S, C), in evaluation
 
 
 def slow_attention(layer: GraphormerLayer, x: Tensor, given: dict[str, Tensor]) -> Tensor:
-    """Attention of a layer; its pair vectors, if any, replace the given ones."""
+    """Attention of a layer, head by head."""
     attention, bias = layer.attention, given["bias"]
-    if "pairs" in given:
-        pairs = PairTensors([bias[:, None]], vectors=[given["pairs"]])
-        y, pairs = attention(x, pairs, (PaddedGroup(1, len(x)),))
-        (given["pairs"],) = pairs.vectors
-        return y
     heads = []
     for part, shift, gate in zip(
         attention.qkv(x).unflatten(1, (3, len(bias), -1)).unbind(2),
@@ -253,9 +234,6 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
         pre = config.norm_order == "pre"
         h = slow_norm(layer.attention_norm, x) if pre else x
         y = slow_attention(layer, h, given)
-        if isinstance(scaler := layer.degree_scaler, DegreeScaler):
-            log_degree = (1 + given["degrees"].clamp(max=config.max_degree)).log()
-            y = y * (1 + scaler.plain + log_degree[:, None] * scaler.by_degree)
         if isinstance(layer.local, GINE):
             y = y + slow_local(layer, h, graph)
         x = x + y if pre else slow_norm(layer.attention_norm, x + y)
@@ -275,8 +253,6 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
         ALL | {"readout": "mean", "norm": "shared", "head": "mlp", "pair_hidden": 0},
         *(ALL | {"norm_order": "post"}, ALL | {"norm_order": "post", "readout": "token+mean"}),
         {"graph_norm": "layer", "first_graph_norm": "rms", "last_graph_norm": "batch"},
-        {"pair_width": 8, "local": "gine", "resistance_kernels": 5, "readout": "token+sum"},
-        {"pair_width": 8, "pair_walks": 3, "node_walks": 5},
     ],
     ids=str,
 )
@@ -305,22 +281,21 @@ def test_the_first_and_last_norm_of_the_graph_token_may_differ() -> None:
 
 
 @pytest.mark.parametrize("init", ["v1", "xavier"])
-def test_new_gates_and_degree_scalers_have_no_effect(init: str) -> None:
-    """URPE and the degree scaler multiply by 1 at first, for either initialisation."""
+def test_new_gates_have_no_effect(init: str) -> None:
+    """URPE multiplies by 1 at first, for either initialisation."""
     torch.manual_seed(0)
     options = SMALL | {"init": init}
-    model = Graphormer(GraphormerConfig(**options, urpe=True, degree_scaler=True)).eval()
+    model = Graphormer(GraphormerConfig(**options, urpe=True)).eval()
     plain = Graphormer(GraphormerConfig(**options)).eval()
     plain.load_state_dict(model.state_dict(), strict=False)
     batch = batch_of(graphs(), model.config)
     torch.testing.assert_close(model(batch), plain(batch))
 
 
-@pytest.mark.parametrize("pairs", [{"urpe": True}, {"pair_width": 8}], ids=str)
 @pytest.mark.parametrize("init", ["v1", "xavier"])
-def test_every_parameter_is_initialised(init: str, pairs: dict) -> None:
+def test_every_parameter_is_initialised(init: str) -> None:
     options = {"local": "gine", "node_walks": 4, "pair_walks": 4, "resistance_kernels": 4}
-    options |= {"degree_scaler": True, "head": "mlp", "init": init} | pairs
+    options |= {"urpe": True, "head": "mlp", "init": init}
     first, second = [], []
     for found in (first, second):
         torch.manual_seed(0)
@@ -336,47 +311,10 @@ def test_every_parameter_is_initialised(init: str, pairs: dict) -> None:
         assert torch.equal(one, other)
 
 
-def test_stochastic_depth_drops_whole_graphs() -> None:
-    """All rows of a graph are multiplied by 0 or by 1 / (1 − p); on average by 1."""
-    batch = batch_of(graphs() * 40, GraphormerConfig(), blocks=3)
-    torch.manual_seed(0)
-    layer = StochasticDepth(0.25).train()
-    y = layer(torch.ones(len(batch.mask), 2), batch.groups)
-    first, kept = 0, []
-    for block in batch.groups:
-        rows = y[first : first + block.graphs * block.slots].view(block.graphs, -1)
-        assert (rows == rows[:, :1]).all()
-        kept.append(rows[:, 0])
-        first += block.graphs * block.slots
-    values = torch.cat(kept)
-    torch.testing.assert_close(values.unique(), torch.tensor([0, 4 / 3]))
-    assert abs(values.mean() - 1) < 0.15
-    tokens = layer(torch.ones(len(batch), 2), batch.groups)
-    torch.testing.assert_close(tokens.unique(), torch.tensor([0, 4 / 3]))
-    layer.eval()
-    assert (layer(torch.ones(len(batch.mask), 2), batch.groups) == 1).all()
-
-
-def test_stochastic_depth_rises_over_the_layers() -> None:
-    """From 0 in the first layer to the setting in the last."""
-    model = Graphormer(GraphormerConfig(**SMALL, drop_path=0.3))
-    assert [layer.drop_path.p for layer in model.layers] == [0, 0.15, 0.3]
-
-
-@pytest.mark.parametrize(
-    "name", ["node_walks", "pair_walks", "resistance_kernels", "pair_hidden", "pair_width"]
-)
+@pytest.mark.parametrize("name", ["node_walks", "pair_walks", "resistance_kernels", "pair_hidden"])
 def test_negative_sizes_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"model\.{name} must be at least 0; got -1"):
         GraphormerConfig(**{name: -1})
-
-
-def test_urpe_cannot_be_combined_with_pair_vectors() -> None:
-    """Attention with pair vectors does not read its gates."""
-    with pytest.raises(
-        ConfigError, match=r"cannot be combined with model\.pair_width: .* urpe=True, pair_width=8"
-    ):
-        GraphormerConfig(urpe=True, pair_width=8)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 1.5, float("nan")])

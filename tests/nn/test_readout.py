@@ -71,7 +71,7 @@ def test_layers_read_out_the_token_and_the_mean_after_every_layer() -> None:
     plain.load_state_dict(body, strict=False)
     batch = batch_of([featurize.get("zinc")(text) for text in SMILES], config, 2)
     seen = []
-    network.layers[0].register_forward_hook(lambda module, inputs, result: seen.append(result[0]))
+    network.layers[0].register_forward_hook(lambda module, inputs, result: seen.append(result))
     with torch.no_grad():
         found, last = network.embed(batch), plain.embed(batch)
     assert found.shape == (len(SMILES), 3 * 2 * 16)

@@ -91,7 +91,6 @@ LARGE = {
     "model.pair_walks": 10**6,
     "model.resistance_kernels": 10**6,
     "model.pair_hidden": 10**6,
-    "model.pair_width": 10**6,
     "optim.lr": float("inf"),
     "optim.final_lr": 1e9,
     "optim.weight_decay": float("nan"),

@@ -38,10 +38,9 @@ RICH = {
     "model.pair_walks": 3,
     "model.resistance_kernels": 3,
     "model.urpe": True,
-    "model.degree_scaler": True,
     "model.readout": "token+sum",
 }
-"""All that can be added to a network but for pair vectors."""
+"""All that can be added to a network."""
 
 
 @pytest.fixture
@@ -105,12 +104,11 @@ def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
         {"data.targets": ["y", "active"]},
         {"run.precision": "bf16"},
         RICH,
-        {"model.layers": 2, "model.pair_width": 4, "model.pair_walks": 3},
         {"model.graph_norm": "rms", "model.node_norm": "none", "model.norm_order": "post"},
     ],
     ids=[
         *("plain", "layer norms", "batch norms", "shared", "two targets", "bf16"),
-        *("ingredients", "pair vectors", "other norms"),
+        *("ingredients", "other norms"),
     ],
 )
 def test_recorded_steps_are_the_same_steps(trainer, graphs_on_cpu, settings):

@@ -125,7 +125,7 @@ def test_faulty_captured_steps_are_replaced(configure, tmp_path, monkeypatch, fa
 def test_a_configured_precision_is_used_with_a_warning(configure, tmp_path, monkeypatch):
     fast_paths.gpu(monkeypatch, tmp_path)
     monkeypatch.setattr(
-        "molsepnorm.devices.network._BOUNDS", {"fp32": 5e-4, "tf32": 1e-2, "bf16": 1e-6}
+        "molsepnorm.devices.network.BOUNDS", {"fp32": 5e-4, "tf32": 1e-2, "bf16": 1e-6}
     )
     _, notes = settle(configure({"run.precision": "bf16"}))
     assert any(note.startswith("bf16 is used on cpu as configured, but ") for note in notes)

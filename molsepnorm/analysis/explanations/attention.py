@@ -15,9 +15,7 @@ from molsepnorm.nn.parts import FAST, PLAIN
 __all__ = ["TokenAttention"]
 
 
-_READABLE = FAST._replace(
-    attention=PLAIN.attention, pair_attention=PLAIN.pair_attention, dropout=PLAIN.dropout
-)
+_READABLE = FAST._replace(attention=PLAIN.attention, dropout=PLAIN.dropout)
 
 
 class TokenAttention:
@@ -42,11 +40,9 @@ class TokenAttention:
         Slot 0 is the graph token, the atoms follow, and padding has weight 0.
         """
         kept: list[Tensor] = []
-        has_vectors = self._network.config.pair_width > 0
 
         def keep(module: nn.Module, inputs: Any, weights: Tensor) -> None:
-            # (H, graphs, Q, S), or with pair vectors (graphs, Q, H, S)
-            kept.append(weights[:, 0].mean(1) if has_vectors else weights[:, :, 0].mean(0))
+            kept.append(weights[:, :, 0].mean(0))  # of (H, graphs, Q, S)
 
         attention = [cast(GraphormerLayer, layer).attention for layer in self._network.layers]
         hooks = [each.dropout.register_forward_hook(keep) for each in attention]

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.degree import DegreeScaler
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernel_head import KernelHead, matern, tanimoto
 from molsepnorm.nn.layer import GraphormerLayer
@@ -26,23 +25,18 @@ from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
 __all__ = ["DenseGraphormer", "require_dense"]
 
-_NOT_DENSE = {
-    "resistance_kernels": "resistances need the inverse of a matrix, which ONNX does not have",
-    "pair_width": "pair vectors are not supported",
-}
-
 _NO_BOND = -1e30
 """Added to an entry without a bond; its message is then 0 after the ReLU."""
 
 
 def require_dense(config: GraphormerConfig) -> None:
     """Raise a `ConfigError` if a network of this architecture has no dense form."""
-    for name, reason in _NOT_DENSE.items():
-        if getattr(config, name):
-            raise ConfigError(
-                f"a network with model.{name}={getattr(config, name)} cannot be exported: "
-                f"{reason}. Train a model with --set model.{name}=0"
-            )
+    if config.resistance_kernels:
+        raise ConfigError(
+            f"a network with model.resistance_kernels={config.resistance_kernels} cannot be "
+            "exported: resistances need the inverse of a matrix, which ONNX does not have. Train a "
+            "model with --set model.resistance_kernels=0"
+        )
 
 
 class DenseGraphormer(nn.Module):
@@ -59,7 +53,7 @@ class DenseGraphormer(nn.Module):
         network: the trained network.
 
     Raises:
-        ConfigError: the network has resistance kernels or pair vectors, which are not supported.
+        ConfigError: the network has resistance kernels, which are not supported.
     """
 
     def __init__(self, network: Graphormer) -> None:
@@ -107,14 +101,13 @@ class DenseGraphormer(nn.Module):
         x = self._embed(atoms, degrees, walks)  # (B, S, C)
         bias, gates = self._pairs(distances, paths, mask, walks)  # (B, H, S, S)
         bonds = None if neighbours is None else _bonds(neighbours, paths[..., 0])
-        log_degrees = F.pad(torch.log1p(degrees.to(x.dtype)), (1, 0))[..., None]
         read = []
         for index, layer in enumerate(network.layers):
             assert isinstance(layer, GraphormerLayer)
             is_last = index == config.layers - 1
             if is_last and config.last_layer_is_token_only:
                 bias, gates = bias[:, :, :1], None if gates is None else gates[:, :, :1]
-            x = self._layer(layer, x, bias, gates, bonds, log_degrees)
+            x = self._layer(layer, x, bias, gates, bonds)
             if config.readout == "layers" and not is_last:
                 read.append(self._read(x, mask))
         read.append(self._read(_normalize(network.last_norm, x), mask))
@@ -188,16 +181,11 @@ class DenseGraphormer(nn.Module):
         bias: Tensor,  # (B, H, Q, S)
         gates: Tensor | None,  # as the bias
         bonds: tuple[Tensor, Tensor] | None,  # (B, N, D) each, see `_bonds`
-        log_degrees: Tensor,  # (B, S, 1)
     ) -> Tensor:  # (B, Q, C)
         """Apply a layer; Q is S, or 1 if only the graph token is computed."""
         is_pre = self.network.config.norm_order == "pre"
         h = _normalize(layer.attention_norm, x) if is_pre else x
-        assert isinstance(layer.attention, BiasedSelfAttention)
         y = _attend(layer.attention, h, bias, gates)
-        if isinstance(layer.degree_scaler, DegreeScaler):
-            scaler = layer.degree_scaler
-            y = y * (1 + scaler.plain + log_degrees * scaler.by_degree)
         if isinstance(layer.local, GINE):
             assert bonds is not None
             y = y + F.pad(_local(layer.local, h, *bonds), (0, 0, 1, 0))

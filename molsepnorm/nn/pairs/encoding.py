@@ -11,7 +11,6 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.pairs.features import PairBias, ResistanceKernels, resistances
 from molsepnorm.nn.pairs.neighbours import neighbours_of
-from molsepnorm.nn.pairs.pair_attention import PairEmbedding
 from molsepnorm.nn.pairs.tensors import PairTensors
 from molsepnorm.nn.pairs.urpe import URPE
 from molsepnorm.nn.parts import Parts
@@ -23,12 +22,12 @@ class PairEncoding(nn.Module):
     """Graphormer's attention bias, and the optional encodings of the configuration.
 
     Random walks and resistances become a bias of their own, and resistances a part of the URPE
-    gates. Together with the whole bias they are the input of the pair vectors.
+    gates.
     """
 
     def __init__(self, config: GraphormerConfig, parts: Parts) -> None:
         super().__init__()
-        heads, width, kernels = config.heads, config.pair_width, config.resistance_kernels
+        heads, kernels = config.heads, config.resistance_kernels
         self.steps = config.pair_walks
         self.has_local = config.local == "gine"
         features = kernels + (self.steps + 1 if self.steps else 0)
@@ -38,7 +37,6 @@ class PairEncoding(nn.Module):
         self.kernels = ResistanceKernels(kernels) if kernels else None
         self.pair_bias = PairBias(features, config.pair_hidden, heads) if features else None
         self.urpe = URPE(heads, config.max_distance, kernels) if config.urpe else None
-        self.pair_embedding = PairEmbedding(heads, features, width) if width else None
 
     def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> PairTensors:
         """Encode the slot pairs of a batch.
@@ -54,15 +52,14 @@ class PairEncoding(nn.Module):
             features.append(kernels)
         if self.steps:
             features.append([each[..., : self.steps + 1] for each in walks])
-        joined = [
-            each[0] if len(each) == 1 else torch.cat(each, dim=-1)  # cat copies a single tensor
-            for each in zip(*features, strict=True)
-        ]
         if self.pair_bias is not None:
+            joined = [
+                each[0] if len(each) == 1 else torch.cat(each, dim=-1)  # cat copies a single tensor
+                for each in zip(*features, strict=True)
+            ]
             bias = [a + b for a, b in zip(bias, self.pair_bias(joined), strict=True)]
         return PairTensors(
             bias=bias,
             gates=None if self.urpe is None else self.urpe(batch, kernels),
-            vectors=None if self.pair_embedding is None else self.pair_embedding(bias, joined),
             neighbours=neighbours_of(batch) if self.has_local else None,
         )

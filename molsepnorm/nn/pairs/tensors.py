@@ -20,17 +20,14 @@ class PairTensors:
     gates: list[Tensor] | None = None
     """(H, graphs, Q, S): factors of the attention weights, applied after the softmax. They must be
     finite, also in padding."""
-    vectors: list[Tensor] | None = None
-    """(graphs, Q, S, E): pair vectors, which layers may update."""
     neighbours: Neighbours | None = None
     """The bonds of the whole batch."""
 
     def first_query(self) -> PairTensors:
         """Return the tensors for the queries of slot 0, the graph token."""
-        gates, vectors = self.gates, self.vectors
+        gates = self.gates
         return replace(
             self,
             bias=[part[:, :, :1] for part in self.bias],
             gates=None if gates is None else [part[:, :, :1] for part in gates],
-            vectors=None if vectors is None else [part[:, :1] for part in vectors],
         )

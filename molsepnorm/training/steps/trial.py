@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from molsepnorm.devices.network import (
+    BOUNDS,
     SIZES,
     Way,
-    bound_of,
     compare,
     network_of,
     settle,
@@ -108,7 +108,7 @@ def compare_captured(config: TrainConfig, device: torch.device) -> Verdict:
         return differences(captured, eager)
 
     with undisturbed(device):
-        return judge("captured steps", bound_of(config.model, config.run.precision), work)
+        return judge("captured steps", BOUNDS[config.run.precision], work)
 
 
 def step_seconds(config: TrainConfig, device: torch.device, steps: int = 20) -> dict[str, float]:

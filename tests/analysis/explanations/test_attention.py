@@ -14,7 +14,7 @@ from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.molecules.featurize import get
 
 
-@pytest.mark.parametrize("settings", [{}, {"readout": "token+mean"}, {"pair_width": 8}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"readout": "token+mean"}], ids=str)
 def test_weights_of_a_molecule_sum_to_one_and_ignore_padding(settings):
     """In a batch as alone."""
     model = network(**settings)

@@ -306,9 +306,9 @@ def test_the_layer_is_equal_with_and_without_kernels(
     x = torch.randn(SLOTS, 20, device=DEVICE, requires_grad=True)
     assert fits(x, GROUPS, HEADS)
     pairs = PairTensors(bias).first_query() if tokens_only else PairTensors(bias)
-    y = layer(x, pairs, GROUPS)[0]
+    y = layer(x, pairs, GROUPS)
     monkeypatch.setattr(fused, "DEVICES", set())
-    expected = layer(x, pairs, GROUPS)[0]
+    expected = layer(x, pairs, GROUPS)
     inputs = [x, bias[0], bias[1], bias[3], layer.qkv.weight, layer.out.weight, layer.out.bias]
     assert_same_values_and_gradients(y, expected, inputs, 1e-5)
 
@@ -318,10 +318,10 @@ def test_the_layer_applies_dropout_in_training_only() -> None:
     layer = FastSelfAttention(20, HEADS, ByteDropout(0.5)).to(DEVICE)
     x = torch.randn(47, 20, device=DEVICE)
     assert not torch.allclose(
-        layer(x, PairTensors(bias), GROUPS[:2])[0], layer(x, PairTensors(bias), GROUPS[:2])[0]
+        layer(x, PairTensors(bias), GROUPS[:2]), layer(x, PairTensors(bias), GROUPS[:2])
     )
     expected = layer.out(plain(layer.qkv(x), bias).float())
-    assert_near(layer.eval()(x, PairTensors(bias), GROUPS[:2])[0], expected)
+    assert_near(layer.eval()(x, PairTensors(bias), GROUPS[:2]), expected)
 
 
 def test_the_layer_under_autocast() -> None:
@@ -330,7 +330,7 @@ def test_the_layer_under_autocast() -> None:
     layer = FastSelfAttention(20, HEADS, ByteDropout(0.0)).to(DEVICE)
     x = torch.randn(47, 20, device=DEVICE, requires_grad=True)
     with torch.autocast(DEVICE, torch.bfloat16):
-        y = layer(x, PairTensors(bias), GROUPS[:2])[0]
+        y = layer(x, PairTensors(bias), GROUPS[:2])
     exact = layer.out(plain(layer.qkv(x), bias).float())
     assert_same_values_and_gradients(y.float(), exact, [x, *bias, layer.qkv.weight], 0.03)
 
@@ -351,7 +351,7 @@ def test_unsupported_inputs_do_not_use_the_kernels(
     x = torch.randn(group.slots, width, device=DEVICE, dtype=dtype)
     bias = [torch.zeros(HEADS, 1, group.slots, group.slots, device=DEVICE, dtype=dtype)]
     assert not fits(x, (group,), HEADS)
-    assert layer(x, PairTensors(bias), (group,))[0].isfinite().all()
+    assert layer(x, PairTensors(bias), (group,)).isfinite().all()
 
 
 def test_gates_do_not_use_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,11 +361,11 @@ def test_gates_do_not_use_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.nn.init.zeros_(layer.out.bias)
     x = torch.randn(47, 20, device=DEVICE)
     assert fits(x, GROUPS[:2], HEADS)
-    expected = layer(x, PairTensors(bias), GROUPS[:2])[0]
+    expected = layer(x, PairTensors(bias), GROUPS[:2])
     monkeypatch.delattr(fused, "_launch")
     for factor in (1.0, 2.0):
         gates = [torch.full_like(part, factor) for part in bias]
-        assert_near(layer(x, PairTensors(bias, gates), GROUPS[:2])[0], factor * expected)
+        assert_near(layer(x, PairTensors(bias, gates), GROUPS[:2]), factor * expected)
 
 
 def test_a_machine_without_triton_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_a_new_gate_changes_no_bit_of_attention(features: int) -> None:
     attention = first_layer(model).attention
     real = batch.mask.index_fill(0, batch.graph_token, True)
     with_gates, without = (
-        attention(x, PairTensors(bias, given), batch.groups)[0] for given in (gates, None)
+        attention(x, PairTensors(bias, given), batch.groups) for given in (gates, None)
     )
     assert torch.equal(with_gates[real], without[real])
 
@@ -138,7 +138,7 @@ def token_outputs(graphs: list[MolGraph], blocks: int = 1, gated: bool = True) -
     with torch.no_grad():
         attention = first_layer(model).attention
         pairs = PairTensors(model.pair_encoding.bias(batch), gates)
-        y, _ = attention(model.embedding(batch), pairs, batch.groups)
+        y = attention(model.embedding(batch), pairs, batch.groups)
     return y[batch.graph_token]
 
 
