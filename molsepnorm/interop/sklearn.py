@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from molsepnorm.data.datasets.cells import blank_classes
 from molsepnorm.data.datasets.labels import whole
 from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
-from molsepnorm.errors import ConfigError, DataError, require_several
+from molsepnorm.errors import ConfigError, DataError, counted, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.inputs import require_same_order
@@ -402,7 +402,9 @@ def _validation(
 def _classes(column: pd.Series, name: str) -> np.ndarray:
     found = np.unique(column[column.notna()].to_numpy())
     if len(found) < 2:
-        raise DataError(f"target '{name}' has {len(found)} classes: two or more can be learnt")
+        raise DataError(
+            f"target '{name}' has {counted(len(found), 'class')}; two or more are needed"
+        )
     return found
 
 

@@ -31,8 +31,8 @@ def require_domain(model: PropertyModel) -> TrainingMolecules:
     molecules = model.training_molecules()
     if model.domain is None:
         raise ConfigError(
-            "this model has its training molecules, but no threshold of similarity: not all models "
-            "that it was joined from have one. Leave the domain out"
+            "this model has its training molecules, but no threshold of similarity, because one of "
+            "the models that it was joined from has none. Predict without the domain"
         )
     return molecules
 

@@ -51,7 +51,7 @@ def open_table(
 
     Raises:
         ConfigError: as `check_output`, or the format cannot have such columns.
-        DataError: the format cannot have so many rows or so long cells.
+        DataError: the format cannot hold this number of rows or cells of this length.
         StorageError: the file cannot be written.
     """
     if not isinstance(output, Path):

@@ -28,9 +28,9 @@ class Prediction:
     probabilities: dict[str, dict[str, float]] = field(default_factory=dict)
     """Probability of each class, by multi-class target."""
     spread: dict[str, float] = field(default_factory=dict)
-    """Standard deviation of the predictions of the model's networks, by target, of a multi-class
-    target that of the most probable class; empty for a model of one network. With a transform it is
-    that of the learned value, under its name."""
+    """Standard deviation over the model's networks, by target; empty for a model of one network.
+    For a multi-class target it is that of the most probable class. With a transform it is that of
+    the learned value, under its name."""
     uncertainty: dict[str, float | str] = field(default_factory=dict)
     """Columns of uncertainty by name, see `uncertainty_columns`; empty unless they are wanted."""
     domain: dict[str, float | bool | str | None] = field(default_factory=dict)

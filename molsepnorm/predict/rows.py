@@ -209,7 +209,7 @@ def _location(source: str, label: Any, line: int) -> str:
 
 
 def cells(values: np.ndarray, errors: Sequence[str | None], digits: int) -> list[str]:
-    """Return cells, empty for rows that failed and for NaN; numbers with so many digits."""
+    """Return cells: empty for rows that failed and for NaN, numbers with `digits` digits."""
     if values.dtype == object:
         cells = values.tolist()
     elif values.dtype == bool:

@@ -1,4 +1,4 @@
-"""How sure predictions are: intervals, calibrated probabilities and sets of classes."""
+"""Uncertainty of predictions: intervals, calibrated probabilities and sets of classes."""
 
 from __future__ import annotations
 

@@ -32,6 +32,6 @@ def encoding(config: TrainConfig) -> EncodingSpec:
 
 
 def load_dataset(config: TrainConfig) -> Dataset:
-    """Load the configured data set, encoded for the configured network; errors as of
+    """Load the configured data set, encoded for the configured network; errors as for
     `datasets.load`."""
     return datasets.load(config.data, encoding(config))

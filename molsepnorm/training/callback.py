@@ -1,4 +1,4 @@
-"""How training reports its progress. The library prints nothing; callbacks receive the events."""
+"""Callbacks: the events that training reports. The library itself prints nothing."""
 
 from __future__ import annotations
 

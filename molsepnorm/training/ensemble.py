@@ -52,7 +52,7 @@ def train(
 ) -> TrainingResult:
     """Load the configured data, train a model and score the best one once on the test split.
 
-    If `run.ensemble` is above 1, so many models are trained and joined. Finished members of a
+    If `run.ensemble` is above 1, that number of models is trained and joined. Finished members of a
     stopped ensemble are not repeated. With `run.ensemble_by: folds`, the validation scores are of
     predictions for each molecule by the member that did not see it.
 
@@ -183,7 +183,9 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
     """Return the configuration of each member."""
     count = config.run.ensemble
     if config.objective.name != "supervised":
-        raise ConfigError("run.ensemble averages predictions, which pre-training has none of")
+        raise ConfigError(
+            "run.ensemble needs predictions to average, and pre-training makes none: set it to 1"
+        )
     members = []
     for number in range(count):
         seed = (config.run.seed * count + number) % (MAX_SEED + 1)  # no seed in two ensembles
@@ -216,7 +218,7 @@ def _trained_on(
     """Return the number of validation molecules of all members and test molecules that the start
     was trained on; nothing if there are none.
 
-    If the table of the start is gone by now, it is the largest number of a member.
+    If the table of the start no longer exists, it is the largest number of any member.
     """
     name = "molecules_trained_on_before"
     found = max(each.get(name, 0) for each in members)

@@ -61,13 +61,13 @@ class FinetuneConfig(BaseModel):
     probe: bool = True
     """Fit the head to the embeddings of the start before the first epoch.
 
-    Training then begins with the output weights of a linear regression. A kernel regression of the
-    same embeddings, of fingerprint counts where they help, and of descriptors if the model may have
-    a random forest, which reads them, too, is validated as epoch 0. The counts are those of Morgan
-    environments, and beside a forest also those of atom pairs. It compares the feature columns and
-    molecule features of the network, too. From epoch 1 on the model is the mean of this regression
-    and the trained network (see `molsepnorm.training.probe`); in the end the validation molecules
-    choose the share of the network."""
+    Training then begins with the output weights of a linear regression. A kernel regression is
+    validated as epoch 0. It compares the embeddings, the feature columns and the molecule features
+    of the network, fingerprint counts where they reduce the leave-one-out error, and descriptors if
+    the model may have a random forest, which reads them, too. The counts are those of Morgan
+    environments, and beside a forest also those of atom pairs. From epoch 1 on the model is the
+    mean of this regression and the trained network (see `molsepnorm.training.probe`); in the end
+    the validation molecules choose the share of the network."""
     freeze_epochs: Annotated[int, "--freeze-epochs", "Fine-tuning"] = Field(0, ge=0, le=1_000_000)
     """Number of epochs at the beginning that train only the output weights.
 
@@ -90,7 +90,7 @@ class FinetuneConfig(BaseModel):
         return {"start": {"model": model, "weights_sha256": self.weights_sha256}}
 
     def lr_factor(self, name: str, layers: int) -> float:
-        """Return the factor on the learning rate of a parameter in a network of so many layers.
+        """Return the factor on the learning rate of a parameter in a network of `layers` layers.
 
         >>> FinetuneConfig(body_lr=0.5, layer_decay=0.1).lr_factor("layers.1.attention.out", 3)
         0.05

@@ -25,7 +25,7 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
 
     Args:
         trainer: the run.
-        leaked, trained_on: as of `Prepared`.
+        leaked, trained_on: as for `Prepared`.
 
     Returns:
         The content of `metrics.json`.
@@ -53,7 +53,7 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
 
 def finish_unscored(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, Any]:
     """Complete the best model of a run that does not use the test split, and write the scores on
-    the validation split; arguments and result as of `finish`."""
+    the validation split; arguments and result as for `finish`."""
     config, dataset = trainer.config, trainer.dataset
     best, _ = trainer.folder.best()
     chosen = _as_chosen(trainer, best)

@@ -131,7 +131,7 @@ def training_dataset(config: TrainConfig) -> Dataset:
     not computed.
 
     Raises:
-        ConfigError, DataError, StorageError: as of `load_dataset`, `fit_inputs` and `with_inputs`.
+        ConfigError, DataError, StorageError: as for `load_dataset`, `fit_inputs` and `with_inputs`.
     """
     dataset = load_dataset(config)
     inputs = fit_inputs(config, dataset)

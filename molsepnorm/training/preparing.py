@@ -72,7 +72,7 @@ def starting_model(config: TrainConfig, model: PropertyModel | None) -> Property
 
 
 def require_same_targets(config: TrainConfig, dataset: Dataset, start: PropertyModel) -> None:
-    """Check that the targets of the data mean the same as those of the start; errors as of
+    """Check that the targets of the data mean the same as those of the start; errors as for
     `require_same_meaning`."""
     require_same_meaning(start, dataset.plain_targets, config.data, _name(config))
 

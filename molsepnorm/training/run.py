@@ -53,7 +53,7 @@ def train_one(
     epochs: int | None = None,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
-    """Train one model; arguments and errors as of `training.train`."""
+    """Train one model; arguments and errors as for `training.train`."""
     run = RunFolder(folder)
     if resume:
         run.require_started()
@@ -231,9 +231,8 @@ def _trainer(
     """Return the trainer of a run, with the probe of fine-tuning."""
     if not (config.run.epochs or prepared.new_targets or resume):
         raise ConfigError(
-            "run.epochs: 0 is for the probe of fine-tuning (finetune.probe), which fits the "
-            "outputs of new targets, and there is none here: set it to 1 or more, or name a "
-            "model by --from"
+            "run.epochs: 0 fits the probe of fine-tuning alone (finetune.probe), and this run has "
+            "no probe: set run.epochs to 1 or more, or start from a model (--from)"
         )
     return Trainer(
         *(config, prepared.dataset, prepared.model, run, callback, world),

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["train_best", "tune"]
 
 _MOLECULES, _MAX_SPLITS = 500, 5
-"""A trial validates on this number of molecules, over at most so many splits."""
+"""A trial validates on this number of molecules, over at most this number of splits."""
 _MARKS = 4
 """Number of times per run at which a trial may be stopped."""
 

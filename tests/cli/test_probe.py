@@ -37,7 +37,7 @@ def test_training_prints_epoch_zero(workspace):
 
 def test_no_epochs_need_a_start(workspace, refused, tiny):
     data = ("train", "--data", workspace / "data.csv", "--targets", "y", *tiny[2:])
-    assert "run.epochs: 0 is for the probe" in refused(*data, "--epochs", "0")
+    assert "run.epochs: 0 fits the probe" in refused(*data, "--epochs", "0")
 
 
 def test_evaluation_repeats_the_scores(workspace, ok):

@@ -331,7 +331,7 @@ def test_what_does_not_fit_is_refused(arguments, message):
 
 
 def test_classes_that_do_not_fit_are_refused():
-    with pytest.raises(DataError, match="1 classes"):
+    with pytest.raises(DataError, match="1 class;"):
         classifier().fit(SMILES, ["a"] * 36)
     with pytest.raises(DataError, match="the class c of y_val is not in y"):
         classifier().fit(SMILES, CLASSES, X_val=["CCO", "C"], y_val=["c", "amine"])

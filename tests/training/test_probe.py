@@ -210,7 +210,7 @@ def test_no_epochs_give_the_probe_alone_in_memory(configure, pretrained):
 def test_no_epochs_need_a_probe(configure, pretrained, tmp_path, settings):
     """There is none without a start, if it is switched off, or if no target is new."""
     settings = {name: pretrained if v == "START" else v for name, v in settings.items()}
-    with pytest.raises(ConfigError, match="run.epochs: 0 is for the probe of fine-tuning"):
+    with pytest.raises(ConfigError, match="run.epochs: 0 fits the probe of fine-tuning alone"):
         train(configure({**settings, "run.epochs": 0}), tmp_path / "run")
 
 

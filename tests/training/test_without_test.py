@@ -108,7 +108,7 @@ def test_what_needs_a_test_split_is_refused_before_training(configure, tmp_path)
         lambda: train_replicates(config, tmp_path / "run", seeds=[0]),
         lambda: tune(config, tmp_path / "run", trials=1),
     ):
-        with pytest.raises(ConfigError, match="scored on a test split, and the share of it"):
+        with pytest.raises(ConfigError, match="scored on a test split, whose share in"):
             start()
     assert not RunFolder(tmp_path / "run").has_begun
     with pytest.raises(ConfigError, match=r"data\.folds divides the rows outside the test split"):

@@ -63,7 +63,7 @@ class CleanTable:
 
 
 def clean_table(config: DataConfig) -> CleanTable:
-    """Return a cleaned copy of `config.table`; errors as of `scan_table` and `clean_scan`."""
+    """Return a cleaned copy of `config.table`; errors as for `scan_table` and `clean_scan`."""
     return clean_scan(scan_table(config))
 
 

@@ -203,7 +203,7 @@ class ParsedColumn:
         return self._plain > 0
 
     def could_be_classes(self, most: int) -> bool:
-        """Return whether the numbers are few and whole, or there are at most so many words."""
+        """Return whether the numbers are few and whole, or there are at most `most` words."""
         return self.are_few_whole_numbers() and len(self._distinct) <= most
 
     def mostly_numbers(self) -> bool:

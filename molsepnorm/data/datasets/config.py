@@ -273,7 +273,7 @@ class DataConfig(BaseModel):
         """
         if not self.has_test:
             raise ConfigError(
-                f"{what} is scored on a test split, and the share of it in data.split is 0: use "
+                f"{what} is scored on a test split, whose share in data.split is 0: use "
                 "shares such as 0.8,0.1,0.1"
             )
 

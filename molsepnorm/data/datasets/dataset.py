@@ -39,7 +39,7 @@ class Merged(NamedTuple):
 
 
 class ReplicateSpread(NamedTuple):
-    """How far the labels of the same molecule are from each other."""
+    """Spread of the labels of the same molecule."""
 
     molecules: int
     """Number of molecules with several labels."""

@@ -94,7 +94,7 @@ def memory_dataset(
     splits: Mapping[str, Any] | None = None,
     bond_offset: int | None = None,
 ) -> Dataset:
-    """Encode molecules and combine them with labels; arguments as of `molsepnorm.fit`.
+    """Encode molecules and combine them with labels; arguments as for `molsepnorm.fit`.
 
     `config.targets` names the columns of `labels`, which `label_table` makes.
 

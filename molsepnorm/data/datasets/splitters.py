@@ -37,7 +37,7 @@ def draw_splits(
     times: np.ndarray | None = None,  # (R,)
     strata: np.ndarray | None = None,  # (G,)
 ) -> dict[str, np.ndarray]:
-    """Return sorted indices of molecules in the store; arguments as of `make_splits`.
+    """Return sorted indices of molecules in the store; arguments as for `make_splits`.
 
     `times` are those of every row, NaN for a row that is left out, if the split is by time.
     `strata` are numbers of the molecules, if each number has the same share of all splits.
@@ -349,7 +349,7 @@ def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
 
 
 def _inner_sizes(count: int, config: DataConfig) -> tuple[int, int]:
-    """Return the sizes of the training and validation splits of so many molecules."""
+    """Return the sizes of the training and validation splits of `count` molecules."""
     assert config.split is not None
     train, val, _ = config.split
     num_val = max(1, round(count * val / (train + val)))

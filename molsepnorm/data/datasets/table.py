@@ -36,7 +36,7 @@ _ROWS = 4096  # of a table, read together
 def load_table(
     config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
 ) -> Dataset:
-    """Load `config.table`, split as the configuration says; arguments as of `datasets.load`.
+    """Load `config.table`, split as the configuration says; arguments as for `datasets.load`.
 
     A stream, such as a pipe, is read once. The store depends on the SMILES only, so that other
     targets of the same table, or another table of the same molecules, use the same store.

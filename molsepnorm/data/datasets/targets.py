@@ -1,4 +1,4 @@
-"""Which columns of a table are targets: those that are named, or those that can be guessed."""
+"""Target columns of a table: those that are named, or those that can be guessed."""
 
 from __future__ import annotations
 

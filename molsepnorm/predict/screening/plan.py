@@ -115,7 +115,7 @@ class Library:
         return sum(source.rows for source in self.sources)
 
     def tasks(self, rows: int) -> Iterator[Task]:
-        """Yield the tasks, of up to so many rows, in the order of files and rows.
+        """Yield the tasks, of up to `rows` rows each, in the order of files and rows.
 
         They do not depend on anything but the files and `rows`. Files without rows have none. If no
         file has rows, there is one task without rows, whose part has the columns.

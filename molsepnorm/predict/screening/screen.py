@@ -32,7 +32,7 @@ Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
 
 @dataclass(frozen=True)
 class ScreenOptions:
-    """Which rows and columns a screen writes."""
+    """Rows and columns that a screen writes."""
 
     smiles_column: str = "smiles"
     columns: Sequence[str] | None = None
@@ -54,7 +54,7 @@ class ScreenOptions:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a screen is."""
+    """Progress of a screen."""
 
     rows: int = 0
     """Number of rows that are done, those of earlier starts included."""

@@ -30,10 +30,10 @@ def with_network_share(
 ) -> PropertyModel:
     """Return a mean of a trained network and a kernel regression with another share of the network.
 
-    It is 1/2 during training. Now it is a weighted mean of the share with the smallest validation
-    loss, which counts as many molecules as have a label, and 1/2, which counts 200; a multiple of
-    0.05, and at least 0.05 for both. So it changes little for tables of a few hundred rows. Large
-    tables often have targets that the network predicts much better.
+    It is 1/2 during training. Afterwards it is a weighted mean of two values: the share with the
+    smallest validation loss (its weight is the number of labelled molecules) and 1/2 (weight 200).
+    It is rounded to 0.05 and lies between 0.05 and 0.95. So it changes little for tables of a few
+    hundred rows. Large tables often have targets that the network predicts much better.
 
     Args:
         model: a network and its partner, which are averaged; other models stay as they are.
@@ -104,7 +104,7 @@ def _share(
     """Return the share of the other predictions in their mean, a multiple of 1 / `_STEPS`.
 
     Args:
-        task, dataset, graphs: as of `forest_share`.
+        task, dataset, graphs: as for `forest_share`.
         one, other: float32 [n, O], predictions for the validation molecules.
         prior: number of molecules that a share of 1/2 is worth.
     """

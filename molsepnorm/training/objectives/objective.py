@@ -158,7 +158,7 @@ class Objective(nn.Module, ABC):
         """Return the total of some sums over random batches, always the same ones.
 
         Args:
-            sums: function that returns the sums of a batch, (width,); arguments as of `forward`.
+            sums: function that returns the sums of a batch, (width,); arguments as for `forward`.
             width: number of sums.
             graphs, world: as in `validate`.
         """

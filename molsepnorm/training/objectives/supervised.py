@@ -96,8 +96,8 @@ class Supervised(Objective):
     ) -> tuple[float, dict[str, float]]:
         """Return the loss and the metrics; NaN for those that are undefined.
 
-        If the model has partners, they are those of the mean of all networks. Bounds count in the
-        loss only.
+        If the model has partners, both are those of the mean prediction of all networks. Bounds
+        count in the loss only.
         """
         each = [
             world.gather(infer(network, self.examples.graphs, world.share(graphs)))

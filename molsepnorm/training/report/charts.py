@@ -13,7 +13,7 @@ __all__ = ["STYLE", "Chart"]
 
 _WIDTH, _HEIGHT = 400, 320  # of the drawing, in its own units
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 46  # margins
-_TICKS = 5  # about so many per axis
+_TICKS = 5  # approximate number per axis
 _MAX_POINTS = 3000  # of one group in a chart; a random sample of more is drawn
 
 STYLE = """
@@ -61,7 +61,7 @@ class Chart:
         self.x_ends, self.y_ends = _widened(*self.x_ends), _widened(*self.y_ends)
 
     def points(self, x: np.ndarray, y: np.ndarray, colour: str) -> None:
-        """Draw points [n]; of many, a random sample."""
+        """Draw points [n], or a random sample of `_MAX_POINTS`."""
         chosen = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
         if len(chosen) > _MAX_POINTS:
             chosen = np.random.default_rng(0).choice(chosen, _MAX_POINTS, replace=False)

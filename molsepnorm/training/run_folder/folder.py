@@ -214,8 +214,8 @@ class RunFolder:
         )
 
     def excludes(self) -> dict[str, str]:
-        """Return the data sets that the weights which the run started from must not be evaluated
-        on, each with the reason."""
+        """Return the data sets that the start of the run excludes from evaluation, each with the
+        reason."""
         return recorded_start(self.environment, dict[str, str], "excludes", {})
 
     def trained_on(self) -> int:

@@ -1,4 +1,4 @@
-"""How a training step runs, and what it runs on.
+"""The training step and its parts.
 
 - `schedule`: the molecules of every step;
 - `step`: forward pass, loss, gradients, clipping, optimiser, weight average;
