@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["in_blocks", "matrix_products", "parse", "parse_on_all_cores"]
+__all__ = ["matrix_products", "padded_groups", "parse", "parse_on_all_cores"]
 
 _WIDTH, _HEADS, _LAYERS = 80, 8, 12  # SLIM
 
@@ -34,13 +34,13 @@ def parse_on_all_cores(pool: Pool, smiles: Sequence[str]) -> int:
     return sum(pool.imap_unordered(parse, pieces))
 
 
-def in_blocks(slots: np.ndarray, blocks: int) -> list[tuple[int, int]]:
+def padded_groups(slots: np.ndarray, count: int) -> list[tuple[int, int]]:
     """Sort graphs by their number of slots into padded groups; return (graphs, slots) of each.
 
-    >>> in_blocks(np.array([5, 9, 6, 8]), blocks=2)
+    >>> padded_groups(np.array([5, 9, 6, 8]), count=2)
     [(2, 6), (2, 9)]
     """
-    return [(len(part), int(part[-1])) for part in np.array_split(np.sort(slots), blocks)]
+    return [(len(part), int(part[-1])) for part in np.array_split(np.sort(slots), count)]
 
 
 def matrix_products(groups: Sequence[tuple[int, int]], backward: bool) -> Callable[[], None]:

@@ -66,10 +66,10 @@ def far_from_initial(config: GraphormerConfig) -> Graphormer:
     return model.eval()
 
 
-def batch_of(graphs: list[MolGraph], config: GraphormerConfig, blocks: int = 1) -> GraphBatch:
+def batch_of(graphs: list[MolGraph], config: GraphormerConfig, max_groups: int = 1) -> GraphBatch:
     """The molecules as a batch for a network of this architecture."""
     encoded = encode(graphs, encoding_of(config))
-    return GraphTensors.of(encoded).cut(list(range(len(graphs))), blocks)
+    return GraphTensors.of(encoded).cut(list(range(len(graphs))), max_groups)
 
 
 def renumbered(graph: MolGraph, rng: np.random.Generator) -> MolGraph:

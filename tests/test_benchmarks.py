@@ -223,7 +223,7 @@ def test_the_bound_of_training_is_three_times_that_of_a_forward_pass(
 ) -> None:
     """In multiplications; a forward pass of SLIM has 12 · (6 C² M + 2 C Σ S²)."""
     bounds, counts = module("lower_bounds"), []
-    rectangles = bounds.in_blocks(np.array([3, 5, 6, 6]), blocks=2)
+    rectangles = bounds.padded_groups(np.array([3, 5, 6, 6]), count=2)
     works = [bounds.matrix_products(rectangles, backward) for backward in (False, True)]
     multiply = torch.matmul
 

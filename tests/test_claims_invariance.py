@@ -45,9 +45,9 @@ def network(featurizer: str = "zinc") -> Graphormer:
     )
 
 
-def outputs(model: Graphormer, graphs: list[MolGraph], blocks: int = 1) -> torch.Tensor:
+def outputs(model: Graphormer, graphs: list[MolGraph], max_groups: int = 1) -> torch.Tensor:
     with torch.no_grad():
-        return model(batch_of(graphs, model.config, blocks))
+        return model(batch_of(graphs, model.config, max_groups))
 
 
 @pytest.fixture(scope="module")
@@ -81,15 +81,15 @@ def test_the_spelling_of_real_molecules_does_not_matter(real: list[str], seed: i
 def test_numbering_company_order_and_padding_of_real_molecules_do_not_matter(
     real: list[str],
 ) -> None:
-    """Alone, renumbered, in a batch of all, in another order, in blocks: the same to 1e-5."""
+    """Alone, renumbered, in a batch of all, in another order, in groups: the same to 1e-5."""
     ogb, model, rng = featurize.get("ogb"), network("ogb"), np.random.default_rng(0)
     graphs = [ogb(smiles) for smiles in real[:80]]
     alone = torch.cat([outputs(model, [graph]) for graph in graphs])
     torch.testing.assert_close(outputs(model, graphs), alone, **CLOSE)
     others = [renumbered(graph, rng) for graph in graphs]
-    torch.testing.assert_close(outputs(model, others, blocks=4), alone, **CLOSE)
+    torch.testing.assert_close(outputs(model, others, max_groups=4), alone, **CLOSE)
     order = rng.permutation(len(graphs)).tolist()
-    shuffled = outputs(model, [graphs[i] for i in order], blocks=3)
+    shuffled = outputs(model, [graphs[i] for i in order], max_groups=3)
     torch.testing.assert_close(shuffled, alone[order], **CLOSE)
 
 
@@ -104,8 +104,8 @@ def test_numbering_company_order_and_padding_of_random_graphs_do_not_matter(
     alone = torch.cat([outputs(model, [graph]) for graph in graphs])
     order = rng.permutation(len(graphs)).tolist()
     others = [renumbered(graphs[i], rng) for i in order]
-    for blocks in (1, 3):
-        torch.testing.assert_close(outputs(model, others, blocks), alone[order], **CLOSE)
+    for max_groups in (1, 3):
+        torch.testing.assert_close(outputs(model, others, max_groups), alone[order], **CLOSE)
 
 
 def test_a_chain_of_200_atoms_and_float64(label) -> None:

@@ -234,7 +234,7 @@ _STEPS = (
     (Variant("eager"), _TIGHT),
     (Variant("captured", fused=False), _TIGHT),
     (Variant("captured"), _TIGHT),
-    (Variant("captured", blocks=1), _TIGHT),
+    (Variant("captured", max_groups=1), _TIGHT),
     (Variant("captured", "tf32"), _TF32),
     (Variant("captured", "bf16"), _BF16),
     (Variant("captured", "bf16", fused=False), _BF16),
@@ -242,7 +242,7 @@ _STEPS = (
 _COMPILED = ((Variant("compiled"), _TIGHT), (Variant("compiled", fused=False), _TIGHT))
 _OTHERS = (
     (Variant("eager"), _TIGHT),
-    (Variant("captured", blocks=1), _TIGHT),
+    (Variant("captured", max_groups=1), _TIGHT),
     (Variant("captured", "bf16"), _BF16),
 )
 

@@ -17,7 +17,13 @@ from gpu.trainers import Variant, first_batches, make_trainer, scale, synchroniz
 __all__ = ["VARIANTS", "measure"]
 
 VARIANTS = (
-    *(Variant(), Variant("eager"), Variant(fused=False), Variant(blocks=1), Variant(blocks=2)),
+    *(
+        Variant(),
+        Variant("eager"),
+        Variant(fused=False),
+        Variant(max_groups=1),
+        Variant(max_groups=2),
+    ),
     *(Variant(precision="tf32"), Variant(precision="bf16"), Variant("captured", "bf16", 1)),
     Variant("compiled"),  # last, as it may take all the remaining time
 )

@@ -127,22 +127,22 @@ class Variant:
 
     step: str = "captured"
     precision: Precision = "fp32"
-    blocks: int = 4
+    max_groups: int = 4
     fused: bool = True
 
     def __str__(self) -> str:
         attention = "fused" if self.fused else "plain"
-        return f"{self.step}/{self.precision}/{self.blocks}/{attention}"
+        return f"{self.step}/{self.precision}/{self.max_groups}/{attention}"
 
     @staticmethod
     def of(name: str) -> Variant:
         """Parse a name.
 
         >>> Variant.of("captured/bf16/2/plain")
-        Variant(step='captured', precision='bf16', blocks=2, fused=False)
+        Variant(step='captured', precision='bf16', max_groups=2, fused=False)
         """
-        step, precision, blocks, attention = name.split("/")
-        return Variant(step, cast(Precision, precision), int(blocks), attention == "fused")
+        step, precision, max_groups, attention = name.split("/")
+        return Variant(step, cast(Precision, precision), int(max_groups), attention == "fused")
 
 
 class Warnings(Callback):
@@ -168,7 +168,7 @@ def make_trainer(
         "run.epochs": 10,
         "run.step": variant.step,
         "run.precision": variant.precision,
-        "run.blocks": variant.blocks,
+        "run.max_groups": variant.max_groups,
         # the learning rate is at its maximum after the compared steps, so that they reduce the loss
         "optim.warmup": min(0.9, scale().steps / (10 * steps)),
         **scale().settings,

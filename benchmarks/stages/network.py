@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from interleaved import Row, Target, Work, compare
-from lower_bounds import in_blocks, matrix_products
+from lower_bounds import matrix_products, padded_groups
 from peers import PeerMissing, hf_graphormer
 from torch import Tensor, nn
 
@@ -27,7 +27,7 @@ from stages.common import SLIM_ENCODING, zinc_table
 
 __all__ = ["train"]
 
-_SIZE, _BLOCKS, _CLIP = 256, RunConfig().blocks, 5.0
+_SIZE, _MAX_GROUPS, _CLIP = 256, RunConfig().max_groups, 5.0
 
 Labelled = tuple[Any, Tensor]
 """A collated batch and its labels (256, 1)."""
@@ -42,8 +42,8 @@ def train(settings: Settings) -> list[Row]:
     labels = torch.tensor(table["y"].to_numpy(), dtype=torch.float32)[:, None]
     batches = np.arange(len(graphs)).reshape(count, _SIZE)
     tensors = GraphTensors.of(encode(graphs, SLIM_ENCODING))
-    ours = [(tensors.cut(batch, _BLOCKS), labels[batch]) for batch in batches]
-    groups = [in_blocks(tensors.sizes[batch] + 1, _BLOCKS) for batch in batches]
+    ours = [(tensors.cut(batch, _MAX_GROUPS), labels[batch]) for batch in batches]
+    groups = [padded_groups(tensors.sizes[batch] + 1, _MAX_GROUPS) for batch in batches]
     products = [matrix_products(each, backward=True) for each in groups]
 
     def bound(number: int) -> int:

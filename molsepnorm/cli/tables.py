@@ -123,8 +123,8 @@ def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if "bounds" in about:
             counts = ", ".join(f"{count:,} {split}" for split, count in about["bounds"].items())
             yield f"{name}: bounds are not scored ({counts})."
-        if "replicates" in about:
-            molecules, sd = about["replicates"]["molecules"], about["replicates"]["sd"]
+        if "repeats" in about:
+            molecules, sd = about["repeats"]["molecules"], about["repeats"]["sd"]
             yield (
                 f"{name}: the labels of {counted(molecules, 'molecule')} with several rows have a "
                 f"pooled standard deviation of {sd:.3g}, about the lowest RMSE of any model."

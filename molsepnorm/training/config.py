@@ -148,8 +148,8 @@ class RunConfig(_Section):
     The speed is measured before training starts."""
     batch_size: Annotated[int, "--batch-size"] = Field(64, ge=2, le=1 << 20)
     """Molecules per step, summed over all processes."""
-    blocks: int = Field(4, ge=1, le=1 << 20)
-    """Number of groups of similar-sized molecules in a batch; each group is padded by itself."""
+    max_groups: int = Field(4, ge=1, le=1 << 20)
+    """Maximum number of groups of similar-sized molecules in a batch, each padded by itself."""
     max_pairs: int = Field(1 << 20, ge=4, le=1 << 40)
     """Maximum number of slot pairs in a batch, padding included. A batch with very large molecules
     is split, which bounds memory (about 2 kB per pair for 12 layers of 32 heads)."""
@@ -220,6 +220,13 @@ class RunConfig(_Section):
         assert self.epochs is not None
         return self.epochs
 
+    def network_alone(self, **changes: Any) -> RunConfig:
+        """Return a copy with other values of some settings, in which a run trains one network,
+        without a forest, a blend, a second fit and an ensemble."""
+        alone: dict[str, Any] = {"ensemble": 1, "ensemble_by": "seeds", "refit": False}
+        alone |= {"baseline": False, "blend": "none"}
+        return self.model_copy(update=alone | changes)
+
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
         if self.blend == "forest" and not self.baseline:
@@ -251,19 +258,19 @@ class TrainConfig(_Section):
         the folds of an ensemble by folds."""
         from molsepnorm.data.tables import is_stream
 
-        paths: dict[str, Any] = {
+        changes: dict[str, Any] = {
             name: path.absolute() if is_stream(path) else path.resolve()
             for name in ("table", "data_dir", "splits_file")
             if (path := getattr(self.data, name)) is not None
         }
         if self.data.structures:
-            paths["structures"] = [each.resolve() for each in self.data.structures]
+            changes["structures"] = [each.resolve() for each in self.data.structures]
         finetune = self.finetune
         if finetune.start is not None:
             finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
         if self.run.ensemble_by == "folds":
-            paths["folds"] = self.run.ensemble
-        data = self.data.model_copy(update=paths)
+            changes["folds"] = self.run.ensemble
+        data = self.data.model_copy(update=changes)
         return self.model_copy(update={"data": data, "finetune": finetune})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:

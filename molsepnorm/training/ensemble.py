@@ -189,18 +189,10 @@ def _members(config: TrainConfig) -> list[TrainConfig]:
     members = []
     for number in range(count):
         seed = (config.run.seed * count + number) % (MAX_SEED + 1)  # no seed in two ensembles
-        single = {
-            "ensemble": 1,
-            "ensemble_by": "seeds",
-            "seed": seed,
-            "baseline": False,
-            "blend": "none",
-            "refit": False,
-        }
         fold = {"fold": number} if _by_folds(config) else {}
         update = {
             "data": config.data.model_copy(update=fold),
-            "run": config.run.model_copy(update=single),
+            "run": config.run.network_alone(seed=seed),
         }
         members.append(config.model_copy(update=update))
     return members

@@ -319,7 +319,7 @@ class Trainer:
         sample = self.schedule.statistics_batches()
         shares = (self.world.share(each, min_size=1) for each in sample)
         estimate_statistics(
-            network, (self.graphs.cut(each, self.config.run.blocks) for each in shares)
+            network, (self.graphs.cut(each, self.config.run.max_groups) for each in shares)
         )
 
     def _end_epoch(

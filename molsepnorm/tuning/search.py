@@ -280,9 +280,7 @@ class _Search:
             config = self.config.changed(trial.params)
         except ConfigError:  # each value is valid, but not all of them together
             return "stopped early"
-        alone: dict[str, Any] = {"ensemble": 1, "ensemble_by": "seeds"}
-        alone |= {"baseline": False, "blend": "none", "refit": False}
-        config = config.model_copy(update={"run": config.run.model_copy(update=alone)})
+        config = config.model_copy(update={"run": config.run.network_alone()})
         callbacks = [watch, self.callback, StopWhen(lambda: time.monotonic() > end)]
         try:
             for dataset in self.data:

@@ -28,10 +28,10 @@ def config_of(name: str) -> GraphormerConfig:
     )
 
 
-def some_batch(name: str, blocks: int) -> GraphBatch:
+def some_batch(name: str, max_groups: int) -> GraphBatch:
     featurizer = featurize.get(name)
     graphs = [featurizer(SMILES[index]) for index in (2, 0, 3, 1)]
-    return batch_of(graphs, config_of(name), blocks)
+    return batch_of(graphs, config_of(name), max_groups)
 
 
 def some_embedding(name: str) -> AtomEmbedding:
@@ -44,12 +44,12 @@ def some_embedding(name: str) -> AtomEmbedding:
 
 
 @pytest.mark.parametrize("name", ["zinc", "ogb"])
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_embedding_equals_a_loop_over_atoms(name: str, blocks: int) -> None:
+@pytest.mark.parametrize("max_groups", [1, 2])
+def test_embedding_equals_a_loop_over_atoms(name: str, max_groups: int) -> None:
     """An atom is the sum of its features' and its degree's embeddings. Every graph token has the
     token's vector, and padding is 0."""
     featurizer = featurize.get(name)
-    embedding, batch = some_embedding(name), some_batch(name, blocks)
+    embedding, batch = some_embedding(name), some_batch(name, max_groups)
     tables = embedding.atoms.split(list(featurizer.atom_sizes))
     y = embedding(batch)
 

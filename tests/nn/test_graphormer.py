@@ -143,7 +143,7 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
 def test_equals_an_independent_forward_pass(options: dict) -> None:
     """Molecule by molecule with plain operations, to 1e-5 in float32 and 1e-10 in float64."""
     model, graphs = far_from_initial(**options), zinc_graphs()
-    batch = batch_of(graphs, model.config, blocks=2)
+    batch = batch_of(graphs, model.config, max_groups=2)
     with torch.no_grad():
         expected = torch.stack([slow_forward(model, graph) for graph in graphs])
         torch.testing.assert_close(model(batch), expected, rtol=1e-5, atol=1e-5)
@@ -178,19 +178,21 @@ def test_different_smiles_of_a_molecule_give_the_same_output() -> None:
         torch.testing.assert_close(other, first, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 4])
+@pytest.mark.parametrize("max_groups", [1, 2, 4])
 @pytest.mark.parametrize("options", NORMS, ids=str)
-def test_batch_order_and_padding_do_not_matter(options: dict, blocks: int) -> None:
+def test_batch_order_and_padding_do_not_matter(options: dict, max_groups: int) -> None:
     """In evaluation an output is the same alone, and in any batch, order and padded group."""
     model, graphs = far_from_initial(**options), zinc_graphs()
     close = {"rtol": 1e-5, "atol": 1e-5}
     with torch.no_grad():
         alone = torch.cat([model(batch_of([graph], model.config)) for graph in graphs])
-        torch.testing.assert_close(model(batch_of(graphs, model.config, blocks)), alone, **close)
-        order = np.random.default_rng(blocks).permutation(len(graphs)).tolist()
-        shuffled = model(batch_of([graphs[i] for i in order], model.config, blocks))
+        torch.testing.assert_close(
+            model(batch_of(graphs, model.config, max_groups)), alone, **close
+        )
+        order = np.random.default_rng(max_groups).permutation(len(graphs)).tolist()
+        shuffled = model(batch_of([graphs[i] for i in order], model.config, max_groups))
         torch.testing.assert_close(shuffled, alone[order], **close)
-        some = model(batch_of(graphs[2:5], model.config, blocks))
+        some = model(batch_of(graphs[2:5], model.config, max_groups))
         torch.testing.assert_close(some, alone[2:5], **close)
 
 
@@ -203,7 +205,7 @@ def test_ogb_features_and_salts_do_not_depend_on_batch_and_atom_order() -> None:
     with torch.no_grad():
         alone = torch.cat([model(batch_of([graph], model.config)) for graph in graphs])
         others = [renumbered(graph, rng) for graph in graphs]
-        together = model(batch_of(others, model.config, blocks=2))
+        together = model(batch_of(others, model.config, max_groups=2))
     assert alone.isfinite().all()
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
@@ -214,9 +216,9 @@ def test_training_does_not_depend_on_groups_and_order(options: dict) -> None:
     a batch."""
     results = []
     graphs = zinc_graphs()
-    for order, blocks in ((list(range(8)), 1), ([3, 1, 0, 7, 5, 2, 6, 4], 4)):
+    for order, max_groups in ((list(range(8)), 1), ([3, 1, 0, 7, 5, 2, 6, 4], 4)):
         model = far_from_initial(**options, dropout=0.0, attention_dropout=0.0).double().train()
-        outputs = model(batch_of([graphs[i] for i in order], model.config, blocks))
+        outputs = model(batch_of([graphs[i] for i in order], model.config, max_groups))
         outputs = outputs[np.argsort(order)]
         (outputs * torch.arange(16).view(8, 2)).sum().backward()
         gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
@@ -284,7 +286,7 @@ def test_the_reference_has_more_parameters_because_of_larger_tables() -> None:
 
 def test_the_head_maps_embeddings_to_outputs() -> None:
     model = far_from_initial(outputs=3)
-    batch = batch_of(zinc_graphs(), model.config, blocks=3)
+    batch = batch_of(zinc_graphs(), model.config, max_groups=3)
     embedding = model.embed(batch)
     assert embedding.shape == (8, 16)
     assert model(batch).shape == (8, 3)
@@ -309,7 +311,7 @@ def test_vectors_of_the_slots_equal_a_loop_over_the_layers(
     """They are the last norm's output, or the last layer's input if it has the token only. `embed`
     returns the same vectors of molecules bit by bit."""
     model = far_from_initial(**options)
-    batch = batch_of(zinc_graphs(), model.config, blocks=3)
+    batch = batch_of(zinc_graphs(), model.config, max_groups=3)
     x, pairs = model.embedding(batch), model.pair_encoding(batch)
     after = [x]
     for layer in model.layers:
@@ -613,7 +615,7 @@ def test_training_and_evaluation_mode_agree_after_training(steps: int) -> None:
     variance. The running averages differ much more in the beginning."""
     torch.manual_seed(0)
     model = Graphormer(toy_config())
-    batch = batch_of(zinc_graphs(TOY), model.config, blocks=2)
+    batch = batch_of(zinc_graphs(TOY), model.config, max_groups=2)
     losses = train_toy(model, batch, steps)
     if steps == 60:
         assert losses[-1] < 0.1 * losses[0]
@@ -629,7 +631,7 @@ def test_why_the_first_norm_of_the_graph_token_is_no_batch_norm() -> None:
     for first in ("layer", "batch"):
         torch.manual_seed(1)
         model = Graphormer(toy_config(first_graph_norm=first))
-        batch = batch_of(zinc_graphs(TOY), model.config, blocks=2)
+        batch = batch_of(zinc_graphs(TOY), model.config, max_groups=2)
         train_toy(model, batch, steps=150, lr=1e-3, decay=False)
         site, x = model.layers[0].attention_norm, model.embedding(batch)
         with torch.no_grad():
@@ -647,7 +649,7 @@ def test_equal_seeds_give_equal_bits() -> None:
         torch.manual_seed(seed)
         config = toy_config(dropout=0.1, attention_dropout=0.1, activation_dropout=0.1)
         model = Graphormer(config)
-        train_toy(model, batch_of(zinc_graphs(TOY), config, blocks=3), steps=2)
+        train_toy(model, batch_of(zinc_graphs(TOY), config, max_groups=3), steps=2)
         states.append(model.state_dict())
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
@@ -742,7 +744,7 @@ def test_a_last_layer_for_graph_tokens_equals_a_full_layer(
     """Outputs and gradients, in evaluation and (without dropout) in training."""
     still = {"dropout": 0.0, "attention_dropout": 0.0}
     model = far_from_initial(**options, **still, norm_order=order).double().train(training)
-    batch, found = batch_of(zinc_graphs(), model.config, blocks=3), []
+    batch, found = batch_of(zinc_graphs(), model.config, max_groups=3), []
     for network in (model, with_a_full_last_layer(model)):
         outputs = network(batch)
         (outputs**3).sum().backward()

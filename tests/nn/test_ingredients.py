@@ -60,7 +60,7 @@ def test_atom_order_does_not_matter(options: dict) -> None:
     model, rng = network(options), np.random.default_rng(0)
     others = [renumbered(graph, rng) for graph in graphs()]
     expected = model(batch_of(graphs(), model.config))
-    found = model(batch_of(others, model.config, blocks=3))
+    found = model(batch_of(others, model.config, max_groups=3))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     assert expected.std(0).min() > 1e-3
 
@@ -70,7 +70,7 @@ def test_other_molecules_of_a_batch_do_not_matter(options: dict) -> None:
     """An output is the same alone and in a batch that is padded to the largest molecule."""
     model = network(options)
     expected = torch.cat([model(batch_of([graph], model.config)) for graph in graphs()])
-    found = model(batch_of(graphs(), model.config, blocks=1))
+    found = model(batch_of(graphs(), model.config, max_groups=1))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -79,7 +79,7 @@ def test_every_parameter_has_a_gradient(options: dict) -> None:
     """DistributedDataParallel waits for each of them. If only atoms are read out, the gradients of
     the graph token's last norms are 0."""
     model = network(options).train()
-    model(batch_of(graphs(), model.config, blocks=2)).square().sum().backward()
+    model(batch_of(graphs(), model.config, max_groups=2)).square().sum().backward()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             assert parameter.grad is not None, name
@@ -110,7 +110,7 @@ def test_fast_and_plain_networks_are_equal(options: dict, training: bool) -> Non
     fast = network(options | still).train(training)
     plain = Graphormer(fast.config, PLAIN).double().train(training)
     plain.load_state_dict(fast.state_dict())
-    batch = batch_of(graphs(), fast.config, blocks=2)
+    batch = batch_of(graphs(), fast.config, max_groups=2)
     outputs = [model(batch) for model in (fast, plain)]
     torch.testing.assert_close(*outputs, rtol=1e-9, atol=1e-9)
     inputs = [[p for p in model.parameters() if p.requires_grad] for model in (fast, plain)]
@@ -261,7 +261,7 @@ def test_equals_an_independent_forward_pass(options: dict) -> None:
     """Molecule by molecule, without padding and tables of neighbours."""
     model = network(options)
     expected = torch.stack([slow_forward(model, graph) for graph in graphs()])
-    found = model(batch_of(graphs(), model.config, blocks=2))
+    found = model(batch_of(graphs(), model.config, max_groups=2))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 

@@ -22,10 +22,10 @@ WIDTH = 6
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")
 
 
-def some_batch(name: str, blocks: int = 2) -> GraphBatch:
+def some_batch(name: str, max_groups: int = 2) -> GraphBatch:
     featurizer = featurize.get(name)
     config = GraphormerConfig(atom_sizes=featurizer.atom_sizes, bond_sizes=featurizer.bond_sizes)
-    return batch_of([featurizer(text) for text in SMILES], config, blocks)
+    return batch_of([featurizer(text) for text in SMILES], config, max_groups)
 
 
 def some_layer(name: str, kind: type[GINE] = FastGINE) -> GINE:
@@ -79,7 +79,7 @@ def test_gine_without_gradients_equals_the_plain_layer(smiles: tuple[str, ...]) 
     """Entries without a bond are left out; in the second batch there are no others."""
     featurizer = featurize.get("ogb")
     sizes = {"atom_sizes": featurizer.atom_sizes, "bond_sizes": featurizer.bond_sizes}
-    batch = batch_of([featurizer(text) for text in smiles], GraphormerConfig(**sizes), blocks=2)
+    batch = batch_of([featurizer(text) for text in smiles], GraphormerConfig(**sizes), max_groups=2)
     x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64)
     plain = local(some_layer("ogb", GINE), x, batch)
     with torch.no_grad():
@@ -100,7 +100,7 @@ def test_gine_gradients_equal_finite_differences() -> None:
 
 def test_gine_is_zero_at_graph_tokens_and_padding() -> None:
     """Their inputs have no effect either."""
-    layer, batch = some_layer("zinc"), some_batch("zinc", blocks=1)
+    layer, batch = some_layer("zinc"), some_batch("zinc", max_groups=1)
     x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64)
     y = local(layer, x, batch)
     assert not y[~batch.mask].any()

@@ -38,7 +38,7 @@ def test_features_are_standardised_and_concatenated_in_the_order_of_the_batch(
     graphs = with_features(data.draw(st.lists(molgraphs(max_atoms=8), min_size=2, max_size=5)))
     config = replace(CONFIG, readout=readout)
     model = network(config)
-    read = model.embed(batch_of(graphs, config, blocks=2)).detach()
+    read = model.embed(batch_of(graphs, config, max_groups=2)).detach()
     mean, sd = np.array([2, 20, 5]), np.array([np.sqrt(8 / 3), np.sqrt(200 / 3), 1])
     expected = ((np.array([graph.features for graph in graphs]) - mean) / sd).clip(-10, 10)
     np.testing.assert_allclose(read[:, -3:], expected, rtol=1e-5, atol=1e-5)
@@ -49,7 +49,7 @@ def test_outputs_do_not_depend_on_other_molecules_padding_or_atom_order(molgraph
     graphs = with_features(data.draw(st.lists(molgraphs(max_atoms=8), min_size=2, max_size=5)))
     model, rng = network(), np.random.default_rng(0)
     together = model(batch_of(graphs, CONFIG)).detach()
-    in_groups = model(batch_of(graphs, CONFIG, blocks=3)).detach()
+    in_groups = model(batch_of(graphs, CONFIG, max_groups=3)).detach()
     alone = [model(batch_of([renumbered(graph, rng)], CONFIG))[0].detach() for graph in graphs]
     torch.testing.assert_close(in_groups, together, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(torch.stack(alone), together, rtol=1e-4, atol=1e-4)

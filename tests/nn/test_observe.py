@@ -27,7 +27,7 @@ def test_layer_embeddings_equal_the_outputs_of_the_layers(settings, after_last) 
     model = far_from_initial(config)
     zinc = featurize.get("zinc")
     graphs = [zinc(text) for text in ("CC(C)CO", "C", "c1ccccc1", "CCO")]
-    batch = batch_of(graphs, config, blocks=2)
+    batch = batch_of(graphs, config, max_groups=2)
     seen = []
     with torch.no_grad():
         found = layer_embeddings(model, batch)

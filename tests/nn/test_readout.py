@@ -17,16 +17,20 @@ from molsepnorm.nn.readout import GraphTokenReadout, Readout
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccccc1")
 
 
-def some_batch(blocks: int) -> GraphBatch:
-    return batch_of([featurize.get("zinc")(text) for text in SMILES], GraphormerConfig(), blocks)
+def some_batch(max_groups: int) -> GraphBatch:
+    return batch_of(
+        [featurize.get("zinc")(text) for text in SMILES], GraphormerConfig(), max_groups
+    )
 
 
 @pytest.mark.parametrize("cls", [Readout, FastReadout])
-@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("max_groups", [1, 3])
 @pytest.mark.parametrize("kind", ["token", "mean", "sum", "token+mean", "token+sum"])
-def test_readout_equals_a_loop_over_molecules(kind: str, blocks: int, cls: type[Readout]) -> None:
+def test_readout_equals_a_loop_over_molecules(
+    kind: str, max_groups: int, cls: type[Readout]
+) -> None:
     """In the order of the molecules; padding is not read."""
-    batch = some_batch(blocks)
+    batch = some_batch(max_groups)
     x = torch.randn(len(batch.mask), 3)
     x[~batch.mask & ~torch.isin(torch.arange(len(x)), batch.graph_token)] = 1e6
     readout = cls(kind, 3)
@@ -40,9 +44,9 @@ def test_readout_equals_a_loop_over_molecules(kind: str, blocks: int, cls: type[
     torch.testing.assert_close(found, torch.stack(expected))
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_graph_token_readout_returns_tokens_in_the_order_of_the_molecules(blocks: int) -> None:
-    batch = some_batch(blocks)
+@pytest.mark.parametrize("max_groups", [1, 3])
+def test_graph_token_readout_returns_tokens_in_the_order_of_the_molecules(max_groups: int) -> None:
+    batch = some_batch(max_groups)
     x = torch.randn(len(batch.mask), 3)
     tokens = x[batch.graph_token.sort().values]
     assert torch.equal(GraphTokenReadout(3)(tokens, batch), x[batch.graph_token])

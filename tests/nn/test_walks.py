@@ -18,8 +18,10 @@ SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "C12C3C4C1C5C2C3C45", "c1ccc2c
 STEPS = 5
 
 
-def some_batch(blocks: int = 1) -> GraphBatch:
-    return batch_of([featurize.get("zinc")(text) for text in SMILES], GraphormerConfig(), blocks)
+def some_batch(max_groups: int = 1) -> GraphBatch:
+    return batch_of(
+        [featurize.get("zinc")(text) for text in SMILES], GraphormerConfig(), max_groups
+    )
 
 
 def encode_atoms(encoding: WalkEncoding, walks: Sequence[Tensor], batch: GraphBatch) -> Tensor:
@@ -36,10 +38,10 @@ def _encoding() -> WalkEncoding:
     return encoding
 
 
-@pytest.mark.parametrize("blocks", [2, 4])
-def test_walk_encoding_does_not_depend_on_padding(blocks: int) -> None:
+@pytest.mark.parametrize("max_groups", [2, 4])
+def test_walk_encoding_does_not_depend_on_padding(max_groups: int) -> None:
     encoding, rows = _encoding(), []
-    for batch in (some_batch(), some_batch(blocks)):
+    for batch in (some_batch(), some_batch(max_groups)):
         atoms = encode_atoms(encoding, walk_probabilities(batch, STEPS), batch)
         rows.append(torch.stack([atoms[token + 1] for token in batch.graph_token]))
     torch.testing.assert_close(*rows, rtol=1e-4, atol=1e-4)

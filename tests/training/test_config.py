@@ -96,7 +96,7 @@ def test_fields_that_follow_from_the_data_cannot_be_set(name, tmp_path):
         ("run.epochs", -1, "run.epochs: .*greater than or equal to 0; got -1"),
         ("run.epochs", 1.5, "run.epochs: .*integer"),
         ("run.batch_size", 1, "run.batch_size: .*greater than or equal to 2"),
-        ("run.blocks", 0, "run.blocks: "),
+        ("run.max_groups", 0, "run.max_groups: "),
         ("run.patience", 0, "run.patience: .*greater than or equal to 1; got 0"),
         ("run.max_pairs", 3, "run.max_pairs: .*greater than or equal to 4"),
         ("optim.regression_loss", "l2", "optim.regression_loss: .*'l1' or 'mse'; got 'l2'"),

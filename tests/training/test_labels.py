@@ -100,8 +100,8 @@ def test_the_scores_are_those_of_exact_labels_on_the_learned_scale(run):
     assert about["bounds"]["test"] == len(rows) - len(exact)
     assert sum(about["bounds"].values()) == 6
     # of each of the 24 others, one label is twice the other
-    assert about["replicates"]["molecules"] == 24
-    assert about["replicates"]["sd"] == pytest.approx(math.log10(2) / math.sqrt(2), rel=1e-4)
+    assert about["repeats"]["molecules"] == 24
+    assert about["repeats"]["sd"] == pytest.approx(math.log10(2) / math.sqrt(2), rel=1e-4)
     constant = metrics["test_constant"]["mae"]
     assert np.isfinite(constant)
 

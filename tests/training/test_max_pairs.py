@@ -62,7 +62,7 @@ def watched(monkeypatch):
 
     def steps(self, batches):
         for batch in batches:
-            cut = self.graphs.cut(batch, self.config.run.blocks)
+            cut = self.graphs.cut(batch, self.config.run.max_groups)
             assert sum(block.graphs * block.slots**2 for block in cut.groups) == len(cut.pairs)
             seen.append((batch.tolist(), len(cut.pairs), self))
         yield from plain(self, batches)
@@ -72,12 +72,12 @@ def watched(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("blocks", "max_pairs"), [(1, 4), (1, 2000), (1, 8000), (4, 4), (4, 2000), (4, 3000)]
+    ("max_groups", "max_pairs"), [(1, 4), (1, 2000), (1, 8000), (4, 4), (4, 2000), (4, 3000)]
 )
-def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, blocks, max_pairs):
+def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, max_groups, max_pairs):
     """Batches of two or three molecules are not halved, since a batch norm needs two; no molecule
     is lost."""
-    settings = {"run.epochs": 2, "run.blocks": blocks}
+    settings = {"run.epochs": 2, "run.max_groups": max_groups}
     train(mixed(max_pairs, **settings), tmp_path / "run")
     for batch, pairs, _ in watched:
         assert pairs <= max_pairs or len(batch) < 4
@@ -94,7 +94,7 @@ def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, bloc
 def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
     """Epochs may differ in their number of steps; the last step has the final rate."""
     seen = _Steps()
-    config = mixed(max_pairs, **{"run.blocks": 1})
+    config = mixed(max_pairs, **{"run.max_groups": 1})
     result = train(config, tmp_path / "run", callback=seen)
     total = watched[0][2].total_steps
     assert total == len(watched) == result.metrics["steps"] == sum(seen.said)
@@ -107,7 +107,7 @@ def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
 @pytest.mark.parametrize("steps", [1, 5, 9])
 def test_a_stopped_run_goes_on_as_if_it_had_not(mixed, tmp_path, outcome, stop_at, steps):
     """Bit by bit, although epochs differ in their number of steps."""
-    config = mixed(3000, **{"model.dropout": 0.2, "run.blocks": 2})
+    config = mixed(3000, **{"model.dropout": 0.2, "run.max_groups": 2})
     train(config, tmp_path / "whole")
     assert not train(config, tmp_path / "parts", callback=stop_at(steps)).finished
     assert train(folder=tmp_path / "parts", resume=True).finished

@@ -112,7 +112,7 @@ def test_merged_rows_have_the_prediction_of_their_molecule(
         assert float(row["y_nM_pic50_pred"]) == pytest.approx(value, rel=1e-5)
     assert sum(replicates.summary["out_of_fold"]["molecules"]) == 29
     about = replicates.summary["out_of_fold"]["labels"]["y_nM"]
-    assert about["replicates"]["molecules"] == 1
+    assert about["repeats"]["molecules"] == 1
     assert about["scale"].startswith("pic50")
 
 
@@ -321,7 +321,7 @@ def test_a_summary_of_seeds_has_the_forest_and_the_noise_of_the_labels(
     assert len(summary["baseline"]["test"]["mae"]["values"]) == 2
     assert summary["test_constant"]["mae"]["sd"] == 0
     about = summary["labels"]["y"]
-    assert about["replicates"]["sd"] == pytest.approx(np.std([-0.5, 2.5], ddof=1), rel=1e-6)
+    assert about["repeats"]["sd"] == pytest.approx(np.std([-0.5, 2.5], ddof=1), rel=1e-6)
     assert "out_of_fold" not in summary
     assert "baseline_difference" not in summary
 

@@ -97,7 +97,7 @@ LARGE = {
     "optim.clip_norm": 1e30,
     "run.epochs": 10**9,
     "run.batch_size": 10**9,
-    "run.blocks": 10**9,
+    "run.max_groups": 10**9,
     "run.max_pairs": 10**15,
     "run.patience": 10**9,
     "run.seed": 2**63,

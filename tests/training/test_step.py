@@ -29,7 +29,7 @@ from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.steps import step
 
-EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.blocks": 2}
+EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.max_groups": 2}
 RICH = {
     "model.layers": 2,
     "model.local": "gine",

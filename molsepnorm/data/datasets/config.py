@@ -301,7 +301,7 @@ class DataConfig(BaseModel):
                 )
 
     @model_validator(mode="after")
-    def _check(self) -> DataConfig:
+    def _check_source(self) -> DataConfig:
         named = (self.dataset is not None, self.table is not None, bool(self.structures))
         if sum(named) + self.in_memory != 1:
             raise ValueError(
@@ -326,6 +326,10 @@ class DataConfig(BaseModel):
                 "data.molecule_features are inputs of a model with targets: leave it out, and set "
                 "it when the pre-trained model is fine-tuned"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_merging(self) -> DataConfig:
         if self.feature_columns and self.duplicates == "mean":
             raise ValueError(
                 "data.duplicates: mean would merge rows of a molecule with different feature "
@@ -336,64 +340,10 @@ class DataConfig(BaseModel):
                 "data.duplicates: mean would mix measurements of different times, so that training "
                 "labels contain later ones: leave data.duplicates or data.split_type: time out"
             )
-        self._check_features()
-        for name, classes in self.classes.items():
-            if len(set(classes)) < len(classes):
-                raise ValueError(f"data.classes repeats a class of '{name}': {', '.join(classes)}")
-        ways = [name for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
-        if len(ways) > 1:
-            raise ValueError(f"data.{ways[0]} and data.{ways[1]} both define the split: keep one")
-        if self.split_type != "random" and {"splits_column", "splits_file"} & {*ways}:
-            raise ValueError(
-                f"data.split_type: {self.split_type} and data.{ways[0]} both define the split: "
-                "keep one"
-            )
-        if (self.split_type == "time") != (self.time_column is not None):
-            raise ValueError(
-                "data.split_type: time (--split-type time) and data.time_column (--time-column) "
-                "belong together: set both or neither"
-            )
-        if self.folds is not None and not self.has_test:
-            raise ValueError(
-                "data.folds divides the rows outside the test split, whose share in data.split is "
-                "0: use shares such as 0.8,0.1,0.1, or data.test_set: false (--no-test), which "
-                "makes each fold a test split in turn"
-            )
-        if self.structures and not self.has_test:
-            raise ValueError(
-                "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
-            )
-        if self.split_type == "time" and (self.folds is not None or self.fold):
-            raise ValueError(
-                "data.split_type: time is not random, so there are neither folds nor replicates: "
-                "leave data.folds and data.fold out"
-            )
-        if self.split is None and ways:
-            raise ValueError(
-                f"data.split: null means no split, but data.{ways[0]} defines one: keep one"
-            )
-        if self.fold and self.splits_column is not None:
-            raise ValueError(
-                f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}"
-            )
-        if self.fold and self.split_type == "scaffold-ogb" and not ways:
-            raise ValueError(
-                "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
-                "data.folds, or leave data.fold out"
-            )
-        if not self.test_set and self.folds is None:
-            raise ValueError(
-                "data.test_set: false (--no-test) makes each fold the test set of one run: set "
-                "data.folds (--folds 5)"
-            )
-        if self.folds is not None and self.fold >= self.folds:
-            raise ValueError(
-                f"data.fold counts from 0, so with {self.folds} folds it is at most "
-                f"{self.folds - 1}; got {self.fold}"
-            )
         return self
 
-    def _check_features(self) -> None:
+    @model_validator(mode="after")
+    def _check_columns(self) -> DataConfig:
         """Check that each feature column has no other role, and that no name is repeated."""
         roles: dict[str, list[Any]] = {
             "targets": self.targets or [],
@@ -418,3 +368,70 @@ class DataConfig(BaseModel):
             names = getattr(self, setting)
             if len(set(names)) < len(names):
                 raise ValueError(f"data.{setting} repeats a name: {', '.join(names)}")
+        for name, classes in self.classes.items():
+            if len(set(classes)) < len(classes):
+                raise ValueError(f"data.classes repeats a class of '{name}': {', '.join(classes)}")
+        return self
+
+    @property
+    def _ways_to_split(self) -> list[str]:
+        return [name for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
+
+    @model_validator(mode="after")
+    def _check_split(self) -> DataConfig:
+        ways = self._ways_to_split
+        if len(ways) > 1:
+            raise ValueError(f"data.{ways[0]} and data.{ways[1]} both define the split: keep one")
+        if self.split_type != "random" and {"splits_column", "splits_file"} & {*ways}:
+            raise ValueError(
+                f"data.split_type: {self.split_type} and data.{ways[0]} both define the split: "
+                "keep one"
+            )
+        if (self.split_type == "time") != (self.time_column is not None):
+            raise ValueError(
+                "data.split_type: time (--split-type time) and data.time_column (--time-column) "
+                "belong together: set both or neither"
+            )
+        if self.structures and not self.has_test:
+            raise ValueError(
+                "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
+            )
+        if self.split is None and ways:
+            raise ValueError(
+                f"data.split: null means no split, but data.{ways[0]} defines one: keep one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_folds(self) -> DataConfig:
+        if self.folds is not None and not self.has_test:
+            raise ValueError(
+                "data.folds divides the rows outside the test split, whose share in data.split is "
+                "0: use shares such as 0.8,0.1,0.1, or data.test_set: false (--no-test), which "
+                "makes each fold a test split in turn"
+            )
+        if self.split_type == "time" and (self.folds is not None or self.fold):
+            raise ValueError(
+                "data.split_type: time is not random, so there are neither folds nor replicates: "
+                "leave data.folds and data.fold out"
+            )
+        if self.fold and self.splits_column is not None:
+            raise ValueError(
+                f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}"
+            )
+        if self.fold and self.split_type == "scaffold-ogb" and not self._ways_to_split:
+            raise ValueError(
+                "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
+                "data.folds, or leave data.fold out"
+            )
+        if not self.test_set and self.folds is None:
+            raise ValueError(
+                "data.test_set: false (--no-test) makes each fold the test set of one run: set "
+                "data.folds (--folds 5)"
+            )
+        if self.folds is not None and self.fold >= self.folds:
+            raise ValueError(
+                f"data.fold counts from 0, so with {self.folds} folds it is at most "
+                f"{self.folds - 1}; got {self.fold}"
+            )
+        return self

@@ -19,7 +19,7 @@ from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
-__all__ = ["BOUNDS", "SPLITS", "Dataset", "Merged", "Rejected", "ReplicateSpread", "data_folder"]
+__all__ = ["BOUNDS", "SPLITS", "Dataset", "Merged", "Rejected", "RepeatSpread", "data_folder"]
 
 SPLITS = ("train", "val", "test")
 
@@ -38,7 +38,7 @@ class Merged(NamedTuple):
     """Index of the row that has the merged labels."""
 
 
-class ReplicateSpread(NamedTuple):
+class RepeatSpread(NamedTuple):
     """Spread of the labels of the same molecule."""
 
     molecules: int
@@ -93,7 +93,7 @@ class Dataset:
     """Transform of each target from the unit of the table; () if there is none."""
     merged: tuple[Merged, ...] = ()
     """Rows that were merged into an earlier row of the same molecule. They are in no split."""
-    replicates: Mapping[str, ReplicateSpread] = field(default_factory=dict)
+    repeats: Mapping[str, RepeatSpread] = field(default_factory=dict)
     """Spread of the merged labels, by regression target."""
 
     @property
@@ -157,7 +157,7 @@ class Dataset:
     def about_labels(self, parts: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
         """Return what a reader of scores needs to know about the labels, by target.
 
-        A target without a transform, bounds and replicates has no entry.
+        A target without a transform, bounds and repeated labels has no entry.
 
         Args:
             parts: int64 indices of the scored molecules, by name of the split.
@@ -171,8 +171,8 @@ class Dataset:
             if self.bounds is not None and self.bounds[:, i].any():
                 column = self.bounds[:, i] != 0
                 entry["bounds"] = {split: int(column[at].sum()) for split, at in parts.items()}
-            if name in self.replicates:
-                entry["replicates"] = self.replicates[name]._asdict()
+            if name in self.repeats:
+                entry["repeats"] = self.repeats[name]._asdict()
             if entry:
                 about[name] = entry
         return about

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, ReplicateSpread
+from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, RepeatSpread
 from molsepnorm.data.datasets.leaks import same_molecules
 from molsepnorm.data.datasets.splits import split_labelled, strata_of, with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
@@ -190,8 +190,8 @@ def _merged(
         merged += [
             Merged(int(rows[i]), smiles[rows[i]], reason, int(rows[first])) for i in others.tolist()
         ]
-    replicates = {
-        name: ReplicateSpread(int(molecules[i]), float(np.sqrt(squares[i] / freedom[i])))
+    repeats = {
+        name: RepeatSpread(int(molecules[i]), float(np.sqrt(squares[i] / freedom[i])))
         for i, name in enumerate(dataset.targets)
         if freedom[i]
     }
@@ -202,7 +202,7 @@ def _merged(
         arrays={**dataset.arrays, **arrays},
         weights=None if dataset.weights is None else weights.astype(np.float32),
         merged=tuple(sorted(merged)),
-        replicates=replicates,
+        repeats=repeats,
         warnings=(*dataset.warnings, *_warnings(groups, conflicts)),
     )
 

@@ -19,7 +19,7 @@ _LIMIT = 6.0  # of standardised values, so that rare extreme ones do not dominat
 class Descriptors(Pretext):
     """The squared error of standardised descriptors, over a random share of them per molecule.
 
-    Values are standardised by `robust_scaling` and limited to ±6. A descriptor that RDKit cannot
+    Values are standardised by `clipped_scaling` and limited to ±6. A descriptor that RDKit cannot
     compute for a molecule is left out. In evaluation all others count.
 
     Source: the CheMeleon model (arXiv 2506.15792) regresses Mordred descriptors, limited to ±6, on

@@ -166,12 +166,12 @@ class Objective(nn.Module, ABC):
         totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
         rng = np.random.default_rng(run.seed)
         batches = epoch_batches(
-            graphs, tensors.sizes, run.batch_size, rng, run.blocks, run.max_pairs
+            graphs, tensors.sizes, run.batch_size, rng, run.max_groups, run.max_pairs
         )
         for batch in batches[world.rank :: world.size]:
             indices = torch.from_numpy(batch).to(totals.device)
             with torch.no_grad():
-                totals += sums(tensors.cut(batch, run.blocks), indices)
+                totals += sums(tensors.cut(batch, run.max_groups), indices)
         world.sum(totals)
         return totals.tolist()
 

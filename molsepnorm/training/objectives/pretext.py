@@ -17,7 +17,10 @@ from molsepnorm.training.config import PretrainingConfig
 from molsepnorm.training.objectives.objective import Examples
 from molsepnorm.training.structures import structure_features
 
-__all__ = ["Pretext", "with_structure_targets"]
+__all__ = ["Pretext", "clipped_scaling", "with_structure_targets"]
+
+_SAMPLE = 50_000  # training molecules from which the scaling is estimated
+_TAILS = (0.1, 99.9)  # percentiles to which values are limited
 
 
 class Pretext(nn.Module, ABC):
@@ -65,15 +68,11 @@ def with_structure_targets(dataset: Dataset, progress: Callable[[int, int], None
         )
     smiles = [dataset.smiles[row] for row in dataset.store.rows]
     targets = structure_features(smiles, ("descriptors", "fingerprint"), progress)
-    scaling = robust_scaling(targets["descriptors"], dataset.splits["train"])
+    scaling = clipped_scaling(targets["descriptors"], dataset.splits["train"])
     return replace(dataset, arrays={**dataset.arrays, **targets, "descriptor_scaling": scaling})
 
 
-_SAMPLE = 50_000  # training molecules from which the scaling is estimated
-_TAILS = (0.1, 99.9)  # percentiles to which values are limited
-
-
-def robust_scaling(descriptors: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
+def clipped_scaling(descriptors: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
     """Return the mean and the standard deviation of each descriptor, without its extreme values.
 
     They are computed after the values below the 0.1st and above the 99.9th percentile were replaced

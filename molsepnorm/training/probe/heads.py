@@ -195,7 +195,7 @@ def _compared(values: Tensor, scaled: MoleculeFeatures, own: int, sizes: _Sizes)
     if sizes.descriptors:
         first = own + sum(sizes.columns) + sizes.counts
         where = slice(first, first + sizes.descriptors)
-        scaled.mean[where], scaled.sd[where] = _robust_scaling(values[:, where])
+        scaled.mean[where], scaled.sd[where] = _percentile_scaling(values[:, where])
     parts = [own, *sizes.parts]
     _, _, counts, _, pairs = values.split(parts, dim=1)
     _, cells, _, descriptors, _ = scaled.standardised(values).split(parts, dim=1)
@@ -226,7 +226,7 @@ def _numbers(embedded: Embedded, found: Regression) -> dict[str, Tensor]:
     return {name: torch.as_tensor(each) for name, each in content.items() if each is not None}
 
 
-def _robust_scaling(values: Tensor) -> tuple[Tensor, Tensor]:
+def _percentile_scaling(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return centre and scale of descriptors (n, D): the median, and the standard deviation of a
     normal distribution with the same 5th and 95th percentile.
 

@@ -41,7 +41,7 @@ class Schedule:
     def _batches(self, graphs: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
         run = self.run
         return epoch_batches(
-            graphs, self.sizes, run.batch_size, rng, run.blocks, run.max_pairs, self.min_batch
+            graphs, self.sizes, run.batch_size, rng, run.max_groups, run.max_pairs, self.min_batch
         )
 
     def count_steps(self, epochs: int) -> int:

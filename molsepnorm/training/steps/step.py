@@ -137,13 +137,13 @@ class TrainStep:
             if rows is not None:
                 return batch[rows], layout, True
         rows = np.argsort(sizes, kind="stable")
-        return batch[rows], tight_layout(sizes[rows] + 1, self.config.run.blocks), False
+        return batch[rows], tight_layout(sizes[rows] + 1, self.config.run.max_groups), False
 
     def _fixed_layout(self, batch_size: int) -> Layout:
         """Return the layout for batches of a size; empty if there are too many sizes."""
         if batch_size not in self._layouts and len(self._layouts) < _MAX_LAYOUTS and batch_size > 1:
-            blocks = self.config.run.blocks
-            self._layouts[batch_size] = fixed_layout(self._train_sizes, batch_size, blocks)
+            max_groups = self.config.run.max_groups
+            self._layouts[batch_size] = fixed_layout(self._train_sizes, batch_size, max_groups)
         return self._layouts.get(batch_size, ())
 
     def _take(self, graphs: Tensor, layout: Layout, fixed: bool) -> None:

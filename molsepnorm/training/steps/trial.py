@@ -133,7 +133,7 @@ class _Trial:
     def __init__(
         self, config: TrainConfig, architecture: GraphormerConfig, device: torch.device, kind: str
     ) -> None:
-        config = _with_run(config, step=kind, blocks=4)
+        config = _with_run(config, step=kind, max_groups=4)
         self.captured = kind == "captured"
         self.network = network_of(architecture, device)
         # The labels are far from the outputs, so that rounding changes the sign of no error.

@@ -27,26 +27,26 @@ SPEC = EncodingSpec((3,), max_degree=3, max_distance=9, max_path_length=4)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_blocks_are_cut_where_it_costs_least(seed):
-    """No other cut of the sorted sizes into as many blocks costs less, by trying them all."""
+def test_groups_are_cut_where_it_costs_least(seed):
+    """No other cut of the sorted sizes into as many groups costs less, by trying them all."""
     rng = np.random.default_rng(seed)
     slots = np.sort(rng.integers(2, 12, rng.integers(1, 11)))
-    blocks = int(rng.integers(1, 6))
+    max_groups = int(rng.integers(1, 6))
 
     def cost(ends):
         parts = np.split(slots, ends[:-1])
         return sum(len(part) * (part[-1] ** 2 + 32 * part[-1]) for part in parts)
 
     def ends_of(layout):
-        return np.cumsum([block.graphs for block in layout])
+        return np.cumsum([group.graphs for group in layout])
 
-    layout = tight_layout(slots, blocks)
-    assert len(layout) <= blocks
+    layout = tight_layout(slots, max_groups)
+    assert len(layout) <= max_groups
     assert ends_of(layout)[-1] == len(slots)
-    assert [block.slots for block in layout] == slots[ends_of(layout) - 1].tolist()
+    assert [group.slots for group in layout] == slots[ends_of(layout) - 1].tolist()
     cuts = (
         [*cut, len(slots)]
-        for number in range(min(blocks, len(slots)))
+        for number in range(min(max_groups, len(slots)))
         for cut in itertools.combinations(range(1, len(slots)), number)
     )
     assert cost(ends_of(layout)) == min(map(cost, cuts))
@@ -58,14 +58,14 @@ def zinc_like(number: int, seed: int = 0) -> np.ndarray:
     return drawn.clip(9, 37)
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 4])
+@pytest.mark.parametrize("max_groups", [1, 2, 4])
 @pytest.mark.parametrize("batch_size", [2, 64, 250])
-def test_random_batches_fit_a_fixed_layout(blocks, batch_size):
+def test_random_batches_fit_a_fixed_layout(max_groups, batch_size):
     """Nearly all of them: none of 500 misses it here."""
     sizes = zinc_like(10_000)
-    layout = fixed_layout(sizes, batch_size, blocks)
-    assert 1 <= len(layout) <= blocks
-    assert sum(block.graphs for block in layout) == batch_size
+    layout = fixed_layout(sizes, batch_size, max_groups)
+    assert 1 <= len(layout) <= max_groups
+    assert sum(group.graphs for group in layout) == batch_size
     rng = np.random.default_rng(1)
     for _ in range(500):
         assert assign_rows(sizes[rng.permutation(len(sizes))[:batch_size]], layout) is not None
@@ -74,22 +74,22 @@ def test_random_batches_fit_a_fixed_layout(blocks, batch_size):
 def test_more_rectangles_leave_less_padding():
     sizes = zinc_like(10_000)
     areas = [
-        sum(block.graphs * block.slots for block in fixed_layout(sizes, 256, blocks))
-        for blocks in (1, 2, 4)
+        sum(group.graphs * group.slots for group in fixed_layout(sizes, 256, max_groups))
+        for max_groups in (1, 2, 4)
     ]
     assert areas[0] > 1.15 * areas[1]
     assert areas[1] > 1.05 * areas[2]
     assert areas[2] < 1.25 * 256 * (sizes.mean() + 1)
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_a_rare_giant_has_room_for_a_few(blocks):
+@pytest.mark.parametrize("max_groups", [1, 3])
+def test_a_rare_giant_has_room_for_a_few(max_groups):
     """All giants there are, where a batch could hold them."""
     sizes = np.append(np.full(1000, 5), [200, 200])
-    layout = fixed_layout(sizes, 100, blocks)
+    layout = fixed_layout(sizes, 100, max_groups)
     assert layout[-1].slots == 201
     assert assign_rows(np.append(np.full(98, 5), [200, 200]), layout) is not None
-    if blocks > 1:
+    if max_groups > 1:
         assert layout == (PaddedGroup(98, 6), PaddedGroup(2, 201))
 
 
@@ -168,16 +168,18 @@ epochs = st.fixed_dictionaries(
     {
         "graphs": st.lists(st.integers(0, 149), min_size=1, max_size=150, unique=True),
         "batch_size": st.integers(1, 40),
-        "blocks": st.integers(1, 4),
+        "max_groups": st.integers(1, 4),
         "max_pairs": st.one_of(st.integers(1, 500), st.integers(500, 20_000)),
         "seed": st.integers(0, 2**32 - 1),
     }
 )
 
 
-def epoch(tensors: GraphTensors, graphs, batch_size, blocks, max_pairs, seed) -> list[np.ndarray]:
+def epoch(
+    tensors: GraphTensors, graphs, batch_size, max_groups, max_pairs, seed
+) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    return epoch_batches(np.array(graphs), tensors.sizes, batch_size, rng, blocks, max_pairs)
+    return epoch_batches(np.array(graphs), tensors.sizes, batch_size, rng, max_groups, max_pairs)
 
 
 def as_lists(batches: list[np.ndarray]) -> list[list[int]]:
@@ -191,7 +193,7 @@ def test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits(chains, asked
     batches = epoch(chains, **asked)
     assert sorted(np.concatenate(batches).tolist()) == sorted(asked["graphs"])
     for batch in batches:
-        pairs = len(chains.cut(batch, asked["blocks"]).pairs)
+        pairs = len(chains.cut(batch, asked["max_groups"]).pairs)
         assert pairs <= asked["max_pairs"] or len(batch) < 4
         assert len(batch) <= max(asked["batch_size"], 3)
         assert len(batch) > 1 or asked["batch_size"] == 1 or len(asked["graphs"]) == 1
@@ -204,7 +206,7 @@ def test_only_batches_that_are_too_large_are_halved(chains, asked):
     batches as they are cut."""
 
     def halved(batch: list[int]) -> list[list[int]]:
-        pairs = len(chains.cut(batch, asked["blocks"]).pairs)
+        pairs = len(chains.cut(batch, asked["max_groups"]).pairs)
         if pairs <= asked["max_pairs"] or len(batch) < 4:
             return [batch]
         middle = (len(batch) + 1) // 2
@@ -218,21 +220,21 @@ def test_only_batches_that_are_too_large_are_halved(chains, asked):
 @given(asked=epochs)
 def test_no_batch_is_larger_than_the_largest(chains, asked):
     """So where the largest fits, `num_batches` is how many there are."""
-    graphs, blocks = np.array(asked["graphs"]), asked["blocks"]
+    graphs, max_groups = np.array(asked["graphs"]), asked["max_groups"]
     bound = max_batch_pairs(graphs, chains.sizes, asked["batch_size"])
     batches = epoch(chains, **asked | {"max_pairs": bound})
-    assert max(len(chains.cut(batch, blocks).pairs) for batch in batches) <= bound
+    assert max(len(chains.cut(batch, max_groups).pairs) for batch in batches) <= bound
     assert len(batches) == num_batches(len(graphs), asked["batch_size"])
     assert as_lists(batches) == as_lists(epoch(chains, **asked | {"max_pairs": 10**9}))
 
 
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_a_batch_of_just_as_many_pairs_stays(chains, blocks):
+@pytest.mark.parametrize("max_groups", [1, 2])
+def test_a_batch_of_just_as_many_pairs_stays(chains, max_groups):
     """One pair less allowed, and it is halved."""
-    (graphs,) = epoch(chains, np.arange(40), 40, blocks, 10**9, 0)
-    pairs = len(chains.cut(graphs, blocks).pairs)
-    assert len(epoch(chains, np.arange(40), 40, blocks, pairs, 0)) == 1
-    assert len(epoch(chains, np.arange(40), 40, blocks, pairs - 1, 0)) > 1
+    (graphs,) = epoch(chains, np.arange(40), 40, max_groups, 10**9, 0)
+    pairs = len(chains.cut(graphs, max_groups).pairs)
+    assert len(epoch(chains, np.arange(40), 40, max_groups, pairs, 0)) == 1
+    assert len(epoch(chains, np.arange(40), 40, max_groups, pairs - 1, 0)) > 1
 
 
 def test_molecules_that_are_not_drawn_bound_nothing():
@@ -245,16 +247,16 @@ def test_molecules_that_are_not_drawn_bound_nothing():
 
 
 def test_one_giant_makes_small_its_own_batch_only():
-    """With blocks of like size it stays, as only its own block is padded to it."""
+    """With groups of like size it stays, as only its own group is padded to it."""
     sizes = np.full(100, 9)
     sizes[40] = 99
     counts = {}
-    for blocks in (1, 2):
+    for max_groups in (1, 2):
         rng = np.random.default_rng(0)
-        batches = epoch_batches(np.arange(100), sizes, 20, rng, blocks, max_pairs=30_000)
-        counts[blocks] = sorted(map(len, batches))
+        batches = epoch_batches(np.arange(100), sizes, 20, rng, max_groups, max_pairs=30_000)
+        counts[max_groups] = sorted(map(len, batches))
         (own,) = (batch for batch in batches if 40 in batch)
-        assert len(own) == {1: 3, 2: 20}[blocks]
+        assert len(own) == {1: 3, 2: 20}[max_groups]
     assert counts == {1: [2, 3, 5, 10, 20, 20, 20, 20], 2: [20] * 5}
 
 

@@ -45,14 +45,14 @@ def one_molecule(encoded: EncodedGraphs | GraphStore, graph: int, slots: int) ->
 def check_batch(batch: GraphBatch, encoded: EncodedGraphs | GraphStore, asked: list[int]) -> None:
     """Every slot and every pair of every molecule, at the place the batch says."""
     assert len(batch) == len(asked)
-    assert sum(block.graphs for block in batch.groups) == len(asked)
+    assert sum(group.graphs for group in batch.groups) == len(asked)
     places = {}  # graph token's slot -> slots of the molecule, where its pairs begin
     slot = pair = 0
-    for block in batch.groups:
-        for _ in range(block.graphs):
-            places[slot] = (block.slots, pair)
-            slot += block.slots
-            pair += block.slots**2
+    for group in batch.groups:
+        for _ in range(group.graphs):
+            places[slot] = (group.slots, pair)
+            slot += group.slots
+            pair += group.slots**2
     assert len(batch.atoms) == len(batch.degrees) == len(batch.mask) == slot
     assert len(batch.pairs) == pair
     assert sorted(batch.graph_token.tolist()) == sorted(places)
@@ -74,27 +74,27 @@ def graphs(label) -> list[MolGraph]:
     return [label(shape, seed) for seed, shape in enumerate(shapes)]
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 5])
+@pytest.mark.parametrize("max_groups", [1, 2, 5])
 @given(data=st.data())
-def test_a_batch_equals_one_built_slot_by_slot(molgraphs, blocks, data):
+def test_a_batch_equals_one_built_slot_by_slot(molgraphs, max_groups, data):
     """Molecules may be in any order and repeated, with more padded groups than molecules."""
     graphs = data.draw(st.lists(molgraphs(12, (3,), (28, 4)), min_size=1, max_size=5))
     encoded = encode(graphs, SPEC)
     asked = data.draw(st.lists(st.integers(0, len(graphs) - 1), min_size=1, max_size=8))
-    batch = GraphTensors.of(encoded).cut(asked, blocks)
+    batch = GraphTensors.of(encoded).cut(asked, max_groups)
     check_batch(batch, encoded, asked)
-    assert len(batch.groups) <= min(blocks, len(asked))
+    assert len(batch.groups) <= min(max_groups, len(asked))
 
 
-@pytest.mark.parametrize("blocks", [1, 2, 4])
-def test_a_large_molecule_among_small_ones(graphs, label, blocks):
-    """222 atoms (molhiv's largest): only its own block is padded to it."""
+@pytest.mark.parametrize("max_groups", [1, 2, 4])
+def test_a_large_molecule_among_small_ones(graphs, label, max_groups):
+    """222 atoms (molhiv's largest): only its own group is padded to it."""
     encoded = encode([*graphs, label(nx.path_graph(222)), *graphs], SPEC)
     asked = [3, 6, 1, 12, 5]
-    batch = GraphTensors.of(encoded).cut(asked, blocks)
+    batch = GraphTensors.of(encoded).cut(asked, max_groups)
     check_batch(batch, encoded, asked)
-    assert [block.slots for block in batch.groups].count(223) == 1
-    if blocks > 1:
+    assert [group.slots for group in batch.groups].count(223) == 1
+    if max_groups > 1:
         assert batch.padding < GraphTensors.of(encoded).cut(asked, 1).padding
 
 
@@ -107,10 +107,10 @@ def test_every_slot_can_attend_to_something(molgraphs, data):
     """A row of padding alone would make a softmax of nothing, which is NaN."""
     graphs = data.draw(st.lists(molgraphs(12), min_size=2, max_size=5))
     batch = GraphTensors.of(encode(graphs, SPEC)).cut(range(len(graphs)))
-    (block,) = batch.groups
-    codes = batch.pairs.reshape(block.graphs, block.slots, block.slots)
+    (group,) = batch.groups
+    codes = batch.pairs.reshape(group.graphs, group.slots, group.slots)
     assert (codes[:, :, 0] == GRAPH_TOKEN).all()
-    mask = batch.mask.reshape(block.graphs, block.slots)
+    mask = batch.mask.reshape(group.graphs, group.slots)
     attended = codes != PADDING
     assert (attended[:, :, 1:] == mask[:, None, 1:]).all()  # all atoms of one's own, no others
     # an atom sees paths or other fragments, and itself by the code of itself

@@ -79,7 +79,7 @@ def test_labels_of_rows_of_weight_0_do_not_count(read):
     assert dataset.bounds[20:, 0].tolist() == [1, 0, 0, 0, 0, 0]
     assert dataset.weights[[20, 22]].tolist() == [1, 1]
     assert 24 not in np.concatenate([*dataset.splits.values()])
-    assert dataset.replicates == {}
+    assert dataset.repeats == {}
 
 
 def test_the_pooled_standard_deviation_is_that_of_the_formula(read):
@@ -88,11 +88,11 @@ def test_the_pooled_standard_deviation_is_that_of_the_formula(read):
     dataset = read(rows)
     variances = [(2, np.var([1, 2, 6], ddof=1)), (1, np.var([3.5, 3], ddof=1))]
     expected = np.sqrt(sum(n * v for n, v in variances) / 3)
-    assert dataset.replicates.keys() == {"y"}
-    assert dataset.replicates["y"].molecules == 2
-    assert dataset.replicates["y"].sd == pytest.approx(expected)
+    assert dataset.repeats.keys() == {"y"}
+    assert dataset.repeats["y"].molecules == 2
+    assert dataset.repeats["y"].sd == pytest.approx(expected)
     about = dataset.about_labels(dataset.splits)
-    assert about == {"y": {"replicates": {"molecules": 2, "sd": dataset.replicates["y"].sd}}}
+    assert about == {"y": {"repeats": {"molecules": 2, "sd": dataset.repeats["y"].sd}}}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_of_bounds_the_tightest_counts_unless_there_is_a_number(read, cells, lab
     assert _labels(dataset)[0] == label
     assert dataset.bounds[20:, 0].tolist() == [bound] + [0] * (len(cells) - 1)
     assert dataset.warnings[-1].startswith("Left out: 1 label") == (label is None)
-    assert dataset.replicates.keys() == ({"y"} if cells[0] == ">5" and label == 1.5 else set())
+    assert dataset.repeats.keys() == ({"y"} if cells[0] == ">5" and label == 1.5 else set())
 
 
 def test_classes_are_kept_where_they_agree(read):

@@ -30,8 +30,8 @@ ZINC = (
 OGB = ("[Na+].[Cl-]", "[Na+].[Na+].[O-]C(=O)c1ccc(/C=C/C#N)cc1", "C1CC2CCC1C2", "O")
 
 
-def batch_of(graphs: list[MolGraph], spec: EncodingSpec, blocks: int = 1) -> GraphBatch:
-    return GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), blocks)
+def batch_of(graphs: list[MolGraph], spec: EncodingSpec, max_groups: int = 1) -> GraphBatch:
+    return GraphTensors.of(encode(graphs, spec)).cut(list(range(len(graphs))), max_groups)
 
 
 def bias_for(spec: EncodingSpec) -> AttentionBias:
@@ -91,12 +91,12 @@ def slow_bias(
     return bias
 
 
-def assert_equals_loop(graphs: list[MolGraph], spec: EncodingSpec, blocks: int) -> None:
-    batch = batch_of(graphs, spec, blocks)
+def assert_equals_loop(graphs: list[MolGraph], spec: EncodingSpec, max_groups: int) -> None:
+    batch = batch_of(graphs, spec, max_groups)
     module = bias_for(spec)
     parts = module(batch)
     assert [part.shape for part in parts] == [
-        (HEADS, block.graphs, block.slots, block.slots) for block in batch.groups
+        (HEADS, group.graphs, group.slots, group.slots) for group in batch.groups
     ]
     size_sorted_batches = sorted(
         graphs, key=lambda graph: graph.num_atoms
@@ -116,7 +116,7 @@ def test_bias_equals_the_formula_for_every_pair(lengths: tuple[int, int]) -> Non
     """With ZINC's features; also beyond the longest path and the largest distance."""
     zinc = featurize.get("zinc")
     spec = EncodingSpec((3,), max_distance=lengths[0], max_path_length=lengths[1])
-    assert_equals_loop([zinc(smiles) for smiles in ZINC], spec, blocks=2)
+    assert_equals_loop([zinc(smiles) for smiles in ZINC], spec, max_groups=2)
 
 
 @pytest.mark.parametrize("lengths", [(39, 20), (4, 2)])
@@ -124,7 +124,7 @@ def test_bias_equals_the_formula_with_several_bond_features(lengths: tuple[int, 
     """With OGB's features, whose embeddings are averaged; fragments are unreachable."""
     ogb = featurize.get("ogb")
     spec = EncodingSpec(ogb.bond_sizes, max_distance=lengths[0], max_path_length=lengths[1])
-    assert_equals_loop([ogb(smiles) for smiles in OGB], spec, blocks=3)
+    assert_equals_loop([ogb(smiles) for smiles in OGB], spec, max_groups=3)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -144,7 +144,7 @@ def test_bias_equals_the_formula_for_random_graphs(seed: int) -> None:
                 np.stack([rng.integers(0, size, len(bonds)) for size in (3, 2)], axis=1),
             )
         )
-    assert_equals_loop(graphs, spec, blocks=1)
+    assert_equals_loop(graphs, spec, max_groups=1)
 
 
 def test_table_has_the_expected_entries() -> None:

@@ -26,8 +26,8 @@ def graphs() -> list[MolGraph]:
     return [featurize.get("zinc")(text) for text in SMILES]
 
 
-def some_batch(blocks: int = 1) -> GraphBatch:
-    return batch_of(graphs(), GraphormerConfig(), blocks)
+def some_batch(max_groups: int = 1) -> GraphBatch:
+    return batch_of(graphs(), GraphormerConfig(), max_groups)
 
 
 def molecule(graph: MolGraph) -> nx.Graph:
@@ -83,9 +83,9 @@ def test_resistances_of_a_long_chain_are_its_distances_in_float32() -> None:
     torch.testing.assert_close(found[0, 1:, 1:], (index[:, None] - index).abs(), rtol=0, atol=2e-2)
 
 
-@pytest.mark.parametrize("blocks", [2, 4])
-def test_walks_and_resistances_do_not_depend_on_padding(blocks: int) -> None:
-    one, several = some_batch(), some_batch(blocks)
+@pytest.mark.parametrize("max_groups", [2, 4])
+def test_walks_and_resistances_do_not_depend_on_padding(max_groups: int) -> None:
+    one, several = some_batch(), some_batch(max_groups)
     results = []
     for batch in (one, several):
         walks = walk_probabilities(batch, STEPS)

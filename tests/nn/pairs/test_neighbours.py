@@ -27,8 +27,8 @@ def graphs() -> list[MolGraph]:
     return [featurize.get("zinc")(text) for text in SMILES]
 
 
-def some_batch(blocks: int) -> GraphBatch:
-    return batch_of(graphs(), CONFIG, blocks)
+def some_batch(max_groups: int) -> GraphBatch:
+    return batch_of(graphs(), CONFIG, max_groups)
 
 
 def expected_bonds(batch: GraphBatch) -> dict[int, dict[int, int]]:
@@ -41,10 +41,10 @@ def expected_bonds(batch: GraphBatch) -> dict[int, dict[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_tables_list_every_bond_at_both_ends(blocks: int) -> None:
+@pytest.mark.parametrize("max_groups", [1, 3])
+def test_tables_list_every_bond_at_both_ends(max_groups: int) -> None:
     """With its label, in increasing order, and nothing else."""
-    batch = some_batch(blocks)
+    batch = some_batch(max_groups)
     table = neighbours_of(batch)
     assert table.slots.shape == (len(batch.mask), 4)  # tert-butyl's carbon
     for slot, bonds in expected_bonds(batch).items():
@@ -54,10 +54,10 @@ def test_tables_list_every_bond_at_both_ends(blocks: int) -> None:
         assert (table.slots[slot][~real] == slot).all()
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_the_reverse_is_the_same_bond(blocks: int) -> None:
+@pytest.mark.parametrize("max_groups", [1, 3])
+def test_the_reverse_is_the_same_bond(max_groups: int) -> None:
     """It refers from the neighbour to the atom, and its own reverse is the entry itself."""
-    table = neighbours_of(some_batch(blocks))
+    table = neighbours_of(some_batch(max_groups))
     rows = torch.arange(len(table.slots))[:, None].expand_as(table.slots)
     assert torch.equal(table.slots.flatten()[table.reverse], rows)
     assert torch.equal(rows.flatten()[table.reverse], table.slots)
@@ -68,7 +68,7 @@ def test_the_reverse_is_the_same_bond(blocks: int) -> None:
 def test_molecules_smaller_than_the_widest_atom() -> None:
     """A group of single atoms has fewer slots than the table has columns."""
     batch = batch_of([featurize.get("zinc")(text) for text in ("CC(C)(C)O", "C", "O")], CONFIG, 2)
-    assert min(block.slots for block in batch.groups) == 2
+    assert min(group.slots for group in batch.groups) == 2
     alone = batch.graph_token[1:] + 1
     assert not neighbours_of(batch).bonds[alone].any()
 

@@ -80,13 +80,13 @@ def slow_gate(gate: URPE, graph: MolGraph, known: Tensor | None) -> Tensor:  # (
     return gates
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
+@pytest.mark.parametrize("max_groups", [1, 3])
 @pytest.mark.parametrize("features", [0, FEATURES])
 @torch.no_grad()
-def test_gates_equal_the_formula_for_every_pair(features: int, blocks: int) -> None:
+def test_gates_equal_the_formula_for_every_pair(features: int, max_groups: int) -> None:
     """Including distances beyond the largest, fragments, the graph token and padding."""
     graphs = sorted(graphs_of(SMILES), key=lambda graph: graph.num_atoms)
-    batch, gate = batch_of(graphs, CONFIG, blocks), some_gate(features)
+    batch, gate = batch_of(graphs, CONFIG, max_groups), some_gate(features)
     known = some_features(batch) if features else None
     parts = gate(batch, known)
     assert [part.shape for part in parts] == [
@@ -124,9 +124,11 @@ def first_layer(model: Graphormer) -> GraphormerLayer:
     return layer
 
 
-def token_outputs(graphs: list[MolGraph], blocks: int = 1, gated: bool = True) -> Tensor:  # (B, C)
+def token_outputs(
+    graphs: list[MolGraph], max_groups: int = 1, gated: bool = True
+) -> Tensor:  # (B, C)
     """The graph tokens after attention with gates, with Gaussian kernels as features."""
-    model, batch = far_from_initial(CONFIG).double(), batch_of(graphs, CONFIG, blocks)
+    model, batch = far_from_initial(CONFIG).double(), batch_of(graphs, CONFIG, max_groups)
     steps = batch.paths.distances[batch.pairs].double().sqrt()
     kernels = torch.exp(-((steps[:, None] - torch.arange(FEATURES)) ** 2))
     areas = [group.graphs * group.slots**2 for group in batch.groups]
@@ -154,8 +156,8 @@ def test_atom_order_batch_and_padding_do_not_matter(datasets: Path) -> None:
     rng = np.random.default_rng(0)
     others = [renumbered(graph, rng) for graph in graphs]
     order = rng.permutation(len(graphs)).tolist()
-    for blocks in (1, 4):
-        together = token_outputs([others[i] for i in order], blocks)
+    for max_groups in (1, 4):
+        together = token_outputs([others[i] for i in order], max_groups)
         torch.testing.assert_close(together, alone[order], rtol=1e-9, atol=1e-9)
 
 

@@ -228,6 +228,8 @@ def test_training_without_labels_leaves_statistics_of_the_saved_weights(configur
     tensors = GraphTensors.of(dataset.store)
     schedule = Schedule(config.run, dataset.splits["train"], tensors.sizes)
     batches = schedule.statistics_batches()
-    estimate_statistics(model.network, (tensors.cut(each, config.run.blocks) for each in batches))
+    estimate_statistics(
+        model.network, (tensors.cut(each, config.run.max_groups) for each in batches)
+    )
     for name, buffer in model.network.named_buffers():
         torch.testing.assert_close(buffer, saved[name])

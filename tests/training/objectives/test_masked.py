@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_a_loop_over_the_molecules(settings):
     objective, config = objective_of(**settings)
     objective.eval()
     masked = objective.losses["masked"]
-    batch = batch_of(GRAPHS, config, blocks=3)
+    batch = batch_of(GRAPHS, config, max_groups=3)
     torch.manual_seed(2)
     with torch.no_grad():
         found = objective(batch, torch.arange(len(GRAPHS)))[0] / len(GRAPHS)
@@ -156,7 +156,7 @@ def test_a_masked_atom_is_hidden_from_the_network(monkeypatch):
 
 def test_a_share_of_the_atoms_is_masked_and_at_least_one():
     _, config = objective_of()
-    batch = batch_of(GRAPHS, config, blocks=2)
+    batch = batch_of(GRAPHS, config, max_groups=2)
     torch.manual_seed(0)
     draws = torch.stack([mask_atoms(batch, 0.3) for _ in range(2000)])
     assert not draws[:, ~batch.mask].any()
@@ -169,7 +169,7 @@ def test_a_share_of_the_atoms_is_masked_and_at_least_one():
 
 def test_a_share_of_the_bonds_is_masked_in_both_directions():
     _, config = objective_of()
-    batch = batch_of(GRAPHS, config, blocks=2)
+    batch = batch_of(GRAPHS, config, max_groups=2)
     bonded = batch.paths.distances[batch.pairs] == 1
     torch.manual_seed(0)
     counts = torch.zeros(len(bonded))

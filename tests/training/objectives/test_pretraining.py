@@ -24,7 +24,7 @@ from molsepnorm.training.architecture import architecture
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives import pretext as module
-from molsepnorm.training.objectives.pretext import robust_scaling
+from molsepnorm.training.objectives.pretext import clipped_scaling
 from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining
 
 NETWORK = {
@@ -85,7 +85,7 @@ def descriptors():
     values = rng.normal(2, 3, size=(40, 12)).astype(np.float32)
     values[rng.random(values.shape) < 0.125] = np.nan
     values[0, 0], values[1, 1], values[4, 3] = 1000, -1000, np.nan
-    scaling = robust_scaling(values, np.arange(10, 40))
+    scaling = clipped_scaling(values, np.arange(10, 40))
     arrays = {"descriptors": values, "descriptor_scaling": scaling}
     arrays = {name: torch.from_numpy(array) for name, array in arrays.items()}
     network = torch.nn.Module()
@@ -184,7 +184,7 @@ def test_the_scaling_ignores_outliers_constants_and_missing_values():
     values[:, 5] *= 1e6
     train = rng.permutation(3000)[:2500]
     values[2999 if 2999 not in train else 0, 6] = 1e30  # perhaps not in the training split
-    found = robust_scaling(values, train)
+    found = clipped_scaling(values, train)
     assert found.dtype == np.float32
     for column in range(7):
         expected = scaling_by_hand(values[train, column].astype(float).tolist())
@@ -198,10 +198,10 @@ def test_the_scaling_is_estimated_from_a_sample_of_many_molecules(monkeypatch):
     values = np.random.default_rng(1).normal(3, 2, size=(5000, 2)).astype(np.float32)
     train = np.arange(1000, 5000)
     values[:1000] = 1e6
-    found = robust_scaling(values, train)
-    assert np.array_equal(found, robust_scaling(values, train))
+    found = clipped_scaling(values, train)
+    assert np.array_equal(found, clipped_scaling(values, train))
     np.testing.assert_allclose(found, [[3, 3], [2, 2]], atol=0.4)
-    assert not np.array_equal(found, robust_scaling(values, train[:400]))
+    assert not np.array_equal(found, clipped_scaling(values, train[:400]))
 
 
 # The sum
