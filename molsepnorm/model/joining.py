@@ -166,7 +166,7 @@ def _networks(model: PropertyModel, task: Task) -> Iterator[tuple[Graphormer, fl
         with torch.no_grad():
             for old, new, row in zip(model.task.targets, task.targets, rows, strict=True):
                 if (old.mean, old.scale) != (new.mean, new.scale):
-                    ratio, shift = old.scale / new.scale, (old.mean - new.mean) / new.scale
+                    ratio, shift = old.rescaling_to(new)
                     state[weight][row] *= ratio
                     if INTERACTIONS in state:
                         state[INTERACTIONS][row] *= ratio

@@ -100,6 +100,11 @@ class Target:
         """Name, kind, classes and transform, which two targets with the same meaning share."""
         return self.name, self.kind, self.classes, self.transform
 
+    def rescaling_to(self, other: Target) -> tuple[float, float]:
+        """Return the factor and the shift that turn an output for this target into the output that
+        gives the same value for a target with another mean and scale."""
+        return self.scale / other.scale, (self.mean - other.mean) / other.scale
+
     @staticmethod
     def fit(
         name: str,

@@ -113,10 +113,7 @@ def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
     member, which is the one that another run starts from."""
     from molsepnorm.training.architecture import encoding
 
-    data = config.data
-    if data.splits_file is not None:  # the run folder has a copy
-        data = data.model_copy(update={"splits_file": run.splits, "fold": 0})
-    dataset = datasets.load(data, encoding(config))
+    dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
     run.require_same_data(dataset, splits=False)
     assert dataset.smiles is not None
     return [dataset.smiles[row] for row in read_json(run.splits)[0]["train"]]

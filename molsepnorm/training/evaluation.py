@@ -249,9 +249,7 @@ def _own_split(
         own = load_config(config=run.config).data
         if own.table is not None and own.table == data.table.resolve():
             _require_same_columns(data, own, model, run)
-            if own.splits_file is not None:  # the run folder has a copy
-                own = own.model_copy(update={"splits_file": run.splits, "fold": 0})
-            return own, split or default, run
+            return run.with_own_splits(own), split or default, run
     if split not in (None, "all"):
         raise ConfigError(
             f"{data.table} has no split '{split}': the model was not trained on this table, so all "

@@ -97,7 +97,7 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
         if target.meaning not in known:
             continue
         source, source_rows = known[target.meaning]
-        ratio, shift = source.scale / target.scale, (source.mean - target.mean) / target.scale
+        ratio, shift = source.rescaling_to(target)
         ours[weight][rows, :common] = theirs[weight][source_rows, :common] * ratio
         ours[bias][rows] = theirs[bias][source_rows] * ratio + shift
         if interact:

@@ -35,6 +35,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.lock import LOCK
@@ -192,6 +193,13 @@ class RunFolder:
             write_csv(scratch, rejected.columns, rejected.itertuples(index=False, name=None))
         with replacing(self.path / "targets.csv") as scratch:
             _write_table(scratch, targets_table(dataset))
+
+    def with_own_splits(self, data: DataConfig) -> DataConfig:
+        """Return the data of the run with the copy of the splits in its folder, if a file has named
+        the splits: that file may have changed since."""
+        if data.splits_file is None:
+            return data
+        return data.model_copy(update={"splits_file": self.splits, "fold": 0})
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
         """Check that the data, and with `splits` their splits, are those of the start of the run.
