@@ -65,7 +65,7 @@ def benchmark(
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
     """
     from molsepnorm.cli.display import ReplicatesDisplay
-    from molsepnorm.cli.tables import folds_table, label_notes, replicates_table
+    from molsepnorm.cli.tables import folds_table, label_notes, leak_notes, replicates_table
     from molsepnorm.training import train_replicates
     from molsepnorm.training.conclusion import conclusion_of_folds
 
@@ -83,6 +83,8 @@ def benchmark(
     display.console.print(replicates_table(summary))
     for line in label_notes(summary.get("labels", {}) if pooled is None else pooled["labels"]):
         display.console.print(line)
+    for line in leak_notes(summary):
+        display.console.print(line, style="yellow")
     if pooled is not None:
         if sentence := conclusion_of_folds(summary):
             display.console.print(sentence)
@@ -146,7 +148,7 @@ def ablate(
     molsepnorm ablate --data my.csv --targets logS --vary model.layers=4,8 --vary optim.lr=5e-4,1e-3
     """
     from molsepnorm.cli.display import ReplicatesDisplay
-    from molsepnorm.cli.tables import ablation_tables
+    from molsepnorm.cli.tables import ablation_tables, leak_notes
     from molsepnorm.training import ablate as run
     from molsepnorm.training.ablation import variants_of
     from molsepnorm.training.finetuning import is_architecture
@@ -160,6 +162,9 @@ def ablate(
         return
     for table in ablation_tables(ablation):
         display.console.print(table)
+    for each in ablation.replicates.values():
+        for line in leak_notes(each.summary):
+            display.console.print(line, style="yellow")
     display.console.print(f"All figures: {ablation.folder / 'ablation.json'}")
 
 

@@ -42,17 +42,29 @@ _MAX_EPOCH_LINES = 20  # maximum number of epochs that a run prints without a te
 _KINDS = {"regression": "a number", "binary": "yes / no"}
 
 
-class TrainingDisplay(Callback):
-    """Prints a run's progress, or with `quiet` only the final scores."""
+class _Display(Callback):
+    """A callback that prints each warning once, whichever run has it."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = make_console()
         self.quiet = quiet
         self.training = False
+        self._warnings: set[str] = set()
+
+    def on_warning(self, warning: str) -> None:
+        if not self.quiet and warning not in self._warnings:
+            self.console.print(warning, style="yellow")
+        self._warnings.add(warning)
+
+
+class TrainingDisplay(_Display):
+    """Prints a run's progress, or with `quiet` only the final scores."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        super().__init__(quiet)
         self._live: Progress | None = None
         self._describing = False  # whether features are being computed
         self._epochs = 0
-        self._warnings: set[str] = set()
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
@@ -100,11 +112,6 @@ class TrainingDisplay(Callback):
             f"Network: layers {config.model.layers}, width {config.model.width}, "
             f"{model.parameters:,} parameters. Folder: {folder}"
         )
-
-    def on_warning(self, warning: str) -> None:
-        if not self.quiet and warning not in self._warnings:  # of the first member that has it
-            self.console.print(warning, style="yellow")
-        self._warnings.add(warning)
 
     def on_progress(self, done: int, of: int) -> None:
         if self.quiet:
@@ -217,19 +224,12 @@ class TrainingDisplay(Callback):
         return f"{_clock(seconds_per_epoch * (self._epochs - position))} left"
 
 
-class ReplicatesDisplay(Callback):
+class ReplicatesDisplay(_Display):
     """Prints a line for each run of a benchmark, or with `several` variants of an ablation."""
 
     def __init__(self, quiet: bool = False, several: bool = False) -> None:
-        self.console = make_console()
-        self.quiet, self.several = quiet, several
-        self.training = False
-        self._warnings: set[str] = set()
-
-    def on_warning(self, warning: str) -> None:
-        if not self.quiet and warning not in self._warnings:  # of the first run that has it
-            self.console.print(warning, style="yellow")
-        self._warnings.add(warning)
+        super().__init__(quiet)
+        self.several = several
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
@@ -249,12 +249,8 @@ class ReplicatesDisplay(Callback):
         self.console.print(f"{run}: {', '.join(scores)}, {_clock(metrics['seconds'])}")
 
 
-class TuningDisplay(Callback):
+class TuningDisplay(_Display):
     """Prints a line for each trial of a search."""
-
-    def __init__(self) -> None:
-        self.console = make_console()
-        self.training = False
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None

@@ -131,6 +131,16 @@ def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             )
 
 
+def leak_notes(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence if the scores of some runs in `summary.json` are too optimistic."""
+    if found := summary.get("leaks"):
+        name, reasons = next(iter(found.items()))
+        yield (
+            f"The scores of {len(found)} of {counted(len(summary['runs']), 'run')} are too "
+            f"optimistic. {name}: {'; '.join(reasons)}."
+        )
+
+
 def replicates_table(summary: Mapping[str, Any]) -> Table:
     """Return the mean and standard deviation over several runs or folds, a row for each metric."""
     pooled = summary.get("out_of_fold")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from molsepnorm.errors import ConfigError, ModelError, StorageError, did_you_mean
+from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, did_you_mean
 from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model.checks import (
@@ -186,6 +186,12 @@ def find_folder(folder: Path | str) -> Path:
         if not (folder / CONFIG).exists() and (folder / "model").is_dir():
             folder = folder / "model"
         missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).exists()]
+        runs = [each for each in folder.iterdir() if (each / "model" / CONFIG).exists()]
+    if missing and runs:
+        raise ModelError(
+            f"{folder} is not a model folder, but holds {counted(len(runs), 'run')}: give one of "
+            f"them, such as {min(runs)}"
+        )
     if missing:
         raise ModelError(
             f"{folder} is not a complete model folder: {' and '.join(missing)} missing. A model "

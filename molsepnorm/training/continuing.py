@@ -11,6 +11,8 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.model.folder import find_folder
+from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Target
 from molsepnorm.training.config import TrainConfig
@@ -64,8 +66,9 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
     """Return the SMILES of validation and test molecules that the start was trained on.
 
     These are the training molecules of the run in that folder, and of those that it was started
-    from in turn. Molecules of pre-training, of named data sets and of models without a run folder
-    are not compared.
+    from in turn. For a model without a run folder, such as a joined one, and for a run on data in
+    memory, they are the molecules that the model folder has (`PropertyModel.training_molecules`).
+    Molecules of pre-training and of named data sets are not compared.
 
     Args:
         dataset: data set of the new run.
@@ -80,12 +83,18 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
     found: set[str] = set()
     visited: set[Path] = set()
     folder: Path | None = start
-    while folder is not None and (run := RunFolder.of_model(resolve(folder))) is not None:
+    while folder is not None:
+        run = RunFolder.of_model(resolve(folder))
+        if run is None:
+            found |= _molecules_of_model(folder)
+            break
         if run.path.resolve() in visited:
             break
         visited.add(run.path.resolve())
         config = load_config(config=run.config)
-        if config.data.table is not None and config.objective.name == SUPERVISED:
+        if config.data.in_memory:
+            found |= _molecules_of_model(run.path)
+        elif config.data.table is not None and config.objective.name == SUPERVISED:
             found |= {_canonical(text) for text in _training_smiles(run, config)}
         folder = config.finetune.start
     if not found:
@@ -95,6 +104,14 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
         for row in dataset.store.rows[dataset.splits[split]]:
             scored.setdefault(_canonical(dataset.smiles[row]), dataset.smiles[row])
     return [text for canonical, text in scored.items() if canonical in found]
+
+
+def _molecules_of_model(folder: Path) -> set[str]:
+    """Return the canonical SMILES of the training molecules that a model folder has, if any."""
+    if not (find_folder(folder) / TRAINING_FILE).is_file():
+        return set()
+    molecules = PropertyModel.from_pretrained(folder).training_molecules()
+    return {_canonical(text) for text in molecules.smiles}
 
 
 def _canonical(smiles: str) -> str:

@@ -37,9 +37,10 @@ from molsepnorm.training.out_of_fold import require_trainable
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
 from molsepnorm.training.run import train_one, with_epochs, with_length
+from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["train"]
+__all__ = ["train", "with_folds"]
 
 
 def train(
@@ -100,19 +101,7 @@ def _train_members(
     config: TrainConfig, run: RunFolder, resume: bool, epochs: int | None, callback: Callback
 ) -> TrainingResult:
     """Train the members that are not finished, join all, and score the joined model."""
-    if _by_folds(config):
-        if config.data.folds not in (None, config.run.ensemble):
-            raise ConfigError(
-                f"run.ensemble_by: folds has a member for each fold, and data.folds is "
-                f"{config.data.folds} where run.ensemble is {config.run.ensemble}: leave it out"
-            )
-        if not config.data.test_set:
-            raise ConfigError(
-                "run.ensemble_by: folds validates each member on another fold, so it needs a test "
-                "set that no member is trained on: leave data.test_set: false (--no-test) out, or "
-                "use run.ensemble_by: seeds"
-            )
-        config = config.changed({"data.folds": config.run.ensemble})
+    config = with_folds(config)
     began, config = config, with_epochs(config, epochs)
     if config.run.epochs == 0 and not (config.run.budget or _by_folds(config)):
         callback.on_warning(
@@ -124,9 +113,13 @@ def _train_members(
         first = _load(_members(config)[0], world)
         config = with_length(config, first)
         configs = _members(config)
-        baseline.require_blendable(config, first, fit_inputs(config, first))
+        folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
+        inputs = fit_inputs(config, first)
+        baseline.require_blendable(config, first, inputs)
+        may_blend = baseline.may_blend(config, first, inputs)
         if resume:
             run.require_same_data(first)
+            _require_longer(folders, config)
             if config != began:
                 world.on_main_process(lambda: run.lengthen(config))
         else:
@@ -135,8 +128,7 @@ def _train_members(
                 require_trainable(configs)
             world.on_main_process(lambda: run.begin(config, first))
     results = []
-    for number, each in enumerate(configs, start=1):
-        member = RunFolder(run.members / str(number))
+    for member, each in zip(folders, configs, strict=True):
         longer = member.config.exists() and _length(load_config(config=member.config)) != _length(
             each
         )
@@ -150,6 +142,7 @@ def _train_members(
             member.path,
             resume=begun,
             epochs=each.run.epochs if begun and longer else None,
+            may_blend=may_blend,
             callback=callback,
         )
         if not result.finished:
@@ -169,6 +162,45 @@ def _train_members(
     result = TrainingResult(run.path, True, model, metrics)
     callback.on_end(result)
     return result
+
+
+def with_folds(config: TrainConfig) -> TrainConfig:
+    """Return the configuration of an ensemble by folds with its folds; others stay as they are.
+
+    Raises:
+        ConfigError: the split cannot be divided into a fold for each member.
+    """
+    if not _by_folds(config):
+        return config
+    data, count = config.data, config.run.ensemble
+    owner = next((n for n in ("dataset", "splits_column", "splits_file") if getattr(data, n)), None)
+    if owner is not None:
+        raise ConfigError(
+            f"run.ensemble_by: folds draws its own folds, and data.{owner} has the split: use "
+            "run.ensemble_by: seeds (--ensemble-by seeds)"
+        )
+    if data.folds not in (None, count):
+        raise ConfigError(
+            f"run.ensemble_by: folds has a member for each fold, and data.folds is {data.folds} "
+            f"where run.ensemble is {count}: leave it out"
+        )
+    if not data.test_set:
+        raise ConfigError(
+            "run.ensemble_by: folds validates each member on another fold, so it needs a test set "
+            "that no member is trained on: leave data.test_set: false (--no-test) out, or use "
+            "run.ensemble_by: seeds"
+        )
+    return config.changed({"data.folds": count})
+
+
+def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
+    """Refuse a number of epochs that a member has trained for already, unless it stopped early."""
+    for member in members:
+        if config.run.budget is not None or not member.checkpoint.exists():
+            continue
+        progress = read_progress(member.checkpoint)
+        if progress.epoch == progress.epochs or not member.complete_metrics():
+            progress.require_longer(config.run.length, member.path)
 
 
 def _length(config: TrainConfig) -> tuple[int | None, str | None]:

@@ -167,11 +167,7 @@ class Trainer:
             return
         if run.length == progress.epochs:
             return
-        if run.length <= progress.epoch:
-            raise ConfigError(
-                f"{folder.path} has trained for {progress.epoch} epochs, and --epochs (run.epochs) "
-                f"is {run.length}: choose a higher number"
-            )
+        progress.require_longer(run.length, folder.path)
         before, epochs, taken = self.total_steps, progress.epochs, progress.step
         self.set_epochs(run.length)
         optim = self.config.optim

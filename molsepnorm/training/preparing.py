@@ -89,6 +89,7 @@ def prepare(
     resumed: RunFolder | None,
     world: DistributedContext,
     callback: Callback,
+    may_blend: bool = False,
 ) -> Prepared:
     """Return the data set with the inputs of the model, and the model.
 
@@ -99,6 +100,8 @@ def prepare(
         resumed: the folder of the run if it is resumed.
         world: the processes of the run.
         callback: receives progress.
+        may_blend: whether a forest may be blended with the model although the configuration has
+            none, as for a member of an ensemble.
 
     Raises:
         ConfigError, DataError, ModelError: the data do not fit the configuration, or a file of the
@@ -113,7 +116,7 @@ def prepare(
     baseline.require_blendable(config, dataset, inputs)
     read = inputs if probe is None else probe.inputs
     if start is not None and _is_probed(config):
-        with_forest = baseline.may_blend(config, dataset, inputs)
+        with_forest = may_blend or baseline.may_blend(config, dataset, inputs)
         read = probe_inputs(config, dataset, inputs, with_forest)
     dataset = world.main_process_first(lambda: with_inputs(dataset, read, callback.on_progress))
     task, dataset = objective.fit_task(config, dataset)

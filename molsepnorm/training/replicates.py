@@ -15,6 +15,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import write_json
 from molsepnorm.tasks.metrics import mean_and_sd
 from molsepnorm.training.callback import Callback
+from molsepnorm.training.conclusion import leaks
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train
 from molsepnorm.training.inputs import training_dataset
@@ -205,6 +206,8 @@ def _summary(
                 name: _difference(own["values"], forest[name]["values"], config.data.folds)
                 for name, own in summary["test"].items()
             }
+    if found := {name: reasons for name, run in runs.items() if (reasons := [*leaks(run)])}:
+        summary["leaks"] = found
     if labels := _common(first.get("labels", {}), [run.get("labels", {}) for run in metrics]):
         summary["labels"] = labels
     return summary

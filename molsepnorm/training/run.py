@@ -51,9 +51,14 @@ def train_one(
     *,
     resume: bool = False,
     epochs: int | None = None,
+    may_blend: bool = False,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
-    """Train one model; arguments and errors as for `training.train`."""
+    """Train one model; arguments and errors as for `training.train`.
+
+    With `may_blend` a random forest may be blended with a mean of this model and others, so its
+    kernel regression reads what that forest reads.
+    """
     run = RunFolder(folder)
     if resume:
         run.require_started()
@@ -69,7 +74,7 @@ def train_one(
         return world.main_process_first(lambda: load_dataset(chosen))
 
     score, lengthen = chosen.data.has_test, epochs is not None
-    return _train(chosen, load, run.path, resume, None, callback, score, lengthen)
+    return _train(chosen, load, run.path, resume, None, callback, score, lengthen, may_blend)
 
 
 def with_epochs(config: TrainConfig, epochs: int | None) -> TrainConfig:
@@ -176,6 +181,7 @@ def _train(
     callback: Callback | Iterable[Callback] | None,
     score: bool = True,
     lengthen: bool = False,
+    may_blend: bool = False,
 ) -> TrainingResult:
     started, callback = time.perf_counter(), Callbacks(callback)
     with ExitStack() as stack:
@@ -193,7 +199,7 @@ def _train(
         stack.enter_context(restored_threads())
         torch.manual_seed(config.run.seed)
         resumed = run if resume and isinstance(run, RunFolder) else None
-        prepared = prepare(config, dataset, start, resumed, world, callback)
+        prepared = prepare(config, dataset, start, resumed, world, callback, may_blend)
         world.spread_random(config.run.seed)
         trainer = _trainer(config, prepared, run, world, callback, resume)
         if resumed is not None:

@@ -42,7 +42,7 @@ class Tuning:
     splits: int
     """Number of splits that each trial is trained on."""
     config: TrainConfig
-    """The recipe, with this metric as `run.metric`."""
+    """The recipe."""
     trials: tuple[TrialRecord, ...]
     """All trials in the folder, in the order in which they began."""
     importance: dict[str, float]

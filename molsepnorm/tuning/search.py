@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +15,21 @@ import numpy as np
 from molsepnorm.analysis.geometry.figure import new_figure
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import is_stream
-from molsepnorm.errors import ConfigError, DivergedError
+from molsepnorm.errors import ConfigError, DivergedError, counted
 from molsepnorm.files.writing import fingerprint
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.optional import require_package
 from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
+from molsepnorm.training.completing.baseline import require_blendable
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.ensemble import train
+from molsepnorm.training.ensemble import train, with_folds
 from molsepnorm.training.finetuning import open_start
+from molsepnorm.training.inputs import fit_inputs
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.run import train_on, with_length
+from molsepnorm.training.run import train_on, with_epochs, with_length
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.settings import seconds_of
 from molsepnorm.tuning.report import write_files
@@ -89,7 +91,8 @@ def tune(
     Raises:
         ConfigError: Optuna or matplotlib is not installed, there is neither a number of trials nor
             a budget, a setting of the space cannot be tuned, the recipe's split has no replicates,
-            the folder holds other trials, or as in `train`.
+            the metric is undefined on a validation split, the folder holds other trials, or as in
+            `train`.
         DivergedError: the training of the recipe diverged.
         DataError, ModelError, StorageError: as in `train`.
     """
@@ -102,12 +105,14 @@ def tune(
     data = _load(config, splits)
     config = with_length(config, data[0])
     values = make_space(config, space, fixed)
-    metric = _common_metric(config, data)
+    inputs = fit_inputs(config, data[0])
+    require_blendable(config, data[0], inputs)  # for the best configuration, at the end
+    callback = Callbacks(callback)
+    metric = _common_metric(config, data, callback)
     if metric.name == "loss":
         for name in ("optim.regression_loss", "optim.class_weight"):
             if name in values:
                 raise ConfigError(f"{name} cannot be tuned: the trials are compared by the loss")
-    config = config.changed({"run.metric": metric.name})
     folder = Path(folder)
     record = {
         "configuration": config.resolved().content(),
@@ -118,7 +123,8 @@ def tune(
     }
     recipe = {name: value_of(config, name) for name in values}
     with opened(folder, values, recipe, metric, config.run.seed, record) as study:
-        search = _Search(config, study, metric, start, data, Callbacks(callback))
+        of_trials = config.changed({"run.metric": metric.name})
+        search = _Search(of_trials, study, metric, start, data, callback)
         tuning = Tuning(folder, metric, len(data), config, study.records(), {}, finished=False)
         finished = True
         while finished:
@@ -152,10 +158,12 @@ def train_best(
     if best is None:
         raise ConfigError(f"{tuning.folder} has no complete trial: continue the search first")
     begun = run.checkpoint.exists() or run.members.exists()
-    if begun and load_config(config=run.config) != best.resolved():
+    own = load_config(config=run.config) if begun else best
+    lengthened = (own.run.epochs or 0) > (best.run.epochs or 0)
+    if own != (with_epochs(best, own.run.epochs) if lengthened else best).resolved() and begun:
         raise ConfigError(
-            f"{run.path} is a run of another configuration, since more trials were added: remove "
-            "it, or choose another folder"
+            f"{run.path} has other settings than the best trial, as after further trials: rename "
+            "it and repeat the command, which then trains the best configuration"
         )
     if (metrics := run.complete_metrics()) is not None:
         return TrainingResult(run.path, True, run.best()[0], metrics)
@@ -179,6 +187,7 @@ def _checked(config: TrainConfig, trials: int | None, budget: str | None) -> flo
         )
     if config.data.dataset is None and config.data.split is None:
         raise ConfigError("data.split: null is for evaluation; training needs a split")
+    with_folds(config)  # checks the folds of an ensemble
     config.data.require_test("The best configuration of a search")
     if config.data.folds is not None and not config.data.test_set:
         raise ConfigError(
@@ -238,14 +247,32 @@ def _without_test(dataset: Dataset) -> Dataset:
     return replace(dataset, labels=labels, splits=splits)
 
 
-def _common_metric(config: TrainConfig, data: Iterable[Dataset]) -> Metric:
-    """Return the metric that chooses the best epoch: the loss if it differs among the splits.
+def _common_metric(config: TrainConfig, data: Sequence[Dataset], callback: Callback) -> Metric:
+    """Return the metric that compares trials: the loss if the metric of the data is undefined on
+    the validation molecules of a split.
 
-    The metric is replaced by the loss where the labels of a validation split leave it undefined.
+    Raises:
+        ConfigError: the metric is undefined, and the configuration names it.
     """
     fit_task = OBJECTIVES[config.objective.name].fit_task
-    names = {fit_task(config, each)[0].metric for each in data}
-    return METRICS[names.pop() if len(names) == 1 else "loss"]
+    tasks, fitted = zip(*(fit_task(config, each) for each in data), strict=True)
+    undefined = sum(
+        len(after.warnings) > len(before.warnings)  # that the loss replaces the metric
+        for before, after in zip(data, fitted, strict=True)
+    )
+    if not undefined:
+        return METRICS[tasks[0].metric]
+    where = (
+        f"undefined on the validation molecules of {undefined} of {counted(len(data), 'split')} "
+        "(too few labels, or all of one class)"
+    )
+    if config.run.metric is not None:
+        raise ConfigError(
+            f"run.metric {config.run.metric} is {where}: try --split-type stratified or a larger "
+            "validation split, or leave --metric out to compare the trials by the loss"
+        )
+    callback.on_warning(f"The metric is {where}, so the trials are compared by the loss.")
+    return METRICS["loss"]
 
 
 @dataclass

@@ -57,6 +57,16 @@ def test_json_output_equals_the_summary(benchmark, ok, tmp_path):
     )
 
 
+def test_molecules_that_the_start_was_trained_on_are_in_the_summary(benchmark, ok, tmp_path, tiny):
+    """Scores on them are too optimistic."""
+    data = ("--data", tmp_path / "data.csv", "--targets", "y")
+    ok("train", *data, *tiny[2:], "--epochs", 1, "-o", tmp_path / "start")
+    text = ok(*benchmark, "--seeds", "0", "--split-seed", 3, "--from", tmp_path / "start")
+    (reason,) = _summary(tmp_path)["leaks"]["seed-0"]
+    assert "training started from was trained on" in reason
+    assert f"of 1 run are too optimistic. seed-0: {reason}" in " ".join(text.split())
+
+
 def test_the_same_command_repeats_no_run(benchmark, ok, tmp_path, monkeypatch):
     """It prints the same table; further seeds are trained."""
     first = ok(*benchmark, "--seeds", "0-1")

@@ -11,7 +11,7 @@ import pytest
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, counted
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import PropertyModel, join
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
@@ -73,6 +73,20 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
     train(third, tmp_path / "fourth", callback=[spy, stop_at(1)])
     (said,) = (each for each in spy.said if "was trained on" in each)
     assert f"was trained on {len(known)} " in said  # by the first run, not by the second
+
+
+def test_molecules_of_a_model_without_a_run_are_counted(configure, tmp_path, split_rows):
+    """A joined model has its training molecules."""
+    start = train(configure(ONE), tmp_path / "start")
+    join([start.model, start.model]).save_pretrained(tmp_path / "joined")
+    known = {
+        name: train(
+            configure({**ONE, "data.split_seed": 1, "finetune.start": str(tmp_path / name)}),
+            tmp_path / f"from-{name}",
+        ).metrics["molecules_trained_on_before"]
+        for name in ("start", "joined")
+    }
+    assert known["joined"] == known["start"] > 0
 
 
 def test_a_molecule_that_rdkit_cannot_read_does_not_prevent_the_comparison(

@@ -304,6 +304,19 @@ def test_members_by_seeds_without_epochs_are_announced_as_one_model(
     )
 
 
+def test_an_ensemble_without_epochs_is_the_model_of_one_run(table, tmp_path):
+    """Its kernel regression compares descriptors and counts, too, and the members become one."""
+    settings = {"data.targets": ["y"], "run.epochs": 0, "run.threads": 1}
+    one, two = (
+        train(load_config(table, overrides=settings | more), tmp_path / str(len(more)))
+        for more in ({}, {"run.ensemble": 2})
+    )
+    assert one.model.inputs.descriptors
+    assert two.model.inputs == one.model.inputs
+    assert len(two.model.networks) == 1
+    np.testing.assert_allclose(predicted(two.model), predicted(one.model), rtol=1e-5)
+
+
 def test_a_folder_with_members_is_not_overwritten(configure, tmp_path):
     config = configure({**SHORT, "run.ensemble": 2})
     train(config, tmp_path / "run")
@@ -326,7 +339,7 @@ def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(with_columns, tm
 def test_ensembles_that_cannot_be_trained(configure, tmp_path):
     """Before any time is spent."""
     by_folds = {"run.ensemble": 3, "run.ensemble_by": "folds", "data.splits_column": "active"}
-    with pytest.raises(ConfigError, match=r"data.splits_column and data.folds both define"):
+    with pytest.raises(ConfigError, match=r"draws its own folds, and data.splits_column has"):
         train(configure(by_folds), tmp_path / "run")
     config = configure({**SHORT, "run.ensemble": 2})
     dataset = datasets.load(config.data, encoding_of(architecture(config)))

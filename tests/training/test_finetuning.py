@@ -348,8 +348,11 @@ def test_a_preset_and_a_start_are_refused(configure, start):
 def test_a_folder_without_a_usable_model_is_refused(configure, start, tmp_path):
     with pytest.raises(ModelError, match="there is no folder .*none"):
         configure({"finetune.start": str(tmp_path / "none")})
-    with pytest.raises(ModelError, match="is not a complete model folder"):
+    with pytest.raises(ModelError, match="is not a model folder, but holds 1 run: give one of"):
         configure({"finetune.start": str(tmp_path)})
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match="is not a complete model folder"):
+        configure({"finetune.start": str(tmp_path / "empty")})
     weights = start / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
     with pytest.raises(ModelError, match="model.safetensors is damaged"):

@@ -170,6 +170,15 @@ def test_a_blend_is_made_again_from_the_networks(configure, tmp_path, baselines,
         assert longer[name] == first[name]
 
 
+def test_a_lower_number_of_an_ensemble_is_refused(configure, tmp_path, tree):
+    """Before any file is written."""
+    train(configure({"run.epochs": 2, "run.ensemble": 2}), tmp_path / "run")
+    before = tree(tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"members.1 has trained for 2 epochs, and --epochs"):
+        train(folder=tmp_path / "run", resume=True, epochs=1)
+    assert tree(tmp_path / "run") == before
+
+
 def test_an_ensemble_is_lengthened_member_by_member(configure, tmp_path, stop_at):
     """Also if it is stopped on the way, and continued without a number."""
     settings = {**CONSTANT, "run.ensemble": 2}

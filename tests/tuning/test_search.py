@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError, DivergedError
-from molsepnorm.training import StopWhen, load_config, train
+from molsepnorm.training import Callback, StopWhen, load_config, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.steps.step import TrainStep
@@ -216,6 +217,16 @@ def test_the_number_of_splits_follows_from_the_data(configure, tmp_path):
             {"trials": 1, "space": {"optim.regression_loss": ["l1", "mse"]}},
             "optim.regression_loss cannot be tuned: the trials are compared by the loss",
         ),
+        (
+            {"run.ensemble": 3, "run.ensemble_by": "folds", "data.splits_column": "active"},
+            {"trials": 1},
+            "draws its own folds, and data.splits_column has the split",
+        ),
+        (
+            {"run.blend": "forest", "data.molecule_features": ["rdkit"]},
+            {"trials": 1},
+            "run.blend: forest cannot be used",
+        ),
     ],
 )
 def test_invalid_arguments_are_refused_before_any_trial(
@@ -224,6 +235,36 @@ def test_invalid_arguments_are_refused_before_any_trial(
     with pytest.raises(ConfigError, match=message):
         tune(configure(settings), tmp_path / "tune", **arguments)
     assert not (tmp_path / "tune").exists()
+
+
+def test_a_metric_that_a_split_leaves_undefined(configure, write_table, tmp_path):
+    """It is refused if it is named. Otherwise the loss compares the trials, with a warning, and
+    the best configuration still chooses its epoch by the metric of the data."""
+    table = write_table("rare.csv", {row: int(row < 3) for row in range(30)})
+    settings = {"data.table": table, "data.task_type": "binary"}
+    with pytest.raises(ConfigError, match="run.metric roc_auc is undefined on the validation"):
+        tune(configure({**settings, "run.metric": "roc_auc"}), tmp_path / "x", trials=1)
+    said = []
+    spy = Callback()
+    spy.on_warning = said.append
+    tuning = tune(
+        configure(settings), tmp_path / "tune", trials=1, space=SPACE, splits=2, callback=spy
+    )
+    assert tuning.metric.name == "loss"
+    assert any("so the trials are compared by the loss" in each for each in said)
+    assert tuning.best.run.metric is None
+
+
+@pytest.mark.usefixtures("score_is_lr")
+def test_a_best_run_that_was_lengthened_is_kept(configure, tmp_path):
+    """One with other settings is refused."""
+    tuning = tune(configure({"run.epochs": 1}), tmp_path / "tune", trials=1, space=SPACE, splits=1)
+    train_best(tuning)
+    longer = train(folder=tmp_path / "tune" / "best", resume=True, epochs=2)
+    assert train_best(tuning).metrics == longer.metrics
+    other = replace(tuning, config=tuning.config.changed({"model.layers": 2}))
+    with pytest.raises(ConfigError, match="best has other settings than the best trial"):
+        train_best(other)
 
 
 @pytest.mark.parametrize("module", ["optuna", "matplotlib.figure"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,14 +19,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from molsepnorm.errors import ModelError
+from molsepnorm.errors import ConfigError, ModelError, counted
 from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.steps.optim import WeightAverage
 
-__all__ = ["Progress", "load_checkpoint", "save_checkpoint"]
+__all__ = ["Progress", "load_checkpoint", "read_progress", "save_checkpoint"]
 
 SCHEMA = 3
 """Version of the format; increased whenever the meaning of the file changes."""
@@ -70,6 +71,19 @@ class Progress:
         if self.epoch > self.epochs or (self.best_epoch or 0) > self.epoch:
             raise ValueError("epoch must not be above epochs, nor best_epoch above epoch")
 
+    def require_longer(self, epochs: int, run: Path) -> None:
+        """Refuse to train the run in a folder up to another number of epochs if it has trained for
+        as many.
+
+        Raises:
+            ConfigError: it has.
+        """
+        if epochs != self.epochs and epochs <= self.epoch:
+            raise ConfigError(
+                f"{run} has trained for {counted(self.epoch, 'epoch')}, and --epochs (run.epochs) "
+                f"is {epochs}: choose a higher number"
+            )
+
 
 _SIGNED = ("loss_sum", "best_score")
 
@@ -102,6 +116,13 @@ def save_checkpoint(
         write_sealed(scratch, [save(tensors, metadata={"molsepnorm": content, KEY: BLANK})])
 
 
+def read_progress(path: Path) -> Progress:
+    """Return the position of the run that a checkpoint belongs to; errors as for
+    `load_checkpoint`."""
+    with _clear_damage(path), clear_errors(path, "read"), safe_open(path, framework="pt") as file:
+        return _progress(path, file.metadata())
+
+
 def load_checkpoint(
     path: Path,
     objective: Objective,
@@ -117,19 +138,11 @@ def load_checkpoint(
         ModelError: the file is damaged or belongs to another configuration.
         StorageError: it cannot be read.
     """
-    damaged = f"{path} is damaged or belongs to another configuration"
-    try:
+    with _clear_damage(path):
         with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
-            content = json.loads(file.metadata()["molsepnorm"])
-            if content["schema"] != SCHEMA:
-                raise ModelError(
-                    f"{path} was written by another version of molsepnorm (schema "
-                    f"{content['schema']}, and this one reads {SCHEMA}): continue with that "
-                    "version, or start the run anew in another folder"
-                )
+            progress = _progress(path, file.metadata())
             if check_sealed(path) is None:
                 raise ValueError("it holds no digest")
-            progress = check_types(Progress, content["progress"], f"{damaged}: progress")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         objective.load_state(_under("network/", tensors), _under("objective/", tensors))
         if average is not None:
@@ -144,10 +157,33 @@ def load_checkpoint(
         if not random:
             raise KeyError("random states")
         return progress, random, tensors["history"].numpy().tobytes()
+
+
+_DAMAGED = "{} is damaged or belongs to another configuration"
+
+
+def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
+    content = json.loads(metadata["molsepnorm"])
+    if content["schema"] != SCHEMA:
+        raise ModelError(
+            f"{path} was written by another version of molsepnorm (schema {content['schema']}, and "
+            f"this one reads {SCHEMA}): continue with that version, or start the run anew in "
+            "another folder"
+        )
+    return check_types(Progress, content["progress"], f"{_DAMAGED.format(path)}: progress")
+
+
+@contextmanager
+def _clear_damage(path: Path) -> Iterator[None]:
+    """Turn the errors of a damaged checkpoint into a `ModelError`."""
+    try:
+        yield
     except ModelError:
         raise
     except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:
-        raise ModelError(f"{damaged}: {error}. Start the run anew in another folder") from error
+        raise ModelError(
+            f"{_DAMAGED.format(path)}: {error}. Start the run anew in another folder"
+        ) from error
 
 
 def _flatten(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

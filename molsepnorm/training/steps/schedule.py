@@ -34,8 +34,11 @@ class Schedule:
         return self._batches(self.graphs, np.random.default_rng((self.run.seed, epoch)))
 
     def statistics_batches(self) -> list[np.ndarray]:
-        """Return random batches of some molecules, for `estimate_statistics`."""
-        rng = np.random.default_rng(self.run.seed)
+        """Return batches of some molecules, for `estimate_statistics`.
+
+        They are the same for all seeds, so that networks with equal weights have equal statistics.
+        """
+        rng = np.random.default_rng(0)
         return self._batches(rng.permutation(self.graphs)[:_SAMPLE], rng)
 
     def _batches(self, graphs: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
