@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -66,7 +65,6 @@ class _Graphormer(BaseEstimator):
         molecules: list[Any],
         labels: pd.DataFrame,
         settings: dict[str, Any],
-        groups: np.ndarray | None,
         sample_weight: Any,
         validation: tuple[list[Any], pd.DataFrame] | None,
     ) -> None:
@@ -74,8 +72,8 @@ class _Graphormer(BaseEstimator):
 
         Args:
             molecules, labels: those of `fit`.
-            settings: settings of the labels.
-            groups: (G,) classes that both parts of a drawn split have in equal shares, if any.
+            settings: settings of the labels, and of the split if the validation molecules are
+                drawn.
             sample_weight: as in `fit`.
             validation: the molecules and labels that choose the epoch; drawn if None.
         """
@@ -85,12 +83,14 @@ class _Graphormer(BaseEstimator):
         if len(molecules) != len(labels):
             raise ConfigError(f"X has {len(molecules):,} molecules, and y has {len(labels):,} rows")
         seed = int(check_random_state(self.random_state).randint(_MAX_SEED))
+        splits = None
         if validation is None:
-            train, val = self._drawn(len(molecules), groups, seed)
+            settings = {**settings, **self._split(seed)}
         else:
+            settings = {name: each for name, each in settings.items() if name != "data.split_type"}
             others, table = validation
-            train = np.arange(len(molecules))
-            val = np.arange(len(molecules), len(molecules) + len(others))
+            both = len(molecules) + len(others)
+            splits = {"train": range(len(molecules)), "val": range(len(molecules), both)}
             if sample_weight is not None:
                 own = np.full(len(others), _mean_weight(sample_weight))
                 sample_weight = np.concatenate([sample_weight, own])
@@ -101,7 +101,7 @@ class _Graphormer(BaseEstimator):
             molecules,
             labels,
             weights=sample_weight,
-            splits={"train": train.tolist(), "val": val.tolist()},
+            splits=splits,
             overrides={
                 "run.seed": seed,
                 "run.device": self.device,
@@ -120,28 +120,15 @@ class _Graphormer(BaseEstimator):
         if self.on_invalid not in _ON_INVALID:
             raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
 
-    def _drawn(
-        self, molecules: int, groups: np.ndarray | None, seed: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _split(self, seed: int) -> dict[str, Any]:
+        """Return the settings that draw the validation molecules and no test molecules."""
         if not 0 < self.validation_fraction < 1:
             raise ConfigError(
                 "validation_fraction is the share of the molecules that choose the epoch, between "
                 f"0 and 1; got {self.validation_fraction}"
             )
-        count = max(1, round(self.validation_fraction * molecules))
-        if molecules - count < 2:
-            raise DataError(
-                f"{molecules} molecules are too few: training needs 2 and validation "
-                f"{count}. Pass more, or X_val and y_val"
-            )
-        if groups is not None:
-            sizes = np.unique(groups, return_counts=True)[1]
-            if sizes.min() < 2 or count < len(sizes):
-                groups = None  # no equal shares
-        train, val = train_test_split(
-            np.arange(molecules), test_size=count, random_state=seed, stratify=groups
-        )
-        return train, val
+        shares = [1 - self.validation_fraction, self.validation_fraction, 0.0]
+        return {"data.split": shares, "data.split_seed": seed}
 
     def _values(self, X: Molecules) -> np.ndarray:  # float64 (G, O)
         """Return the predictions on the scale that is learned; NaN for an invalid molecule.
@@ -182,8 +169,9 @@ _PARAMETERS = """
     Training starts from a pre-trained model that comes with molsepnorm. As in `molsepnorm train`,
     the network is averaged with a random forest if its training molecules are SMILES or RDKit's
     molecules; it then predicts these, but no graphs. The molecules that choose the epoch and the
-    share of the forest are a part of those passed to `fit`, or are passed beside them; nothing is
-    held out for a test, which is left to scikit-learn's tools.
+    share of the forest are a part of those passed to `fit`, or are passed beside them. They are
+    drawn by molecule, so that rows of the same molecule stay together, and with equal shares of the
+    classes. Nothing is held out for a test, which is left to scikit-learn's tools.
 
     Args:
         start: name or folder of the model to start from, "none" for random weights; None for the
@@ -241,7 +229,7 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
         molecules, labels = _listed(X), _numbers(y)
         validation = _validation(X_val, y_val, lambda other: _numbers(other, labels.columns))
         settings = {"data.task_type": "regression"}
-        self._fit(molecules, labels, settings, None, sample_weight, validation)
+        self._fit(molecules, labels, settings, sample_weight, validation)
         self.n_outputs_ = labels.shape[1]
         return self
 
@@ -285,6 +273,7 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
         found = [_classes(table[name], name) for name in table]
         words = [_names_of_classes(each) for each in found]
         settings = {
+            "data.split_type": "stratified",
             "data.task_type": {
                 name: "binary" if len(each) == 2 else "multiclass"
                 for name, each in zip(table, found, strict=True)
@@ -303,13 +292,8 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
                 }
             )
 
-        labels = encode(y)
-        groups = None
-        if labels.shape[1] == 1:
-            column = labels.iloc[:, 0].astype(object)
-            groups = column.where(column.notna(), "").to_numpy().astype(str)
         validation = _validation(X_val, y_val, encode)
-        self._fit(molecules, labels, settings, groups, sample_weight, validation)
+        self._fit(molecules, encode(y), settings, sample_weight, validation)
         self.classes_ = found[0] if len(found) == 1 else found
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 from collections.abc import Iterator
 from functools import partial
@@ -63,23 +64,45 @@ def test_predictions_are_those_of_the_predictor(fitted):
     )
 
 
-def test_all_training_rows_are_used_and_none_is_held_out_for_a_test(monkeypatch):
+@pytest.fixture
+def splits(monkeypatch) -> dict[str, np.ndarray]:
+    """The rows of each split of the last `fit`."""
     seen = {}
-    plain = molsepnorm.interop.sklearn.fit
+    module = importlib.import_module("molsepnorm.training.fit")
+    plain = module.train_on
 
-    def fit(*args, **kwargs):
-        seen.update(kwargs["splits"])
-        return plain(*args, **kwargs)
+    def train_on(config, dataset, *args, **kwargs):
+        seen.update(dataset.splits)
+        return plain(config, dataset, *args, **kwargs)
 
-    monkeypatch.setattr("molsepnorm.interop.sklearn.fit", fit)
+    monkeypatch.setattr(module, "train_on", train_on)
+    return seen
+
+
+def test_all_training_rows_are_used_and_none_is_held_out_for_a_test(splits):
     regressor().fit(SMILES, Y)
-    assert {name: len(rows) for name, rows in seen.items()} == {"train": 32, "val": 4}
-    assert sorted(seen["train"] + seen["val"]) == list(range(36))
+    assert {name: len(rows) for name, rows in splits.items()} == {"train": 32, "val": 4, "test": 0}
+    assert sorted([*splits["train"], *splits["val"]]) == list(range(36))
     regressor().fit(SMILES, Y, X_val=["CCO", "CCN"], y_val=[1.0, 2.0])
-    assert seen == {"train": list(range(36)), "val": [36, 37]}
+    assert [splits["train"].tolist(), splits["val"].tolist()] == [list(range(36)), [36, 37]]
+
+
+def test_classes_have_equal_shares_in_validation(splits):
+    """Unless the validation molecules are passed."""
     classifier(validation_fraction=0.5).fit(SMILES, CLASSES)
-    halves = [sum(CLASSES[row] == "amine" for row in seen[part]) for part in ("train", "val")]
+    halves = [sum(CLASSES[row] == "amine" for row in splits[part]) for part in ("train", "val")]
     assert halves == [3, 3]
+    classifier().fit(SMILES, CLASSES, X_val=["CCO", "CCN"], y_val=["other", "amine"])
+    assert splits["val"].tolist() == [36, 37]
+
+
+@pytest.mark.parametrize("duplicates", ["keep", "mean"])
+def test_rows_of_a_molecule_stay_together(splits, duplicates):
+    """Otherwise the validation molecules would choose what memorises them."""
+    overrides = {**TINY, "data.duplicates": duplicates}
+    regressor(overrides=overrides, validation_fraction=0.3).fit(SMILES * 3, Y * 3)
+    molecules = [{SMILES[row % 36] for row in splits[part]} for part in ("train", "val")]
+    assert molecules[1] and not molecules[0] & molecules[1]
 
 
 def test_a_forest_is_blended_by_default(baselines, fitted):

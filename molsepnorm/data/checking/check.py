@@ -228,6 +228,7 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
     unlike = sum(len({scan.smiles[row].strip() for row in rows}) > 1 for rows in scan.repeated)
     equal = ["feature columns"] * bool(scan.config.feature_columns)
     equal += ["times"] * (scan.config.time_column is not None)
+    equal += ["splits"] * (scan.config.splits_column is not None)
     text = (
         f"duplicates: {counted(count, 'molecule')} in {sum(map(len, scan.repeated)):,} rows"
         f"{' with equal ' * bool(equal)}{' and '.join(equal)}; {unlike:,} with different SMILES"

@@ -73,13 +73,15 @@ def clean_scan(scan: Scan) -> CleanTable:
     - Rows with an invalid SMILES are removed.
     - Invalid labels of configured targets, such as "high", are emptied, that is, missing.
     - Duplicate rows of a molecule are merged into the first one, unless they differ in a feature
-      column or in the time of a split by time. Its blank cells are filled from the next row that
-      has them. Conflicting numbers are replaced by their median if they are within half a standard
-      deviation of their column, as repeated measurements are. If they are further apart, at least
-      one is wrong, and the cell is emptied. Conflicting classes and yes/no are emptied too. Bounds,
-      such as ">10", count only if a molecule has no other number; then the tightest one is used,
-      and lower and upper bounds together are emptied. The weight is the mean of the rows that have
-      labels. Labels of rows of weight 0 do not count.
+      column, in the time of a split by time or in the named split. Its blank cells are filled from
+      the next row that has them. Conflicting numbers are replaced by their median if they are
+      within half a standard deviation of their column, as repeated measurements are. If they are
+      further apart, at least one is wrong, and the cell is emptied. Conflicting classes and yes/no
+      are emptied too. Bounds, such as ">10", count only if a molecule has no other number; then
+      the tightest one is used, and lower and upper bounds together are emptied. The weight is the
+      mean of the rows that have labels. Labels of rows of weight 0 do not count.
+    - Rows of a named training or validation split are removed if the same molecule, with the same
+      feature columns, is in a later split, that is validation or test.
 
     The order of columns and rows is preserved, and rows without labels remain.
 
@@ -111,6 +113,7 @@ def clean_scan(scan: Scan) -> CleanTable:
         if merged := _merge(scan, cells, number, counts):
             others = ", ".join(location(scan, row) for row in rows[1:])
             notes.setdefault(first, []).append(f"merged with {others}: {'; '.join(merged)}")
+    gone |= _in_a_later_split(scan)
     changes = [
         Change(row, location(scan, row), "removed", "; ".join([gone[row], *notes.get(row, [])]))
         if row in gone
@@ -121,6 +124,18 @@ def clean_scan(scan: Scan) -> CleanTable:
     table = pd.DataFrame({number: column[remaining] for number, column in enumerate(cells)})
     table.columns = source.columns
     return CleanTable(source, table, tuple(changes), dict(counts))
+
+
+def _in_a_later_split(scan: Scan) -> dict[int, str]:
+    """Return the rows of named splits whose molecule is in a later split, too, with the reason."""
+    found: dict[int, str] = {}
+    known: dict[int, tuple[str, int]] = {}
+    for name in reversed(scan.parts if scan.config.splits_column is not None else {}):
+        for row in scan.parts[name].tolist():
+            split, other = known.setdefault(int(scan.conditions[row]), (name, row))
+            if split != name:
+                found[row] = f"the same molecule as {location(scan, other)}, in the split {split}"
+    return found
 
 
 def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = False) -> Path:

@@ -83,7 +83,7 @@ class Scan:
         return _numbers(self.canonical)
 
     @cached_property
-    def inputs(self) -> np.ndarray:  # int64 (R,)
+    def conditions(self) -> np.ndarray:  # int64 (R,)
         """Index of each row's molecule with its feature columns and its time, numbered as
         `molecules`. Training refuses to merge rows of different times, see `data.duplicates`."""
         cells = [self.molecules]
@@ -97,13 +97,26 @@ class Scan:
             times, _ = read_times(column.tolist())
             texts = column.str.strip().to_numpy(dtype=object)
             cells.append(np.where(np.isnan(times), texts, times.astype(str)))  # 2021 is 2021-01-01
+        return self._numbered(cells)
+
+    @cached_property
+    def inputs(self) -> np.ndarray:  # int64 (R,)
+        """Index of each row's `conditions` with its named split. Training refuses to merge rows of
+        different splits, too."""
+        if self.config.splits_column is None:
+            return self.conditions
+        words = self.table[self.config.splits_column].str.strip().str.lower()
+        return self._numbered([self.conditions, words.to_numpy(dtype=object)])
+
+    def _numbered(self, cells: list[np.ndarray]) -> np.ndarray:  # int64 (R,)
+        """Return the index of each row's combination of cells, -1 where there is no molecule."""
         found = pd.factorize(pd.MultiIndex.from_arrays(cells))[0] if cells[1:] else cells[0]
         return np.where(self.molecules < 0, -1, found).astype(np.int64)
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
         """Rows (int64, ascending) of each of the D molecules that have several with the same
-        feature columns and the same time."""
+        feature columns, time and named split."""
         rows = self.readable
         rows = rows[np.bincount(self.inputs[rows])[self.inputs[rows]] > 1]
         if not len(rows):

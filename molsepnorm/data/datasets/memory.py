@@ -146,6 +146,11 @@ def memory_dataset(
             "data.split_type: time needs a file with the column data.time_column: pass the rows of "
             "each split as `splits` instead"
         )
+    if splits is not None and config.split_type != "random":
+        raise ConfigError(
+            f"data.split_type: {config.split_type} and the argument splits both define the split: "
+            "keep one"
+        )
     if texts is None and splits is None and not config.draws_molecules:
         raise ConfigError(
             f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"

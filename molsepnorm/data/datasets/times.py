@@ -14,8 +14,11 @@ from molsepnorm.errors import counted
 __all__ = ["describe_times", "read_times", "split_by_time"]
 
 _MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12]\d|3[01])"
-_YEAR_LAST = re.compile(rf"({_MONTH}\.|{_DAY}{_MONTH}|{_MONTH}{_DAY})(19|20)\d\d")
-"""Dates whose order is not that of the numbers they look like: 05.2021, 03052021, 05312021."""
+_YEAR_LAST = re.compile(rf"{_MONTH}\.(19|20)\d{{1,2}}|({_DAY}{_MONTH}|{_MONTH}{_DAY})(19|20)\d\d")
+"""Dates whose order is not that of the numbers they look like: 05.2021, 03052021, 05312021, and
+10.202, as which October 2020 is written by programs that read it as a number."""
+_MONTH_YEAR = re.compile(rf"{_MONTH}\.\d\d")
+_TWO_MONTH, _TWO_DAY = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
 
 
 def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -23,8 +26,8 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
     Cells are numbers, or dates in ISO 8601 such as 2021, 2021-05, 2021-05-03 and
     2021-05-03T14:30:00Z, where a year or a month stands for its first moment. If all cells are
-    numbers, their order is numerical, unless all of them look like dates that end with the year,
-    such as 05.2021 and 03052021, which are not valid.
+    numbers, their order is numerical, unless they look like dates that end with the year, such as
+    05.2021, 05.21, 03052021 and 030521, which are not valid.
 
     Returns:
         float64 [R]: numbers, or microseconds since 1970; NaN for an empty cell.
@@ -34,7 +37,7 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     present = ~cells.str.lower().isin(BLANKS).to_numpy()
     numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
     if np.isfinite(numbers[present]).all():
-        if present.any() and cells[present].str.fullmatch(_YEAR_LAST).all():
+        if present.any() and _end_with_the_year(cells[present]):
             return np.full(len(cells), np.nan), np.flatnonzero(present)
         return np.where(present, numbers, np.nan), np.empty(0, dtype=np.int64)
     dates = cells.where(present & cells.str.match(r"\d"))  # pandas reads "now" as a date
@@ -45,6 +48,19 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     # cells that are neither come first: they are the reason if only they are not numbers
     bad = np.flatnonzero(present & ~known)
     return times, bad[np.argsort(np.isfinite(numbers[bad]), kind="stable")]
+
+
+def _end_with_the_year(cells: pd.Series) -> bool:
+    """Return whether numbers look like dates that end with the year."""
+    if cells.str.fullmatch(_YEAR_LAST).mean() > 0.5 or cells.str.fullmatch(_MONTH_YEAR).all():
+        return True
+    if not cells.str.fullmatch(r"\d{5,6}").all():
+        return False
+    digits = cells.str.zfill(6)  # programs that read numbers drop the first 0
+    orders = (rf"{_TWO_DAY}{_TWO_MONTH}\d\d", rf"{_TWO_MONTH}{_TWO_DAY}\d\d")
+    if not any(digits.str.fullmatch(order).all() for order in orders):
+        return False
+    return digits.str[:2].nunique() > digits.str[4:].nunique()  # there are more days than years
 
 
 def split_by_time(

@@ -235,12 +235,17 @@ def test_the_median_of_transformed_labels_is_in_the_unit_of_the_table(write):
     assert _merged(clean) == "20"
 
 
-def test_molecules_on_both_sides_of_a_column_s_split_are_on_that_of_the_first(write):
+def test_a_molecule_in_two_named_splits_stays_in_the_later_one(write):
+    """With its own label: labels of different splits are never merged."""
     parts = ["train"] * 12 + ["val"] * 4 + ["test"] * 4
     rows = [(*row, part) for row, part in zip(FINE, parts, strict=True)]
-    path = write([*rows, ("CCO", "1", "test"), ("OCC", "1", "train")], "smiles,y,part")
+    last = [("CCO", "1", "train"), ("OCC", "1.4", "test"), ("C(C)O", "1.6", "test")]
+    path = write([*rows, *last], "smiles,y,part")
     clean = _clean(path, splits_column="part")
-    assert _merged(clean, "part") == "test"
+    assert clean.table.iloc[-1].tolist() == ["OCC", "1.5", "test"]
+    assert len(clean.table) == len(FINE) + 1
+    (reason,) = (change.reason for change in clean.changes if change.where == "line 22")
+    assert reason == "the same molecule as line 23, in the split test"
 
 
 def test_rows_of_different_times_are_not_merged(write):

@@ -102,6 +102,13 @@ def test_columns_of_a_file_are_refused(name, argument):
         memory_dataset(ALKANES, table, config, ZINC)
 
 
+def test_two_definitions_of_the_split_are_refused():
+    config = DataConfig(in_memory=True, targets=["y"], featurizer="zinc", split_type="scaffold")
+    splits = {"train": [0, 1, 2, 3], "test": [4]}
+    with pytest.raises(ConfigError, match="split_type: scaffold and the argument splits both"):
+        memory_dataset(ALKANES, label_table(np.arange(10.0), ["y"]), config, ZINC, splits=splits)
+
+
 @pytest.mark.parametrize(
     "labels",
     [

@@ -38,6 +38,10 @@ def test_numbers_are_ordered_as_numbers():
     assert order_of(["2019", "2021", "2020"]) == [0, 2, 1]
     assert order_of(["05.2021", "17.5"]) == [0, 1]
     assert order_of(["20201231", "20200131"]) == [1, 0]
+    assert order_of(["201231", "200131", "200213"]) == [1, 2, 0]
+    assert order_of(["202105", "201912"]) == [1, 0]
+    assert order_of(["100001", "10002"]) == [1, 0]
+    assert order_of(["1.5", "13.25", "0.75"]) == [2, 0, 1]
 
 
 def test_empty_cells_have_no_time():
@@ -61,6 +65,11 @@ def test_empty_cells_have_no_time():
         (["05.2021", "", "11.2020"], [0, 2]),
         (["03052021", "31122020"], [0, 1]),
         (["5312021", "12012020"], [0, 1]),
+        (["10.202", "1.2019", "1.2"], [0, 1, 2]),  # written by a program that reads numbers
+        (["01.19", "", "11.20"], [0, 2]),
+        (["010119", "311219"], [0, 1]),
+        (["10119", "123119"], [0, 1]),
+        (["050319", "171120", "230419"], [0, 1, 2]),
     ],
 )
 def test_other_cells_are_not_times(cells, odd):
