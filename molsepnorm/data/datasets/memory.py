@@ -259,7 +259,7 @@ def _graphs(
     if standard is not None:
         found = featurize.get(config.featurizer).stream(standard)
     elif kind == _DATA:
-        found = _from_data(molecules, bond_offset)
+        found = _from_data(molecules, bond_offset, config.featurizer)
     for row, graph in enumerate(found):
         if isinstance(graph, MolGraph):
             yield row, graph
@@ -275,10 +275,11 @@ def _graphs(
 
 
 def _from_data(
-    molecules: Sequence[Any], bond_offset: int | None
+    molecules: Sequence[Any], bond_offset: int | None, featurizer: str
 ) -> Iterator[MolGraph | InvalidMolecule]:
-    from molsepnorm.molecules.featurize.pyg import from_data
+    from molsepnorm.molecules.featurize.pyg import from_data, require_features
 
+    require_features(molecules[0], featurizer)
     for data in molecules:
         try:
             yield from_data(data, bond_offset)

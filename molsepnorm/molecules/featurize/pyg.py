@@ -10,9 +10,10 @@ import torch
 from torch_geometric.data import Data
 
 from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.molecules.featurize.registry import get
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["checked_offset", "from_data", "to_data"]
+__all__ = ["checked_offset", "from_data", "require_features", "to_data"]
 
 
 def to_data(
@@ -57,8 +58,8 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
         bond_offset: the attribute of the first bond label, which is subtracted from `edge_attr`. It
             is required, since a molecule without a triple bond does not show whether labels begin
             at 0 or at 1. It is 1 for PyTorch Geometric's ZINC, whose bonds are 1, 2, 3, and 0 for
-            OGB's data sets, MoleculeNet and `to_data`. For other data it is the smallest
-            `edge_attr` of the whole data set.
+            OGB's data sets and `to_data`. For other data it is the smallest `edge_attr` of the
+            whole data set.
 
     >>> data = Data(
     ...     x=torch.tensor([0, 1]),
@@ -98,6 +99,33 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
     )
 
 
+def require_features(data: Data, featurizer: str) -> None:
+    """Refuse data whose atom features are not those of a featuriser, as far as it has a SMILES.
+
+    Those of PyTorch Geometric's `from_smiles` and its MoleculeNet have the same shape as OGB's, and
+    another meaning.
+
+    Raises:
+        ConfigError: the atoms differ from those of the SMILES.
+    """
+    smiles = getattr(data, "smiles", None)
+    if not isinstance(smiles, str):
+        return
+    try:
+        own = get(featurizer)(smiles).atom_features.tolist()
+    except InvalidMolecule:
+        return
+    found = _array(data, "x", "[N] or [N, A]")
+    found = found.reshape(len(found), -1).tolist()
+    if len(found) == len(own) and sorted(found) != sorted(own):
+        raise ConfigError(
+            f"the atoms of the graph with the SMILES {smiles} have other features than those of "
+            f"the featuriser {featurizer}. from_smiles and MoleculeNet of PyTorch Geometric number "
+            "the values in another way: pass the SMILES instead, or graphs of "
+            f"molsepnorm.molecules.featurize.get('{featurizer}')"
+        )
+
+
 def checked_offset(bond_offset: int | None) -> int:
     """Return `bond_offset` after checking it.
 
@@ -107,8 +135,8 @@ def checked_offset(bond_offset: int | None) -> int:
     if bond_offset is None:
         raise ConfigError(
             "bond_offset is missing: pass the attribute of the first bond label. It is 1 for "
-            "PyTorch Geometric's ZINC and 0 for OGB's data sets, MoleculeNet and to_data. For "
-            "other data it is the smallest value in the whole data set: "
+            "PyTorch Geometric's ZINC and 0 for OGB's data sets and to_data. For other data it is "
+            "the smallest value in the whole data set: "
             "min(int(data.edge_attr.min()) for data in dataset if data.num_edges)"
         )
     if isinstance(bond_offset, bool) or not isinstance(bond_offset, Integral) or bond_offset < 0:

@@ -8,10 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Batch, Data
+from torch_geometric.utils import from_smiles
 
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.featurize.pyg import from_data, to_data
+from molsepnorm.molecules.featurize.pyg import from_data, require_features, to_data
 from molsepnorm.molecules.molecule import MolGraph
 
 
@@ -205,3 +206,12 @@ def test_the_recipe_of_the_message_gives_the_offset_of_pyg_zinc():
     dataset = [example(), example(edge_attr=torch.tensor([1, 1]))]
     offset = min(int(data.edge_attr.min()) for data in dataset if data.num_edges)
     assert from_data(dataset[0], bond_offset=np.int64(offset)).bond_features.tolist() == [[1]]
+
+
+def test_atoms_of_another_featurizer_are_refused():
+    """PyTorch Geometric's `from_smiles` has OGB's shape, and another number for each element."""
+    with pytest.raises(ConfigError, match="SMILES CCO have other features than those of the feat"):
+        require_features(from_smiles("CCO"), "ogb")
+    own = to_data(featurize.get("ogb")("CCO"), smiles="OCC")  # in any order
+    require_features(own, "ogb")
+    require_features(to_data(featurize.get("ogb")("CCO")), "ogb")
