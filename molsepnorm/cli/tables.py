@@ -11,9 +11,9 @@ from rich.table import Table
 from molsepnorm.cli.console import make_table
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
-from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.tasks.metrics import METRICS, significant
 from molsepnorm.training.ablation import Ablation
-from molsepnorm.training.conclusion import headline, significant
+from molsepnorm.training.scores import headline
 
 if TYPE_CHECKING:
     from molsepnorm.tuning import TrialRecord, Tuning

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from molsepnorm.errors import counted
-from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.tasks.metrics import METRICS, significant
+from molsepnorm.training.gains import (
+    Gain,
+    comparable_metric,
+    comparison,
+    label,
+    label_of_targets,
+    listed,
+    scale,
+    some,
+)
+from molsepnorm.training.scores import headline, leaks
 
-__all__ = ["conclusion", "conclusion_of_folds", "headline", "leaks", "significant"]
+__all__ = ["conclusion", "conclusion_of_folds"]
 
 _FEW = 50  # test molecules below which a score is called uncertain
 _SMALL = 400  # training molecules below which a larger test split is not advised
-_WIDE = 1 / 3  # width of an interval that is called uncertain, see `_scale`
-_FAR = 0.1  # difference between validation and test that is called large, see `_scale`
+_WIDE = 1 / 3  # width of an interval that is called uncertain, see `scale`
+_FAR = 0.1  # difference between validation and test that is called large, see `scale`
 _SIMILAR, _DISSIMILAR = 0.6, 0.4  # Tanimoto similarities to the nearest training molecule
 _MIN = 9  # validation molecules of an interval or a class at the level 0.9
-_NAMED = 3  # number of targets that a sentence names
 _PROBABILITIES = ("log_loss", "brier")  # metrics of probabilities; others need only a ranking
 _CROSS_VALIDATION = "`molsepnorm benchmark --folds 5 --no-test`"
-
-
-class _Gain(NamedTuple):
-    """Gain of one score over another: positive if it is better, with its 95 % interval."""
-
-    by: float
-    low: float
-    high: float
-
-    @staticmethod
-    def of(name: str, found: Mapping[str, Any]) -> _Gain:
-        """Return the gain from an entry of `differences`; `name` is that of the metric."""
-        sign = 1 if METRICS[name.partition("/")[0]].higher_is_better else -1
-        low, high = sorted(sign * end for end in found["interval_95"])
-        return _Gain(sign * found["difference"], low, high)
-
-    @property
-    def word(self) -> str:
-        if self.low > 0:
-            return "better"
-        return "worse" if self.high < 0 else "not clearly better"
-
-    def __str__(self) -> str:
-        low, high = (self.low, self.high) if self.by >= 0 else (-self.high, -self.low)
-        if low == high != 0:
-            return f"a difference of {significant(low, 3)}, the same in all bootstrap resamples"
-        ends = f"{significant(low, 3)} to {significant(high, 3)}"
-        return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
 
 
 def conclusion(metrics: Mapping[str, Any]) -> list[str]:
@@ -65,12 +47,12 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
             has_classes = "regression" not in METRICS[name].kinds
             is_random = metrics.get("split") == "random split"
             sentences.append(
-                f"The {_label_of_targets(metrics, name)} is undefined on the test molecules, which "
+                f"The {label_of_targets(metrics, name)} is undefined on the test molecules, which "
                 "have too few labels or labels of one class: choose another split"
                 f"{', such as `--split-type stratified`' if has_classes and is_random else ''}."
             )
-        elif (own := _comparable(name, gains)) is not None:
-            sentences.append(_against_constant(metrics, own, _Gain.of(own, gains[own])))
+        elif (own := comparable_metric(name, gains)) is not None:
+            sentences.append(_against_constant(metrics, own, Gain.of(own, gains[own])))
     sentences += _targets(metrics)
     if metrics.get("blend", {}).get("forest_share") == 1:
         sentences.append(
@@ -80,7 +62,7 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
     else:
         for name in names:
             if (found := metrics.get("baseline_difference", {}).get(name)) is not None:
-                sentences.append(_against_forest(metrics, name, _Gain.of(name, found)))
+                sentences.append(_against_forest(metrics, name, Gain.of(name, found)))
     sentences += _calibration(metrics)
     sentences += _intervals(metrics)
     for name in names:
@@ -89,24 +71,6 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
     for name in names:
         sentences += _uncertainty(metrics, name)
     return sentences
-
-
-def leaks(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the reasons why the scores of a run are too optimistic.
-
-    Args:
-        metrics: the content of `metrics.json`.
-    """
-    if shared := metrics.get("molecules_in_several_splits"):
-        are = "is" if shared == 1 else "are"
-        yield f"{counted(shared, 'molecule')} {are} in more than one split"
-    if known := metrics.get("molecules_trained_on_before"):
-        yield (
-            f"the model that training started from was trained on {counted(known, 'molecule')} of "
-            "the validation and test splits"
-        )
-    if "leak" in metrics:
-        yield metrics["leak"]
 
 
 def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
@@ -120,7 +84,7 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
     found = summary.get("baseline_difference", {}).get(name)
     if found is None or found["difference"] is None or found["interval_95"] is None:
         return None
-    gain = _Gain.of(name, found)
+    gain = Gain.of(name, found)
     return (
         f"The model is {gain.word} than a random forest, {METRICS[name].label} on average over "
         f"the folds: {gain}, with the correction of Nadeau and Bengio for overlapping training "
@@ -128,26 +92,9 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
     )
 
 
-def headline(summary: Mapping[str, Any]) -> str:
-    """Return the metric that compares runs.
-
-    It is the metric that selected the best epochs. If the loss selected them, which is not among
-    the scores, it is the first score.
-
-    >>> headline({"chosen_by": "loss, rmse", "test": {"mae": {}, "rmse": {}}})
-    'rmse'
-
-    Args:
-        summary: the content of `summary.json`, or of `metrics.json` of one run.
-    """
-    scores = [*summary["test"]]
-    named = [name for name in summary["chosen_by"].split(", ") if name in scores]
-    return (named or scores)[0]
-
-
-def _against_constant(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str:
+def _against_constant(metrics: Mapping[str, Any], name: str, gain: Gain) -> str:
     than = "the trivial baseline (the same prediction for all molecules)"
-    text = _compared(metrics, name, gain, than, metrics["test_constant"][name])
+    text = comparison(metrics, name, gain, than, metrics["test_constant"][name])
     if gain.low > 0:
         return text
     if name in _PROBABILITIES and _ranks(metrics):
@@ -161,28 +108,18 @@ def _against_constant(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str
     return f"{text} Do not rely on its predictions; `molsepnorm data check` examines the labels."
 
 
-def _against_forest(metrics: Mapping[str, Any], name: str, gain: _Gain) -> str:
-    text = _compared(metrics, name, gain, "a random forest", metrics["baseline"]["test"][name])
+def _against_forest(metrics: Mapping[str, Any], name: str, gain: Gain) -> str:
+    text = comparison(metrics, name, gain, "a random forest", metrics["baseline"]["test"][name])
     if gain.high < 0 and "blend" not in metrics:
         return f"{text} Prefer a forest for this table."
     return text
 
 
-def _compared(metrics: Mapping[str, Any], name: str, gain: _Gain, than: str, score: float) -> str:
-    """Return the sentence that compares the test score with that of another model."""
-    who = "blend" if "blend" in metrics else "ensemble" if "members" in metrics else "model"
-    own = significant(metrics["test"][name], 3)
-    return (
-        f"The {who} is {gain.word} than {than} on the test molecules: "
-        f"{_label_of_targets(metrics, name)} {own} against {significant(score, 3)}, {gain}."
-    )
-
-
 def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence about the targets with the smallest gain, if there are several."""
-    found: dict[str, tuple[float, str, _Gain]] = {}
+    found: dict[str, tuple[float, str, Gain]] = {}
     gains, targets = metrics.get("constant_difference", {}), set()
-    used = {_comparable(name, gains) for name in metrics.get("headlines", ())}
+    used = {comparable_metric(name, gains) for name in metrics.get("headlines", ())}
     if not used <= {key.partition("/")[0] for key in metrics["test"] if "/" in key}:
         return  # a metric has one target, which the sentences would leave out
     for key in metrics["test"]:
@@ -190,8 +127,8 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
         if target and metric in used:
             targets.add(target)
             if key in gains and target not in found:
-                gain = _Gain.of(key, gains[key])
-                found[target] = gain.by / (_scale(metrics, key) or 1), key, gain
+                gain = Gain.of(key, gains[key])
+                found[target] = gain.by / (scale(metrics, key) or 1), key, gain
     if len(found) < 2:
         return
     undefined = len(targets) - len(found)
@@ -200,14 +137,14 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
     if unclear := [target for target in worst if found[target][2].low <= 0]:
         yield (
             f"For {len(unclear)} of {len(found)} targets the model is not clearly better than the "
-            f"trivial baseline, worst first: {_some(unclear)}.{others}"
+            f"trivial baseline, worst first: {some(unclear)}.{others}"
         )
         return
     _, key, _ = found[worst[0]]
     own, other = (significant(metrics[each][key], 3) for each in ("test", "test_constant"))
     yield (
         f"The model is better than the trivial baseline for each of the {len(found)} targets; the "
-        f"smallest gain is that of {worst[0]} ({_label(metrics, key)} {own} against {other})."
+        f"smallest gain is that of {worst[0]} ({label(metrics, key)} {own} against {other})."
         f"{others}"
     )
 
@@ -217,7 +154,7 @@ def _calibration(metrics: Mapping[str, Any]) -> Iterator[str]:
     names, gains = metrics.get("headlines", ()), metrics.get("constant_difference", {})
     if {*_PROBABILITIES}.intersection(names) or "log_loss" not in gains:
         return
-    gain = _Gain.of("log_loss", gains["log_loss"])
+    gain = Gain.of("log_loss", gains["log_loss"])
     ranks = _ranks(metrics)
     if gain.low > 0 or (gain.high >= 0 and not ranks):  # the latter is clear from the headline
         return
@@ -226,7 +163,7 @@ def _calibration(metrics: Mapping[str, Any]) -> Iterator[str]:
     use += " choose the epoch by their log loss (--metric log_loss)."
     yield (
         f"The probabilities are {gain.word} than the class frequencies of the training molecules: "
-        f"{_label(metrics, 'log_loss')} {own} against {other}, {gain}. "
+        f"{label(metrics, 'log_loss')} {own} against {other}, {gain}. "
         f"{_use_of_probabilities(metrics) if 'class_weight' in metrics else use}"
     )
 
@@ -235,7 +172,7 @@ def _ranks(metrics: Mapping[str, Any]) -> bool:
     """Return whether the order of the predicted classes is clearly better than chance."""
     gains = metrics["constant_difference"]
     return any(
-        _Gain.of(name, gains[name]).low > 0
+        Gain.of(name, gains[name]).low > 0
         for name in gains
         if "/" not in name and name not in _PROBABILITIES and METRICS[name].kinds != ("regression",)
     )
@@ -260,17 +197,17 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
         if "width" in each and each["molecules"] < _MIN
     ]
     full = [
-        f"{_listed(each['always'])} of {name}" for name, each in found.items() if each.get("always")
+        f"{listed(each['always'])} of {name}" for name, each in found.items() if each.get("always")
     ]
     if without:
         yield (
             f"Intervals (--uncertainty) at the level 0.9 need {_MIN} validation molecules "
-            f"with an exact label: {_some(without)}. A larger validation split gives more."
+            f"with an exact label: {some(without)}. A larger validation split gives more."
         )
     if full:
         yield (
             f"Sets of classes (--uncertainty) at the level 0.9 always contain each class with "
-            f"fewer than {_MIN} validation molecules: {_some(full)}."
+            f"fewer than {_MIN} validation molecules: {some(full)}."
         )
     narrow = [
         f"{100 * each['coverage']:.0f} % of {each['test_molecules']:,} for {name}"
@@ -280,7 +217,7 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     if narrow:
         yield (
             "Intervals and sets of classes (--uncertainty) at the level 0.9 contain clearly fewer "
-            f"than 90 % of the test labels: {_some(narrow)}. They are too narrow for such "
+            f"than 90 % of the test labels: {some(narrow)}. They are too narrow for such "
             "molecules."
         )
 
@@ -296,23 +233,18 @@ def _is_narrow(entry: Mapping[str, Any]) -> bool:
     return bool(binom.cdf(round(coverage * count), count, entry["level"]) < 0.05)
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
-
-
 def _shift(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     """Yield a sentence if the validation score is far better than the test score."""
     found = metrics.get("val_test_difference", {}).get(name)
     if found is None:
         return
-    gain, label = _Gain.of(name, found), _label(metrics, name)
-    if gain.low <= 0 or gain.by <= _FAR * _scale(metrics, name):
+    gain, metric = Gain.of(name, found), label(metrics, name)
+    if gain.low <= 0 or gain.by <= _FAR * scale(metrics, name):
         return
     val, test = (significant(metrics[split][name], 3) for split in ("val", "test"))
     split = f" ({metrics['split']})" if "split" in metrics else ""
     yield (
-        f"The validation {label} of {val} is better than the test {label} of {test} by more than "
+        f"The validation {metric} of {val} is better than the test {metric} of {test} by more than "
         f"chance explains, {gain}: the test molecules differ from the validation molecules{split}, "
         "or the best epoch fits the validation molecules too closely. Rely on the test score."
     )
@@ -343,17 +275,17 @@ def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     if ends is None:
         if METRICS[name].higher_is_better and score == 1:
             yield (
-                f"The test {_label(metrics, name)} of 1 has no interval, because it is the same "
+                f"The test {label(metrics, name)} of 1 has no interval, because it is the same "
                 f"for all resamples of the {count:,} test molecules: other molecules may be harder."
             )
         return
-    if count >= _FEW and ends[1] - ends[0] <= _WIDE * _scale(metrics, name):
+    if count >= _FEW and ends[1] - ends[0] <= _WIDE * scale(metrics, name):
         return
     low, high = (significant(end, 3) for end in ends)
     is_small = metrics.get("molecules", {}).get("train", _SMALL) < _SMALL
     what = f"Cross-validation ({_CROSS_VALIDATION})" if is_small else "A larger test split"
     yield (
-        f"The test {_label(metrics, name)} is uncertain: its 95 % interval is {low} to {high} with "
+        f"The test {label(metrics, name)} is uncertain: its 95 % interval is {low} to {high} with "
         f"{counted(count, 'test molecule')}. {what} narrows it."
     )
 
@@ -364,48 +296,3 @@ def _test_molecules(metrics: Mapping[str, Any], name: str) -> int | None:
     if (counts := metrics.get("labelled_test")) is not None:
         return max(counts[each] for each in metrics.get("scored_targets", {}).get(name, counts))
     return metrics.get("labelled", metrics.get("molecules", {})).get("test")
-
-
-def _comparable(name: str, gains: Mapping[str, Any]) -> str | None:
-    """Return the metric, or if it is undefined for the trivial baseline (Spearman), another metric
-    of such targets; None if there is none."""
-    kinds = {*METRICS[name].kinds}
-    names = (n for n in gains if "/" not in n and n != "log_loss")
-    others = (n for n in names if kinds.intersection(METRICS[n].kinds))
-    return name if name in gains else next(others, None)
-
-
-def _scale(metrics: Mapping[str, Any], name: str) -> float:
-    """Return the distance between the test score of the trivial baseline and a perfect score."""
-    constant = metrics["test_constant"].get(name)
-    perfect = 1.0 if METRICS[name.partition("/")[0]].higher_is_better else 0.0
-    return 1.0 if constant is None else abs(perfect - constant)
-
-
-def _label(metrics: Mapping[str, Any], name: str) -> str:
-    """Return the name of a metric in text, such as "RMSE" or "mean RMSE" of several targets."""
-    metric, _, target = name.partition("/")
-    several = not target and any(each.startswith(f"{name}/") for each in metrics["test"])
-    return f"{'mean ' if several else ''}{METRICS[metric].label}"
-
-
-def _label_of_targets(metrics: Mapping[str, Any], name: str) -> str:
-    """Return the name of a metric with its targets, such as "mean RMSE of pKa and logP"."""
-    targets = metrics.get("scored_targets", {}).get(name, [])
-    of = f" of {_listed(targets)}" if 0 < len(targets) <= _NAMED else ""
-    return f"{_label(metrics, name)}{of}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)}{' and ' if others else ''}{last}"
-
-
-def significant(value: float, digits: int = 4) -> str:
-    """Return a number with so many significant digits, for people.
-
-    >>> [significant(value) for value in (0.693004, 3.42028e-28, 0.5, 123456.7, -0.0)]
-    ['0.6930', '3.420e-28', '0.5000', '123457', '0.000']
-    """
-    text, whole = f"{value + 0.0:#.{digits}g}", f"{value:.0f}"  # + 0.0 removes the sign of -0.0
-    return whole if digits <= len(whole.lstrip("-")) < 10 else text.removesuffix(".")

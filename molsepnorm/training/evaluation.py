@@ -18,11 +18,11 @@ from molsepnorm.predict.inference import Precision, pick_device, predict
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
-from molsepnorm.training.conclusion import leaks
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import dataset_scores
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.scores import leaks
 
 __all__ = ["Evaluation", "Selection", "evaluate", "select"]
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from molsepnorm.cli import main
 from molsepnorm.model import SCHEMA
-from molsepnorm.training.conclusion import significant
+from molsepnorm.tasks.metrics import significant
 
 ENDS = {"O": -1.0, "N": -1.2, "Cl": 0.9, "F": 0.4, "C(=O)O": -1.5, "c1ccccc1": 2.0}
 TINY = [

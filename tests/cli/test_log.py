@@ -7,9 +7,9 @@ import re
 
 from molsepnorm.cli.log import RunLog
 from molsepnorm.errors import DivergedError
+from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
 from molsepnorm.training.callback import StopWhen
-from molsepnorm.training.conclusion import significant
 from molsepnorm.training.loop import Trainer
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from molsepnorm.training.conclusion import significant
+from molsepnorm.tasks.metrics import significant
 from molsepnorm.training.steps.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]

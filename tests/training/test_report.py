@@ -19,9 +19,10 @@ from support import Recorder
 
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.model import PropertyModel
+from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
 from molsepnorm.training.composition import composition
-from molsepnorm.training.conclusion import conclusion, significant
+from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.report import write_report
 from molsepnorm.training.report.contents import Contents
 

@@ -41,6 +41,7 @@ from molsepnorm.tasks.metrics.scoring import (
     resampled_scores,
     score,
 )
+from molsepnorm.tasks.metrics.text import significant
 
 __all__ = [
     "METRICS",
@@ -53,4 +54,5 @@ __all__ = [
     "numbered",
     "resampled_scores",
     "score",
+    "significant",
 ]

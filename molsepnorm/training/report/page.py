@@ -13,10 +13,10 @@ from urllib.parse import quote
 from molsepnorm._version import __version__
 from molsepnorm.errors import counted
 from molsepnorm.files.page import code, page, table
-from molsepnorm.tasks.metrics import METRICS, label_of
+from molsepnorm.tasks.metrics import METRICS, label_of, significant
 from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.composition import composition
-from molsepnorm.training.conclusion import conclusion, significant
+from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import learning_curves, target_figures

@@ -1,0 +1,101 @@
+"""The gain of one score over another, and the names of scores in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from molsepnorm.tasks.metrics import METRICS, significant
+
+__all__ = [
+    "Gain",
+    "comparable_metric",
+    "comparison",
+    "label",
+    "label_of_targets",
+    "listed",
+    "scale",
+    "some",
+]
+
+_NAMED = 3  # number of targets that a sentence names
+
+
+class Gain(NamedTuple):
+    """Gain of one score over another: positive if it is better, with its 95 % interval."""
+
+    by: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(name: str, found: Mapping[str, Any]) -> Gain:
+        """Return the gain from an entry of `differences`; `name` is that of the metric."""
+        sign = 1 if METRICS[name.partition("/")[0]].higher_is_better else -1
+        low, high = sorted(sign * end for end in found["interval_95"])
+        return Gain(sign * found["difference"], low, high)
+
+    @property
+    def word(self) -> str:
+        if self.low > 0:
+            return "better"
+        return "worse" if self.high < 0 else "not clearly better"
+
+    def __str__(self) -> str:
+        low, high = (self.low, self.high) if self.by >= 0 else (-self.high, -self.low)
+        if low == high != 0:
+            return f"a difference of {significant(low, 3)}, the same in all bootstrap resamples"
+        ends = f"{significant(low, 3)} to {significant(high, 3)}"
+        return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
+
+
+def comparison(metrics: Mapping[str, Any], name: str, gain: Gain, than: str, score: float) -> str:
+    """Return the sentence that compares the test score with that of another model."""
+    who = "blend" if "blend" in metrics else "ensemble" if "members" in metrics else "model"
+    own = significant(metrics["test"][name], 3)
+    return (
+        f"The {who} is {gain.word} than {than} on the test molecules: "
+        f"{label_of_targets(metrics, name)} {own} against {significant(score, 3)}, {gain}."
+    )
+
+
+def comparable_metric(name: str, gains: Mapping[str, Any]) -> str | None:
+    """Return the metric, or if it is undefined for the trivial baseline (Spearman), another metric
+    of such targets; None if there is none."""
+    kinds = {*METRICS[name].kinds}
+    names = (n for n in gains if "/" not in n and n != "log_loss")
+    others = (n for n in names if kinds.intersection(METRICS[n].kinds))
+    return name if name in gains else next(others, None)
+
+
+def scale(metrics: Mapping[str, Any], name: str) -> float:
+    """Return the distance between the test score of the trivial baseline and a perfect score."""
+    constant = metrics["test_constant"].get(name)
+    perfect = 1.0 if METRICS[name.partition("/")[0]].higher_is_better else 0.0
+    return 1.0 if constant is None else abs(perfect - constant)
+
+
+def label(metrics: Mapping[str, Any], name: str) -> str:
+    """Return the name of a metric in text, such as "RMSE" or "mean RMSE" of several targets."""
+    metric, _, target = name.partition("/")
+    several = not target and any(each.startswith(f"{name}/") for each in metrics["test"])
+    return f"{'mean ' if several else ''}{METRICS[metric].label}"
+
+
+def label_of_targets(metrics: Mapping[str, Any], name: str) -> str:
+    """Return the name of a metric with its targets, such as "mean RMSE of pKa and logP"."""
+    targets = metrics.get("scored_targets", {}).get(name, [])
+    of = f" of {listed(targets)}" if 0 < len(targets) <= _NAMED else ""
+    return f"{label(metrics, name)}{of}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return all names in text, such as "a, b and c"."""
+    *others, last = names
+    return f"{', '.join(others)}{' and ' if others else ''}{last}"
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first three names in text, and the number of others."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
