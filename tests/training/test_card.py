@@ -11,17 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 from rdkit import Chem
-from support import CONTRASTIVE, far_from_initial
+from support import CONTRASTIVE
 
 from molsepnorm.data.datasets import load
-from molsepnorm.forest.forest import Forest
-from molsepnorm.forest.trees import Trees
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.tasks import Target, Task
 from molsepnorm.training import load_config, train
-from molsepnorm.training.card import CONTENTS, elements, model_card, revealed
+from molsepnorm.training.card import elements, model_card
 from molsepnorm.training.composition import composition
+from molsepnorm.training.disclosure import CONTENTS
 
 TOP = Path(__file__).parents[2]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
@@ -169,7 +166,10 @@ def test_loading_ignores_the_card(run):
 def test_a_pre_trained_model_has_losses_and_no_targets(table, tmp_path):
     settings = {
         **CONTRASTIVE,
-        **{f"model.{name}": value for name, value in SMALL.items() if name != "outputs"},
+        "model.layers": 1,
+        "model.width": 16,
+        "model.ffn_width": 16,
+        "model.heads": 2,
         "run.epochs": 1,
         "data.structures": [str(table)],
         "data.table": None,
@@ -243,43 +243,6 @@ def test_elements_are_those_of_rdkit():
     for text in smiles:
         mol = Chem.MolFromSmiles(text, sanitize=False)
         assert elements([text]) == {atom.GetSymbol() for atom in mol.GetAtoms()}, text
-
-
-TASK = Task((Target("y", "regression"),), "mae")
-SMALL = {"layers": 1, "width": 16, "ffn_width": 16, "heads": 2, "outputs": 1}
-
-
-def model(**network) -> PropertyModel:
-    return PropertyModel(Graphormer(GraphormerConfig(**{**SMALL, **network})), "ogb", TASK)
-
-
-def test_the_card_says_what_the_model_holds_of_its_training_molecules():
-    """Encoded molecules of a kernel head, with or without counts, of every network; leaves of a
-    forest; otherwise weights only."""
-    tree = Trees.leaf(far_from_initial(GraphormerConfig(**SMALL)).head.bias.detach().numpy())
-    forest = Forest(tree.thresholds, (tree,))
-    plain = model()
-    kernel = model(head="kernel", centers=1234, readout="layers")
-    counts = model(
-        head="kernel",
-        centers=7,
-        readout="layers",
-        molecule_features=2120,
-        counts=2048,
-        descriptors=72,
-    )
-    assert "network weights only, without molecules and labels" in " ".join(revealed(plain))
-    text = " ".join(revealed(kernel))
-    assert "holds 1,234 training molecules in encoded form" in text
-    assert "its embedding and a weight for each target" in text and "weights only" not in text
-    text = " ".join(revealed(counts))
-    assert "holds 7 training molecules in encoded form" in text
-    assert "its embedding, 2,048 Morgan counts, 72 descriptors and a weight" in text
-    assert "reconstruct parts of their structures" in text
-    both = replace(plain, partners=(kernel.network,), weights=(0.5, 0.5))
-    assert "holds 1,234 training molecules" in " ".join(revealed(both))
-    text = " ".join(revealed(replace(plain, forests=(forest,), forest_share=0.5)))
-    assert "Each leaf has the mean label" in text and "weights only" not in text
 
 
 def test_every_file_of_a_run_has_a_description(run):
