@@ -24,7 +24,7 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
 from molsepnorm.training.comparisons import about_split
-from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing import blending
 from molsepnorm.training.completing.complete import complete, united
 from molsepnorm.training.completing.refit import refit
 from molsepnorm.training.config import TrainConfig
@@ -115,8 +115,8 @@ def _train_members(
         configs = _members(config)
         folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
         inputs = fit_inputs(config, first)
-        baseline.require_blendable(config, first, inputs)
-        may_blend = baseline.may_blend(config, first, inputs)
+        blending.require_blendable(config, first, inputs)
+        may_blend = blending.may_blend(config, first, inputs)
         if resume:
             run.require_same_data(first)
             _require_longer(folders, config)

@@ -18,7 +18,7 @@ from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing import blending
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.continuing import require_same_meaning, trained_on_before
 from molsepnorm.training.distributed import DistributedContext
@@ -113,10 +113,10 @@ def prepare(
     )
     probe = None if resumed is None else resumed.probe()
     inputs = fit_inputs(config, dataset)
-    baseline.require_blendable(config, dataset, inputs)
+    blending.require_blendable(config, dataset, inputs)
     read = inputs if probe is None else probe.inputs
     if start is not None and _is_probed(config):
-        with_forest = may_blend or baseline.may_blend(config, dataset, inputs)
+        with_forest = may_blend or blending.may_blend(config, dataset, inputs)
         read = probe_inputs(config, dataset, inputs, with_forest)
     dataset = world.main_process_first(lambda: with_inputs(dataset, read, callback.on_progress))
     task, dataset = objective.fit_task(config, dataset)

@@ -22,7 +22,7 @@ from molsepnorm.optional import require_package
 from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
-from molsepnorm.training.completing.baseline import require_blendable
+from molsepnorm.training.completing.blending import require_blendable
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train, with_folds
 from molsepnorm.training.finetuning import open_start

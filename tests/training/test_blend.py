@@ -19,8 +19,8 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
-from molsepnorm.training.completing import baseline, shares
-from molsepnorm.training.completing.baseline import forest_inputs
+from molsepnorm.training.completing import baseline, blending, shares
+from molsepnorm.training.completing.blending import forest_inputs
 from molsepnorm.training.run_folder.folder import RunFolder
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
@@ -328,7 +328,7 @@ def test_a_table_is_blended_by_default(with_columns, tmp_path):
 
 
 def test_a_large_table_is_blended_only_if_named(with_columns, tmp_path, monkeypatch):
-    monkeypatch.setattr(baseline, "_MAX_LABELS", 23)
+    monkeypatch.setattr(blending, "_MAX_LABELS", 23)
     config = of(with_columns, {"run.epochs": 1, "data.targets": ["y"]})
     seen = Recorder()
     metrics = train(config, tmp_path / "run", callback=seen).metrics

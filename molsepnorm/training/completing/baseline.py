@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.errors import InvalidMolecule
 from molsepnorm.forest.forest import TREES, Forest
-from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import ExtraInputs, Task, json_scores
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.comparisons import differences
+from molsepnorm.training.completing.blending import (
+    blend_problem,
+    forest_inputs,
+    may_blend,
+    num_labels,
+)
 from molsepnorm.training.completing.refit import refit_rows
 from molsepnorm.training.completing.shares import forest_share
 from molsepnorm.training.config import TrainConfig
@@ -26,84 +32,17 @@ from molsepnorm.training.objectives.supervised import predicted_splits
 __all__ = [
     "Baseline",
     "fit_baseline",
-    "forest_inputs",
-    "may_blend",
     "refit_parts",
-    "require_blendable",
     "with_baseline",
 ]
 
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
 _MIN_SECONDS = 20.0  # that it may always take
 
-_MAX_LABELS = 100_000
-"""Maximum number of training labels of all targets with which a forest is blended by default."""
 _TREE_LABELS = 10_000_000
 """Number of trees times number of training labels, above which a forest that is blended has fewer
 than `TREES` trees for each target."""
 _MIN_TREES = 200  # of a forest that is blended
-
-
-def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
-    """Return the inputs of the forest beside a network with these inputs: the columns of the table,
-    Morgan counts, and descriptors, which are those of the network if it reads any. Atom pairs,
-    which only a kernel head reads, follow them in the inputs of the model."""
-    from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
-
-    return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
-
-
-def require_blendable(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> None:
-    """Check that the run can have the blend that its configuration names.
-
-    Args:
-        config: the configuration of the run.
-        dataset: its data.
-        inputs: the inputs of the network beside the atoms and bonds.
-
-    Raises:
-        ConfigError: `run.blend` is `forest`, and no forest can be blended.
-    """
-    problem = _problem(config, dataset, inputs)
-    if config.run.blend == "forest" and problem is not None:
-        raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
-
-
-def _problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> str | None:
-    """Return the reason why no forest can be blended with the network; None if there is none."""
-    if config.objective.name != SUPERVISED:
-        return f"the objective {config.objective.name} has no predictions"
-    if config.data.dataset is not None or dataset.smiles is None:
-        return f"{dataset.name} is not a table with SMILES"
-    if not replace(inputs, pairs=0).is_start_of(forest_inputs(inputs)):
-        return "data.molecule_features has rdkit without morgan: name both or neither"
-    if config.run.blend == "auto" and _num_labels(dataset) > _MAX_LABELS:
-        return (
-            f"there are more than {_MAX_LABELS:,} training labels (--blend forest includes it all "
-            "the same)"
-        )
-    return None
-
-
-def may_blend(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bool:
-    """Return whether a forest may become a part of the model; arguments as of `require_blendable`.
-
-    The validation molecules may still leave it out.
-    """
-    allowed = config.run.baseline and config.run.blend != "none"
-    return allowed and _problem(config, dataset, inputs) is None
-
-
-def _can_blend(
-    config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, callback: Callback
-) -> bool:
-    """Return whether a forest can be a part of the model; warn if it cannot, unless `run.blend` is
-    none."""
-    if config.run.blend == "none":
-        return False
-    if (problem := _problem(config, dataset, inputs)) is not None:
-        callback.on_warning(f"The random forest is not blended in, because {problem}.")
-    return problem is None
 
 
 @dataclass(frozen=True)
@@ -182,7 +121,10 @@ def fit_baseline(
     if dataset.smiles is None:
         callback.on_warning("The run has no baseline, because its molecules are not SMILES.")
         return None
-    can_blend = _can_blend(config, dataset, inputs, callback)
+    can_blend = may_blend(config, dataset, inputs)
+    if not can_blend and config.run.blend != "none":
+        problem = blend_problem(config, dataset, inputs)
+        callback.on_warning(f"The random forest is not blended in, because {problem}.")
     if not (can_blend or results.scores):
         return None
     started = time.perf_counter()
@@ -232,11 +174,7 @@ def fit_baseline(
 
 def _blended_trees(dataset: Dataset) -> int:
     """Return the number of trees of each target in a forest that is blended."""
-    return min(TREES, max(_MIN_TREES, _TREE_LABELS // max(_num_labels(dataset), 1)))
-
-
-def _num_labels(dataset: Dataset) -> int:
-    return int(np.isfinite(dataset.labels[dataset.splits["train"]]).sum())
+    return min(TREES, max(_MIN_TREES, _TREE_LABELS // max(num_labels(dataset), 1)))
 
 
 def with_baseline(

@@ -13,6 +13,7 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing.blending import forest_inputs
 from molsepnorm.training.completing.calibration import calibrate
 from molsepnorm.training.completing.domain import fit_domain
 from molsepnorm.training.config import TrainConfig
@@ -101,7 +102,7 @@ def _blend(
     """Return the model and the results with the forests blended in, if they have a share."""
     if forest is None or not forest.share:
         return model, results
-    inputs = replace(baseline.forest_inputs(model.inputs), pairs=model.inputs.pairs)
+    inputs = replace(forest_inputs(model.inputs), pairs=model.inputs.pairs)
     blended = replace(model, forests=forest.forests, forest_share=forest.share, inputs=inputs)
     mixed = {
         split: (1 - forest.share) * own + forest.share * forest.predictions[split]
