@@ -12,8 +12,8 @@ import numpy as np
 import yaml
 
 from molsepnorm._version import __version__
-from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.split_text import split_details
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
@@ -111,7 +111,7 @@ def _data(config: TrainConfig, dataset: Dataset, metrics: Mapping[str, Any]) -> 
     molecules = metrics.get("molecules", rows)
     more = "" if molecules == rows else f" ({_counts(rows)} rows)"
     yield f"- Molecules: {_counts(molecules)}{more}"
-    yield f"- Split: {_cell(_split(data, members))}"
+    yield f"- Split: {_cell(split_details(data, members))}"
     yield f"- Rows left out because they cannot be read: {len(dataset.rejected):,}"
     if dataset.merged:
         yield f"- Rows merged into another row of the same molecule: {len(dataset.merged):,}"
@@ -119,25 +119,6 @@ def _data(config: TrainConfig, dataset: Dataset, metrics: Mapping[str, Any]) -> 
 
 def _counts(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
-
-
-def _split(config: DataConfig, members: bool) -> str:
-    """Return how the data were split, in a few words; `members` is for an ensemble by folds."""
-    if config.dataset is not None:
-        return "that of the data set"
-    if config.splits_column is not None:
-        return f"from the column {config.splits_column}"
-    if config.splits_file is not None:
-        return f"from a file, entry {config.fold}"
-    if config.split_type == "time":
-        return f"by time, from the column {config.time_column}"
-    number = "" if config.split_type == "scaffold-ogb" else f", seed {config.split_seed}"
-    if config.folds is not None:
-        fold = f"fold {config.fold} of {config.folds}"
-        if members:
-            fold = f"{config.folds} folds, each for the validation of one member"
-        return f"{config.split_type}{number}, {fold}"
-    return f"{config.split_type}{number}{f', replicate {config.fold}' if config.fold else ''}"
 
 
 def _inputs(model: PropertyModel) -> Iterator[str]:

@@ -23,7 +23,6 @@ from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict.inference import predict
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card
-from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.completing import blending
 from molsepnorm.training.completing.complete import complete, united
 from molsepnorm.training.completing.refit import refit
@@ -39,6 +38,7 @@ from molsepnorm.training.report import try_report
 from molsepnorm.training.run import train_one, with_epochs, with_length
 from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.split_facts import about_split
 
 __all__ = ["train", "with_folds"]
 

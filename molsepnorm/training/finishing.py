@@ -8,13 +8,13 @@ from typing import Any
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import json_scores
-from molsepnorm.training.comparisons import about_split
 from molsepnorm.training.completing.complete import Completed, complete
 from molsepnorm.training.completing.refit import refit
 from molsepnorm.training.completing.shares import with_network_share
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Results, make_objective
 from molsepnorm.training.objectives.supervised import dataset_scores
+from molsepnorm.training.split_facts import about_split
 
 __all__ = ["finish", "finish_unscored"]
 

@@ -19,10 +19,11 @@ from molsepnorm.molecules import featurize
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import draw_resamples, score
 from molsepnorm.training import comparisons as module
-from molsepnorm.training import train
+from molsepnorm.training import split_facts, train
 from molsepnorm.training.architecture import architecture
-from molsepnorm.training.comparisons import about_split, comparisons
+from molsepnorm.training.comparisons import comparisons
 from molsepnorm.training.conclusion import conclusion
+from molsepnorm.training.split_facts import about_split
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
 
@@ -494,8 +495,8 @@ def loaded(config):
 @pytest.mark.parametrize(("most_train", "most_test"), [(20_000, 500), (7, 3)])
 def test_the_similarity_equals_rdkits(configure, monkeypatch, most_train, most_test):
     """The median is that of all molecules, or of as many as are drawn."""
-    monkeypatch.setattr(module, "_MAX_TRAIN", most_train)
-    monkeypatch.setattr(module, "_MAX_TEST", most_test)
+    monkeypatch.setattr(split_facts, "_MAX_TRAIN", most_train)
+    monkeypatch.setattr(split_facts, "_MAX_TEST", most_test)
     config = configure({"data.split": [0.5, 0.2, 0.3]})
     dataset = loaded(config)
     found = about_split(config.data, dataset)

@@ -25,6 +25,7 @@ from molsepnorm.data.datasets.cells import blank_classes
 from molsepnorm.data.datasets.columns import ParsedColumn
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import MAX_CLASSES, option_of_kind
+from molsepnorm.data.datasets.split_text import split_origin
 from molsepnorm.data.datasets.splits import assigns_splits, split_words
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.errors import counted
@@ -250,8 +251,9 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
             shared.update(both.tolist())
     if not shared:  # splits that are drawn, but for those by time, keep the rows of a molecule
         return
+    origin = split_origin(scan.config)
     text = (
-        f"train/test leakage ({_how(scan.config)}): {counted(len(shared), 'molecule')} in more "
+        f"train/test leakage ({origin}): {counted(len(shared), 'molecule')} in more "
         "than one split; the scores would be too optimistic"
     )
     yield from found("leak", True, len(shared), text, groups)
@@ -327,12 +329,3 @@ def _constant(column: np.ndarray) -> str | None:
     if not len(present):
         return "no label"
     return f"all {len(present):,} labels equal" if (present == present[0]).all() else None
-
-
-def _how(config: DataConfig) -> str:
-    """Describe the split by a column, a file or time."""
-    if config.splits_column is not None:
-        return f"column '{config.splits_column}'"
-    if config.splits_file is not None:
-        return f"{config.splits_file}, entry {config.fold}"
-    return f"time, column '{config.time_column}'"

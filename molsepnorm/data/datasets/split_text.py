@@ -1,0 +1,50 @@
+"""Descriptions of a split in words, from the settings."""
+
+from __future__ import annotations
+
+from molsepnorm.data.datasets.config import DataConfig
+
+__all__ = ["split_details", "split_name", "split_origin"]
+
+
+def split_name(config: DataConfig) -> str | None:
+    """Return the kind of split, such as "scaffold split"; None if it is not known."""
+    if config.in_memory or (config.dataset is None and config.table is None):
+        return None  # the split may be an argument
+    if config.dataset is not None:
+        return f"split of {config.dataset}"
+    if config.splits_column is not None:
+        return f"split of the column {config.splits_column}"
+    if config.splits_file is not None:
+        return "split of a file"
+    kinds = {"scaffold-ogb": "scaffold split", "time": "split by time", "butina": "cluster split"}
+    return kinds.get(config.split_type, f"{config.split_type} split")
+
+
+def split_details(config: DataConfig, members: bool) -> str:
+    """Return the settings of the split, such as "scaffold, seed 3"; `members` is for an ensemble by
+    folds."""
+    if config.dataset is not None:
+        return "that of the data set"
+    if config.splits_column is not None:
+        return f"from the column {config.splits_column}"
+    if config.splits_file is not None:
+        return f"from a file, entry {config.fold}"
+    if config.split_type == "time":
+        return f"by time, from the column {config.time_column}"
+    number = "" if config.split_type == "scaffold-ogb" else f", seed {config.split_seed}"
+    if config.folds is not None:
+        fold = f"fold {config.fold} of {config.folds}"
+        if members:
+            fold = f"{config.folds} folds, each for the validation of one member"
+        return f"{config.split_type}{number}, {fold}"
+    return f"{config.split_type}{number}{f', replicate {config.fold}' if config.fold else ''}"
+
+
+def split_origin(config: DataConfig) -> str:
+    """Return the column or the file of a split that is not drawn."""
+    if config.splits_column is not None:
+        return f"column '{config.splits_column}'"
+    if config.splits_file is not None:
+        return f"{config.splits_file}, entry {config.fold}"
+    return f"time, column '{config.time_column}'"
