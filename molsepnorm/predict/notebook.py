@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
+from molsepnorm.tasks.metrics import significant
+
 if TYPE_CHECKING:
     from molsepnorm.predict.prediction import Prediction
 
@@ -45,5 +47,5 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return significant(value)
     return "" if value is None else str(value)

@@ -17,7 +17,7 @@ from molsepnorm.data.datasets.split_text import split_details
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
-from molsepnorm.tasks.metrics import label_of
+from molsepnorm.tasks.metrics import label_of, significant
 from molsepnorm.training.comparisons import score_columns
 from molsepnorm.training.composition import composition
 from molsepnorm.training.conclusion import conclusion
@@ -295,4 +295,4 @@ def _number(value: float | str | None) -> str:
     """Return a number with four significant digits, and a text as it is."""
     if isinstance(value, str):
         return value
-    return "" if value is None else f"{value:.4g}"
+    return "" if value is None else significant(value)

@@ -15,6 +15,7 @@ from support import CONTRASTIVE
 
 from molsepnorm.data.datasets import load
 from molsepnorm.model import PropertyModel
+from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
 from molsepnorm.training.card import elements, model_card
 from molsepnorm.training.composition import composition
@@ -87,11 +88,11 @@ def test_the_scores_are_those_of_metrics_json(run):
     low, high = metrics["test_interval_95"]["rmse"]
     assert cells(card, "RMSE") == [
         "RMSE",
-        *(f"{metrics[split]['rmse']:.4g}" for split in ("val", "test")),
-        f"{metrics['test_constant']['rmse']:.4g}",
-        f"{metrics['blend']['network']['test']['rmse']:.4g}",
-        f"{metrics['baseline']['test']['rmse']:.4g}",
-        f"{low:.4g} to {high:.4g}",
+        *(significant(metrics[split]["rmse"]) for split in ("val", "test")),
+        significant(metrics["test_constant"]["rmse"]),
+        significant(metrics["blend"]["network"]["test"]["rmse"]),
+        significant(metrics["baseline"]["test"]["rmse"]),
+        f"{significant(low)} to {significant(high)}",
     ]
 
 
@@ -100,7 +101,7 @@ def test_the_uncertainty_is_that_of_metrics_json(run):
     for name, row in ("ic50_nM", "ic50_nM"), ("a|b", "a\\|b"):
         found = run.metrics["calibration"][name]
         size = found["width" if name == "ic50_nM" else "classes"]
-        numbers = ["" if each is None else f"{each:.4g}" for each in (found["coverage"], size)]
+        numbers = ["" if each is None else significant(each) for each in (found["coverage"], size)]
         line = f"| {row} | {'interval' if name == 'ic50_nM' else 'set of classes'} | 0.9 | "
         assert f"\n{line}{' | '.join(numbers)} | {found['molecules']} |" in section
     assert "no intervals" not in section
@@ -179,7 +180,7 @@ def test_a_pre_trained_model_has_losses_and_no_targets(table, tmp_path):
     card = card_of(tmp_path / "run")
     assert "# Pre-trained model of molecules" in card and "without labels" in card
     assert "- Source: data.csv\n" in card
-    losses = [f"{metrics[split]['loss']:.4g}" for split in ("val", "test")]
+    losses = [significant(metrics[split]["loss"]) for split in ("val", "test")]
     assert cells(card, "loss") == ["loss", *losses]
     assert "molsepnorm embed --model FOLDER" in card
     assert "config.json" not in card.partition("## What the model")[2].partition("## ")[0]
@@ -192,7 +193,7 @@ def test_an_unfinished_run_has_a_card_without_scores(configure, stop_at, tmp_pat
     assert "There are no scores: the run is not finished, or it has no test split." in card
     assert "license: unknown" in card and "Not stated." in card
     metrics = train(folder=tmp_path / "run", resume=True).metrics
-    assert f"{metrics['test']['mae']:.4g}" in cells(card_of(tmp_path / "run"), "MAE")
+    assert significant(metrics["test"]["mae"]) in cells(card_of(tmp_path / "run"), "MAE")
 
 
 @pytest.mark.parametrize(

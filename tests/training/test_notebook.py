@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import TrainingResult, train
 
 
@@ -16,7 +17,7 @@ def test_a_result_shows_its_scores_and_conclusion(configure, tmp_path):
     scores = {name: cells for name, *cells in rows[1:]}
     for column, part in enumerate(("val", "test", "test_constant")):
         value = result.metrics[part]["mae"]
-        assert scores["MAE"][column] == f"{value:.4g}"
+        assert scores["MAE"][column] == significant(value)
     assert str(tmp_path / "a<b>") == page.find("p/code").text
     assert len(page.findall("ul/li")) >= 1
 

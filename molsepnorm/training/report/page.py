@@ -305,9 +305,9 @@ def _between(ends: Sequence[float] | None) -> str:
 
 
 def _tidy(cell: str) -> str:
-    """Return a number with at most four digits; other texts as they are."""
+    """Return a number with four significant digits; counts and other texts as they are."""
     try:
         value = float(cell)
     except ValueError:
         return cell
-    return cell if value.is_integer() and "." not in cell else f"{value:.4g}"
+    return cell if value.is_integer() and "." not in cell else significant(value)
