@@ -121,21 +121,46 @@ def select(
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
-    own_run = folder = None
+    folder = None
     if not isinstance(model, PropertyModel):
         folder, model = resolve(model), PropertyModel.from_pretrained(model)
     if data.targets is not None and sorted(data.targets) == sorted(model.task.names):
         data = data.model_copy(update={"targets": [*model.task.names]})
-    if folder is not None:
-        if data.table is not None:
-            run = RunFolder.of_model(folder)
-            data, split, own_run = _own_split(run, model, data, split, default)
-    elif data.table is not None:
-        split = split or "all"
+    data, split, own_run = _chosen_split(folder, model, data, split, default)
     if labelled:
         model.require_targets()
-        model.leak(data.dataset, allow_leak)
-    split = split or default
+    leak = model.leak(data.dataset, allow=allow_leak or not labelled)
+    dataset = _load(data, model, split, labelled)
+    if own_run is not None and split != "all":
+        own_run.require_same_data(dataset)
+    graphs = _graphs_of(data, dataset, model, split)
+    if labelled and len(model.task.names) > 1:
+        dataset = _with_labels(dataset, graphs)
+    if own_run is not None:
+        leak = _seen(own_run, split)
+    elif labelled and leak is None:
+        leak = _trained_on(model, dataset, graphs)
+    return Selection(model, dataset, split, graphs, leak)
+
+
+def _chosen_split(
+    folder: Path | None, model: PropertyModel, data: DataConfig, split: str | None, default: str
+) -> tuple[DataConfig, str, RunFolder | None]:
+    """Return the data, the split, and the run that was trained with this split, if there is one.
+
+    Args:
+        folder: the folder of the model; None if it was given in memory.
+        model, data, split, default: as in `select`.
+    """
+    if data.table is None:
+        return data, split or default, None
+    if folder is None:
+        return data, split or "all", None
+    return _own_split(RunFolder.of_model(folder), model, data, split, default)
+
+
+def _load(data: DataConfig, model: PropertyModel, split: str, labelled: bool) -> Dataset:
+    """Return the data set, encoded for the model; arguments as in `select`."""
     if split != "all" and data.split is None and not data.in_memory:
         raise ConfigError(
             f"data.split: null means no split, so there is no split '{split}': set data.split, or "
@@ -144,8 +169,19 @@ def select(
     data = _fit_to_model(data, model)
     if split == "all":
         data = data.model_copy(update={"split": None})
-    several = labelled and len(model.task.names) > 1  # then some may have no column
+    several = len(model.task.names) > 1  # then some may have no column
     dataset = datasets.load(data, model.encoding, labelled and not several, for_training=False)
+    _require_same_targets(data, dataset, model, labelled)
+    if split == "all":
+        dataset = replace(dataset, splits={"all": dataset.molecules})
+    return with_inputs(dataset, model.inputs)
+
+
+def _require_same_targets(
+    data: DataConfig, dataset: Dataset, model: PropertyModel, labelled: bool
+) -> None:
+    """Check that the data have the targets of the model, and labels on their scale if they are
+    scored."""
     if model.task.targets and dataset.targets != model.task.names:
         advice = "" if data.table is None else ": leave data.targets (--targets) out"
         raise ConfigError(
@@ -158,11 +194,15 @@ def select(
             f"the model predicts transformed values ({', '.join(transforms)}), and the labels of "
             f"{dataset.name} are not transformed: use a table"
         )
-    if split == "all":
-        dataset = replace(dataset, splits={"all": dataset.molecules})
-    dataset = with_inputs(dataset, model.inputs)
-    if own_run is not None and split != "all":
-        own_run.require_same_data(dataset)
+
+
+def _graphs_of(data: DataConfig, dataset: Dataset, model: PropertyModel, split: str) -> np.ndarray:
+    """Return the molecules of a split, int64 [n].
+
+    Raises:
+        ConfigError: the data have no test split.
+        DataError: feature columns are missing in all rows.
+    """
     graphs = dataset.splits[split]
     if not data.has_test and split == "test":
         raise ConfigError(
@@ -171,14 +211,7 @@ def select(
         )
     if model.inputs.columns and not len(graphs):
         raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
-    if several:
-        dataset = _with_labels(dataset, graphs)
-    leak = model.leak(data.dataset, allow=True)
-    if own_run is not None:
-        leak = _seen(own_run, split)
-    elif labelled and leak is None:
-        leak = _trained_on(model, dataset, graphs)
-    return Selection(model, dataset, split, graphs, leak)
+    return graphs
 
 
 def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
