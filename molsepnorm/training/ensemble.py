@@ -299,8 +299,16 @@ def _finish(
     seconds = sum(each["seconds"] for each in members)
     threads = config.run.threads or torch.get_num_threads()
     joined, found, entries = complete(
-        *(config, splits, graphs, joined, found, unseen),
-        *(is_refit, callback, seconds, threads),
+        config=config,
+        splits=splits,
+        tensors=graphs,
+        model=joined,
+        results=found,
+        unseen=unseen,
+        is_refit=is_refit,
+        callback=callback,
+        seconds=seconds,
+        threads=threads,
     )
     metrics = {
         **members[0],

@@ -110,9 +110,16 @@ def _complete(
     """
     dataset = trainer.dataset
     found = complete(
-        *(trainer.config, [dataset], trainer.graphs, final, results),
-        *([(chosen, dataset.splits["val"])], final is not chosen, trainer.callback),
-        *(trainer.progress.seconds, trainer.threads.threads),
+        config=trainer.config,
+        splits=[dataset],
+        tensors=trainer.graphs,
+        model=final,
+        results=results,
+        unseen=[(chosen, dataset.splits["val"])],
+        is_refit=final is not chosen,
+        callback=trainer.callback,
+        seconds=trainer.progress.seconds,
+        threads=trainer.threads.threads,
     )
     if found.model is not chosen:
         trainer.folder.keep(found.model)

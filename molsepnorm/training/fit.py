@@ -118,7 +118,9 @@ def fit(
         bond_offset=bond_offset,
     )
     return train_on(
-        *(settings, dataset, folder),
+        settings,
+        dataset,
+        folder,
         resume=resume,
         model=model,
         score=len(dataset.splits["test"]) > 0,

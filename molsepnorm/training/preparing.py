@@ -168,7 +168,12 @@ def _new_model(
     if values is not None and isinstance(network.molecule_features, MoleculeFeatures):
         network.molecule_features.fit(torch.from_numpy(values[dataset.splits["train"]]))
     return PropertyModel(
-        *(network, dataset.store.featurizer, task, config.objective.name, excludes, inputs),
+        network,
+        dataset.store.featurizer,
+        task,
+        objective=config.objective.name,
+        excludes=excludes,
+        inputs=inputs,
         standardize=config.data.standardize,
     )
 

@@ -241,8 +241,15 @@ def _trainer(
             "no probe: set run.epochs to 1 or more, or start from a model (--from)"
         )
     return Trainer(
-        *(config, prepared.dataset, prepared.model, run, callback, world),
-        *(prepared.new_targets, prepared.features, prepared.probe),
+        config,
+        prepared.dataset,
+        prepared.model,
+        folder=run,
+        callback=callback,
+        world=world,
+        new_targets=prepared.new_targets,
+        features=prepared.features,
+        probe=prepared.probe,
     )
 
 

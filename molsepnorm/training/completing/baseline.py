@@ -78,6 +78,7 @@ class Baseline:
 
 
 def fit_baseline(
+    *,
     config: TrainConfig,
     splits: Sequence[Dataset],
     task: Task,

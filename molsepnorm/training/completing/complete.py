@@ -33,6 +33,7 @@ class Completed(NamedTuple):
 
 
 def complete(
+    *,
     config: TrainConfig,
     splits: Sequence[Dataset],
     tensors: GraphTensors,
@@ -61,8 +62,15 @@ def complete(
     """
     dataset = splits[0]
     forest = baseline.fit_baseline(
-        *(config, splits, model.task, model.inputs, results),
-        *(callback, seconds, threads, is_refit),
+        config=config,
+        splits=splits,
+        task=model.task,
+        inputs=model.inputs,
+        results=results,
+        callback=callback,
+        seconds=seconds,
+        threads=threads,
+        is_refit=is_refit,
     )
     model, results = _blend(model, results, forest, united(splits))
     parts = baseline.refit_parts(is_refit, model, forest)

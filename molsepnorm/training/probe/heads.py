@@ -92,7 +92,13 @@ def fit_kernel(
     choices = [False, True] if inputs.morgan > own.morgan else [inputs.morgan > 0]
     of_featurizer = model.encoding.molecule_features
     network = _with_kernel(
-        *(model.network, model.task, examples, train, of_featurizer, sizes, choices)
+        model.network,
+        model.task,
+        examples,
+        train,
+        own=of_featurizer,
+        sizes=sizes,
+        choices=choices,
     )
     counts, pairs = network.config.counts, network.config.pairs
     return replace(model, network=network, inputs=replace(inputs, morgan=counts, pairs=pairs))
@@ -124,8 +130,14 @@ def _fitted_again(
     sizes = _Sizes(own.columns, own.counts, own.descriptors, own.pairs)
     weights = tuple(head.column_weights.tolist()) if own.columns else ()
     return _with_kernel(
-        *(network, task, examples, train),
-        *(own.molecule_features - own.compared_features, sizes, [head.compares_counts], weights),
+        network,
+        task,
+        examples,
+        train,
+        own=own.molecule_features - own.compared_features,
+        sizes=sizes,
+        choices=[head.compares_counts],
+        column_weights=weights,
     )
 
 
@@ -163,7 +175,8 @@ def _with_kernel(
         every = _compared(values, scaled, own, sizes)
     every = every._replace(column_weights=column_weights)
     found = kernel_regression(
-        *(embedded, task),
+        embedded,
+        task,
         [every if compares else every._replace(counts=None, pairs=None) for compares in choices],
     )
     compares_counts = found.compared.counts is not None

@@ -55,8 +55,11 @@ def _regression(splits: Mapping[str, Predicted], calibration: Mapping[str, Any])
     ends = _ends(np.concatenate(every))
     name = next(iter(splits.values())).target.learned_name
     truth = Chart(
-        *(f"Prediction against truth of {name}", f"measured {name}", f"predicted {name}"),
-        *(ends, ends),
+        f"Prediction against truth of {name}",
+        x=f"measured {name}",
+        y=f"predicted {name}",
+        x_ends=ends,
+        y_ends=ends,
     )
     truth.line(np.array(ends), np.array(ends), "guide")
     caption = f"{_keys(splits)}. Predictions on the dashed diagonal are perfect."
@@ -84,8 +87,10 @@ def _residuals(splits: Mapping[str, Predicted], name: str) -> str:
     counts, edges = np.histogram(errors, bins=int(np.clip(np.sqrt(len(errors)), 5, 30)))
     chart = Chart(
         f"Histogram of the errors of {name}, {_TITLES[split]} molecules",
-        *(f"predicted − measured {name}", "molecules"),
-        *((float(edges[0]), float(edges[-1])), (0.0, float(counts.max()) * 1.05)),
+        x=f"predicted − measured {name}",
+        y="molecules",
+        x_ends=(float(edges[0]), float(edges[-1])),
+        y_ends=(0.0, float(counts.max()) * 1.05),
     )
     for count, low, high in zip(counts.tolist(), edges[:-1], edges[1:], strict=True):
         chart.bar(low, high, count, _COLOURS[split], f"{low:.3g} to {high:.3g}: {count:,}")

@@ -123,8 +123,10 @@ def _similarity(
     highest = max(each["error"] or 0.0 for each in bins)
     chart = Chart(
         "Mean error by similarity to the nearest training molecule",
-        *("similarity to the training molecules", "mean error"),
-        *((0.0, 1.0), (0.0, highest * 1.08)),
+        x="similarity to the training molecules",
+        y="mean error",
+        x_ends=(0.0, 1.0),
+        y_ends=(0.0, highest * 1.08),
     )
     for each in bins:
         low, high, count = each["low"], each["high"], each["molecules"]
