@@ -115,8 +115,8 @@ def require_features(data: Data, featurizer: str) -> None:
         own = get(featurizer)(smiles).atom_features.tolist()
     except InvalidMolecule:
         return
-    found = _array(data, "x", "[N] or [N, A]")
-    found = found.reshape(len(found), -1).tolist()
+    x = _array(data, "x", "[N] or [N, A]")
+    found = x.reshape(len(x), -1).tolist()
     if len(found) == len(own) and sorted(found) != sorted(own):
         raise ConfigError(
             f"the atoms of the graph with the SMILES {smiles} have other features than those of "
