@@ -10,10 +10,10 @@
 """
 
 from molsepnorm.predict.embedding_tables import embed_rows
+from molsepnorm.predict.forward import Embeddings
 from molsepnorm.predict.inference import infer
 from molsepnorm.predict.prediction import Prediction
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.rows import predict_rows
-from molsepnorm.predict.work import Embeddings
 
 __all__ = ["Embeddings", "Prediction", "Predictor", "embed_rows", "infer", "predict_rows"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from molsepnorm.predict.work import Embeddings
+from molsepnorm.predict.forward import Embeddings
 
 __all__ = ["InGivenOrder"]
 

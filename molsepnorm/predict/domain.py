@@ -12,7 +12,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.training_molecules import TrainingMolecules
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.work import Outcome
+    from molsepnorm.predict.forward import Outcome
 
 __all__ = ["SIGNS", "domain_columns", "nearest_training", "require_domain"]
 

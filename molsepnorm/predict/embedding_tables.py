@@ -11,10 +11,10 @@ import numpy as np
 
 from molsepnorm.files.tables import check_embeddings_output
 from molsepnorm.files.writing import replacing
+from molsepnorm.predict.forward import Embeddings
 from molsepnorm.predict.output import open_table, require_unique
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.rows import ERROR, Rows, TableRows
-from molsepnorm.predict.work import Embeddings
 
 __all__ = ["embed_rows"]
 

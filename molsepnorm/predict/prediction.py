@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from molsepnorm.predict.work import Outcome
+from molsepnorm.predict.forward import Outcome
 from molsepnorm.tasks import Task
 
 __all__ = ["Prediction", "predictions_by_row"]

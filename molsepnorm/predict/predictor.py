@@ -16,22 +16,11 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.atom_order import InGivenOrder
 from molsepnorm.predict.domain import domain_columns, require_domain
+from molsepnorm.predict.encode import Prepare, Prepared, Row, encoded_groups, smiles_of
+from molsepnorm.predict.forward import Embed, Embeddings, Outcome, Predict, Result, Run
 from molsepnorm.predict.inference import Precision, pick_device
 from molsepnorm.predict.prediction import Prediction, predictions_by_row
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
-from molsepnorm.predict.work import (
-    Embed,
-    Embeddings,
-    Outcome,
-    Predict,
-    Prepare,
-    Prepared,
-    Result,
-    Row,
-    Run,
-    encoded_groups,
-    smiles_of,
-)
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks import require_same_order, with_text_names
 

@@ -12,7 +12,7 @@ from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Intervals
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.work import Outcome
+    from molsepnorm.predict.forward import Outcome
 
 __all__ = ["error_signals", "require_calibrated", "uncertainty_columns"]
 

@@ -36,7 +36,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
-from molsepnorm.predict.work import Prepare
+from molsepnorm.predict.encode import Prepare
 from molsepnorm.tasks import ExtraInputs, Target, Task
 from molsepnorm.tasks.inputs import FeatureColumn
 

@@ -23,7 +23,7 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import domain as module
-from molsepnorm.predict.work import Outcome
+from molsepnorm.predict.forward import Outcome
 from molsepnorm.tasks import FeatureColumn, Target, Task
 from molsepnorm.tasks.domain import Domain
 
@@ -308,5 +308,5 @@ def test_a_table_with_a_column_of_that_name_is_refused(model, tmp_path):
 
 
 def test_embeddings_are_not_compared(model, monkeypatch):
-    monkeypatch.setattr("molsepnorm.predict.work.nearest_training", None)
+    monkeypatch.setattr("molsepnorm.predict.encode.nearest_training", None)
     assert Predictor(model, domain=True).embed(["CCO"]).molecules.shape == (1, 16)

@@ -22,7 +22,7 @@ from molsepnorm.nn import Graphormer
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.readout import Readout
 from molsepnorm.predict import Embeddings, Predictor, embed_rows
-from molsepnorm.predict.work import Predict
+from molsepnorm.predict.forward import Predict
 from molsepnorm.tasks import Target, Task
 
 DRUGS = [

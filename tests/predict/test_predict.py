@@ -27,7 +27,8 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
-from molsepnorm.predict.work import Predict, encoded_groups
+from molsepnorm.predict.encode import encoded_groups
+from molsepnorm.predict.forward import Predict
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 
 DRUGS = [

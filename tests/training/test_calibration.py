@@ -11,8 +11,8 @@ import molsepnorm
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict import Predictor
+from molsepnorm.predict.forward import Outcome
 from molsepnorm.predict.uncertainty import uncertainty_columns
-from molsepnorm.predict.work import Outcome
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets, Intervals
 from molsepnorm.training import train

@@ -30,9 +30,9 @@ from molsepnorm.molecules.featurize.environments import (
 from molsepnorm.molecules.featurize.smiles import Unwritten
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.fragments import SCHEMES, fragments
+from molsepnorm.predict.encode import Group, Prepare, Row, smiles_of
 from molsepnorm.predict.predictor import Cells, Predictor
 from molsepnorm.predict.rows import Rows, TableRows
-from molsepnorm.predict.work import Group, Prepare, Row, smiles_of
 from molsepnorm.predict.workers import Workers
 
 __all__ = ["DESCRIPTORS", "MAX_ATOMS", "PAIRS", "explain", "explain_rows", "explanations"]

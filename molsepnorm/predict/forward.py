@@ -1,80 +1,33 @@
-"""Predict a list of SMILES: `Prepare` encodes the molecules, `Run` evaluates the network.
+"""Run a model on encoded rows: `Run` returns predictions, `Embed` returns embeddings.
 
-On a CPU each worker process does both (`Predict`). If the network is on a GPU, worker processes
-prepare, and the main process runs. `Embed` takes the place of `Run` for embeddings.
+On a CPU each worker process encodes rows and runs the network (`Predict`). If the network is on a
+GPU, worker processes encode, and the main process runs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
-from typing import Any, Generic, TypeAlias, TypeVar
+from itertools import chain
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from molsepnorm.data.batching.bucketing import size_sorted_batches
-from molsepnorm.data.batching.collate import GraphTensors, with_features
-from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encoding import (
-    EncodedGraphs,
-    EncodingSpec,
-    encode,
-    require_graphs,
-)
-from molsepnorm.molecules.featurize.standardize import standardized
-from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.molecules.training_molecules import TrainingMolecules
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.predict.domain import nearest_training
+from molsepnorm.predict.encode import Prepare, Prepared, Row
 from molsepnorm.predict.inference import Precision, infer, predict_with_signals
 from molsepnorm.tasks import Task
 
-__all__ = [
-    "Embed",
-    "Embeddings",
-    "Outcome",
-    "Predict",
-    "Prepare",
-    "Prepared",
-    "Row",
-    "Run",
-    "encoded_groups",
-    "smiles_of",
-]
-
-Row: TypeAlias = "str | tuple[Any, ...]"
-"""A SMILES; for a model with feature columns, a tuple of a SMILES and the cells of the columns."""
+__all__ = ["Embed", "Embeddings", "Outcome", "Predict", "Result", "Run"]
 
 Result = TypeVar("Result")
-
-_GROUP = {"cpu": 128, "cuda": 1024}
-"""Number of molecules of similar size that are encoded and run together. On a CPU it is small, so
-that their arrays fit into its cache and their path vocabulary is small."""
-
-Group = tuple[np.ndarray, EncodedGraphs]
-"""Rows of some molecules, int64 [g], and the encoded molecules."""
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """R SMILES, the valid ones encoded."""
-
-    errors: list[str | None]
-    """For each SMILES the reason why it is invalid, or None."""
-    groups: list[Group]
-    """The valid ones, sorted by size."""
-    nearest: np.ndarray | None = None
-    """int64 [R]: index of the most similar training molecule; None if it is not wanted."""
-    similarity: np.ndarray | None = None
-    """float64 [R]: Tanimoto similarity to this molecule, NaN for invalid SMILES."""
-    outside: np.ndarray | None = None
-    """bool [R, columns]: see `ExtraInputs.outside`; None if the model has no feature columns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,115 +101,6 @@ class Embeddings:
             list(chain.from_iterable(part.errors for part in parts)),
             list(chain.from_iterable(atoms)) if atoms else None,
         )
-
-
-def smiles_of(rows: Sequence[Row]) -> list[str]:
-    """Return the SMILES of some rows."""
-    return [row[0] if isinstance(row, tuple) else row for row in rows]
-
-
-class Prepare:
-    """Encodes rows as the model needs them, in groups for a device.
-
-    Args:
-        model: the model.
-        device: the device of the network.
-        smiles_order: encode the atoms in the order of the SMILES, which takes longer. Otherwise the
-            featuriser chooses their order.
-        molecules: training molecules to compare with; None if that is not wanted.
-
-    Raises:
-        ConfigError: `smiles_order`, and the model standardises structures.
-    """
-
-    def __init__(
-        self,
-        model: PropertyModel,
-        device: torch.device,
-        smiles_order: bool = False,
-        molecules: TrainingMolecules | None = None,
-    ) -> None:
-        if smiles_order and model.standardize != "none":
-            raise ConfigError(
-                f"the model standardises structures ({model.standardize}), so its atoms are not "
-                "those of the SMILES: embed whole molecules instead"
-            )
-        self._featurizer = featurize.get(model.featurizer)
-        self._standardize = model.standardize
-        self._inputs = model.inputs
-        self._smiles_order = smiles_order
-        self._molecules = molecules
-        self._spec = model.encoding
-        self._atom_sizes = model.network.config.atom_sizes
-        self._group = _GROUP.get(device.type, _GROUP["cuda"])
-
-    def __call__(self, rows: Sequence[Row]) -> Prepared:
-        smiles = standardized(smiles_of(rows), self._standardize)
-        made, structures = self._read(smiles)
-        cells = [[row[index + 1] for row in rows] for index in range(len(self._inputs.columns))]
-        columns, wrong = self._inputs.encode_columns(cells, len(rows))
-        errors = [
-            str(each) if isinstance(each, InvalidMolecule) else error
-            for each, error in zip(made, wrong, strict=True)
-        ]
-        nearest = similarity = None
-        if self._molecules is not None:
-            nearest, similarity = self._compare(smiles, errors)
-        valid = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
-        graphs = [made[row] for row in valid]
-        groups = encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
-        if self._inputs.width:
-            inputs = np.concatenate([columns[valid], structures[valid]], axis=1)
-            groups = [(index, with_features(each, inputs[index])) for index, each in groups]
-        groups = [(valid[index], encoded) for index, encoded in groups]
-        outside = self._inputs.outside(columns) if self._inputs.columns else None
-        return Prepared(errors, groups, nearest, similarity, outside)
-
-    def _compare(
-        self, smiles: Sequence[str], errors: list[str | None]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most similar training molecules (R,) and the similarities (R,) of all rows
-        without an error; add the errors of those without a fingerprint."""
-        assert self._molecules is not None
-        nearest = np.zeros(len(smiles), dtype=np.int64)
-        similarity = np.full(len(smiles), np.nan)
-        rows = [row for row, error in enumerate(errors) if error is None]
-        found = nearest_training([smiles[row] for row in rows], self._molecules)
-        nearest[rows], similarity[rows] = found[:2]
-        for row, error in zip(rows, found[2], strict=True):
-            errors[row] = error
-        return nearest, similarity
-
-    def _read(
-        self, smiles: Sequence[str]
-    ) -> tuple[list[MolGraph | InvalidMolecule], np.ndarray]:  # float32 (R, w)
-        """Return a graph or an error for each SMILES, and the fingerprint counts and descriptors
-        that the model reads; those of errors are 0."""
-        read = self._inputs.morgan > 0, self._inputs.descriptors, self._inputs.pairs > 0
-        if not any(read):
-            return self._graphs(smiles), np.zeros((len(smiles), 0), dtype=np.float32)
-        from molsepnorm.molecules.featurize.descriptors import structure_inputs
-        from molsepnorm.molecules.featurize.smiles import RECENT
-
-        made: list[MolGraph | InvalidMolecule] = []
-        parts = []
-        for start in range(0, len(smiles) or 1, RECENT):  # RDKit then reads each SMILES once
-            part = smiles[start : start + RECENT]
-            graphs = self._graphs(part)
-            valid = [not isinstance(graph, InvalidMolecule) for graph in graphs]
-            found = structure_inputs(list(compress(part, valid)), *read)
-            values = np.zeros((len(part), found.shape[1]), dtype=np.float32)
-            values[valid] = found
-            made += graphs
-            parts.append(values)
-        return made, np.concatenate(parts)
-
-    def _graphs(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
-        if not self._smiles_order:
-            return self._featurizer.many(smiles)
-        from molsepnorm.molecules.featurize.atom_order import in_smiles_order
-
-        return in_smiles_order(self._featurizer, smiles)
 
 
 @dataclass(frozen=True)
@@ -384,25 +228,6 @@ class Predict(Generic[Result]):
 
     def __call__(self, rows: Sequence[Row]) -> Result:
         return self.run(self.prepare(rows))
-
-
-def encoded_groups(
-    graphs: Sequence[MolGraph],
-    spec: EncodingSpec,
-    atom_sizes: tuple[int, ...],
-    group: int = _GROUP["cpu"],
-) -> list[Group]:
-    """Encode molecules in groups of similar size; groups of large molecules are smaller.
-
-    Raises:
-        ConfigError: one is no `MolGraph`, or its features do not fit, as in `encode`.
-    """
-    require_graphs(graphs)
-    sizes = np.array([graph.num_atoms for graph in graphs], dtype=np.int64)
-    return [
-        (index, encode([graphs[i] for i in index], spec, atom_sizes, index))
-        for index in size_sorted_batches(np.arange(len(graphs)), sizes, group)
-    ]
 
 
 def _not_finite(what: str, precision: Precision) -> str:

@@ -14,7 +14,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize import smiles as reading
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
 from molsepnorm.nn import GraphormerConfig
-from molsepnorm.predict.work import Prepare
+from molsepnorm.predict.encode import Prepare
 from molsepnorm.tasks.inputs import ExtraInputs
 
 SMILES = ["CCO", "not one", "C[C@H](N)C(=O)O", "", "c1ccc2c(c1)[nH]c1ccccc12", "C/C=C/C", "CCO"]
