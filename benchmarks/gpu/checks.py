@@ -37,10 +37,11 @@ from gpu.trainers import (
     take_losses,
     warnings_of,
 )
+from molsepnorm.devices.context import Precision
 from molsepnorm.devices.verdict import apart
 from molsepnorm.nn.kernels.fused_attention import DEVICES, fits
 from molsepnorm.nn.pairs.features import resistances
-from molsepnorm.predict.inference import Precision, infer
+from molsepnorm.predict.inference import infer
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.steps.capture import CaptureFailed, record

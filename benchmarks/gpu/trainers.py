@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from gpu.packed import load
+from molsepnorm.devices.context import Precision
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer
 from molsepnorm.nn.kernels.fused_attention import DEVICES
-from molsepnorm.predict.inference import Precision
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config
 from molsepnorm.training.architecture import architecture

@@ -19,7 +19,7 @@ from molsepnorm.cli.options import (
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.inference import Precision
+    from molsepnorm.devices.context import Precision
 
 
 @click.command(cls=GroupedCommand)

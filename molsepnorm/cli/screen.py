@@ -23,7 +23,7 @@ from molsepnorm.cli.sources import LEVEL, load_predictor, uncertainty_options
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.inference import Precision
+    from molsepnorm.devices.context import Precision
     from molsepnorm.predict.screening import Progress
 
 _SECONDS = 30.0  # between two lines of progress without a terminal

@@ -19,9 +19,9 @@ from molsepnorm.cli.options import FILE, option, setting_options
 from molsepnorm.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
+    from molsepnorm.devices.context import Precision
     from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
-    from molsepnorm.predict.inference import Precision
 
 __all__ = [
     "LEVEL",

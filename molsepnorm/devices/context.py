@@ -1,4 +1,4 @@
-"""Contexts of a computation: the current device and the precision."""
+"""The device of a computation, and contexts for the current device and the precision."""
 
 from __future__ import annotations
 
@@ -8,11 +8,27 @@ from typing import Literal
 
 import torch
 
-__all__ = ["Precision", "autocast", "on_device", "products_in"]
+from molsepnorm.errors import ConfigError, did_you_mean
+
+__all__ = ["Precision", "autocast", "on_device", "pick_device", "products_in"]
 
 Precision = Literal["fp32", "tf32", "bf16"]
 """fp32 throughout; matrix products in tf32, on a GPU; or bfloat16-safe operations in bfloat16,
 norms and softmax in fp32."""
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of that name; auto is a GPU if there is one.
+
+    Raises:
+        ConfigError: there is no such device; the message names the available ones.
+    """
+    known = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if name in ("auto", "cuda"):
+        name = "cuda:0" if name == "cuda" else known[min(1, len(known) - 1)]
+    if name not in known:
+        raise ConfigError(f"there is no device '{name}' here. {did_you_mean(name, known)}")
+    return torch.device(name)
 
 
 def on_device(device: torch.device) -> AbstractContextManager:

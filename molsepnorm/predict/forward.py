@@ -17,12 +17,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.devices.context import Precision
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.predict.encode import Prepare, Prepared, Row
-from molsepnorm.predict.inference import Precision, infer, predict_with_signals
+from molsepnorm.predict.inference import infer, predict_with_signals
 from molsepnorm.tasks import Task
 
 __all__ = ["Embed", "Embeddings", "Outcome", "Predict", "Result", "Run"]

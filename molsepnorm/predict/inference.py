@@ -14,42 +14,16 @@ from torch import nn
 from molsepnorm import devices
 from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.devices.context import Precision, autocast, on_device, products_in
-from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.devices.context import Precision, autocast, products_in
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernel_head import KernelHead
 
-__all__ = [
-    "Precision",
-    "Predicted",
-    "autocast",
-    "features_of",
-    "infer",
-    "on_device",
-    "pick_device",
-    "predict",
-    "predict_with_signals",
-    "products_in",
-]
+__all__ = ["Predicted", "features_of", "infer", "predict", "predict_with_signals"]
 
 _LIMITS = {"cpu": (256, 1 << 20), "cuda": (4096, 1 << 21)}
 """Maximum numbers of molecules and slot pairs in a batch."""
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device of that name; auto is a GPU if there is one.
-
-    Raises:
-        ConfigError: there is no such device; the message names the available ones.
-    """
-    known = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    if name in ("auto", "cuda"):
-        name = "cuda:0" if name == "cuda" else known[min(1, len(known) - 1)]
-    if name not in known:
-        raise ConfigError(f"there is no device '{name}' here. {did_you_mean(name, known)}")
-    return torch.device(name)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 
+from molsepnorm.devices.context import Precision, pick_device
 from molsepnorm.errors import ConfigError, require_several, warn_of_data
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
@@ -18,7 +19,6 @@ from molsepnorm.predict.atom_order import InGivenOrder
 from molsepnorm.predict.domain import domain_columns, require_domain
 from molsepnorm.predict.encode import Prepare, Prepared, Row, encoded_groups, smiles_of
 from molsepnorm.predict.forward import Embed, Embeddings, Outcome, Predict, Result, Run
-from molsepnorm.predict.inference import Precision, pick_device
 from molsepnorm.predict.prediction import Prediction, predictions_by_row
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
 from molsepnorm.predict.workers import Workers

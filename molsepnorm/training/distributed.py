@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from molsepnorm.devices.context import pick_device
 from molsepnorm.errors import ConfigError, MolsepnormError
-from molsepnorm.predict.inference import pick_device
 
 __all__ = ["DistributedContext", "device_of_rank"]
 

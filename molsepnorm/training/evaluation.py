@@ -12,9 +12,10 @@ import numpy as np
 from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig, Dataset
+from molsepnorm.devices.context import Precision, pick_device
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
-from molsepnorm.predict.inference import Precision, pick_device, predict
+from molsepnorm.predict.inference import predict
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM

@@ -12,11 +12,11 @@ import torch
 
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import is_held, is_stream
+from molsepnorm.devices.context import on_device
 from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
-from molsepnorm.predict.inference import on_device
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.card import model_card

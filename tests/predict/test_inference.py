@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.errors import ConfigError
+from molsepnorm.devices.context import Precision
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec, encode
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.observe import layer_embeddings
-from molsepnorm.predict.inference import Precision, infer, pick_device
+from molsepnorm.predict.inference import infer
 
 SMILES = (
     "CCCCCCCCO",
@@ -156,11 +156,3 @@ def test_products_are_exact_whatever_the_program_sets(tensors: GraphTensors) -> 
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
-
-
-def test_a_device_is_found_by_its_name() -> None:
-    """An unknown name is an error that lists the devices."""
-    assert pick_device("cpu") == torch.device("cpu")
-    assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    with pytest.raises(ConfigError, match=r"there is no device 'cuda:99' here. .*cpu"):
-        pick_device("cuda:99")

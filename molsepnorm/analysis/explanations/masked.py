@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.devices.context import Precision
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.featurize.environments import Environments
-from molsepnorm.predict.inference import Precision, predict
+from molsepnorm.predict.inference import predict
 
 __all__ = ["Maskable", "explained_scale", "masked_predictions"]
 

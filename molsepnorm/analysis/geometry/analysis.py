@@ -23,12 +23,13 @@ from molsepnorm.analysis.geometry.measures import (
 )
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.store import GraphStore
+from molsepnorm.devices.context import pick_device
 from molsepnorm.errors import ConfigError, prefixed, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
-from molsepnorm.predict.inference import infer, pick_device
+from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.metrics import mean_and_sd
 

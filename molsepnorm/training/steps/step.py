@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.data.batching.bucketing import Layout, assign_rows, fixed_layout, tight_layout
+from molsepnorm.devices.context import autocast, products_in
 from molsepnorm.devices.verdict import first_line
-from molsepnorm.predict.inference import autocast, products_in
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Objective
