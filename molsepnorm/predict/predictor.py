@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise, zip_longest
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from molsepnorm.devices.context import Precision, pick_device
 from molsepnorm.errors import ConfigError, require_several, warn_of_data
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.predict.arguments import Cells, checked_rows, python_values
 from molsepnorm.predict.atom_order import InGivenOrder
 from molsepnorm.predict.domain import domain_columns, require_domain
 from molsepnorm.predict.encode import Prepare, Prepared, Row, encoded_groups, smiles_of
@@ -22,18 +22,14 @@ from molsepnorm.predict.forward import Embed, Embeddings, Outcome, Predict, Resu
 from molsepnorm.predict.prediction import Prediction, predictions_by_row
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
 from molsepnorm.predict.workers import Workers
-from molsepnorm.tasks import require_same_order, with_text_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Predictor", "require_feature_columns"]
-
-Cells: TypeAlias = "pd.DataFrame | Mapping[str, Iterable[Any]]"
+__all__ = ["Predictor"]
 
 _TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
 _MIN_SHARE = 128  # SMILES for which another process pays off
-_END = object()  # of a shorter list
 
 
 class Predictor:
@@ -258,7 +254,7 @@ class Predictor:
             rows = self.rows(smiles, columns)
             return (part for _, part in self._parts(rows, self._prepare, run))
         require_several(smiles, "smiles")
-        given = InGivenOrder(_listed(smiles))
+        given = InGivenOrder(python_values(smiles))
         rows = self.rows(given, columns)
         prepare = Prepare(self.model, self.device, smiles_order=True)
         return (given.restore(part) for _, part in self._parts(rows, prepare, run))
@@ -295,21 +291,7 @@ class Predictor:
 
     def rows(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Row]:
         """Check the arguments of `predict`, and return the rows for `Prepare`."""
-        from molsepnorm.molecules.featurize.sdf import written
-
-        require_several(smiles, "smiles")
-        names = self.model.inputs.names
-        if columns is not None:
-            _require_table(columns)
-            columns = with_text_names(columns)
-        require_same_order(smiles=smiles, columns=columns)
-        require_feature_columns(names, columns, "columns")
-        texts = map(written, _listed(smiles))
-        if columns is None:
-            return texts
-        for name in names:
-            require_several(columns[name], f"columns['{name}']")
-        return _joined(texts, [_listed(columns[name]) for name in names])
+        return checked_rows(smiles, columns, self.model.inputs.names)
 
     def _predicted(self, rows: Iterator[Row]) -> Iterator[tuple[list[Row], Outcome]]:
         """Yield parts of the rows with their predictions; warn once of a feature column that has
@@ -366,47 +348,3 @@ class Predictor:
         if self._molecules is not None:
             domain = domain_columns(self.model, self._molecules, outcome)
         return predictions_by_row(self.model.task, smiles, outcome, uncertainty, domain)
-
-
-def require_feature_columns(
-    names: Sequence[str], columns: Iterable[str] | None, source: str
-) -> None:
-    """Raise a `ConfigError` unless the feature columns of a model are among these columns.
-
-    Args:
-        names: the feature columns of the model.
-        columns: names of the columns that the source has; None if it has only SMILES.
-        source: name of the source in errors.
-    """
-    if not names and columns is not None:
-        raise ConfigError("the model has no feature columns: predict from the SMILES alone")
-    found = [] if columns is None else [*columns]
-    if missing := [name for name in names if name not in found]:
-        raise ConfigError(
-            f"the model reads the feature columns {', '.join(names)}, and {source} has no column "
-            f"{', '.join(missing)}: use a table that has all of them"
-        )
-
-
-def _require_table(columns: object) -> None:
-    """Raise a `ConfigError` unless the feature columns are a mapping or of pandas."""
-    if not isinstance(columns, Mapping) and not hasattr(columns, "iloc"):
-        raise ConfigError(
-            "columns must be a pandas DataFrame or a mapping from names to cells, such as "
-            f"{{'pH': table['pH']}}; got a {type(columns).__name__}"
-        )
-
-
-def _listed(values: Any) -> Any:
-    """Return a pyarrow array or a tensor as a list of Python values, and other values unchanged."""
-    if isinstance(values, torch.Tensor):
-        return values.tolist()
-    return values.to_pylist() if hasattr(values, "to_pylist") else values
-
-
-def _joined(smiles: Iterable[str], cells: Sequence[Iterable[Any]]) -> Iterator[Row]:
-    """Yield each SMILES with its cells."""
-    for row in zip_longest(smiles, *cells, fillvalue=_END):
-        if any(each is _END for each in row):
-            raise ConfigError("smiles and the feature columns have different lengths")
-        yield row

@@ -13,8 +13,9 @@ import numpy as np
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.tables import check_output
 from molsepnorm.molecules.featurize.cxsmiles import announce_losses
+from molsepnorm.predict.arguments import require_feature_columns
 from molsepnorm.predict.output import open_table
-from molsepnorm.predict.predictor import Predictor, require_feature_columns
+from molsepnorm.predict.predictor import Predictor
 
 if TYPE_CHECKING:
     import pandas as pd

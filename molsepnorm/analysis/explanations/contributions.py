@@ -30,8 +30,9 @@ from molsepnorm.molecules.featurize.environments import (
 from molsepnorm.molecules.featurize.smiles import Unwritten
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.fragments import SCHEMES, fragments
+from molsepnorm.predict.arguments import Cells
 from molsepnorm.predict.encode import Group, Prepare, Row, smiles_of
-from molsepnorm.predict.predictor import Cells, Predictor
+from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.rows import Rows, TableRows
 from molsepnorm.predict.workers import Workers
 

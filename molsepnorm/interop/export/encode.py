@@ -14,7 +14,7 @@ from molsepnorm.errors import DataError, StorageError
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.interop.export.inputs import dense_inputs
 from molsepnorm.model import PropertyModel
-from molsepnorm.predict.predictor import require_feature_columns
+from molsepnorm.predict.arguments import require_feature_columns
 
 __all__ = ["Encoded", "encode_table"]
 

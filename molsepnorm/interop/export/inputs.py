@@ -11,8 +11,9 @@ import torch
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
+from molsepnorm.predict.arguments import Cells
 from molsepnorm.predict.encode import Prepare
-from molsepnorm.predict.predictor import Cells, Predictor
+from molsepnorm.predict.predictor import Predictor
 
 __all__ = ["DenseInputs", "dense_inputs", "input_shapes", "num_features"]
 
