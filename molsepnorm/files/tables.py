@@ -1,14 +1,14 @@
-"""Formats of tables that are written, by the name of the file."""
+"""Tables that are written: their formats, by the name of the file, and names of new columns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from pathlib import Path
 
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.optional import require_package
 
-__all__ = ["FORMATS", "check_embeddings_output", "check_output"]
+__all__ = ["FORMATS", "check_embeddings_output", "check_output", "free_name"]
 
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".sdf", ".sdf.gz", ".xlsx")
 """Ends of the names of files that can be written."""
@@ -62,3 +62,10 @@ def check_embeddings_output(output: Path, atoms: bool) -> str:
             ".parquet"
         )
     return suffix
+
+
+def free_name(name: str, taken: Container[str], ending: str) -> str:
+    """Return the name, with the ending added until no column has it."""
+    while name in taken:
+        name += ending
+    return name

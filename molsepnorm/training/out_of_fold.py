@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import positions, read_table
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.reading import read_json
+from molsepnorm.files.tables import free_name
 from molsepnorm.files.writing import clear_errors, replacing, write_csv
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import Task, json_scores
@@ -151,15 +152,8 @@ def _write(
     reasons = np.where(folds >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE))
     added["error"] = [errors.get(row, reason) for row, reason in enumerate(reasons)]
     own = [table.iloc[:, number] for number in range(table.shape[1])]
-    names = [_free(name, table.columns) for name in ("line", *added)]
+    names = [free_name(name, table.columns, "_oof") for name in ("line", *added)]
     rows = zip(lines, *own, *added.values(), strict=True)
     with replacing(path) as scratch:
         header = [names[0], *table.columns, *names[1:]]
         write_csv(scratch, header, (["" if pd.isna(c) else c for c in row] for row in rows))
-
-
-def _free(name: str, taken: Sequence[str] | Mapping[str, Any] | pd.Index) -> str:
-    """Return the name, or a longer one if the table has a column of this name."""
-    while name in taken:
-        name += "_oof"
-    return name

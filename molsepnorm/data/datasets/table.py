@@ -26,6 +26,7 @@ from molsepnorm.data.tables import (
     read_chunks,
 )
 from molsepnorm.errors import DataError
+from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 __all__ = ["load_table"]
@@ -126,16 +127,9 @@ def _left_out(dataset: Dataset, config: DataConfig) -> pd.DataFrame:
             if len(found) == len(rows):
                 break
     word, numbers = dataset.position(rows)
-    first, last = (_free(name, header) for name in (word, "reason"))
+    first, last = (free_name(name, header, "_") for name in (word, "reason"))
     table = [
         (number, *cells, reasons[row])
         for number, cells, row in zip(numbers.tolist(), found, rows.tolist(), strict=True)
     ]
     return pd.DataFrame(table, columns=[first, *header, last])
-
-
-def _free(name: str, header: Sequence[str]) -> str:
-    """Return the name, with underscores until no column has it."""
-    while name in header:
-        name += "_"
-    return name

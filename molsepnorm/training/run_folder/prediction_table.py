@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.files.tables import free_name
 from molsepnorm.tasks import Target, Task
 
 __all__ = ["predictions_table"]
@@ -42,7 +43,9 @@ def predictions_table(
             columns[f"{name}_forest"] = others[f"{name}_pred"]
     taken = {*table, *(column for columns in predicted for column in columns)}
     for name, inputs in dataset.columns.items():
-        table[_free(name, "_input", taken)] = [inputs[graph] for graph in graphs]
+        free = free_name(name, taken, "_input")
+        taken.add(free)
+        table[free] = [inputs[graph] for graph in graphs]
     for target, truth, of_truth, columns in zip(
         task.targets, labels, bounds, predicted, strict=True
     ):
@@ -51,17 +54,11 @@ def predictions_table(
             own = _with_bounds(transform.cells(truth), of_truth * transform.sign)
             cells = {target.name: own, target.learned_name: cells[target.name]}
         for name, values in cells.items():
-            table[_free(name, "_true", taken)] = values
+            free = free_name(name, taken, "_true")
+            taken.add(free)
+            table[free] = values
         table |= columns
     return table
-
-
-def _free(name: str, ending: str, taken: set[str]) -> str:
-    """Return a name that is not taken, which is the given one if that is free; now it is taken."""
-    while name in taken:
-        name += ending
-    taken.add(name)
-    return name
 
 
 def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
