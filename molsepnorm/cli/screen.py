@@ -24,7 +24,7 @@ from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
     from molsepnorm.devices.context import Precision
-    from molsepnorm.predict.screening import Progress
+    from molsepnorm.predict.screening import ScreenProgress
 
 _SECONDS = 30.0  # between two lines of progress without a terminal
 
@@ -159,7 +159,7 @@ class _Display:
     def __exit__(self, *_: object) -> None:
         self._live.close()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: ScreenProgress) -> None:
         """Print the rows that are done, their rate, and the time left."""
         now = time.monotonic()
         if self._start is None:
@@ -182,7 +182,7 @@ class _Display:
             self._printed = now
             self._console.print(text)
 
-    def _begin(self, progress: Progress) -> None:
+    def _begin(self, progress: ScreenProgress) -> None:
         if progress.ranked_by is not None:
             self._console.print(f"Ranked by {progress.ranked_by}", markup=False)
         if progress.parts:

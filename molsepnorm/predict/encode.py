@@ -26,7 +26,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.predict.domain import nearest_training
 
-__all__ = ["Group", "Prepare", "Prepared", "Row", "encoded_groups", "smiles_of"]
+__all__ = ["EncodedRows", "Group", "Prepare", "Row", "encoded_groups", "smiles_of"]
 
 Row: TypeAlias = "str | tuple[Any, ...]"
 """A SMILES; for a model with feature columns, a tuple of a SMILES and the cells of the columns."""
@@ -40,7 +40,7 @@ Group = tuple[np.ndarray, EncodedGraphs]
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class EncodedRows:
     """R SMILES, the valid ones encoded."""
 
     errors: list[str | None]
@@ -95,7 +95,7 @@ class Prepare:
         self._atom_sizes = model.network.config.atom_sizes
         self._group = _GROUP.get(device.type, _GROUP["cuda"])
 
-    def __call__(self, rows: Sequence[Row]) -> Prepared:
+    def __call__(self, rows: Sequence[Row]) -> EncodedRows:
         smiles = standardized(smiles_of(rows), self._standardize)
         made, structures = self._read(smiles)
         cells = [[row[index + 1] for row in rows] for index in range(len(self._inputs.columns))]
@@ -115,7 +115,7 @@ class Prepare:
             groups = [(index, with_features(each, inputs[index])) for index, each in groups]
         groups = [(valid[index], encoded) for index, encoded in groups]
         outside = self._inputs.outside(columns) if self._inputs.columns else None
-        return Prepared(errors, groups, nearest, similarity, outside)
+        return EncodedRows(errors, groups, nearest, similarity, outside)
 
     def _compare(
         self, smiles: Sequence[str], errors: list[str | None]

@@ -22,7 +22,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.predict.encode import Prepare, Prepared, Row
+from molsepnorm.predict.encode import EncodedRows, Prepare, Row
 from molsepnorm.predict.inference import infer, predict_with_signals
 from molsepnorm.tasks import Task
 
@@ -45,11 +45,11 @@ class Outcome:
     distance: np.ndarray | None = None
     """float32 [R]: see `inference.Predicted`."""
     nearest: np.ndarray | None = None
-    """int64 [R]: see `Prepared`."""
+    """int64 [R]: see `EncodedRows`."""
     similarity: np.ndarray | None = None
-    """float64 [R]: see `Prepared`; NaN in rows that failed."""
+    """float64 [R]: see `EncodedRows`; NaN in rows that failed."""
     outside: np.ndarray | None = None
-    """bool [R, columns]: see `Prepared`; False in rows that failed."""
+    """bool [R, columns]: see `EncodedRows`; False in rows that failed."""
 
     def columns(self, task: Task) -> list[dict[str, np.ndarray]]:
         """Return the columns of each target by name, the predicted value first.
@@ -114,7 +114,7 @@ class Run:
     distances: bool = False
     """Compute the distance from the training molecules, where a network compares molecules."""
 
-    def __call__(self, prepared: Prepared) -> Outcome:
+    def __call__(self, prepared: EncodedRows) -> Outcome:
         shape = len(prepared.errors), self.model.task.outputs
         values, spread = np.full((2, *shape), np.nan, dtype=np.float32)
         distance = np.full(len(prepared.errors), np.nan, dtype=np.float32)
@@ -185,7 +185,7 @@ class Embed:
             return network.layer_width
         return network.embedding_width - network.config.compared_features
 
-    def __call__(self, prepared: Prepared) -> Embeddings:
+    def __call__(self, prepared: EncodedRows) -> Embeddings:
         errors = list(prepared.errors)
         width, read = self.model.network.config.width, self.width
         molecules = np.full((len(errors), read), np.nan, dtype=np.float32)
@@ -225,7 +225,7 @@ class Predict(Generic[Result]):
     """Encodes rows, and evaluates the network on them."""
 
     prepare: Prepare
-    run: Callable[[Prepared], Result]
+    run: Callable[[EncodedRows], Result]
 
     def __call__(self, rows: Sequence[Row]) -> Result:
         return self.run(self.prepare(rows))

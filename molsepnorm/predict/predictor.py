@@ -17,7 +17,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.arguments import Cells, checked_rows, python_values
 from molsepnorm.predict.atom_order import InGivenOrder
 from molsepnorm.predict.domain import domain_columns, require_domain
-from molsepnorm.predict.encode import Prepare, Prepared, Row, encoded_groups, smiles_of
+from molsepnorm.predict.encode import EncodedRows, Prepare, Row, encoded_groups, smiles_of
 from molsepnorm.predict.forward import Embed, Embeddings, Outcome, Predict, Result, Run
 from molsepnorm.predict.prediction import Prediction, predictions_by_row
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
@@ -97,7 +97,7 @@ class Predictor:
     @property
     def columns(self) -> dict[str, np.dtype]:
         """Type of the columns of all targets by name, see `tables`."""
-        nothing = Prepared([], [], np.empty(0, dtype=np.int64), np.empty(0))
+        nothing = EncodedRows([], [], np.empty(0, dtype=np.int64), np.empty(0))
         every = self.tables(self._run(nothing))
         return {name: values.dtype for each in every for name, values in each.items()}
 
@@ -237,7 +237,7 @@ class Predictor:
                 layer; or `columns` does not fit, as in `predict`.
         """
         parts = self.embed_stream(smiles, atoms, columns, layer)
-        none = self._embed(atoms, layer)(Prepared([], []))
+        none = self._embed(atoms, layer)(EncodedRows([], []))
         return Embeddings.joined([none, *parts])
 
     def embed_stream(
@@ -287,7 +287,7 @@ class Predictor:
                 "does not have: predict from SMILES"
             )
         groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
-        return self._run(Prepared([None] * len(graphs), groups)).values
+        return self._run(EncodedRows([None] * len(graphs), groups)).values
 
     def rows(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Row]:
         """Check the arguments of `predict`, and return the rows for `Prepare`."""
@@ -311,7 +311,7 @@ class Predictor:
                     )
 
     def _parts(
-        self, rows: Iterator[Row], prepare: Prepare, run: Callable[[Prepared], Result]
+        self, rows: Iterator[Row], prepare: Prepare, run: Callable[[EncodedRows], Result]
     ) -> Iterator[tuple[list[Row], Result]]:
         """Cut the stream into tasks, and yield each with its result."""
         blocks = self._blocks(rows)

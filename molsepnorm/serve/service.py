@@ -34,7 +34,7 @@ from molsepnorm.predict.uncertainty import require_calibrated
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LimitError", "Limits", "Predicted", "Service", "plain"]
+__all__ = ["LimitError", "Limits", "PredictedTable", "Service", "plain"]
 
 _BLOCK = 128
 """Maximum number of rows that are predicted before another request has its turn."""
@@ -78,7 +78,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Predicted:
+class PredictedTable:
     """A table with predictions."""
 
     csv: str
@@ -187,7 +187,7 @@ class Service:
         model: str | None = None,
         level: float | None = None,
         domain: bool = False,
-    ) -> Predicted:
+    ) -> PredictedTable:
         """Return a table with predictions, as `molsepnorm predict` writes it.
 
         Args:
@@ -229,7 +229,7 @@ class Service:
                 notes += (note for note in more if note not in notes)
                 texts.append(text.removeprefix(head))
                 failed += wrong
-        return Predicted("".join(texts), columns[_SMILES], failed, notes)
+        return PredictedTable("".join(texts), columns[_SMILES], failed, notes)
 
     def explain(
         self,

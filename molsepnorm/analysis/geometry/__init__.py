@@ -1,10 +1,10 @@
 """Statistics of embeddings: whether they collapse, or use their space."""
 
 from molsepnorm.analysis.geometry.analysis import (
+    AnalysedRun,
     Analysis,
     EmbeddingStatistics,
     ModelOnMolecules,
-    Run,
     analyze,
 )
 from molsepnorm.analysis.geometry.correlation import Correlation, correlate
@@ -19,11 +19,11 @@ from molsepnorm.analysis.geometry.measures import (
 )
 
 __all__ = [
+    "AnalysedRun",
     "Analysis",
     "Correlation",
     "EmbeddingStatistics",
     "ModelOnMolecules",
-    "Run",
     "alignment",
     "analyze",
     "correlate",

@@ -37,10 +37,10 @@ __all__ = [
     "ATOMS",
     "MEASURES",
     "TOKEN",
+    "AnalysedRun",
     "Analysis",
     "EmbeddingStatistics",
     "ModelOnMolecules",
-    "Run",
     "analyze",
     "require_same_targets",
 ]
@@ -103,7 +103,7 @@ class EmbeddingStatistics:
 
 
 @dataclass(frozen=True)
-class Run:
+class AnalysedRun:
     """The statistics of one model."""
 
     name: str
@@ -127,7 +127,7 @@ class Run:
 class Analysis:
     """The statistics of all models."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[AnalysedRun, ...]
     sizes: np.ndarray
     """int64 [n]: number of atoms of each molecule."""
     labels: np.ndarray
@@ -150,7 +150,7 @@ class Analysis:
         """Names of the groups, in the order of the models."""
         return tuple(dict.fromkeys(run.group for run in self.runs))
 
-    def of_group(self, group: str) -> tuple[Run, ...]:
+    def of_group(self, group: str) -> tuple[AnalysedRun, ...]:
         """Return the runs of a group."""
         return tuple(run for run in self.runs if run.group == group)
 
@@ -256,7 +256,9 @@ def _chosen_targets(targets: Sequence[Target], names: Sequence[str] | None) -> l
     return [known[name] for name in names]
 
 
-def _run(one: ModelOnMolecules, numbers: dict[str, np.ndarray], device: torch.device) -> Run:
+def _run(
+    one: ModelOnMolecules, numbers: dict[str, np.ndarray], device: torch.device
+) -> AnalysedRun:
     network = one.model.network.to(device)
     tensors = GraphTensors.of(one.store, device)
 
@@ -281,7 +283,9 @@ def _run(one: ModelOnMolecules, numbers: dict[str, np.ndarray], device: torch.de
     read = TOKEN if network.config.readout.startswith("token") else ATOMS
     coordinates, shares = principal_map(points[:, _ROWS.index(read), -1])
     first, second = shares.tolist()
-    return Run(one.name, one.group, tuple(statistics), read, coordinates.numpy(), (first, second))
+    return AnalysedRun(
+        one.name, one.group, tuple(statistics), read, coordinates.numpy(), (first, second)
+    )
 
 
 def _statistics(

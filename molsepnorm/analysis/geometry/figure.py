@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from molsepnorm.analysis.geometry.analysis import ATOMS, TOKEN, Analysis, EmbeddingStatistics, Run
+from molsepnorm.analysis.geometry.analysis import (
+    ATOMS,
+    TOKEN,
+    AnalysedRun,
+    Analysis,
+    EmbeddingStatistics,
+)
 from molsepnorm.optional import require_package
 
 if TYPE_CHECKING:
@@ -189,7 +195,7 @@ def _draw_spectra(axes: Axes, analysis: Analysis) -> None:
     _label(axes, f"singular values of the {read}, last layer", "rank of the value")
 
 
-def _shares(run: Run) -> np.ndarray:  # (C,)
+def _shares(run: AnalysedRun) -> np.ndarray:  # (C,)
     found = run.at(run.read)
     assert found is not None
     values = np.array(found.singular_values)

@@ -19,7 +19,7 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
-__all__ = ["Columns", "Filter", "Kind"]
+__all__ = ["Filter", "FilterColumns", "Kind"]
 
 Kind: TypeAlias = Literal["number", "text", "yes/no", "cell"]
 """Kind of a column's values. A cell is text of the input, which may be compared with a number or a
@@ -42,7 +42,7 @@ _EXAMPLE = "write a condition such as 'logS > -4 and similarity > 0.3'"
 
 
 @dataclass(frozen=True)
-class Columns:
+class FilterColumns:
     """The columns that a condition or a ranking may name."""
 
     kinds: Mapping[str, Kind]
@@ -89,7 +89,7 @@ class Filter:
 
     A comparison with a missing number is false, except for `!=`, as in pandas.
 
-    >>> columns = Columns({"logS_pred": "number", "kind": "cell"}, {"logS": "logS_pred"})
+    >>> columns = FilterColumns({"logS_pred": "number", "kind": "cell"}, {"logS": "logS_pred"})
     >>> chosen = Filter("-4 < logS <= 0 and kind != 'salt'", columns)
     >>> chosen({"logS_pred": np.array([-5.0, 0, 0]), "kind": np.array(["", "", "salt"])})
     array([False,  True, False])
@@ -103,7 +103,7 @@ class Filter:
             number with a text, or has == or != for a probability.
     """
 
-    def __init__(self, text: str, columns: Columns) -> None:
+    def __init__(self, text: str, columns: FilterColumns) -> None:
         self._given = text, columns
         parser = _Parser(text, columns)
         self._condition = parser.parse()
@@ -119,7 +119,7 @@ class Filter:
 
 
 class _Parser:
-    def __init__(self, text: str, columns: Columns) -> None:
+    def __init__(self, text: str, columns: FilterColumns) -> None:
         self._text, self._columns = text, columns
         self._quoted: dict[str, str] = {}  # placeholder -> name between backticks
         self.numbers: set[str] = set()

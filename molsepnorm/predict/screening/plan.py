@@ -26,7 +26,7 @@ from molsepnorm.files.writing import clear_errors
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Library", "Source", "Task", "find_files", "open_library", "task_name"]
+__all__ = ["Library", "LibraryFile", "ScreenTask", "find_files", "open_library", "task_name"]
 
 _IDENTIFIER = re.compile(r"(?:.*[\W_])?(?:id|name|identifier|title)|idnumber|zincid|chemblid")
 _SAMPLE = 1 << 20  # bytes from which the number of rows of a file is estimated
@@ -34,7 +34,7 @@ _ROW_ENDS = {"csv": b"\n", "tsv": b"\n", "smi": b"\n", "sdf": b"$$$$"}
 
 
 @dataclass(frozen=True)
-class Source:
+class LibraryFile:
     """A file of the library."""
 
     number: int
@@ -60,11 +60,11 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Task:
+class ScreenTask:
     """Some rows of a file. Those of a Parquet file are read by `read`, so that any process can read
     its own; other files can be read only from the start, and the task holds its rows."""
 
-    source: Source
+    source: LibraryFile
     number: int
     """Position among the tasks of the file, from 0."""
     start: int
@@ -95,7 +95,7 @@ class Task:
 class Library:
     """Files with the same columns, as far as they are used."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[LibraryFile, ...]
     smiles_column: str
     carried: tuple[str, ...]
     """Columns of the input that are written to the output, that of SMILES among them."""
@@ -114,7 +114,7 @@ class Library:
         """Number of rows; an estimate unless all files are Parquet."""
         return sum(source.rows for source in self.sources)
 
-    def tasks(self, rows: int) -> Iterator[Task]:
+    def tasks(self, rows: int) -> Iterator[ScreenTask]:
         """Yield the tasks, of up to `rows` rows each, in the order of files and rows.
 
         They do not depend on anything but the files and `rows`. Files without rows have none. If no
@@ -126,13 +126,13 @@ class Library:
                 if not self.rows and source is self.sources[0]:
                     starts = range(1)
                 for number, start in enumerate(starts):
-                    yield Task(source, number, start, min(start + rows, source.rows))
+                    yield ScreenTask(source, number, start, min(start + rows, source.rows))
                 continue
             decimals = {*self.features, *self.numbers}
             given = source.path, source.name, rows, self.smiles_column
             start = 0
             for number, table in zip(count(), read_chunks(*given, decimals), strict=False):
-                yield Task(source, number, start, start + len(table), table[self.columns])
+                yield ScreenTask(source, number, start, start + len(table), table[self.columns])
                 start += len(table)
 
 
@@ -209,7 +209,7 @@ def open_library(
     return Library(sources, smiles_column, carried, tuple(features))
 
 
-def _source(number: int, name: str, smiles_column: str) -> Source:
+def _source(number: int, name: str, smiles_column: str) -> LibraryFile:
     path = Path(name).absolute()
     with clear_errors(name, "read"):
         about = path.stat()
@@ -223,7 +223,7 @@ def _source(number: int, name: str, smiles_column: str) -> Source:
         in_file = dict(zip(names, shown, strict=True)).get(smiles_column, smiles_column)
         rows = _estimated_rows(path, name)
     given = number, name, path, about.st_size, about.st_mtime_ns
-    return Source(*given, tuple(names), in_file, rows)
+    return LibraryFile(*given, tuple(names), in_file, rows)
 
 
 def _estimated_rows(path: Path, name: str) -> int:

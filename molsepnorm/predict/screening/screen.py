@@ -13,19 +13,19 @@ from molsepnorm.files.lock import locked
 from molsepnorm.optional import require_package
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.screening.best import Best, Ranking, write_best
-from molsepnorm.predict.screening.filters import Columns, Filter, Kind
+from molsepnorm.predict.screening.filters import Filter, FilterColumns, Kind
 from molsepnorm.predict.screening.manifest import Manifest, model_digest
-from molsepnorm.predict.screening.plan import Library, Task, find_files, open_library
+from molsepnorm.predict.screening.plan import Library, ScreenTask, find_files, open_library
 from molsepnorm.predict.screening.work import ADDED, Done, Work
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks import Target
 
-__all__ = ["Progress", "ScreenOptions", "Screened", "screen"]
+__all__ = ["ScreenOptions", "ScreenProgress", "Screened", "screen"]
 
 ROWS_PER_PART = 10_000
 """Number of rows of a task."""
 
-Jobs: TypeAlias = Iterable[tuple[Task, float]]
+Jobs: TypeAlias = Iterable[tuple[ScreenTask, float]]
 Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
 """Function from jobs to their results, in any order."""
 
@@ -53,7 +53,7 @@ class ScreenOptions:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ScreenProgress:
     """Progress of a screen."""
 
     rows: int = 0
@@ -66,7 +66,7 @@ class Progress:
     ranked_by: str | None = None
     """The column that ranks and its direction; None without `top`."""
 
-    def with_part(self, done: Done) -> Progress:
+    def with_part(self, done: Done) -> ScreenProgress:
         """Return the progress after one more part."""
         return replace(
             self,
@@ -91,7 +91,7 @@ class Screened:
     parts: int
     """Number of Parquet files in the folder `parts`."""
     ranked_by: str | None = None
-    """As in `Progress`."""
+    """As in `ScreenProgress`."""
 
 
 def screen(
@@ -101,7 +101,7 @@ def screen(
     options: ScreenOptions = ScreenOptions(),
     on: Literal["here", "ray"] = "here",
     actors: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[ScreenProgress], None] = lambda _: None,
 ) -> Screened:
     """Predict the molecules of files, and write those that pass a filter or are the best.
 
@@ -187,7 +187,7 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
     return Work(predictor, library, folder, chosen, ranking)
 
 
-def _columns(predictor: Predictor, library: Library) -> Columns:
+def _columns(predictor: Predictor, library: Library) -> FilterColumns:
     """Return the columns that a filter or a ranking may name."""
     kinds: dict[str, Kind] = dict.fromkeys(library.carried, "cell")
     added = predictor.columns
@@ -207,7 +207,7 @@ def _columns(predictor: Predictor, library: Library) -> Columns:
     aliases = {name: f"{name}_pred" for name in names}
     probabilities = {name for target in targets for name in _probability_names(target)}
     classes = {f"{t.name}_pred": t.classes for t in targets if t.kind == "multiclass"}
-    return Columns(kinds, aliases, absent, probabilities & added.keys(), classes)
+    return FilterColumns(kinds, aliases, absent, probabilities & added.keys(), classes)
 
 
 def _probability_names(target: Target) -> list[str]:
@@ -227,7 +227,7 @@ def _uncertainty_names(target: Target) -> list[str]:
     return [f"{learned}_std", *ends]
 
 
-def _ranking(predictor: Predictor, columns: Columns, options: ScreenOptions) -> Ranking:
+def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOptions) -> Ranking:
     assert options.top is not None
     if options.top < 1:
         raise ConfigError(f"top must be 1 or more; got {options.top}")
@@ -282,10 +282,10 @@ def _run(
     manifest: Manifest,
     rows: int,
     results: Mapped,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[ScreenProgress], None],
 ) -> Screened:
     ranked = None if work.ranking is None else str(work.ranking)
-    progress = Progress(expected=work.library.rows, ranked_by=ranked)
+    progress = ScreenProgress(expected=work.library.rows, ranked_by=ranked)
     best = Best(work.ranking)
     finished: set[str] = set()
     for done in manifest.begin():

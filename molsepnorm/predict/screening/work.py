@@ -17,7 +17,7 @@ from molsepnorm.files.writing import replacing
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.screening.best import Ranking
 from molsepnorm.predict.screening.filters import Filter
-from molsepnorm.predict.screening.plan import Library, Task
+from molsepnorm.predict.screening.plan import Library, ScreenTask
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ class Work:
     chosen: Filter | None = None
     ranking: Ranking | None = None
 
-    def __call__(self, job: tuple[Task, float]) -> Done:
+    def __call__(self, job: tuple[ScreenTask, float]) -> Done:
         """Do a task.
 
         Args:
@@ -123,7 +123,7 @@ class Work:
     def _write(
         self,
         kind: str,
-        task: Task,
+        task: ScreenTask,
         columns: Mapping[str, np.ndarray],
         rows: np.ndarray,
         counts: Mapping[str, int],

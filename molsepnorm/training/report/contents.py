@@ -20,13 +20,13 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["Contents", "Predicted"]
+__all__ = ["Contents", "TargetPredictions"]
 
 _TINY = 1e-7  # the smallest probability that has a logarithm
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
+class TargetPredictions:
     """Labels and predictions of a target for the n molecules of a split."""
 
     target: Target
@@ -144,7 +144,7 @@ class Contents:
             return None
         return table["smiles"].tolist()
 
-    def predicted(self, split: str, target: Target) -> Predicted | None:
+    def predicted(self, split: str, target: Target) -> TargetPredictions | None:
         """Return labels and predictions of a split; None if the run wrote none.
 
         Raises:
@@ -183,7 +183,7 @@ class Contents:
                 f"{path} is damaged: labels or predictions of {target.name} cannot be read "
                 f"({error}). Restore the file"
             ) from error
-        return Predicted(target, labels, values, bounds)
+        return TargetPredictions(target, labels, values, bounds)
 
     def configuration(self) -> str:
         """Return the text of `config.yaml`."""

@@ -12,7 +12,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 from molsepnorm.files.page import table
 from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.report.charts import Chart
-from molsepnorm.training.report.contents import Contents, Predicted
+from molsepnorm.training.report.contents import Contents, TargetPredictions
 
 __all__ = ["figure", "learning_curves", "target_figures"]
 
@@ -23,7 +23,7 @@ _MAX_CLASSES = 30  # of a confusion table
 _BIN = 20  # molecules of a bin of a calibration curve, at least, where there are enough
 
 
-def target_figures(splits: Mapping[str, Predicted], calibration: Mapping[str, Any]) -> str:
+def target_figures(splits: Mapping[str, TargetPredictions], calibration: Mapping[str, Any]) -> str:
     """Return the charts of a target.
 
     Args:
@@ -50,7 +50,7 @@ def _keys(names: Iterable[str]) -> str:
     return "".join(f'<span class="key {_COLOURS[name]}"></span>{_TITLES[name]}' for name in names)
 
 
-def _regression(splits: Mapping[str, Predicted], calibration: Mapping[str, Any]) -> str:
+def _regression(splits: Mapping[str, TargetPredictions], calibration: Mapping[str, Any]) -> str:
     every = [np.concatenate([p.labels[p.scored], p.values[p.scored, 0]]) for p in splits.values()]
     ends = _ends(np.concatenate(every))
     name = next(iter(splits.values())).target.learned_name
@@ -79,7 +79,7 @@ def _regression(splits: Mapping[str, Predicted], calibration: Mapping[str, Any])
     return f'<div class="charts">{figure(truth, caption)}{_residuals(splits, name)}</div>'
 
 
-def _residuals(splits: Mapping[str, Predicted], name: str) -> str:
+def _residuals(splits: Mapping[str, TargetPredictions], name: str) -> str:
     """Return the histogram of the errors of the test molecules, or of those that there are."""
     split, found = next(iter(splits.items()))
     rows = found.scored
@@ -102,7 +102,7 @@ def _residuals(splits: Mapping[str, Predicted], name: str) -> str:
     )
 
 
-def _binary(splits: Mapping[str, Predicted]) -> str:
+def _binary(splits: Mapping[str, TargetPredictions]) -> str:
     name = next(iter(splits.values())).target.name
     unit = (0.0, 1.0)
     roc = Chart(f"ROC curve of {name}", "false-positive rate", "true-positive rate", unit, unit)
@@ -159,7 +159,7 @@ def _thinned(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x[rows], y[rows]
 
 
-def _classes(splits: Mapping[str, Predicted]) -> str:
+def _classes(splits: Mapping[str, TargetPredictions]) -> str:
     """Return the confusion table of each split."""
     parts = []
     for split, found in splits.items():

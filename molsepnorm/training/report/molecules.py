@@ -14,7 +14,7 @@ from molsepnorm.files.page import code
 from molsepnorm.molecules.drawing import draw_structure
 from molsepnorm.training.completing.domain import error_by_similarity
 from molsepnorm.training.report.charts import Chart
-from molsepnorm.training.report.contents import Contents, Predicted
+from molsepnorm.training.report.contents import Contents, TargetPredictions
 from molsepnorm.training.report.figures import figure
 
 __all__ = ["molecules_sections"]
@@ -32,7 +32,7 @@ class _Errors:
     """Errors of the n test molecules."""
 
     smiles: list[str]
-    predicted: list[Predicted]
+    predicted: list[TargetPredictions]
     relative: np.ndarray
     """float64 [n, T]: those of several targets divided by the target's mean; NaN without a
     label."""

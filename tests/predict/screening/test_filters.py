@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.predict.screening.filters import Columns, Filter
+from molsepnorm.predict.screening.filters import Filter, FilterColumns
 
 KINDS = {
     "logS_pred": "number",
@@ -21,7 +21,7 @@ KINDS = {
     "price": "cell",
     "log P": "cell",
 }
-COLUMNS = Columns(
+COLUMNS = FilterColumns(
     KINDS,
     {"logS": "logS_pred", "class": "class_pred", "active": "active_pred"},
     {"logS_low": "--uncertainty"},
@@ -86,7 +86,9 @@ def test_a_target_is_the_short_name_of_its_prediction(table):
 @pytest.mark.parametrize("sign", ["\N{MICRO SIGN}", "\N{GREEK SMALL LETTER MU}"])
 def test_names_that_python_normalises_are_found(sign):
     name = "IC50_\N{MICRO SIGN}M"
-    columns = Columns({f"{name}_pred": "number", f"{name}_low": "number"}, {name: f"{name}_pred"})
+    columns = FilterColumns(
+        {f"{name}_pred": "number", f"{name}_low": "number"}, {name: f"{name}_pred"}
+    )
     table = {f"{name}_pred": np.array([4.0, 6]), f"{name}_low": np.array([1.0, 0])}
     assert Filter(f"IC50_{sign}M > 5", columns)(table).tolist() == [False, True]
     assert Filter(f"0 < IC50_{sign}M_low", columns)(table).tolist() == [True, False]
@@ -151,6 +153,6 @@ def test_anything_else_is_refused(text, message):
 
 
 def test_a_name_with_two_meanings_is_refused():
-    columns = Columns({"logS": "cell", "logS_pred": "number"}, {"logS": "logS_pred"})
+    columns = FilterColumns({"logS": "cell", "logS_pred": "number"}, {"logS": "logS_pred"})
     with pytest.raises(ConfigError, match="a column of the input and a target: write 'logS_pred'"):
         Filter("logS > -4", columns)

@@ -27,7 +27,7 @@ from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor, predict_rows
-from molsepnorm.predict.screening import Progress, ScreenOptions, screen
+from molsepnorm.predict.screening import ScreenOptions, ScreenProgress, screen
 from molsepnorm.predict.screening import manifest as manifest_module
 from molsepnorm.predict.screening.best import Best, Ranking
 from molsepnorm.predict.screening.work import Work
@@ -354,7 +354,7 @@ def count_work(monkeypatch) -> list[str]:
 def stopped_after(parts: int, predictor, library, folder, top=None):
     """Start a screen that is interrupted after this many parts."""
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: ScreenProgress) -> None:
         if progress.parts == parts:
             raise KeyboardInterrupt
 
@@ -471,7 +471,7 @@ def test_only_one_process_screens_into_a_folder(screened, library, tmp_path):
 def test_the_folder_is_locked_while_a_screen_runs(predictor, library, tmp_path):
     seen = []
 
-    def look(_: Progress) -> None:
+    def look(_: ScreenProgress) -> None:
         with (
             pytest.raises(ConfigError, match="is looking into"),
             locked(tmp_path / "out", "looking"),
