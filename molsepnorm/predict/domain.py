@@ -100,5 +100,5 @@ def domain_columns(
                 for label, sign in zip(labels, bounds.tolist(), strict=True)
             ]
             labels = np.array(texts, dtype=object)
-        columns[f"{target.name}_nearest"] = labels
+        columns[target.nearest_column] = labels
     return columns

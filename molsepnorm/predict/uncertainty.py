@@ -8,13 +8,19 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import Intervals
 
 if TYPE_CHECKING:
     from molsepnorm.predict.forward import Outcome
 
-__all__ = ["error_signals", "require_calibrated", "uncertainty_columns"]
+__all__ = [
+    "error_signals",
+    "interval_names",
+    "require_calibrated",
+    "uncertainty_columns",
+    "uncertainty_names",
+]
 
 _SEPARATOR = "|"
 _NOTHING = "none"  # the set without a class; in brackets if a class has this name
@@ -91,12 +97,11 @@ def uncertainty_columns(
             sd = np.where(valid, calibration.sd(its, len(values)), np.nan)
             half = calibration.half_widths(sd, level)
             ends = values[:, 0] - half, values[:, 0] + half
-            name = target.learned_name
-            own = {f"{name}_std": sd, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+            arrays = [sd, *ends]
             if (transform := target.transformation) is not None:
                 low, high = np.sort([transform.inverse(end) for end in ends], axis=0)
-                own = {f"{target.name}_low": low, f"{target.name}_high": high} | own
-            tables.append(own)
+                arrays = [low, high, *arrays]
+            tables.append(dict(zip(uncertainty_names(target), arrays, strict=True)))
             continue
         names = np.array([*map(_quoted, target.classes or ("0", "1"))], dtype=object)
         probabilities = calibration.probabilities(np.where(valid[:, None], values, 0.5))
@@ -106,13 +111,22 @@ def uncertainty_columns(
         nothing = f"({_NOTHING})" if _NOTHING in names else _NOTHING
         sets = np.array([_SEPARATOR.join(names[row]) or nothing for row in held], dtype=object)
         sets[~valid] = ""
-        tables.append(
-            {
-                f"{target.name}_calibrated": np.where(valid, calibrated, np.nan),
-                f"{target.name}_set": sets,
-            }
-        )
+        arrays = [np.where(valid, calibrated, np.nan), sets]
+        tables.append(dict(zip(uncertainty_names(target), arrays, strict=True)))
     return tables
+
+
+def uncertainty_names(target: Target) -> list[str]:
+    """Return the names of the columns of `uncertainty_columns` for a target, in their order."""
+    if target.kind != "regression":
+        return [f"{target.name}_calibrated", f"{target.name}_set"]
+    names = [f"{target.learned_name}_std", *interval_names(target.learned_name)]
+    return names if target.transformation is None else [*interval_names(target.name), *names]
+
+
+def interval_names(name: str) -> list[str]:
+    """Return the names of the columns of the ends of an interval, for a target or learned name."""
+    return [f"{name}_low", f"{name}_high"]
 
 
 def _quoted(name: str) -> str:

@@ -87,6 +87,29 @@ class Target:
         return self.name if transform is None else f"{self.name}_{transform.scale}"
 
     @property
+    def prediction_column(self) -> str:
+        """Name of the column of predictions in the unit of the table, of probabilities of class 1,
+        or of predicted classes."""
+        return f"{self.name}_pred"
+
+    @property
+    def probability_columns(self) -> list[str]:
+        """Names of the columns of a multi-class target's probabilities, one for each class."""
+        return [f"{self.name}_prob_{each}" for each in self.classes]
+
+    @property
+    def output_columns(self) -> list[str]:
+        """Names of the columns of `Task.predictions`: learned values, or probabilities."""
+        if self.kind == "multiclass":
+            return self.probability_columns
+        return [f"{self.learned_name}_pred"]
+
+    @property
+    def nearest_column(self) -> str:
+        """Name of the column of the labels of the most similar training molecules."""
+        return f"{self.name}_nearest"
+
+    @property
     def digits(self) -> int:
         """Number of significant digits that show differences of a thousandth of the labels'
         standard deviation: 6 or more, and at most 9, which single precision has."""

@@ -216,17 +216,16 @@ class Task:
         tables = []
         for target, columns in zip(self.targets, self.columns(), strict=True):
             part = predictions[:, columns]
+            learned = dict(zip(target.output_columns, part.T, strict=True))
             if (transform := target.transformation) is not None:
-                own = {f"{target.name}_pred": transform.inverse(part[:, 0])}
-                tables.append({**own, f"{target.learned_name}_pred": part[:, 0]})
+                tables.append({target.prediction_column: transform.inverse(part[:, 0])} | learned)
                 continue
             if target.kind != "multiclass":
-                tables.append({f"{target.name}_pred": part[:, 0]})
+                tables.append(learned)
                 continue
             chosen = np.array(target.classes, dtype=object)[part.argmax(1)]
             chosen[~np.isfinite(part).all(axis=1)] = ""  # argmax of NaN is the first class
-            names = [f"{target.name}_prob_{name}" for name in target.classes]
-            tables.append({f"{target.name}_pred": chosen, **dict(zip(names, part.T, strict=True))})
+            tables.append({target.prediction_column: chosen} | learned)
         return tables
 
     def scores(

@@ -108,12 +108,7 @@ def _test_graphs(dataset: Dataset, run: RunFolder) -> np.ndarray:  # int64 (n,)
 
 def _read_predictions(run: RunFolder, task: Task, count: int) -> np.ndarray:  # float32 (n, O)
     """Return the predictions of a run's test molecules, on the scales that are learned."""
-    names: list[str] = []
-    for target in task.targets:
-        if target.kind == "multiclass":
-            names += [f"{target.name}_prob_{each}" for each in target.classes]
-        else:
-            names.append(f"{target.learned_name}_pred")
+    names = [name for target in task.targets for name in target.output_columns]
     path = run.path / "predictions_test.csv"
     try:
         with clear_errors(path, "read"):

@@ -89,12 +89,12 @@ def output_columns(model: PropertyModel) -> list[dict[str, str]]:
         own = {"target": target.name, "kind": target.kind}
         if target.kind == "multiclass":
             columns += [
-                {"name": f"{target.name}_prob_{each}", **own, "meaning": f"probability of {each}"}
-                for each in target.classes
+                {"name": name, **own, "meaning": f"probability of {each}"}
+                for name, each in zip(target.probability_columns, target.classes, strict=True)
             ]
             continue
         meaning = "value in the unit of the training table"
         if target.kind == "binary":
             meaning = "probability of class 1"
-        columns.append({"name": f"{target.name}_pred", **own, "meaning": meaning})
+        columns.append({"name": target.prediction_column, **own, "meaning": meaning})
     return columns

@@ -17,6 +17,7 @@ from molsepnorm.predict.screening.filters import Filter, FilterColumns, Kind
 from molsepnorm.predict.screening.manifest import Manifest, model_digest
 from molsepnorm.predict.screening.plan import Library, ScreenTask, find_files, open_library
 from molsepnorm.predict.screening.work import ADDED, Done, Work
+from molsepnorm.predict.uncertainty import interval_names, uncertainty_names
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks import Target
 
@@ -196,17 +197,17 @@ def _columns(predictor: Predictor, library: Library) -> FilterColumns:
     absent: dict[str, str] = {}
     for target in predictor.model.task.targets:
         if predictor.level is None:
-            absent |= dict.fromkeys(_uncertainty_names(target), "--uncertainty")
+            absent |= dict.fromkeys(uncertainty_names(target), "--uncertainty")
         if not predictor.domain:
-            absent[f"{target.name}_nearest"] = "--domain"
+            absent[target.nearest_column] = "--domain"
     if not predictor.domain:
         absent |= dict.fromkeys(("similarity", "in_domain", "nearest_smiles"), "--domain")
     absent = {name: option for name, option in absent.items() if name not in kinds}
     targets = predictor.model.task.targets
-    names = [*predictor.targets, *(target.learned_name for target in targets)]
-    aliases = {name: f"{name}_pred" for name in names}
+    aliases = {t.name: t.prediction_column for t in targets}
+    aliases |= {t.learned_name: t.output_columns[0] for t in targets if t.kind != "multiclass"}
     probabilities = {name for target in targets for name in _probability_names(target)}
-    classes = {f"{t.name}_pred": t.classes for t in targets if t.kind == "multiclass"}
+    classes = {t.prediction_column: t.classes for t in targets if t.kind == "multiclass"}
     return FilterColumns(kinds, aliases, absent, probabilities & added.keys(), classes)
 
 
@@ -214,17 +215,8 @@ def _probability_names(target: Target) -> list[str]:
     """Return the names that the columns of a target's probabilities have."""
     if target.kind == "regression":
         return []
-    predicted = [f"{target.name}_prob_{each}" for each in target.classes]
-    return [*(predicted or [f"{target.name}_pred"]), f"{target.name}_calibrated"]
-
-
-def _uncertainty_names(target: Target) -> list[str]:
-    """Return the names of the columns of `uncertainty_columns` for a target."""
-    name, learned = target.name, target.learned_name
-    if target.kind != "regression":
-        return [f"{name}_calibrated", f"{name}_set"]
-    ends = [f"{each}_{end}" for each in (name, learned) for end in ("low", "high")]
-    return [f"{learned}_std", *ends]
+    calibrated, _ = uncertainty_names(target)
+    return [*target.output_columns, calibrated]
 
 
 def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOptions) -> Ranking:
@@ -264,7 +256,8 @@ def _default_ranking(predictor: Predictor, options: ScreenOptions) -> str:
 def _require_direction(predictor: Predictor, column: str) -> None:
     """Refuse a column of concentrations, whose largest values are the least potent."""
     for target in filter(_is_reversed, predictor.model.task.targets):
-        if column in (f"{target.name}_{end}" for end in ("pred", "low", "high", "nearest")):
+        own = target.prediction_column, *interval_names(target.name), target.nearest_column
+        if column in own:
             raise ConfigError(
                 f"by: the smallest values of '{column}' are the most potent. Add --ascending to "
                 "keep the smallest or --descending to keep the largest; --by "

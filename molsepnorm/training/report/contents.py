@@ -19,6 +19,7 @@ from molsepnorm.tasks import Target
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.run_folder.prediction_table import labels_column
 
 __all__ = ["Contents", "TargetPredictions"]
 
@@ -153,24 +154,18 @@ class Contents:
         table = self.tables.get(split)
         if table is None:
             return None
-        path, names = self.run.path / f"predictions_{split}.csv", table.columns
-        first = f"{target.name}_pred"
-        place = names.get_loc(first) if first in names else 0
-        # the labels are in the column before the predictions, see `predictions_table`
-        truth = names[place - 1] if place else ""
-        if not truth.startswith(target.learned_name):
+        path = self.run.path / f"predictions_{split}.csv"
+        truth = labels_column(table.columns, target)
+        if truth is None:
             raise ModelError(
                 f"{path} is damaged: it has no column of the labels of {target.name} before "
-                f"{first}. Restore the file"
+                f"{target.prediction_column}. Restore the file"
             )
-        columns = [f"{target.learned_name}_pred"]
-        if target.kind == "multiclass":
-            columns = [f"{target.name}_prob_{name}" for name in target.classes]
         cells = table[truth]
         bounds = int(cells.str.startswith((">", "<")).sum()) if target.kind == "regression" else 0
         try:
             # one by one: a list of names would be looked up in all columns
-            cells_of = [table[name].replace("", "nan") for name in columns]
+            cells_of = [table[name].replace("", "nan") for name in target.output_columns]
             values = np.stack([each.to_numpy(dtype=np.float64) for each in cells_of], axis=1)
             if target.kind == "multiclass":
                 codes = {name: float(i) for i, name in enumerate(target.classes)} | {"": np.nan}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.files.tables import free_name
 from molsepnorm.tasks import Target, Task
 
-__all__ = ["predictions_table"]
+__all__ = ["labels_column", "predictions_table"]
 
 
 def predictions_table(
@@ -37,10 +38,10 @@ def predictions_table(
     labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
     bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds[graphs].T
     if baseline is not None:
-        for name, columns, others in zip(
-            task.names, predicted, task.tables(baseline[order]), strict=True
+        for target, columns, others in zip(
+            task.targets, predicted, task.tables(baseline[order]), strict=True
         ):
-            columns[f"{name}_forest"] = others[f"{name}_pred"]
+            columns[f"{target.name}_forest"] = others[target.prediction_column]
     taken = {*table, *(column for columns in predicted for column in columns)}
     for name, inputs in dataset.columns.items():
         free = free_name(name, taken, "_input")
@@ -59,6 +60,15 @@ def predictions_table(
             table[free] = values
         table |= columns
     return table
+
+
+def labels_column(columns: pd.Index, target: Target) -> str | None:
+    """Return the column of a target's labels in a table of `predictions_table`, on the scale that
+    is learned: the one before the predictions. None if there is none."""
+    first = target.prediction_column
+    place = columns.get_loc(first) if first in columns else 0
+    name = columns[place - 1] if place else ""
+    return name if name.startswith(target.learned_name) else None
 
 
 def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
