@@ -20,6 +20,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.catalog import NamedSet
 from molsepnorm.data.tables import name_of_copy
 from molsepnorm.errors import counted
+from molsepnorm.molecules.featurize.standardize import LEVELS
 
 _MAX_TARGETS = 30  # maximum number of targets that are listed
 _MAX_ROWS = 3  # maximum number of rows listed for each group
@@ -29,7 +30,6 @@ _WIDE = 120  # terminal columns from which the descriptions of data sets are sho
 _KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
 _FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
 _STOPS = ("targets", "weights", "features", "split", "constant", "only-bounds")
-_LEVELS = ("none", "salts", "parent", "tautomer")
 
 
 def print_report(report: TableReport) -> None:
@@ -86,7 +86,7 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
     for finding in report.information:
         for option, value in finding.options.items():
             if option == "--standardize":
-                value = max(value, recommended.get(option, value), key=_LEVELS.index)
+                value = max(value, recommended.get(option, value), key=LEVELS.index)
             elif option in given:
                 value = f"{given[option]},{value}"
             recommended[option] = value

@@ -15,8 +15,8 @@ from molsepnorm.cli.console import escaped
 from molsepnorm.cli.options import GroupedCommand, models_option, option, output_option
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import (
-    LEVEL,
     check_sources,
+    interval_level,
     load_predictor,
     molecules_of,
     report,
@@ -75,10 +75,7 @@ def predict(
     cut -d, -f1 my.csv | molsepnorm predict --model runs/zinc-1
     """
     check_sources(smiles, source, output)
-    if level is not None and not uncertainty:
-        raise click.UsageError("--level is the level of intervals: add --uncertainty")
-    if uncertainty and level is None:
-        level = LEVEL
+    level = interval_level(uncertainty, level)
     with stop_on_signal(lambda: False):
         if output is not None:
             check_output(output)

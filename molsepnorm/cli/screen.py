@@ -19,7 +19,7 @@ from molsepnorm.cli.options import (
     split_names,
 )
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.cli.sources import LEVEL, load_predictor, uncertainty_options
+from molsepnorm.cli.sources import interval_level, load_predictor, uncertainty_options
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
@@ -119,12 +119,9 @@ def screen(
     molsepnorm screen --model runs/logS --input 'lib/*.parquet' --output best --top 10000
     molsepnorm screen --model runs/logS --input my.csv --output near --domain --filter in_domain
     """
-    if level is not None and not uncertainty:
-        raise click.UsageError("--level is the level of intervals: add --uncertainty")
+    level = interval_level(uncertainty, level)
     if top is None and (by is not None or ascending is not None):
         raise click.UsageError("--by and --ascending choose the best rows: add --top")
-    if uncertainty and level is None:
-        level = LEVEL
     with ExitStack() as stack:
         stack.enter_context(stop_on_signal(lambda: False))
         predictor = load_predictor(model_folders, device, processes, precision, level, domain)

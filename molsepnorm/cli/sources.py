@@ -17,6 +17,7 @@ import click
 from molsepnorm.cli.console import say
 from molsepnorm.cli.options import FILE, option, setting_options
 from molsepnorm.errors import ConfigError, DataError, counted
+from molsepnorm.files.writing import is_encodable
 
 if TYPE_CHECKING:
     from molsepnorm.devices.context import Precision
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from molsepnorm.predict import Predictor
 
 __all__ = [
-    "LEVEL",
     "announce_unfinished",
     "check_sources",
+    "interval_level",
     "load_predictor",
     "molecules_of",
     "report",
@@ -34,8 +35,7 @@ __all__ = [
     "uncertainty_options",
 ]
 
-LEVEL = 0.9
-"""Level of intervals unless --level is given."""
+_LEVEL = 0.9  # of intervals unless --level is given
 
 _CHUNK_LINES = 1024  # lines of standard input that are read together
 
@@ -45,7 +45,7 @@ def _check_encoding(
 ) -> tuple[str, ...]:
     """A callback: refuse texts that cannot be written to the output."""
     for text in texts:
-        if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        if not is_encodable(text):
             raise click.BadParameter(f"{text!a} is not in the terminal's encoding, or not UTF-8")
     return texts
 
@@ -100,7 +100,7 @@ def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--level",
             type=click.FloatRange(0, 1, min_open=True, max_open=True),
             help="With --uncertainty: the share of molecules whose value the interval contains. "
-            "[default: 0.9]",
+            f"[default: {_LEVEL}]",
         ),
         option(
             "--domain",
@@ -112,6 +112,17 @@ def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for add in reversed(options):
         command = add(command)
     return command
+
+
+def interval_level(uncertainty: bool, level: float | None) -> float | None:
+    """Return the level of intervals; None if they are not wanted.
+
+    Raises:
+        UsageError: --level without --uncertainty.
+    """
+    if level is not None and not uncertainty:
+        raise click.UsageError("--level is the level of intervals: add --uncertainty")
+    return _LEVEL if uncertainty and level is None else level
 
 
 def check_sources(smiles: tuple[str, ...], source: Path | None, output: Path | None) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "clear_errors",
     "csv_writer",
     "fingerprint",
+    "is_encodable",
     "remove_leftovers",
     "replacing",
     "scratch_folder",
@@ -54,6 +55,11 @@ _ADVICE = {
     errno.EEXIST: "there is a file of that name where a folder is needed",
     errno.ENOENT: "there is no such file or folder",
 }
+
+
+def is_encodable(text: str) -> bool:
+    """Return whether UTF-8 can hold a text: it has no half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
 @contextmanager

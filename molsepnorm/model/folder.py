@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, did_you_mean
 from molsepnorm.files.digests import KEY, json_digest
@@ -40,7 +40,7 @@ from molsepnorm.model.weights import (
     take_forests,
     take_networks,
 )
-from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.molecules.featurize.standardize import LEVELS
 from molsepnorm.molecules.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
@@ -115,7 +115,7 @@ def read_folder(folder: Path | str) -> dict[str, Any]:
         shares = tuple(about.get("weights", (1.0,)))
         require_shares(shares, len(configs))
         standardize = about.get("standardize", "none")
-        if standardize not in get_args(Level):
+        if standardize not in LEVELS:
             raise ConfigError(f"standardize is '{standardize!s:.80}'")
         calibration = tuple(calibration_from_json(each) for each in about.get("calibration", []))
         require_calibration(calibration, task)

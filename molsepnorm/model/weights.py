@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -22,7 +21,7 @@ from molsepnorm.files.writing import clear_errors
 from molsepnorm.forest.forest import Forest
 from molsepnorm.model.description import CONFIG, brief
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.graphormer import Graphormer, empty_network
 
 __all__ = [
     "WEIGHTS",
@@ -113,8 +112,7 @@ def take_networks(
     """Remove all tensors from the weights, and return the networks in evaluation mode."""
     networks = []
     for number, config in reversed([*enumerate(configs)]):  # the first network takes the rest
-        with torch.random.fork_rng():  # the initial weights are replaced
-            network = Graphormer(config)
+        network = empty_network(config)
         prefix = _network_prefix(number)
         own = [name for name in weights if name.startswith(prefix)]
         network.load_state_dict({name.removeprefix(prefix): weights.pop(name) for name in own})

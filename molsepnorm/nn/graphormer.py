@@ -20,7 +20,7 @@ from molsepnorm.nn.pairs.encoding import PairEncoding
 from molsepnorm.nn.pairs.features import walk_probabilities
 from molsepnorm.nn.parts import FAST, Parts, make_head, make_readout
 
-__all__ = ["Graphormer"]
+__all__ = ["Graphormer", "empty_network"]
 
 
 class Graphormer(nn.Module):
@@ -138,3 +138,10 @@ class Graphormer(nn.Module):
         first = self.head[0] if isinstance(self.head, nn.Sequential) else self.head
         if isinstance(first, nn.Linear) and self.config.molecule_features:
             nn.init.zeros_(first.weight[:, -self.config.molecule_features :])
+
+
+def empty_network(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
+    """Return a network on the CPU whose initial weights are to be replaced; the random state is as
+    before."""
+    with torch.random.fork_rng([]):
+        return Graphormer(config, parts)

@@ -10,14 +10,12 @@ import numpy as np
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.training_molecules import TrainingMolecules
+from molsepnorm.tasks.target import BOUND_SIGNS
 
 if TYPE_CHECKING:
     from molsepnorm.predict.forward import Outcome
 
-__all__ = ["SIGNS", "domain_columns", "nearest_training", "require_domain"]
-
-SIGNS = {1: ">", -1: "<"}
-"""Signs of lower and upper bounds, see `Dataset.bounds`."""
+__all__ = ["domain_columns", "nearest_training", "require_domain"]
 
 
 def require_domain(model: PropertyModel) -> TrainingMolecules:
@@ -96,7 +94,7 @@ def domain_columns(
             labels = names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
         elif molecules.bounds[:, i].any():
             texts = [
-                "" if np.isnan(label) else f"{SIGNS.get(sign, '')}{label:.9g}"
+                "" if np.isnan(label) else f"{BOUND_SIGNS.get(sign, '')}{label:.9g}"
                 for label, sign in zip(labels, bounds.tolist(), strict=True)
             ]
             labels = np.array(texts, dtype=object)

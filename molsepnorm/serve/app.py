@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from molsepnorm._version import __version__
 from molsepnorm.errors import MolsepnormError, StorageError
+from molsepnorm.files.writing import is_encodable
 from molsepnorm.predict import Prediction
 from molsepnorm.serve.guard import Guard
 from molsepnorm.serve.reference import reference_page
@@ -29,7 +30,7 @@ _LOG = logging.getLogger("molsepnorm.serve")
 
 
 def _encodable(text: str) -> str:
-    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+    if not is_encodable(text):
         raise ValueError("half of a surrogate pair (\\ud800 to \\udfff) is not a character")
     return text
 

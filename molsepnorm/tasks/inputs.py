@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.tasks.rounding import offset_of, too_close
 
 __all__ = [
     "MISSING",
@@ -24,7 +25,6 @@ __all__ = [
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
-_MAX_ROUNDING = 1e-3  # of the numbers of a column, as a share of their range
 _MARGIN = 0.1  # share of the range of a column that a number may be outside of it
 WITH_COMMA = r"[-+]?[\d.]*,\d[\d.,]*"
 """Pattern of a number with a decimal comma or groups of thousands."""
@@ -157,12 +157,9 @@ class FeatureColumn:
             return FeatureColumn(name, words)
         found = np.array(values, dtype=np.float64)
         low, high = float(found.min()), float(found.max())
-        if np.abs(found - found.astype(np.float32)).max() > _MAX_ROUNDING * (high - low):
-            raise DataError(
-                f"{where(0)}: the numbers are too large for their differences, which single "
-                f"precision does not hold. Subtract a constant such as {(low + high) / 2:.12g} "
-                "from all of them"
-            )
+        rounding = float(np.abs(found - found.astype(np.float32)).max())
+        if (offset := offset_of(low, high, rounding)) is not None:
+            raise DataError(f"{where(0)}: {too_close('numbers', f'{offset:.12g}')}")
         return FeatureColumn(name, low=low, high=high)
 
     @staticmethod

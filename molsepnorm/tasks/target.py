@@ -13,7 +13,10 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
-__all__ = ["Target", "check_labels"]
+__all__ = ["BOUND_SIGNS", "Target", "check_labels"]
+
+BOUND_SIGNS = {1: ">", -1: "<"}
+"""Signs of lower and upper bounds, see `Dataset.bounds`."""
 
 
 @dataclass(frozen=True)

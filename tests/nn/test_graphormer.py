@@ -18,6 +18,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SepNorm, SharedNorm
+from molsepnorm.nn.graphormer import empty_network
 from molsepnorm.nn.layer import (
     GraphormerLayer,
     GraphTokenLayer,
@@ -782,3 +783,9 @@ def test_autocast_trains_near_float32() -> None:
             assert parameter.grad is not None, name
             assert parameter.grad.isfinite().all(), name
     assert model.last_norm.cls_norm.running_var.dtype == torch.float32
+
+
+def test_an_empty_network_leaves_the_random_state() -> None:
+    before = torch.get_rng_state()
+    empty_network(GraphormerConfig(layers=1))
+    assert torch.equal(torch.get_rng_state(), before)

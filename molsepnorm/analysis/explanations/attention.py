@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.parts import FAST, PLAIN
 
@@ -28,8 +28,7 @@ class TokenAttention:
     """
 
     def __init__(self, network: Graphormer) -> None:
-        with torch.random.fork_rng():  # the initial weights are replaced
-            self._network = Graphormer(network.config, _READABLE)
+        self._network = empty_network(network.config, _READABLE)
         self._network.load_state_dict(network.state_dict())
         self._network.to(network.embedding.graph_token.device).eval()
 

@@ -19,7 +19,7 @@ from molsepnorm.analysis.geometry.figure import (
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.page import page, table
 from molsepnorm.files.writing import clear_errors, replacing, write_json
-from molsepnorm.predict.domain import SIGNS
+from molsepnorm.tasks.target import BOUND_SIGNS
 
 __all__ = ["require_folder", "table_of", "write_report"]
 
@@ -133,7 +133,7 @@ def _titles(analysis: Analysis) -> Iterator[str]:
         parts.append(f"{size} atoms")
         for target, value, bound in zip(analysis.targets, labels, bounds, strict=True):
             if np.isfinite(value):
-                number = f"{SIGNS.get(bound, '')}{value:.4g}"
+                number = f"{BOUND_SIGNS.get(bound, '')}{value:.4g}"
                 shown = target.classes[int(value)] if target.classes else number
                 parts.append(f"{target.learned_name} {shown}")
         yield ", ".join(parts)

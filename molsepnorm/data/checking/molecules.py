@@ -12,7 +12,7 @@ from molsepnorm.data.checking.findings import found, group
 from molsepnorm.data.checking.report import Finding, Group
 from molsepnorm.data.checking.scan import Scan
 from molsepnorm.errors import InvalidMolecule, counted
-from molsepnorm.molecules.featurize.standardize import Level, protomer_key, standardized
+from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
 
 __all__ = ["forms", "largest", "molecules"]
 
@@ -22,7 +22,6 @@ _BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
 _CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\d+\]")}
 _SIGNED = re.compile(r"([+-])(\d*)\]")
 _PROTONATED = re.compile(r"\[[Nn]H\d?\+\]")
-_LEVELS: tuple[Level, ...] = ("none", "salts", "parent", "tautomer")
 
 
 def molecules(scan: Scan) -> Iterator[Finding]:
@@ -43,12 +42,12 @@ def molecules(scan: Scan) -> Iterator[Finding]:
             for what, pattern in _CLEARED.items():
                 if pattern.search(written):
                     cleared[what].append(row)
-    level = _LEVELS.index(scan.config.standardize)
+    level = LEVELS.index(scan.config.standardize)
     salts = "salts and mixtures: {}. The model reads all fragments"
     charges = "charged molecules: {}. The model reads the charges as they are written"
-    if level < _LEVELS.index("salts"):
+    if level < LEVELS.index("salts"):
         salts += "; --standardize salts keeps the largest one"
-    if level < _LEVELS.index("parent"):
+    if level < LEVELS.index("parent"):
         charges += "; --standardize parent neutralises them where protons can be moved"
     kinds: tuple[tuple[str, str, dict[str, list[int]], Level], ...] = (
         ("mixtures", salts, fragments, "salts"),
@@ -59,7 +58,7 @@ def molecules(scan: Scan) -> Iterator[Finding]:
     for kind, text, members, needed in kinds:
         count = len({row for rows in members.values() for row in rows})
         groups = [group(scan, what, rows) for what, rows in members.items()]
-        options = {"--standardize": needed} if level < _LEVELS.index(needed) else None
+        options = {"--standardize": needed} if level < LEVELS.index(needed) else None
         yield from found(kind, False, count, text.format(counted(count, "row")), groups, options)
     if scan.labels.names:
         bare = scan.readable[np.isnan(scan.labels.values[scan.readable]).all(axis=1)]
@@ -74,7 +73,7 @@ def forms(scan: Scan) -> Iterator[Finding]:
 
     Candidates have the same `protomer_key`; they are a compound if `standard_smiles` is the same.
     """
-    levels = _LEVELS[_LEVELS.index(scan.config.standardize) + 1 :]
+    levels = LEVELS[LEVELS.index(scan.config.standardize) + 1 :]
     if not levels or not len(scan.readable):
         return
     _, firsts = np.unique(scan.molecules[scan.readable], return_index=True)
@@ -107,7 +106,7 @@ def forms(scan: Scan) -> Iterator[Finding]:
         f"forms of one compound: {counted(count, 'case')} in which the model reads a salt, a "
         "charged form or a tautomer as another molecule, with another prediction"
     )
-    needed = max(compounds, key=_LEVELS.index, default="")
+    needed = max(compounds, key=LEVELS.index, default="")
     yield from found("forms", False, count, text, groups, {"--standardize": needed})
 
 

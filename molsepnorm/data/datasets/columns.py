@@ -18,6 +18,7 @@ from molsepnorm.data.datasets.splits import split_words
 from molsepnorm.data.tables import locate, names_in_file, require_clear, require_column
 from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks.rounding import offset_of
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 __all__ = [
@@ -32,7 +33,6 @@ _NUMBERING = re.compile(
 )
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
-_MAX_ROUNDING = 1e-3  # of labels, as a share of their range
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
 
@@ -145,10 +145,7 @@ class ParsedColumn:
     def offset(self) -> float | None:
         """The middle of the numbers if single precision, the type of labels, does not hold their
         differences, as with 100000001 and 100000002; otherwise None."""
-        spread = self._highest - self._lowest
-        if spread > 0 and self._rounding > _MAX_ROUNDING * spread:
-            return (self._highest + self._lowest) / 2
-        return None
+        return offset_of(self._lowest, self._highest, self._rounding)
 
     @property
     def bounded(self) -> int:

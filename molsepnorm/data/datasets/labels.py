@@ -22,6 +22,7 @@ from molsepnorm.data.tables import name_of_copy
 from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks.rounding import too_close
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
 __all__ = [
@@ -138,9 +139,7 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
         column = table.column(name)
         if kind == "regression" and (offset := column.offset) is not None:
             raise DataError(
-                f"{table.source}, column '{name}': the labels are too large for their differences, "
-                f"which single precision does not hold. Subtract a constant such as {offset:.9g} "
-                "from all of them"
+                f"{table.source}, column '{name}': {too_close('labels', f'{offset:.9g}')}"
             )
         if kind == "regression" and column.bounded:
             bounds = np.zeros(values.shape, dtype=np.int8) if bounds is None else bounds

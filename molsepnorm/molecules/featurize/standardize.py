@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from molsepnorm.errors import InvalidMolecule
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from rdkit import Chem
     from rdkit.Chem.MolStandardize.rdMolStandardize import TautomerEnumerator
 
-__all__ = ["Level", "protomer_key", "standard_smiles", "standardized"]
+__all__ = ["LEVELS", "Level", "protomer_key", "standard_smiles", "standardized"]
 
 Level = Literal["none", "salts", "parent", "tautomer"]
 """How far structures are standardised; each level includes the ones before it."""
+
+LEVELS: tuple[Level, ...] = get_args(Level)
 
 _STEPS = 1000
 """Maximum number of tautomers of a molecule, and of transforms that are tried; RDKit's default."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.tasks import ExtraInputs, Task
@@ -273,8 +273,7 @@ def _read_by_layer(
     read = own + sum(sizes.parts)
     plain = network.config.with_linear_head()
     config = replace(plain, readout="layers", molecule_features=read)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        copied = Graphormer(config)
+    copied = empty_network(config)
     replaced = "head.", "molecule_features."
     kept = {n: each for n, each in network.state_dict().items() if not n.startswith(replaced)}
     scaling = {f"molecule_features.{n}": each[:read] for n, each in scaled.state_dict().items()}

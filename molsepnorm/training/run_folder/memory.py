@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.graphormer import empty_network
 from molsepnorm.training.objectives import Objective
 
 __all__ = ["RunInMemory"]
@@ -25,8 +24,7 @@ class RunInMemory:
 
     def keep_best(self, model: PropertyModel, objective: Objective) -> None:
         """Keep a copy of the best model so far, on the CPU and in evaluation mode."""
-        with torch.random.fork_rng():  # the weights drawn here are replaced
-            network = Graphormer(model.network.config)
+        network = empty_network(model.network.config)
         network.load_state_dict(objective.network.state_dict())
         own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
         self._best = replace(model, network=network.eval()), own

@@ -10,6 +10,7 @@ import pandas as pd
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.files.tables import free_name
 from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.target import BOUND_SIGNS
 
 __all__ = ["labels_column", "predictions_table"]
 
@@ -75,8 +76,8 @@ def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Return the labels, those of bounds as texts such as ">10"."""
     if not bounds.any():
         return labels
-    signs = {1: ">", -1: "<"}
-    cells = [f"{signs[b]}{v:.6g}" if b else v for v, b in zip(labels, bounds.tolist(), strict=True)]
+    pairs = zip(labels, bounds.tolist(), strict=True)
+    cells = [f"{BOUND_SIGNS[b]}{v:.6g}" if b else v for v, b in pairs]
     return np.array(cells, dtype=object)
 
 
