@@ -102,14 +102,14 @@ def test_fast_paths_of_a_gpu_are_checked_and_timed(tmp_path, monkeypatch):
         "_checks",
         lambda: {"against": doctor._on_gpu("cpu")["cpu against the CPU"], **steps},
     )
-    recipe, seconds = recipes.load_config, trial.step_seconds
+    recipe = recipes.load_config
     small = {"model.width": 16, "model.ffn_width": 16, "model.heads": 2}
     monkeypatch.setattr(
         recipes,
         "load_config",
         lambda name, overrides: recipe(name, overrides={**overrides, **small}),
     )
-    monkeypatch.setattr(trial, "step_seconds", lambda *of: seconds(*of, steps=1))
+    monkeypatch.setattr(trial, "_TIMED_STEPS", 1)
     against, of_steps = run_checks()
     assert (against.state, of_steps.state) == ("ok", "ok"), of_steps.said
     assert "network: outputs differ by" in against.said

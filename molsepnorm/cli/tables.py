@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 MAX_TARGETS = 12
 """Maximum number of targets that are listed one by one."""
 
+_BEST = 5  # trials that are listed
 
-def tuning_table(tuning: Tuning, count: int = 5) -> Table:
+
+def tuning_table(tuning: Tuning) -> Table:
     """Return the recipe and the best trials of a search, with their settings."""
     recipe, ranked = tuning.recipe, tuning.ranked
     early = sum(each.state == "stopped early" for each in tuning.trials)
@@ -40,9 +42,9 @@ def tuning_table(tuning: Tuning, count: int = 5) -> Table:
         cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
         table.add_row("recipe" if each.recipe else str(each.number), number(each.score), *cells)
 
-    for each in ranked[:count]:
+    for each in ranked[:_BEST]:
         add(each)
-    if recipe is not None and recipe not in ranked[:count]:
+    if recipe is not None and recipe not in ranked[:_BEST]:
         add(recipe)
     return table
 

@@ -81,6 +81,7 @@ class Format:
     """Parts of the tensor names of a head without a counterpart here."""
 
 
+_MAX_LISTED = 8  # tensors in a message
 _ATOM_TABLES = {
     "atoms": "atom_encoder",
     "in_degrees": "in_degree_encoder",
@@ -208,10 +209,10 @@ def v1_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def listed(names: list[str], limit: int = 8) -> str:
+def listed(names: list[str]) -> str:
     """Return the first names and the number of the others."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more
 
 
 def _match_names(

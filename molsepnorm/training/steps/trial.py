@@ -40,6 +40,7 @@ from molsepnorm.training.steps.step import TrainStep
 __all__ = ["compare_captured", "compared", "settled", "step_seconds"]
 
 _STEPS, _BATCH = 3, 12
+_TIMED_STEPS = 20
 _RATE = 0.02
 _EPSILON = 1.0
 """ε of AdamW. With its default, gradients that are rounding errors lead to full steps."""
@@ -111,15 +112,15 @@ def compare_captured(config: TrainConfig, device: torch.device) -> Verdict:
         return judge("captured steps", BOUNDS[config.run.precision], work)
 
 
-def step_seconds(config: TrainConfig, device: torch.device, steps: int = 20) -> dict[str, float]:
+def step_seconds(config: TrainConfig, device: torch.device) -> dict[str, float]:
     """Time a step of the small network along the plain and the fast paths."""
     network, found = small(config.model), {}
     plain = _with_run(config, precision="fp32")
     fastest = "captured" if step.can_capture(device) else "eager"
     with undisturbed(device):
         with fused_attention.without_kernels():
-            found["eager in fp32"] = _Trial(plain, network, device, "eager").seconds(steps)
-        found["along the fast paths"] = _Trial(config, network, device, fastest).seconds(steps)
+            found["eager in fp32"] = _Trial(plain, network, device, "eager").seconds()
+        found["along the fast paths"] = _Trial(config, network, device, fastest).seconds()
     return found
 
 
@@ -173,17 +174,17 @@ class _Trial:
             for kind in after
         }
 
-    def seconds(self, steps: int) -> float:
+    def seconds(self) -> float:
         """Return the mean time of a step on one batch, without the first ones, which compile."""
         (batch,) = self.train_step.lay_out(self.batches[:1])
         for _ in range(_STEPS):
             self.train_step(batch, _RATE)
         self.train_step.totals.tolist()  # waits for the device
         begun = time.perf_counter()
-        for _ in range(steps):
+        for _ in range(_TIMED_STEPS):
             self.train_step(batch, _RATE)
         self.train_step.totals.tolist()
-        return (time.perf_counter() - begun) / steps
+        return (time.perf_counter() - begun) / _TIMED_STEPS
 
     def check_masks(self) -> None:
         """Check that each step draws new dropout masks."""
