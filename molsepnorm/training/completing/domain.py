@@ -16,6 +16,12 @@ from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.domain import Domain
 from molsepnorm.tasks.metrics import numbered
+from molsepnorm.tasks.molecule_errors import (
+    describe_error,
+    mean_errors,
+    relative_errors,
+    target_error,
+)
 from molsepnorm.training.objectives import Results
 
 __all__ = ["error_by_similarity", "fit_domain"]
@@ -25,7 +31,6 @@ _MAX_COMPARED = 2000
 _MAX_TRAIN = 1_000_000
 """Maximum number of training molecules; their fingerprints take 256 MB."""
 _BINS = 10
-_TINY = 1e-7  # the smallest probability that has a logarithm
 
 _Rows = np.ndarray  # int64, indices of molecules in the store
 
@@ -102,7 +107,7 @@ def fit_domain(
         "threshold": domain.threshold,
         "kind": domain.kind,
         "p_value": p_value,
-        "error": _meaning(model.task),
+        "error": describe_error(model.task.targets, "validation"),
         "training_molecules": len(train),
         "structures_kept": keep_structures,
         **{
@@ -122,46 +127,31 @@ def _errors(
     task: Task, dataset: Dataset, results: Results, splits: Iterable[str]
 ) -> dict[str, np.ndarray]:
     """Return the error of each molecule of these splits, [n]; NaN without a label."""
-    by_target: dict[str, np.ndarray] = {}
-    for split in splits:
-        labels = dataset.exact_labels[results.graphs[split]].astype(np.float64)
-        found = np.full(labels.shape, np.nan)
-        for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
-            values = results.predictions[split][:, columns].astype(np.float64)
-            rows = np.flatnonzero(~np.isnan(labels[:, i]))
-            own = labels[rows, i]
-            if target.kind == "regression":
-                found[rows, i] = np.abs(values[rows, 0] - own)
-                continue
-            if values.shape[1] == 1:
-                values = np.concatenate([1 - values, values], axis=1)
-            found[rows, i] = -np.log(values[rows, own.astype(int)].clip(_TINY))
-        by_target[split] = found
-    if len(task.targets) > 1:
-        scale = np.array([_mean(column) or 1.0 for column in by_target["val"].T])
-        by_target = {split: found / scale for split, found in by_target.items()}
-    return {split: np.array([*map(_mean, found)]) for split, found in by_target.items()}
-
-
-def _mean(values: np.ndarray) -> float:
-    """Return the mean of the finite values; NaN if there are none."""
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else np.nan
+    by_target = {
+        split: np.stack(
+            [
+                target_error(target, labels, results.predictions[split][:, columns])
+                for target, labels, columns in zip(
+                    task.targets,
+                    dataset.exact_labels[results.graphs[split]].T,
+                    task.columns(),
+                    strict=True,
+                )
+            ],
+            axis=1,
+        )
+        for split in splits
+    }
+    return {
+        split: mean_errors(relative_errors(found, by_target["val"]))
+        for split, found in by_target.items()
+    }
 
 
 def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
     """Return the mean of the values of each molecule, in the order in which they first occur."""
     index = numbered(molecules)
     return np.bincount(index, values) / np.bincount(index)
-
-
-def _meaning(task: Task) -> str:
-    """Return what an error is."""
-    if len(task.targets) > 1:
-        return "mean error of the targets, each relative to its mean over the validation molecules"
-    (target,) = task.targets
-    kind = "absolute error" if target.kind == "regression" else "log loss"
-    return f"{kind} of {target.learned_name}"
 
 
 def _drawn(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:

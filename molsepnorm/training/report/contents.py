@@ -16,14 +16,13 @@ from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target
+from molsepnorm.tasks.molecule_errors import target_error
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.run_folder.prediction_table import labels_column
 
 __all__ = ["Contents", "TargetPredictions"]
-
-_TINY = 1e-7  # the smallest probability that has a logarithm
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +46,7 @@ class TargetPredictions:
     @property
     def errors(self) -> np.ndarray:
         """float64 [n]: absolute error, or the log loss of the class; NaN without an exact label."""
-        found, rows = np.full(len(self.labels), np.nan), self.scored
-        labels, values = self.labels[rows], self.values[rows]
-        if self.target.kind == "regression":
-            found[rows] = np.abs(values[:, 0] - labels)
-        else:
-            if values.shape[1] == 1:
-                values = np.concatenate([1 - values, values], axis=1)
-            own = values[np.arange(len(labels)), labels.astype(int)]
-            found[rows] = -np.log(own.clip(_TINY))
-        return found
+        return target_error(self.target, self.labels, self.values)
 
     def truth(self, row: int) -> str:
         """Return the label of a molecule as text."""

@@ -12,6 +12,7 @@ import numpy as np
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.files.page import code
 from molsepnorm.molecules.drawing import draw_structure
+from molsepnorm.tasks.molecule_errors import describe_error, mean_errors, relative_errors
 from molsepnorm.training.completing.domain import error_by_similarity
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, TargetPredictions
@@ -40,17 +41,11 @@ class _Errors:
     @property
     def mean(self) -> np.ndarray:
         """float64 [n]: mean over the labelled targets; NaN without any label."""
-        known = np.isfinite(self.relative)
-        total = np.where(known, self.relative, 0.0).sum(axis=1)
-        return np.where(known.any(axis=1), total / np.maximum(known.sum(axis=1), 1), np.nan)
+        return mean_errors(self.relative)
 
     @property
     def meaning(self) -> str:
-        if len(self.predicted) > 1:
-            return "mean error of the targets, each relative to its mean over the test molecules"
-        own = self.predicted[0].target
-        kind = "absolute error" if own.kind == "regression" else "log loss"
-        return f"{kind} of {own.learned_name}"
+        return describe_error([each.target for each in self.predicted], "test")
 
 
 def molecules_sections(contents: Contents) -> dict[str, str]:
@@ -75,11 +70,7 @@ def _errors(contents: Contents) -> _Errors | None:
     errors = np.stack([each.errors for each in predicted], axis=1)
     if not np.isfinite(errors).any():
         return None
-    if len(predicted) > 1:
-        for column in errors.T:
-            finite = column[np.isfinite(column)]
-            column /= (finite.mean() if len(finite) else 0) or 1.0
-    return _Errors(smiles, predicted, errors)
+    return _Errors(smiles, predicted, relative_errors(errors, errors))
 
 
 def _training_molecules(contents: Contents) -> tuple[list[str], np.ndarray] | None:

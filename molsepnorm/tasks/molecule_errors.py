@@ -1,0 +1,76 @@
+"""The error of each molecule: absolute errors, log losses, and their mean over several targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from molsepnorm.tasks.target import Target
+
+__all__ = ["describe_error", "mean_errors", "relative_errors", "target_error"]
+
+_TINY = 1e-7  # the smallest probability that has a logarithm
+
+
+def target_error(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the error of each molecule, float64 (G,): the absolute error of a regression target,
+    the log loss of other targets.
+
+    Args:
+        target: the target.
+        labels: (G,), on the learned scale, or indices of classes; NaN without a label.
+        values: (G, K), predictions on the learned scale, probabilities of class 1, or those of all
+            classes.
+
+    Returns:
+        The errors; NaN where the label or a value is NaN.
+    """
+    found = np.full(len(labels), np.nan)
+    rows = np.flatnonzero(np.isfinite(labels) & np.isfinite(values).all(axis=1))
+    labels, values = labels[rows].astype(np.float64), values[rows].astype(np.float64)
+    if target.kind == "regression":
+        found[rows] = np.abs(values[:, 0] - labels)
+        return found
+    if values.shape[1] == 1:
+        values = np.concatenate([1 - values, values], axis=1)
+    found[rows] = -np.log(values[np.arange(len(rows)), labels.astype(int)].clip(_TINY))
+    return found
+
+
+def relative_errors(errors: np.ndarray, reference: np.ndarray) -> np.ndarray:  # (G, T)
+    """Return errors divided by the mean error of their target, since units differ; those of a
+    single target as they are.
+
+    Args:
+        errors: (G, T), see `target_error`.
+        reference: (R, T), the errors over which the means are taken.
+    """
+    if errors.shape[1] == 1:
+        return errors
+    return errors / np.array([_mean(column) or 1.0 for column in reference.T])
+
+
+def mean_errors(errors: np.ndarray) -> np.ndarray:  # (G,)
+    """Return the mean over the labelled targets of each molecule, (G, T); NaN without any."""
+    return np.array([*map(_mean, errors)])
+
+
+def describe_error(targets: Sequence[Target], split: str) -> str:
+    """Return the name of the error of a molecule in text.
+
+    Args:
+        targets: the targets.
+        split: name in text of the split over which the means of several targets are taken.
+    """
+    if len(targets) > 1:
+        return f"mean error of the targets, each relative to its mean over the {split} molecules"
+    (target,) = targets
+    kind = "absolute error" if target.kind == "regression" else "log loss"
+    return f"{kind} of {target.learned_name}"
+
+
+def _mean(values: np.ndarray) -> float:
+    """Return the mean of the finite values; NaN if there are none."""
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else np.nan
