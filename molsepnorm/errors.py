@@ -37,6 +37,7 @@ __all__ = [
     "StorageError",
     "counted",
     "did_you_mean",
+    "first_of",
     "prefixed",
     "require_several",
     "warn_of_data",
@@ -128,6 +129,16 @@ def counted(count: int, noun: str) -> str:
     """
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     return f"{count:,} {noun}{ending}"
+
+
+def first_of(names: Sequence[str], limit: int) -> str:
+    """Return the first names and the number of the others, for a message.
+
+    >>> first_of(["a", "b", "c"], 3), first_of(["a", "b", "c", "d", "e"], 3)
+    ('a, b, c', 'a, b, c and 2 more')
+    """
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
 
 
 def require_several(values: object, name: str) -> None:

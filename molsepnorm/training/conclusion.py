@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from molsepnorm.errors import counted
+from molsepnorm.errors import counted, first_of
 from molsepnorm.tasks.metrics import METRICS, significant
 from molsepnorm.training.gains import (
+    NAMED,
     Gain,
     comparable_metric,
     comparison,
@@ -15,7 +16,6 @@ from molsepnorm.training.gains import (
     label_of_targets,
     listed,
     scale,
-    some,
 )
 from molsepnorm.training.scores import headline, leaks
 
@@ -137,7 +137,7 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
     if unclear := [target for target in worst if found[target][2].low <= 0]:
         yield (
             f"For {len(unclear)} of {len(found)} targets the model is not clearly better than the "
-            f"trivial baseline, worst first: {some(unclear)}.{others}"
+            f"trivial baseline, worst first: {first_of(unclear, NAMED)}.{others}"
         )
         return
     _, key, _ = found[worst[0]]
@@ -202,12 +202,13 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     if without:
         yield (
             f"Intervals (--uncertainty) at the level 0.9 need {_MIN} validation molecules "
-            f"with an exact label: {some(without)}. A larger validation split gives more."
+            f"with an exact label: {first_of(without, NAMED)}. A larger validation split gives "
+            "more."
         )
     if full:
         yield (
             f"Sets of classes (--uncertainty) at the level 0.9 always contain each class with "
-            f"fewer than {_MIN} validation molecules: {some(full)}."
+            f"fewer than {_MIN} validation molecules: {first_of(full, NAMED)}."
         )
     narrow = [
         f"{100 * each['coverage']:.0f} % of {each['test_molecules']:,} for {name}"
@@ -217,8 +218,8 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     if narrow:
         yield (
             "Intervals and sets of classes (--uncertainty) at the level 0.9 contain clearly fewer "
-            f"than 90 % of the test labels: {some(narrow)}. They are too narrow for such "
-            "molecules."
+            f"than 90 % of the test labels: {first_of(narrow, NAMED)}. They are too narrow for "
+            "such molecules."
         )
 
 

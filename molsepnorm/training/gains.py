@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from molsepnorm.tasks.metrics import METRICS, significant
 
 __all__ = [
+    "NAMED",
     "Gain",
     "comparable_metric",
     "comparison",
@@ -15,10 +16,9 @@ __all__ = [
     "label_of_targets",
     "listed",
     "scale",
-    "some",
 ]
 
-_NAMED = 3  # number of targets that a sentence names
+NAMED = 3  # number of targets that a sentence names
 
 
 class Gain(NamedTuple):
@@ -85,7 +85,7 @@ def label(metrics: Mapping[str, Any], name: str) -> str:
 def label_of_targets(metrics: Mapping[str, Any], name: str) -> str:
     """Return the name of a metric with its targets, such as "mean RMSE of pKa and logP"."""
     targets = metrics.get("scored_targets", {}).get(name, [])
-    of = f" of {listed(targets)}" if 0 < len(targets) <= _NAMED else ""
+    of = f" of {listed(targets)}" if 0 < len(targets) <= NAMED else ""
     return f"{label(metrics, name)}{of}"
 
 
@@ -93,9 +93,3 @@ def listed(names: Sequence[str]) -> str:
     """Return all names in text, such as "a, b and c"."""
     *others, last = names
     return f"{', '.join(others)}{' and ' if others else ''}{last}"
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first three names in text, and the number of others."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"

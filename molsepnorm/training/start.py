@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from molsepnorm.errors import first_of
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.nn.conditional import INTERACTIONS, output_layer
 from molsepnorm.nn.graphormer import Graphormer
@@ -42,15 +43,10 @@ class LoadedWeights:
     def __str__(self) -> str:
         text = f"{self.loaded:,} of {self.parameters:,} parameters were loaded"
         if self.same_targets:
-            text += f"; its output weights were loaded for {_listed(self.same_targets)}"
+            text += f"; its output weights were loaded for {first_of(self.same_targets, 5)}"
         if self.new_targets:
-            text += f"; new output weights for {_listed(self.new_targets)}"
+            text += f"; new output weights for {first_of(self.new_targets, 5)}"
         return text
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - 5} more targets" if len(names) > 5 else ""
-    return f"{', '.join(names[:5])}{more}"
 
 
 def network_alone(start: PropertyModel) -> PropertyModel:

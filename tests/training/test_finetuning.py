@@ -175,7 +175,7 @@ def test_a_model_without_targets_gives_its_body_to_any_task(head):
 def test_many_new_targets_are_summed_up():
     new = _model(*(Target(f"t{i}", "binary") for i in range(12)))
     loaded = load_weights(new, _model(Target("y", "binary")))
-    assert str(loaded).endswith("new output weights for t0, t1, t2, t3, t4 and 7 more targets")
+    assert str(loaded).endswith("new output weights for t0, t1, t2, t3, t4 and 7 more")
 
 
 # The body

@@ -19,7 +19,7 @@ from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.targets import choose_targets
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import name_of_copy
-from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean
+from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean, first_of
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.rounding import too_close
@@ -360,9 +360,8 @@ def _rare_classes(name: str, labels: np.ndarray, classes: Sequence[str]) -> list
     rare = [f"{each} ({count})" for each, count in counts.items() if count < _FEW]
     if not rare:
         return []
-    more = f", … ({len(rare) - _MAX_SHOWN} more)" if len(rare) > _MAX_SHOWN else ""
     return [
-        f"{name}: classes with fewer than {_FEW} rows: {', '.join(rare[:_MAX_SHOWN])}{more}. "
+        f"{name}: classes with fewer than {_FEW} rows: {first_of(rare, _MAX_SHOWN)}. "
         "A model hardly learns them: correct wrong spellings, or merge classes."
     ]
 

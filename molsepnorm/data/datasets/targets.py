@@ -13,7 +13,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.columns import Columns, ParsedColumn
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.errors import ConfigError, InvalidMolecule, OpenChoice, counted
+from molsepnorm.errors import ConfigError, InvalidMolecule, OpenChoice, counted, first_of
 
 __all__ = ["choose_targets"]
 
@@ -153,13 +153,13 @@ def _open_choice(
     by_reason: dict[str, list[str]] = {}
     for name, reason in odd.items():
         by_reason.setdefault(reason, []).append(name)
-    reasons = [f"{_some(columns)}: {reason}" for reason, columns in by_reason.items()]
+    reasons = [f"{first_of(columns, _SHOWN)}: {reason}" for reason, columns in by_reason.items()]
     reasons += [
         f"{one}, {other}: the same order of molecules, as if one was computed from the other"
         for one, other in _same_order(config, [each for each in unsure if each.name not in odd])
     ]
     reasons += [_with_words(nearly)] if nearly else []
-    reasons += [f"{_some(words)}: words"] if words and (several or odd) else []
+    reasons += [f"{first_of(words, _SHOWN)}: words"] if words and (several or odd) else []
     if not reasons:
         return None
     found = [*names, *(each.name for each in nearly)]
@@ -169,7 +169,8 @@ def _open_choice(
         choices = [*([name] for name in likely), likely]
     return OpenChoice(
         f"{table.source} has {counted(len(found), 'column')} of numbers or yes/no "
-        f"({_some(found)}), and --targets does not say what to predict. {'; '.join(reasons[:4])}",
+        f"({first_of(found, _SHOWN)}), and --targets does not say what to predict. "
+        f"{'; '.join(reasons[:4])}",
         [_option(choice) for choice in choices],
     )
 
@@ -237,11 +238,5 @@ def _plain(name: str) -> str:
 
 def _with_words(columns: Sequence[ParsedColumn]) -> str:
     assert columns[0].first_bad is not None
-    names = _some([each.name for each in columns])
+    names = first_of([each.name for each in columns], _SHOWN)
     return f"{names}: some cells are not numbers, such as '{columns[0].first_bad[1]}'"
-
-
-def _some(names: Sequence[str]) -> str:
-    """Return the names, shortened if there are many."""
-    more = f", … ({len(names) - _SHOWN} more)" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from molsepnorm.errors import ConfigError, ModelError, did_you_mean
+from molsepnorm.errors import ConfigError, ModelError, did_you_mean, first_of
 
 __all__ = [
     "BOND_SHIFT",
@@ -211,8 +211,7 @@ def v1_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def listed(names: list[str]) -> str:
     """Return the first names and the number of the others."""
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return ", ".join(names[:_MAX_LISTED]) + more
+    return first_of(names, _MAX_LISTED)
 
 
 def _match_names(

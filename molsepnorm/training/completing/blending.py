@@ -50,7 +50,7 @@ def blend_problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) ->
 
 
 def may_blend(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bool:
-    """Return whether a forest may become a part of the model; arguments as of `blend_problem`.
+    """Return whether a forest may become a part of the model; arguments as for `blend_problem`.
 
     The validation molecules may still leave it out.
     """

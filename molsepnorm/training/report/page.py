@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import counted
+from molsepnorm.errors import counted, first_of
 from molsepnorm.files.page import code, page, table
 from molsepnorm.tasks.metrics import METRICS, label_of, significant
 from molsepnorm.training.comparisons import score_columns
@@ -78,9 +78,7 @@ def _question(contents: Contents) -> str:
     targets = contents.targets
     if not targets:
         return "pre-training on structures"
-    names = ", ".join(target.name for target in targets[:3])
-    more = f" and {len(targets) - 3} more" if len(targets) > 3 else ""
-    return f"prediction of {names}{more}"
+    return f"prediction of {first_of([target.name for target in targets], 3)}"
 
 
 def _conclusion(contents: Contents) -> str:

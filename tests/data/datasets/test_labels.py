@@ -534,7 +534,7 @@ def test_classes_of_few_rows_are_named():
     assert read({"y": cells}, targets=["y"], classes={"y": sorted({*cells})}).warnings == ()
     many = [f"{i}" for i in range(99)]
     (remark,) = read({"y": many}, targets=["y"], task_type="multiclass").warnings
-    assert "rows: 0 (1), 1 (1), 2 (1), 3 (1), 4 (1), … (94 more). A" in remark
+    assert "rows: 0 (1), 1 (1), 2 (1), 3 (1), 4 (1) and 94 more. A" in remark
 
 
 def test_words_are_classes_in_their_order():
