@@ -52,7 +52,7 @@ def test_every_class_is_public():
         if isinstance(value, type) and issubclass(value, Exception)
     }
     assert defined == set(errors.__all__) - {
-        *("counted", "did_you_mean", "prefixed", "require_several", "warn_of_data")
+        *("counted", "did_you_mean", "first_of", "prefixed", "require_several", "warn_of_data")
     }
 
 
