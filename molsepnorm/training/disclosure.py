@@ -1,4 +1,4 @@
-"""What the files of a run, and those of a model, disclose about the training molecules."""
+"""Disclosure: the files of a run and of a model that show the training molecules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a random forest may be blended with the networks of a run, and what it reads."""
+"""Conditions for blending a random forest with the networks of a run, and its inputs."""
 
 from __future__ import annotations
 
