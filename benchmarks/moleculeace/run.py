@@ -91,7 +91,7 @@ def report(runs: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> str:
         runs: lines of the results; the seeds of a table are averaged.
         published: test RMSE of each table (index) by each method (columns).
     """
-    from molsepnorm.training.paired import paired_difference
+    from molsepnorm.training.comparing.paired import paired_difference
 
     own = pd.DataFrame(runs).groupby("table")["test"].mean()
     others = published.loc[own.index]

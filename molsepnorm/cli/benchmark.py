@@ -67,7 +67,7 @@ def benchmark(
     from molsepnorm.cli.display import ReplicatesDisplay
     from molsepnorm.cli.tables import folds_table, label_notes, leak_notes, replicates_table
     from molsepnorm.training import train_replicates
-    from molsepnorm.training.conclusion import conclusion_of_folds
+    from molsepnorm.training.results.conclusion import conclusion_of_folds
 
     display = ReplicatesDisplay(quiet=as_json)
     result = _train_all(
@@ -150,7 +150,7 @@ def ablate(
     from molsepnorm.cli.display import ReplicatesDisplay
     from molsepnorm.cli.tables import ablation_tables, leak_notes
     from molsepnorm.training import ablate as run
-    from molsepnorm.training.ablation import variants_of
+    from molsepnorm.training.comparing.ablation import variants_of
     from molsepnorm.training.finetuning import is_architecture
 
     first = next(iter(variants_of(vary).values()))

@@ -29,12 +29,12 @@ from molsepnorm.cli.tables import (
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
-from molsepnorm.training.comparisons import score_columns
-from molsepnorm.training.composition import composition
-from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.results.comparisons import score_columns
+from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.scores import headline
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.scores import headline
 
 if TYPE_CHECKING:
     from molsepnorm.tuning import TrialRecord, Tuning

@@ -33,7 +33,7 @@ def share(run: Path, archive: Path, models: bool, training_structures: bool, for
     unzip logS.zip
     molsepnorm predict --model logS --smiles CCO
     """
-    from molsepnorm.training.share import share as pack
+    from molsepnorm.training.results.share import share as pack
 
     found = pack(run, archive, models=models, training_structures=training_structures, force=force)
     width = max(map(len, (*found.included, *found.left_out)))

@@ -12,8 +12,8 @@ from molsepnorm.cli.console import make_table
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
 from molsepnorm.tasks.metrics import METRICS, significant
-from molsepnorm.training.ablation import Ablation
-from molsepnorm.training.scores import headline
+from molsepnorm.training.comparing.ablation import Ablation
+from molsepnorm.training.results.scores import headline
 
 if TYPE_CHECKING:
     from molsepnorm.tuning import TrialRecord, Tuning

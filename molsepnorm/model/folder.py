@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 README = "README.md"
-"""Name of the model card for people, which loading ignores; `training.card` writes it."""
+"""Name of the model card for people, which loading ignores; `training.results.card` writes it."""
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README, "conversion.json"}  # the last of `convert`
 
 _WRONG_ENTRY = (RecursionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)

@@ -1,13 +1,13 @@
 """From a configuration to a trained model and its scores."""
 
-from molsepnorm.training.ablation import Ablation, ablate
 from molsepnorm.training.callback import Callback, EpochRecord, StopWhen, TrainingResult
+from molsepnorm.training.comparing.ablation import Ablation, ablate
+from molsepnorm.training.comparing.replicates import Replicates, train_replicates
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import train
 from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.fit import fit
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.replicates import Replicates, train_replicates
 from molsepnorm.training.run import train_on
 from molsepnorm.training.steps.statistics import estimate_statistics
 

@@ -54,7 +54,7 @@ class TrainingResult:
 
     def _repr_html_(self) -> str:
         """Return the scores and the conclusion, for notebooks."""
-        from molsepnorm.training.notebook import result_html
+        from molsepnorm.training.results.notebook import result_html
 
         return result_html(self.folder, self.finished, self.metrics)
 

@@ -22,7 +22,7 @@ from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict.inference import predict
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
-from molsepnorm.training.card import model_card
+from molsepnorm.training.comparing.out_of_fold import require_trainable
 from molsepnorm.training.completing import blending
 from molsepnorm.training.completing.complete import complete, united
 from molsepnorm.training.completing.refit import refit
@@ -32,13 +32,13 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import fit_inputs, training_dataset, with_inputs
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives.supervised import predicted_splits, score
-from molsepnorm.training.out_of_fold import require_trainable
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
+from molsepnorm.training.results.card import model_card
+from molsepnorm.training.results.split_facts import about_split
 from molsepnorm.training.run import train_one, with_epochs, with_length
 from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.split_facts import about_split
 
 __all__ = ["train", "with_folds"]
 

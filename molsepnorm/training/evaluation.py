@@ -22,8 +22,8 @@ from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import dataset_scores
 from molsepnorm.training.recipes import load_config
+from molsepnorm.training.results.scores import leaks
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.scores import leaks
 
 __all__ = ["Evaluation", "Selection", "evaluate", "select"]
 

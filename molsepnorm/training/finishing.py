@@ -14,7 +14,7 @@ from molsepnorm.training.completing.shares import with_network_share
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Results, make_objective
 from molsepnorm.training.objectives.supervised import dataset_scores
-from molsepnorm.training.split_facts import about_split
+from molsepnorm.training.results.split_facts import about_split
 
 __all__ = ["finish", "finish_unscored"]
 

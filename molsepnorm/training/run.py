@@ -19,7 +19,6 @@ from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
-from molsepnorm.training.card import model_card
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finishing import finish, finish_unscored
@@ -32,6 +31,7 @@ from molsepnorm.training.preparing import (
 )
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
+from molsepnorm.training.results.card import model_card
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.run_folder.memory import RunInMemory
 from molsepnorm.training.settings import seconds_of

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.training.share import share
+from molsepnorm.training.results.share import share
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 FILES = ["model/config.json", "model/model.safetensors", "model/README.md", "metrics.json"]

@@ -10,8 +10,8 @@ import pytest
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import significant
-from molsepnorm.training.composition import composition
-from molsepnorm.training.conclusion import conclusion
+from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.conclusion import conclusion
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]

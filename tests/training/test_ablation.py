@@ -12,10 +12,10 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
-from molsepnorm.training.ablation import _FIXED, Ablation, variants_of
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.paired import paired_difference
-from molsepnorm.training.replicates import Replicates
+from molsepnorm.training.comparing.ablation import _FIXED, Ablation, variants_of
+from molsepnorm.training.comparing.paired import paired_difference
+from molsepnorm.training.comparing.replicates import Replicates
 from molsepnorm.training.run_folder.folder import RunFolder
 
 ONE = {"run.epochs": 1}
@@ -111,7 +111,7 @@ def test_the_first_metric_that_selects_epochs_is_compared(
         found = {f"seed-{seed}": dict.fromkeys(SPLITS, scores) for seed in seeds}
         return Replicates(folder, found, summary, True)
 
-    monkeypatch.setattr("molsepnorm.training.ablation.train_replicates", series)
+    monkeypatch.setattr("molsepnorm.training.comparing.ablation.train_replicates", series)
     found = ablate(configure(ONE), tmp_path / "norms", NORMS, seeds=[0, 1])
     assert found.metric == metric
     assert found.differences["sep"]["test"].mean == 0
@@ -131,7 +131,7 @@ def test_seeds_of_a_fold_are_not_independent(configure, tmp_path, monkeypatch):
         summary = {"chosen_by": "mae", **{key: {"mae": {"mean": 1.0}} for key in SPLITS}}
         return Replicates(folder, found, summary, True)
 
-    monkeypatch.setattr("molsepnorm.training.ablation.train_replicates", series)
+    monkeypatch.setattr("molsepnorm.training.comparing.ablation.train_replicates", series)
     config = configure({**ONE, "data.folds": 3})
     one, several = (
         ablate(config, tmp_path / "norms", NORMS, seeds=range(count)).differences["sep"]["test"]
@@ -159,7 +159,7 @@ def test_a_forest_is_fitted_only_if_a_variant_uses_it(
         seen.append(config.run.baseline)
         raise ConfigError("stopped")
 
-    monkeypatch.setattr("molsepnorm.training.ablation.train_replicates", stop)
+    monkeypatch.setattr("molsepnorm.training.comparing.ablation.train_replicates", stop)
     config = configure({**ONE, "run.baseline": True, **settings})
     with pytest.raises(ConfigError, match="^stopped$"):
         ablate(config, tmp_path / "none", vary, seeds=[0], callback=warned)

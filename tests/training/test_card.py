@@ -17,9 +17,9 @@ from molsepnorm.data.datasets import load
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
-from molsepnorm.training.card import elements, model_card
-from molsepnorm.training.composition import composition
-from molsepnorm.training.disclosure import CONTENTS
+from molsepnorm.training.results.card import elements, model_card
+from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.disclosure import CONTENTS
 
 TOP = Path(__file__).parents[2]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]

@@ -10,7 +10,7 @@ from molsepnorm.forest.trees import Trees
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training.composition import composition
+from molsepnorm.training.results.composition import composition
 
 UNUSED = "; the fine-tuned network did not improve the validation score and is not used"
 

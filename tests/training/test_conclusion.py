@@ -18,12 +18,13 @@ from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import draw_resamples, score
-from molsepnorm.training import comparisons as module
-from molsepnorm.training import split_facts, train
+from molsepnorm.training import train
 from molsepnorm.training.architecture import architecture
-from molsepnorm.training.comparisons import comparisons
-from molsepnorm.training.conclusion import conclusion
-from molsepnorm.training.split_facts import about_split
+from molsepnorm.training.results import comparisons as module
+from molsepnorm.training.results import split_facts
+from molsepnorm.training.results.comparisons import comparisons
+from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.split_facts import about_split
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
 

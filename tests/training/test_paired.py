@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from molsepnorm.training.paired import Difference, paired_difference
+from molsepnorm.training.comparing.paired import Difference, paired_difference
 
 
 @pytest.mark.parametrize("number", [2, 3, 10])

@@ -134,7 +134,7 @@ def test_stopped_replicates_continue_exactly(configure, tmp_path, outcome, stop_
 
 def test_finished_replicates_are_not_repeated(configure, tmp_path, tree, monkeypatch):
     """Nothing is trained; result and files are the same."""
-    from molsepnorm.training import replicates as module
+    from molsepnorm.training.comparing import replicates as module
 
     first = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1])
     before, times = tree(tmp_path / "replicates"), _times(tmp_path / "replicates")

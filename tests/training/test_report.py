@@ -21,10 +21,10 @@ from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
-from molsepnorm.training.composition import composition
-from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.report import write_report
 from molsepnorm.training.report.contents import Contents
+from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.conclusion import conclusion
 
 ALERT = "<script>alert(1)</script>"
 NUMBERS = [0.5, 2, 1.5, 3, 1, 0.2, 0.7]

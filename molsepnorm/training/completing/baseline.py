@@ -15,7 +15,6 @@ from molsepnorm.forest.forest import TREES, Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import ExtraInputs, Task, json_scores
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.comparisons import differences
 from molsepnorm.training.completing.blending import (
     blend_problem,
     forest_inputs,
@@ -28,6 +27,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import predicted_splits
+from molsepnorm.training.results.comparisons import differences
 
 __all__ = [
     "Baseline",

@@ -17,10 +17,10 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.predict.inference import infer, predict
 from molsepnorm.tasks import Loss, Task, json_scores
 from molsepnorm.tasks.metrics import METRICS
-from molsepnorm.training.comparisons import comparisons
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Examples, Objective, Results, diverged
+from molsepnorm.training.results.comparisons import comparisons
 
 __all__ = ["MAX_TRAINING", "Supervised", "dataset_scores", "predicted_splits", "score"]
 

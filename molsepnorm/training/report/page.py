@@ -14,13 +14,13 @@ from molsepnorm._version import __version__
 from molsepnorm.errors import counted, first_of
 from molsepnorm.files.page import code, page, table
 from molsepnorm.tasks.metrics import METRICS, label_of, significant
-from molsepnorm.training.comparisons import score_columns
-from molsepnorm.training.composition import composition
-from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import learning_curves, target_figures
 from molsepnorm.training.report.molecules import molecules_sections
+from molsepnorm.training.results.comparisons import score_columns
+from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.conclusion import conclusion
 
 __all__ = ["report_page"]
 

@@ -15,18 +15,18 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import write_json
 from molsepnorm.tasks.metrics import mean_and_sd
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.ensemble import train
-from molsepnorm.training.inputs import training_dataset
-from molsepnorm.training.out_of_fold import (
+from molsepnorm.training.comparing.out_of_fold import (
     is_nested,
     require_trainable,
     write_out_of_fold,
 )
-from molsepnorm.training.paired import paired_difference
+from molsepnorm.training.comparing.paired import paired_difference
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.ensemble import train
+from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.recipes import load_config
+from molsepnorm.training.results.scores import leaks
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.scores import leaks
 
 __all__ = ["Replicates", "train_replicates"]
 

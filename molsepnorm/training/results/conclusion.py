@@ -7,7 +7,7 @@ from typing import Any
 
 from molsepnorm.errors import counted, first_of
 from molsepnorm.tasks.metrics import METRICS, significant
-from molsepnorm.training.gains import (
+from molsepnorm.training.results.gains import (
     NAMED,
     Gain,
     comparable_metric,
@@ -17,7 +17,7 @@ from molsepnorm.training.gains import (
     listed,
     scale,
 )
-from molsepnorm.training.scores import headline, leaks
+from molsepnorm.training.results.scores import headline, leaks
 
 __all__ = ["conclusion", "conclusion_of_folds"]
 

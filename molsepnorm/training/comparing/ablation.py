@@ -15,11 +15,11 @@ from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files.writing import write_json
 from molsepnorm.nn.config import NORMS
 from molsepnorm.training.callback import Callback, Callbacks
+from molsepnorm.training.comparing.paired import Difference, paired_difference
+from molsepnorm.training.comparing.replicates import Replicates, train_replicates
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
-from molsepnorm.training.paired import Difference, paired_difference
-from molsepnorm.training.replicates import Replicates, train_replicates
-from molsepnorm.training.scores import headline
+from molsepnorm.training.results.scores import headline
 
 __all__ = ["Ablation", "ablate", "variants_of"]
 

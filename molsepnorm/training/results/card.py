@@ -18,11 +18,11 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.tasks.metrics import label_of, significant
-from molsepnorm.training.comparisons import score_columns
-from molsepnorm.training.composition import composition
-from molsepnorm.training.conclusion import conclusion
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.disclosure import CONTENTS, revealed
+from molsepnorm.training.results.comparisons import score_columns
+from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.disclosure import CONTENTS, revealed
 
 __all__ = ["elements", "model_card"]
 
