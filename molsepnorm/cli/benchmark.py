@@ -162,9 +162,9 @@ def ablate(
         return
     for table in ablation_tables(ablation):
         display.console.print(table)
-    for each in ablation.replicates.values():
+    for name, each in ablation.replicates.items():
         for line in leak_notes(each.summary):
-            display.console.print(line, style="yellow")
+            display.console.print(f"{name}: {line}", style="yellow")
     display.console.print(f"All figures: {ablation.folder / 'ablation.json'}")
 
 

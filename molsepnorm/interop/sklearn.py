@@ -85,7 +85,7 @@ class _Graphormer(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(_MAX_SEED))
         splits = None
         if validation is None:
-            settings = {**settings, **self._split(seed)}
+            settings = {**settings, **self._split(len(molecules), seed)}
         else:
             settings = {name: each for name, each in settings.items() if name != "data.split_type"}
             others, table = validation
@@ -120,14 +120,20 @@ class _Graphormer(BaseEstimator):
         if self.on_invalid not in _ON_INVALID:
             raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
 
-    def _split(self, seed: int) -> dict[str, Any]:
+    def _split(self, molecules: int, seed: int) -> dict[str, Any]:
         """Return the settings that draw the validation molecules and no test molecules."""
         if not 0 < self.validation_fraction < 1:
             raise ConfigError(
                 "validation_fraction is the share of the molecules that choose the epoch, between "
                 f"0 and 1; got {self.validation_fraction}"
             )
-        shares = [1 - self.validation_fraction, self.validation_fraction, 0.0]
+        count = max(1, round(self.validation_fraction * molecules))
+        if molecules - count < 2:
+            raise DataError(
+                f"{molecules} molecules are too few: training needs 2 and validation {count}. Pass "
+                "more, or X_val and y_val"
+            )
+        shares = [1 - count / molecules, count / molecules, 0.0]
         return {"data.split": shares, "data.split_seed": seed}
 
     def _values(self, X: Molecules) -> np.ndarray:  # float64 (G, O)
@@ -169,9 +175,9 @@ _PARAMETERS = """
     Training starts from a pre-trained model that comes with molsepnorm. As in `molsepnorm train`,
     the network is averaged with a random forest if its training molecules are SMILES or RDKit's
     molecules; it then predicts these, but no graphs. The molecules that choose the epoch and the
-    share of the forest are a part of those passed to `fit`, or are passed beside them. They are
-    drawn by molecule, so that rows of the same molecule stay together, and with equal shares of the
-    classes. Nothing is held out for a test, which is left to scikit-learn's tools.
+    share of the forest are passed to `fit` (X_val), or drawn from X: rows of the same molecule stay
+    together, and classes have equal shares in both parts. Nothing is held out for a test, which is
+    left to scikit-learn's tools.
 
     Args:
         start: name or folder of the model to start from, "none" for random weights; None for the

@@ -186,8 +186,9 @@ def find_folder(folder: Path | str) -> Path:
         if not (folder / CONFIG).exists() and (folder / "model").is_dir():
             folder = folder / "model"
         missing = [name for name in (CONFIG, WEIGHTS) if not (folder / name).exists()]
-        runs = [each for each in folder.iterdir() if (each / "model" / CONFIG).exists()]
-    if missing and runs:
+        subfolders = folder.iterdir() if missing else ()
+        runs = [each for each in subfolders if (each / "model" / CONFIG).exists()]
+    if runs:
         raise ModelError(
             f"{folder} is not a model folder, but holds {counted(len(runs), 'run')}: give one of "
             f"them, such as {min(runs)}"

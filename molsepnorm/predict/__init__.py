@@ -1,6 +1,7 @@
 """Predict from SMILES, or embed them, as a stream, in one process or in several.
 
-- `work`: encodes a list of SMILES in groups, and predicts or embeds them;
+- `arguments`: checks of what a `Predictor` is given;
+- `encode`, `forward`: encode a list of SMILES in groups, and predict or embed them;
 - `workers`: worker processes that do this for one list after the other;
 - `inference`: `infer`, a network's outputs for encoded molecules;
 - `prediction`: `Prediction`, what is predicted for one molecule;

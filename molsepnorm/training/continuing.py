@@ -67,7 +67,8 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
 
     These are the training molecules of the run in that folder, and of those that it was started
     from in turn. For a model without a run folder, such as a joined one, and for a run on data in
-    memory, they are the molecules that the model folder has (`PropertyModel.training_molecules`).
+    memory, they are the molecules that the model folder has (`PropertyModel.training_molecules`);
+    for a joined model those of all its parts, although training starts from the first one.
     Molecules of pre-training and of named data sets are not compared.
 
     Args:
@@ -86,7 +87,8 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
     while folder is not None:
         run = RunFolder.of_model(resolve(folder))
         if run is None:
-            found |= _molecules_of_model(folder)
+            if folder == start or resolve(folder).exists():
+                found |= _molecules_of_model(folder)
             break
         if run.path.resolve() in visited:
             break

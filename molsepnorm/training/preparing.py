@@ -100,8 +100,8 @@ def prepare(
         resumed: the folder of the run if it is resumed.
         world: the processes of the run.
         callback: receives progress.
-        may_blend: whether a forest may be blended with the model although the configuration has
-            none, as for a member of an ensemble.
+        may_blend: set for members of an ensemble, whose own configurations have no forest, if one
+            may be blended with the ensemble.
 
     Raises:
         ConfigError, DataError, ModelError: the data do not fit the configuration, or a file of the

@@ -158,13 +158,15 @@ def train_best(
     if best is None:
         raise ConfigError(f"{tuning.folder} has no complete trial: continue the search first")
     begun = run.checkpoint.exists() or run.members.exists()
-    own = load_config(config=run.config) if begun else best
-    lengthened = (own.run.epochs or 0) > (best.run.epochs or 0)
-    if own != (with_epochs(best, own.run.epochs) if lengthened else best).resolved() and begun:
-        raise ConfigError(
-            f"{run.path} has other settings than the best trial, as after further trials: rename "
-            "it and repeat the command, which then trains the best configuration"
-        )
+    if begun:
+        own, expected = load_config(config=run.config), best
+        if "earlier" in run.written_metrics():  # it was trained for longer afterwards
+            expected = with_epochs(best, own.run.epochs)
+        if own != expected.resolved():
+            raise ConfigError(
+                f"{run.path} has other settings than the best trial, which happens when trials are "
+                "added. Rename it and repeat the command, which then trains the best configuration"
+            )
     if (metrics := run.complete_metrics()) is not None:
         return TrainingResult(run.path, True, run.best()[0], metrics)
     return train(None if begun else best, run.path, resume=begun, callback=callback)

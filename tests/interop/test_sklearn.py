@@ -92,6 +92,8 @@ def test_classes_have_equal_shares_in_validation(splits):
     classifier(validation_fraction=0.5).fit(SMILES, CLASSES)
     halves = [sum(CLASSES[row] == "amine" for row in splits[part]) for part in ("train", "val")]
     assert halves == [3, 3]
+    regressor().fit(SMILES[:4], Y[:4])  # one molecule, although a tenth is less
+    assert [len(splits["train"]), len(splits["val"])] == [3, 1]
     classifier().fit(SMILES, CLASSES, X_val=["CCO", "CCN"], y_val=["other", "amine"])
     assert splits["val"].tolist() == [36, 37]
 

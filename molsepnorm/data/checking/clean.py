@@ -105,15 +105,16 @@ def clean_scan(scan: Scan) -> CleanTable:
             notes.setdefault(row, []).append(f"{name}: '{column[row]}' is not a label: emptied")
             column[row] = ""
             counts["invalid"] += 1
-    gone = {entry.row: entry.reason for entry in scan.rejected}
+    gone = {entry.row: entry.reason for entry in scan.rejected} | _in_a_later_split(scan)
     for number, rows in enumerate(scan.repeated):
         first = int(rows[0])
+        if first in gone:
+            continue
         for row in rows[1:].tolist():
             gone[row] = f"the same molecule as {location(scan, first)}{_unlike(scan, first, row)}"
         if merged := _merge(scan, cells, number, counts):
             others = ", ".join(location(scan, row) for row in rows[1:])
             notes.setdefault(first, []).append(f"merged with {others}: {'; '.join(merged)}")
-    gone |= _in_a_later_split(scan)
     changes = [
         Change(row, location(scan, row), "removed", "; ".join([gone[row], *notes.get(row, [])]))
         if row in gone
@@ -127,11 +128,15 @@ def clean_scan(scan: Scan) -> CleanTable:
 
 
 def _in_a_later_split(scan: Scan) -> dict[int, str]:
-    """Return the rows of named splits whose molecule is in a later split, too, with the reason."""
+    """Return the labelled rows of named splits whose molecule has a label in a later split, too,
+    with the reason."""
     found: dict[int, str] = {}
+    if scan.config.splits_column is None:
+        return found
     known: dict[int, tuple[str, int]] = {}
-    for name in reversed(scan.parts if scan.config.splits_column is not None else {}):
-        for row in scan.parts[name].tolist():
+    is_labelled = np.isfinite(scan.labels.values).any(axis=1)
+    for name in reversed(scan.parts):
+        for row in scan.parts[name][is_labelled[scan.parts[name]]].tolist():
             split, other = known.setdefault(int(scan.conditions[row]), (name, row))
             if split != name:
                 found[row] = f"the same molecule as {location(scan, other)}, in the split {split}"

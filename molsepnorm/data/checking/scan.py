@@ -19,7 +19,13 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import make_splits, split_labelled, strata_of, with_validation
+from molsepnorm.data.datasets.splits import (
+    SPLIT_OF_WORD,
+    make_splits,
+    split_labelled,
+    strata_of,
+    with_validation,
+)
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate, names_in_file, read_table, require_clear, require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, OpenChoice
@@ -106,7 +112,8 @@ class Scan:
         if self.config.splits_column is None:
             return self.conditions
         words = self.table[self.config.splits_column].str.strip().str.lower()
-        return self._numbered([self.conditions, words.to_numpy(dtype=object)])
+        splits = [SPLIT_OF_WORD.get(word, word) for word in words]
+        return self._numbered([self.conditions, np.array(splits, dtype=object)])
 
     def _numbered(self, cells: list[np.ndarray]) -> np.ndarray:  # int64 (R,)
         """Return the index of each row's combination of cells, -1 where there is no molecule."""

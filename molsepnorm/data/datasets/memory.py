@@ -34,6 +34,7 @@ _KINDS = {  # by class; RDKit and PyTorch Geometric are not imported to recognis
     "torch_geometric.data.data.Data": _DATA,
 }
 _WEIGHTS = "weights"
+_COMPARED = 20  # graphs whose atoms are compared with those of their SMILES
 _TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period")
 """Types of cells, as pandas calls them."""
 
@@ -279,7 +280,8 @@ def _from_data(
 ) -> Iterator[MolGraph | InvalidMolecule]:
     from molsepnorm.molecules.featurize.pyg import from_data, require_features
 
-    require_features(molecules[0], featurizer)
+    for data in molecules[:_COMPARED]:
+        require_features(data, featurizer)
     for data in molecules:
         try:
             yield from_data(data, bond_offset)

@@ -20,6 +20,7 @@ from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks.metrics import Kind
 
 __all__ = [
+    "SPLIT_OF_WORD",
     "assigns_splits",
     "make_splits",
     "named_splits",
@@ -29,7 +30,7 @@ __all__ = [
     "with_validation",
 ]
 
-_WORDS = {
+SPLIT_OF_WORD = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
@@ -54,7 +55,7 @@ def split_words(cells: Iterable[str]) -> set[str] | None:
     (True, None)
     """
     words = {cell.strip().lower() for cell in cells} - {""}
-    return {_WORDS[word] for word in words} if words <= _WORDS.keys() else None
+    return {SPLIT_OF_WORD[word] for word in words} if words <= SPLIT_OF_WORD.keys() else None
 
 
 def assigns_splits(words: set[str] | None) -> bool:
@@ -152,7 +153,7 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
         raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}")
     listed = {str(name): np.asarray(part).tolist() for name, part in splits.items()}
     named = _read_entry(listed, "splits", "the list of molecules", num_rows)
-    words = {_WORDS.get(name.strip().lower()) for name in listed}
+    words = {SPLIT_OF_WORD.get(name.strip().lower()) for name in listed}
     needed = {name: size for name, size in MIN_SIZES.items() if name != "test" or name in words}
     return _look_up(named, rows, num_rows, "splits", "splits", needed)
 
@@ -217,15 +218,15 @@ def _read_column(
 ) -> _Rows:
     """Return the rows of each split by the cells of a column; rows with a blank are in none."""
     words = [text.strip().lower() for text in column]
-    if odd := [row for row, word in enumerate(words) if word and word not in _WORDS]:
+    if odd := [row for row, word in enumerate(words) if word and word not in SPLIT_OF_WORD]:
         where = f"{locate(source, int(index[odd[0]]))}, column '{config.splits_column}'"
         raise DataError(
             f"{where}: '{column[odd[0]]}' names no split. "
             f"{counted(len(odd), 'such cell')} in this column; expected are "
-            f"{', '.join(_WORDS)}, or a blank to leave the row out"
+            f"{', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
         )
     return {
-        split: [row for row, word in enumerate(words) if _WORDS.get(word) == split]
+        split: [row for row, word in enumerate(words) if SPLIT_OF_WORD.get(word) == split]
         for split in SPLITS
     }
 
@@ -240,8 +241,8 @@ def _read_times(
         raise DataError(
             f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. "
             f"{counted(len(odd), 'such cell')} in this column; expected are ISO dates such "
-            "as 2021, 2021-05 or 2021-05-03, or numbers in all cells, or a blank to leave the row "
-            "out"
+            "as 2021, 2021-05 or 2021-05-03, or numbers in all cells that do not look like dates "
+            "with the year at the end, or a blank to leave the row out"
         )
     return times
 
@@ -284,7 +285,7 @@ def _read_entry(entry: Mapping[str, Any], where: str, source: Path | str, num_ro
     owners: dict[int, str] = {}
     for key, listed in entry.items():
         here = f"{where}, '{key}'"
-        if (split := _WORDS.get(key.strip().lower())) is None:
+        if (split := SPLIT_OF_WORD.get(key.strip().lower())) is None:
             raise DataError(f"{here} is not a split. {_FORM}")
         for row in _parse_rows(listed, here):
             if not 0 <= row < num_rows:

@@ -17,7 +17,7 @@ _MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12]\d|3[01])"
 _YEAR_LAST = re.compile(rf"{_MONTH}\.(19|20)\d{{1,2}}|({_DAY}{_MONTH}|{_MONTH}{_DAY})(19|20)\d\d")
 """Dates whose order is not that of the numbers they look like: 05.2021, 03052021, 05312021, and
 10.202, as which October 2020 is written by programs that read it as a number."""
-_MONTH_YEAR = re.compile(rf"{_MONTH}\.\d\d")
+_MONTH_YEAR = re.compile(rf"{_MONTH}\.([0-2]\d|9\d)")
 _TWO_MONTH, _TWO_DAY = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
 
 
@@ -52,7 +52,10 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 def _end_with_the_year(cells: pd.Series) -> bool:
     """Return whether numbers look like dates that end with the year."""
-    if cells.str.fullmatch(_YEAR_LAST).mean() > 0.5 or cells.str.fullmatch(_MONTH_YEAR).all():
+    years = cells.str.fullmatch(_YEAR_LAST)
+    if years.mean() > 0.5 and cells[years].str.contains(r"(?:19|20)\d\d$").any():
+        return True
+    if cells.str.fullmatch(_MONTH_YEAR).all():
         return True
     if not cells.str.fullmatch(r"\d{5,6}").all():
         return False

@@ -113,9 +113,9 @@ def require_features(data: Data, featurizer: str) -> None:
         return
     try:
         own = get(featurizer)(smiles).atom_features.tolist()
-    except InvalidMolecule:
+        x = _array(data, "x", "[N] or [N, A]")
+    except InvalidMolecule:  # of its own, which `from_data` reports
         return
-    x = _array(data, "x", "[N] or [N, A]")
     found = x.reshape(len(x), -1).tolist()
     if len(found) == len(own) and sorted(found) != sorted(own):
         raise ConfigError(

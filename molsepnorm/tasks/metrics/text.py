@@ -6,7 +6,7 @@ __all__ = ["significant"]
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """Return a number with so many significant digits, for people.
+    """Return a number with `digits` significant digits, for people.
 
     >>> [significant(value) for value in (0.693004, 3.42028e-28, 0.5, 123456.7, -0.0)]
     ['0.6930', '3.420e-28', '0.5000', '123457', '0.000']

@@ -39,7 +39,8 @@ class Replicates:
     runs: dict[str, dict[str, Any]]
     """The content of `metrics.json` of every finished run, by the name of its folder."""
     summary: dict[str, Any]
-    """The content of `summary.json`: mean and unbiased standard deviation of every score.
+    """The content of `summary.json`: mean and unbiased standard deviation of every score, and in
+    `leaks` the reasons why those of some runs are too optimistic.
 
     If every fold is a test set (`data.test_set: false`), they are those over the folds; the score
     of a fold is the mean over its seeds."""

@@ -224,7 +224,7 @@ def _fit(
     seconds: float | None,
     trees: int,
 ) -> Forest:
-    """Return a forest of some molecules (n,), with at most so many trees for each target.
+    """Return a forest of some molecules (n,), with at most `trees` trees for each target.
 
     A bound, such as >10, is fitted as the number in it.
     """

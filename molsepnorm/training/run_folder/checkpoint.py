@@ -72,12 +72,8 @@ class Progress:
             raise ValueError("epoch must not be above epochs, nor best_epoch above epoch")
 
     def require_longer(self, epochs: int, run: Path) -> None:
-        """Refuse to train the run in a folder up to another number of epochs if it has trained for
-        as many.
-
-        Raises:
-            ConfigError: it has.
-        """
+        """Raise a `ConfigError` if the run has trained for `epochs` epochs already, and this is not
+        its own number of epochs."""
         if epochs != self.epochs and epochs <= self.epoch:
             raise ConfigError(
                 f"{run} has trained for {counted(self.epoch, 'epoch')}, and --epochs (run.epochs) "

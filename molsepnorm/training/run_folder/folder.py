@@ -195,8 +195,8 @@ class RunFolder:
             _write_table(scratch, targets_table(dataset))
 
     def with_own_splits(self, data: DataConfig) -> DataConfig:
-        """Return the data of the run with the copy of the splits in its folder, if a file has named
-        the splits: that file may have changed since."""
+        """Return the data of the run with the copy of the splits in its folder if they come from a
+        file, because the file may have changed."""
         if data.splits_file is None:
             return data
         return data.model_copy(update={"splits_file": self.splits, "fold": 0})

@@ -239,7 +239,7 @@ def test_a_molecule_in_two_named_splits_stays_in_the_later_one(write):
     """With its own label: labels of different splits are never merged."""
     parts = ["train"] * 12 + ["val"] * 4 + ["test"] * 4
     rows = [(*row, part) for row, part in zip(FINE, parts, strict=True)]
-    last = [("CCO", "1", "train"), ("OCC", "1.4", "test"), ("C(C)O", "1.6", "test")]
+    last = [("CCO", "1", "training"), ("OCC", "1.4", "test"), ("C(C)O", "1.6", "test")]
     path = write([*rows, *last], "smiles,y,part")
     clean = _clean(path, splits_column="part")
     assert clean.table.iloc[-1].tolist() == ["OCC", "1.5", "test"]

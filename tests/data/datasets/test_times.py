@@ -42,6 +42,8 @@ def test_numbers_are_ordered_as_numbers():
     assert order_of(["202105", "201912"]) == [1, 0]
     assert order_of(["100001", "10002"]) == [1, 0]
     assert order_of(["1.5", "13.25", "0.75"]) == [2, 0, 1]
+    assert order_of(["1.25", "2.50", "10.00"]) == [0, 1, 2]
+    assert order_of(["1.190", "2.201", "3.203", "0.5"]) == [3, 0, 1, 2]
 
 
 def test_empty_cells_have_no_time():
