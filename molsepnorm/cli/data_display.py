@@ -94,6 +94,7 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
         options |= finding.options
     kinds = {each.kind for each in report.problems}
     fixable = not kinds.isdisjoint(_FIXED) or ("nearly-numbers" in kinds and options != {**given})
+    fixable |= "leak" in kinds and "--splits-column" in options  # of equal feature columns
     pairs = recommended.get("--transform", "").split(",")
     if "targets" in kinds:  # all columns of numbers were checked
         targets = options.get("--targets", "").split(",")

@@ -244,6 +244,22 @@ def test_the_command_that_cleans_names_plausible_targets_only(tmp_path, monkeypa
     assert _commands(_ok("check", path)) == []
 
 
+def test_a_molecule_in_two_named_splits_is_cleaned(tmp_path, monkeypatch):
+    """The copy has no leak, and no other command is printed for it."""
+    monkeypatch.chdir(tmp_path)
+    parts = ["train"] * 12 + ["val"] * 4 + ["test"] * 4
+    rows = [(f"{'C' * (i + 2)}F", i / 2, part) for i, part in enumerate(parts)]
+    with open("my.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("smiles", "y", "part"), *rows, ("CCF", 0.5, "test")])
+    (command, *_) = _commands(_ok("check", "my.csv", "--targets", "y", "--splits-column", "part"))
+    assert "--fix" in command
+    assert CliRunner().invoke(main, command).exit_code == 0
+    table = pd.read_csv("my_clean.csv")
+    assert table[table["smiles"] == "CCF"].to_numpy().tolist() == [["CCF", 0.5, "test"]]
+    checked = _ok("check", "my_clean.csv", "--targets", "y", "--splits-column", "part")
+    assert "--fix" not in checked and "leakage" not in checked
+
+
 def test_the_command_in_an_error_of_training_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = _assay(tmp_path / "my assay.csv", ("CCO", "12 uM"))
