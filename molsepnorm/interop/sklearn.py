@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ class _Graphormer(BaseEstimator):
     """Parameters and training of both estimators."""
 
     model_: PropertyModel
+    _split_type: ClassVar[str] = "random"
 
     def __init__(
         self,
@@ -72,8 +73,7 @@ class _Graphormer(BaseEstimator):
 
         Args:
             molecules, labels: those of `fit`.
-            settings: settings of the labels, and of the split if the validation molecules are
-                drawn.
+            settings: settings of the labels.
             sample_weight: as in `fit`.
             validation: the molecules and labels that choose the epoch; drawn if None.
         """
@@ -87,7 +87,6 @@ class _Graphormer(BaseEstimator):
         if validation is None:
             settings = {**settings, **self._split(len(molecules), seed)}
         else:
-            settings = {name: each for name, each in settings.items() if name != "data.split_type"}
             others, table = validation
             both = len(molecules) + len(others)
             splits = {"train": range(len(molecules)), "val": range(len(molecules), both)}
@@ -134,7 +133,8 @@ class _Graphormer(BaseEstimator):
                 "more, or X_val and y_val"
             )
         shares = [1 - count / molecules, count / molecules, 0.0]
-        return {"data.split": shares, "data.split_seed": seed}
+        draw = {"data.split_type": self._split_type, "data.split_seed": seed}
+        return {"data.split": shares, **draw}
 
     def _values(self, X: Molecules) -> np.ndarray:  # float64 (G, O)
         """Return the predictions on the scale that is learned; NaN for an invalid molecule.
@@ -252,6 +252,7 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
 class GraphormerClassifier(ClassifierMixin, _Graphormer):
     """Predicts classes from molecules."""
 
+    _split_type = "stratified"
     classes_: np.ndarray | list[np.ndarray]
 
     def fit(
@@ -279,7 +280,6 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
         found = [_classes(table[name], name) for name in table]
         words = [_names_of_classes(each) for each in found]
         settings = {
-            "data.split_type": "stratified",
             "data.task_type": {
                 name: "binary" if len(each) == 2 else "multiclass"
                 for name, each in zip(table, found, strict=True)

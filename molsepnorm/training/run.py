@@ -74,7 +74,17 @@ def train_one(
         return world.main_process_first(lambda: load_dataset(chosen))
 
     score, lengthen = chosen.data.has_test, epochs is not None
-    return _train(chosen, load, run.path, resume, None, callback, score, lengthen, may_blend)
+    return _train(
+        chosen,
+        load,
+        run.path,
+        resume,
+        start=None,
+        callback=callback,
+        score=score,
+        lengthen=lengthen,
+        may_blend=may_blend,
+    )
 
 
 def with_epochs(config: TrainConfig, epochs: int | None) -> TrainConfig:

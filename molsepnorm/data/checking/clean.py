@@ -80,8 +80,8 @@ def clean_scan(scan: Scan) -> CleanTable:
       are emptied too. Bounds, such as ">10", count only if a molecule has no other number; then
       the tightest one is used, and lower and upper bounds together are emptied. The weight is the
       mean of the rows that have labels. Labels of rows of weight 0 do not count.
-    - Rows of a named training or validation split are removed if the same molecule, with the same
-      feature columns, is in a later split, that is validation or test.
+    - Labelled rows of a named training or validation split are removed if the same molecule, with
+      the same feature columns, has a label in a later split, that is validation or test.
 
     The order of columns and rows is preserved, and rows without labels remain.
 

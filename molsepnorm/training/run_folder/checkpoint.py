@@ -30,6 +30,7 @@ __all__ = ["Progress", "load_checkpoint", "read_progress", "save_checkpoint"]
 
 SCHEMA = 3
 """Version of the format; increased whenever the meaning of the file changes."""
+_DAMAGED = "{} is damaged or belongs to another configuration"
 
 
 @dataclass
@@ -153,9 +154,6 @@ def load_checkpoint(
         if not random:
             raise KeyError("random states")
         return progress, random, tensors["history"].numpy().tobytes()
-
-
-_DAMAGED = "{} is damaged or belongs to another configuration"
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
