@@ -18,9 +18,9 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")
 METHODS = (
-    *("scratch", "scratch-gine", "finetuned", "probe", "no-refit", "default", "ensemble"),
-    *("chemprop", "chemprop-refit", "forest", "forest-third", "lightgbm"),
-    *("forest-refit", "lightgbm-refit"),
+    *("scratch", "scratch-gine", "finetuned", "probe", "no-forest", "no-refit"),
+    *("default", "ensemble", "chemprop", "chemprop-refit", "forest", "forest-third"),
+    *("lightgbm", "forest-refit", "lightgbm-refit"),
 )
 
 
@@ -99,6 +99,7 @@ def test_every_method_has_its_options_seed_and_split() -> None:
     networks = ["--from", "start", "--no-baseline", "--no-refit"]
     assert methods.commands(job("finetuned")).train[-4:] == networks
     assert methods.commands(job("default")).train[-2:] == ["--from", "start"]
+    assert methods.commands(job("no-forest")).train[-3:] == networks[:3]
     assert "--set=model.local=gine" in methods.commands(job("scratch-gine", "molhiv")).train
     assert methods.commands(job("chemprop", "molhiv")).train[-2:] == ["--epochs", "3"]
     assert "--epochs" not in methods.commands(job("chemprop")).train

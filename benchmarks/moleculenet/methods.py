@@ -27,6 +27,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "scratch-gine": (*_TABLE, *_GINE),
     "finetuned": _NETWORKS,
     "probe": (*_NETWORKS, "--epochs", "0"),
+    "no-forest": (*_TUNED, "--no-baseline"),
     "no-refit": (*_TUNED, "--no-refit"),
     "default": _TUNED,
     "ensemble": (*_TUNED, "--ensemble", "5"),
@@ -41,7 +42,7 @@ OPTIONS_ON_MOLHIV = {
 }
 """Options that replace these on molhiv."""
 METHODS = (*OPTIONS, *fit.METHODS)
-WITHOUT_VALIDATION_SCORE = ("default", "ensemble", "chemprop-refit", *fit.REFIT)
+WITHOUT_VALIDATION_SCORE = ("default", "no-forest", "ensemble", "chemprop-refit", *fit.REFIT)
 """Methods whose models are fitted to the validation rows, too."""
 
 
