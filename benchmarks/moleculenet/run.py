@@ -11,7 +11,8 @@ command continues after a stop. All methods get the rows that RDKit can read and
 column `scaffold_split`; OGB's split for molhiv). Networks use the validation rows to choose the
 epoch; `forest` and `lightgbm` use the training rows only. `default`, `no-forest`, `ensemble`,
 `forest-refit` and `lightgbm-refit` are fitted to the validation rows, too, and `chemprop-refit` is
-trained on them; these have no validation score. scikit-learn scores all predictions against the labels of the table.
+trained on them; these have no validation score. scikit-learn scores all predictions against the
+labels of the table.
 
 Seconds and memory are those of the training command, from the CSV to the predictions of the test
 rows, with an empty cache. For forests and LightGBM they include the features, which are computed
