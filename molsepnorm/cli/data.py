@@ -78,8 +78,8 @@ def check(
     molsepnorm data check my.csv --splits-column split --strict
     """
     from molsepnorm.cli.data_display import print_clean, print_commands, print_report
-    from molsepnorm.data.checking.check import report_of
-    from molsepnorm.data.checking.clean import clean_scan, removed_path, write_clean
+    from molsepnorm.data.checking.check import check_table
+    from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
     from molsepnorm.data.checking.report import write_targets
     from molsepnorm.data.checking.scan import scan_table
 
@@ -87,14 +87,14 @@ def check(
     if copy is not None:
         removed_path(copy, file, force)  # raises before the work if no copy can be written there
     scan = scan_table(config)
-    report = report_of(scan)
+    report = check_table(scan)
     content = report.to_json()
     if output is not None:
         write_targets(report.targets, output, file)
     if not as_json:
         print_report(report)
     if copy is not None:
-        clean = clean_scan(scan)
+        clean = clean_table(scan)
         files = {"copy": str(copy), "list": str(write_clean(clean, copy, file, force))}
         content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
         if not as_json:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.data.checking.check import check_table
+from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig, cached, load
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.errors import ConfigError, DataError, ModelError
@@ -71,7 +72,7 @@ def test_a_salt_and_its_parent_are_one_molecule(salts):
         of_row = {row: name for name, rows in splits.items() for row in rows.tolist()}
         in_one_split.append(sum(of_row[row] == of_row[row + 20] for row in range(20)))
     assert in_one_split[0] == 20 > in_one_split[1]
-    report = check_table(config)
+    report = check_table(scan_table(config))
     counts = {finding.kind: finding.count for finding in report.findings}
     assert report.molecules == 20
     assert counts["duplicates"] == 20
@@ -84,7 +85,7 @@ def test_a_salt_and_its_parent_in_two_splits_are_a_leak(salts):
     counts = []
     for level in ("parent", "none"):
         own = config.model_copy(update={"standardize": level, **shares})
-        found = {finding.kind: finding.count for finding in check_table(own).findings}
+        found = {finding.kind: finding.count for finding in check_table(scan_table(own)).findings}
         counts.append((shared_molecules(load(own, OGB)), found.get("leak", 0)))
     assert counts == [(2, 2), (0, 0)]
 
@@ -255,6 +256,6 @@ def test_a_table_is_split_by_time(salts):
     assert dataset.targets == ("y",)
     assert dataset.warnings[-1] == line
     assert dataset.splits["train"].tolist() == [*range(10), *range(20, 30)]
-    report = check_table(config)
+    report = check_table(scan_table(config))
     assert report.warnings[-1] == line
     assert report.splits == {"train": 20, "val": 10, "test": 10}

@@ -20,23 +20,22 @@ from molsepnorm.data.checking.report import (
     TargetSummary,
     four_digits,
 )
-from molsepnorm.data.checking.scan import Scan, scan_table
+from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.cells import blank_classes
 from molsepnorm.data.datasets.columns import ParsedColumn
-from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import MAX_CLASSES, option_of_kind
 from molsepnorm.data.datasets.split_text import split_origin
 from molsepnorm.data.datasets.splits import assigns_splits, split_words
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.errors import counted
 
-__all__ = ["check_table", "report_of"]
+__all__ = ["check_table"]
 
 _ATOM = re.compile(r"\[[^\]]*\]|Br?|Cl?|[NOPSFI*bcnops]")
 
 
-def check_table(config: DataConfig) -> TableReport:
-    """Check `config.table`; nothing is written but standardised SMILES, which the cache keeps.
+def check_table(scan: Scan) -> TableReport:
+    """Return the report of a scanned table.
 
     Two rows are the same molecule if their canonical SMILES without isotopes and atom-map numbers
     are equal, after structures are standardised, since a model reads the same graph. Labels of a
@@ -44,17 +43,12 @@ def check_table(config: DataConfig) -> TableReport:
     column's standard deviation.
 
     >>> from pathlib import Path
-    >>> report = check_table(DataConfig(table=Path("data/demo.csv")))
+    >>> from molsepnorm.data.checking.scan import scan_table
+    >>> from molsepnorm.data.datasets import DataConfig
+    >>> report = check_table(scan_table(DataConfig(table=Path("data/demo.csv"))))
     >>> report.rows == report.readable, [finding.kind for finding in report.problems]
     (True, [])
-
-    Raises an error of `scan_table` if the file is not a table of the columns in the settings.
     """
-    return report_of(scan_table(config))
-
-
-def report_of(scan: Scan) -> TableReport:
-    """Return the report of a scanned table."""
     sizes = np.array([len(_ATOM.findall(text or "")) for text in scan.canonical])
     return TableReport(
         source=str(scan.config.table),

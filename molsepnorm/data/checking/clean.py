@@ -11,16 +11,15 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.checking.report import four_digits
-from molsepnorm.data.checking.scan import Scan, location, scan_table
+from molsepnorm.data.checking.scan import Scan, location
 from molsepnorm.data.datasets.cells import parse_cells
-from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.duplicates import used_labels
 from molsepnorm.data.tables import names_in_file
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import replacing, write_csv
 from molsepnorm.tasks.transforms import transform_of
 
-__all__ = ["Change", "CleanTable", "clean_scan", "clean_table", "removed_path", "write_clean"]
+__all__ = ["Change", "CleanTable", "clean_table", "removed_path", "write_clean"]
 
 _MAX_RANGE = 0.5
 """Numbers within this share of their column's standard deviation are replaced by their median."""
@@ -62,12 +61,7 @@ class CleanTable:
         return sum(change.what == "changed" for change in self.changes)
 
 
-def clean_table(config: DataConfig) -> CleanTable:
-    """Return a cleaned copy of `config.table`; errors as for `scan_table` and `clean_scan`."""
-    return clean_scan(scan_table(config))
-
-
-def clean_scan(scan: Scan) -> CleanTable:
+def clean_table(scan: Scan) -> CleanTable:
     """Return a cleaned copy of a table that was scanned.
 
     - Rows with an invalid SMILES are removed.

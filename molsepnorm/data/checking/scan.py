@@ -177,7 +177,7 @@ class Scan:
 
 
 def scan_table(config: DataConfig) -> Scan:
-    """Read every row of `config.table`.
+    """Read every row of `config.table`; no file is written but standardised SMILES, in the cache.
 
     The rows that cannot be read are those that training leaves out, except for a few impossible
     aromatic rings that are noticed only when a graph is made.

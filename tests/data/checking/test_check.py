@@ -39,7 +39,7 @@ def write(tmp_path):
 
 
 def _check(path, **settings):
-    return check_table(DataConfig(table=path, **settings))
+    return check_table(scan_table(DataConfig(table=path, **settings)))
 
 
 def _found(report, kind):
@@ -645,7 +645,7 @@ def test_numbers_over_three_powers_of_ten_get_the_transform_to_use(write, name, 
         assert not found.problem
         learned = DataConfig(table=path, targets=[name], transform=found.options["--transform"])
         assert load(learned, OGB).transforms[0].partition(":")[0] == transform
-        assert _found(check_table(learned), "decades") is None
+        assert _found(check_table(scan_table(learned)), "decades") is None
 
 
 def test_bounds_are_counted_by_column_with_what_training_does(write):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.clean import clean_table, write_clean
+from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, StorageError
 
@@ -34,7 +35,7 @@ def write(tmp_path):
 
 
 def _clean(path, **settings):
-    return clean_table(DataConfig(table=path, **settings))
+    return clean_table(scan_table(DataConfig(table=path, **settings)))
 
 
 def _rows(path):
@@ -61,7 +62,7 @@ def test_a_cell_with_a_mark_for_thousands_is_emptied_among_decimal_points(tmp_pa
     path = tmp_path / "my.tsv"
     rows = [*FINE, ("CCO", "1,200")]
     path.write_text("smiles\ty\n" + "".join(f"{text}\t{cell}\n" for text, cell in rows))
-    report = check_table(DataConfig(table=path, targets=["y"]))
+    report = check_table(scan_table(DataConfig(table=path, targets=["y"])))
     found = {finding.kind: finding for finding in report.problems}
     assert found["invalid-labels"].groups[0].what == "y: '1,200'"
     clean = _clean(path, targets=["y"])
@@ -74,7 +75,7 @@ def test_a_column_of_numbers_with_two_meanings_is_not_emptied(tmp_path, cells):
     path = tmp_path / "my.tsv"
     path.write_text("smiles\ty\n" + "".join(f"{'C' * n}\t{c}\n" for n, c in enumerate(cells, 1)))
     with pytest.raises(DataError, match=r"column 'y': .*\(line 2\)"):
-        check_table(DataConfig(table=path, targets=["y"]))
+        check_table(scan_table(DataConfig(table=path, targets=["y"])))
 
 
 def test_unreadable_rows_are_removed_and_listed(write, tmp_path):
@@ -291,7 +292,7 @@ def test_the_copy_has_no_problem_that_was_fixed_and_nothing_is_lost(tmp_path_fac
     listed = _rows(write_clean(clean, copy, path))
     copied = _rows(copy)
 
-    report = check_table(DataConfig(table=copy, **settings))
+    report = check_table(scan_table(DataConfig(table=copy, **settings)))
     assert not {finding.kind for finding in report.problems} & FIXED
     assert _clean(copy, **settings).changes == ()
 
@@ -364,7 +365,7 @@ def test_the_copy_of_a_real_table_has_no_problem(datasets, tmp_path):
     clean = _clean(path)
     assert (clean.removed, clean.changed) == (11, 6)
     write_clean(clean, output, path)
-    assert check_table(DataConfig(table=output)).problems == ()
+    assert check_table(scan_table(DataConfig(table=output))).problems == ()
 
 
 def test_columns_of_one_name_and_carriage_returns_are_kept(tmp_path):
@@ -387,8 +388,8 @@ def test_columns_of_one_name_and_carriage_returns_are_kept(tmp_path):
 
 def test_several_columns_of_a_target_s_name_are_reported(write):
     path = write([(*row, row[1]) for row in FINE], "smiles,y,y")
-    (problem,) = check_table(DataConfig(table=path)).problems
+    (problem,) = check_table(scan_table(DataConfig(table=path))).problems
     assert problem.kind == "targets"
     assert "has 2 columns called 'y' (columns 2 and 3)" in problem.text
     with pytest.raises(ConfigError, match="has 2 columns called 'y'"):
-        check_table(DataConfig(table=path, targets=["y"]))
+        check_table(scan_table(DataConfig(table=path, targets=["y"])))
