@@ -305,7 +305,7 @@ def _outliers(scan: Scan) -> Iterator[Finding]:
 
 def _unused(scan: Scan) -> Iterator[Finding]:
     """Find columns that name splits and are not used."""
-    if scan.config.splits_column is None and scan.config.splits_file is None:
+    if not scan.config.names_rows:
         groups = []
         for name, column in scan.table.items():
             if assigns_splits(split_words(column.unique())):

@@ -49,9 +49,10 @@ def suggested_transform(name: str) -> str:
 def _only_bounds(scan: Scan) -> Iterator[Finding]:
     """Find columns of bounds without a number, which cannot be learned as numbers."""
     config, groups = scan.config, []
+    used = config.columns_with_roles(but="targets")
     names = list(scan.table.columns)
     for name in config.targets or [each for each in names if names.count(each) == 1]:
-        if name == config.smiles_column or name in config.ignore_columns:
+        if name in used:
             continue
         numbers, bounds, bad = parse_cells(scan.table[name])
         rows = np.flatnonzero(bounds)

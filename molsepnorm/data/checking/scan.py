@@ -338,15 +338,11 @@ def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.D
 
 def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str, np.ndarray]:
     """Return the columns of mostly numbers, and the rows of their other cells."""
-    taken = (
-        *(config.smiles_column, config.weight_column, config.column_of_split),
-        *config.feature_columns,
-    )
     found = {}
     names = list(table.columns)
+    used = {*config.columns_with_roles(but="targets"), *labels.names}
     for name in names:
-        free = name not in (*taken, *config.ignore_columns, *labels.names)
-        if free and names.count(name) == 1:
+        if name not in used and names.count(name) == 1:
             numbers, _, bad = parse_cells(table[name])
             if 0 < bad.sum() < (np.isfinite(numbers) & ~bad).sum():
                 found[name] = np.flatnonzero(bad)
@@ -367,8 +363,7 @@ def _parts(
         return {}
     assert config.table is not None
     merges = config.duplicates == "mean"
-    named = config.splits_column is not None or config.splits_file is not None
-    rows = _first_rows(readable, canonical) if merges and not named else readable
+    rows = _first_rows(readable, canonical) if merges and not config.names_rows else readable
     column = table[config.column_of_split].tolist() if config.column_of_split else None
     numbers, index = _numbers(canonical), table.index.to_numpy()
     source = config.table
@@ -383,7 +378,7 @@ def _parts(
         strata = strata_of(config, labels.kinds, values[chosen])
         return make_splits(config, chosen, numbers[chosen], smiles, column, source, index, strata)
 
-    splits = split_labelled(split, rows, is_labelled, named)
+    splits = split_labelled(split, rows, is_labelled, config.names_rows)
     if merges:
         splits = {name: _first_rows(part, canonical) for name, part in splits.items()}
     return with_validation(splits, numbers, config)

@@ -335,20 +335,17 @@ def configured_kind(name: str, config: DataConfig) -> Kind | None:
 
 
 def _identifiers(names: list[str], config: DataConfig) -> list[str]:
-    roles = {config.smiles_column, config.column_of_split, config.weight_column}
-    roles |= {*(config.targets or ()), *config.feature_columns}
-    return [name for name in names if name not in roles and _IDENTIFIER.fullmatch(name)]
+    used = config.columns_with_roles(but="ignore_columns")
+    return [name for name in names if name not in used and _IDENTIFIER.fullmatch(name)]
 
 
 def _free_columns(table: Columns, config: DataConfig) -> list[str]:
     """Return the columns that could assign rows to splits, if nothing else does."""
     if config.column_of_split or config.splits_file or config.folds or config.split is None:
         return []
-    taken = {config.smiles_column, config.weight_column}
-    taken |= {*(config.targets or ()), *config.feature_columns, *config.ignore_columns}
-    return [
-        name for name, times in Counter(table.names).items() if times == 1 and name not in taken
-    ]
+    used = config.columns_with_roles()
+    counts = Counter(table.names).items()
+    return [name for name, times in counts if times == 1 and name not in used]
 
 
 def _add_split_words(piece: pd.Series, table: Columns) -> bool:
@@ -361,13 +358,14 @@ def _add_split_words(piece: pd.Series, table: Columns) -> bool:
 
 
 def _needed(names: list[str], config: DataConfig) -> list[int]:
+    needed = {*(config.targets or ())}
     if config.targets is None:
-        others = {config.smiles_column, config.column_of_split}
-        others |= {*config.ignore_columns, *config.feature_columns}
-        needed = {config.weight_column, *names} - (others - {config.weight_column})
-    else:
-        needed = {config.weight_column, *config.targets}
-    return [number for number, name in enumerate(names) if name in needed]
+        needed = {*names} - config.columns_with_roles(but="targets")
+    return [
+        number
+        for number, name in enumerate(names)
+        if name in needed or name == config.weight_column
+    ]
 
 
 def _parser(name: str, config: DataConfig, dtype: type[np.floating]) -> ParsedColumn:

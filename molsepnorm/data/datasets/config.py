@@ -253,6 +253,28 @@ class DataConfig(BaseModel):
         return self.splits_column or self.time_column
 
     @property
+    def columns_by_role(self) -> dict[str, list[str]]:
+        """The columns of the table that have a role, by the setting that names them."""
+        one = ("weight_column", "splits_column", "time_column")
+        return {
+            "targets": self.targets or [],
+            "ignore_columns": self.ignore_columns,
+            "smiles_column": [] if self.in_memory else [self.smiles_column],
+            **{role: [name] for role in one if (name := getattr(self, role)) is not None},
+            "feature_columns": self.feature_columns,
+        }
+
+    def columns_with_roles(self, but: str = "") -> set[str]:
+        """Return the columns that have a role other than this one, see `columns_by_role`."""
+        roles = self.columns_by_role.items()
+        return {name for role, names in roles if role != but for name in names}
+
+    @property
+    def names_rows(self) -> bool:
+        """True if a column or a file names the rows of each split."""
+        return self.splits_column is not None or self.splits_file is not None
+
+    @property
     def draws_molecules(self) -> bool:
         """True if a split draws single molecules, not groups of them that are alike or as old."""
         return self.split_type in ("random", "stratified")
@@ -261,7 +283,7 @@ class DataConfig(BaseModel):
     def has_test(self) -> bool:
         """True unless the share of the test split in `split` is 0, so that no molecule is left for
         a test."""
-        if self.split is None or self.dataset or self.splits_column or self.splits_file:
+        if self.split is None or self.dataset or self.names_rows:
             return True
         return self.split[2] > 0 or not self.test_set
 
@@ -345,16 +367,10 @@ class DataConfig(BaseModel):
     @model_validator(mode="after")
     def _check_columns(self) -> DataConfig:
         """Check that each feature column has no other role, and that no name is repeated."""
-        roles: dict[str, list[Any]] = {
-            "targets": self.targets or [],
-            "ignore_columns": self.ignore_columns,
-            "smiles_column": [self.smiles_column] * (not self.in_memory),
-            "weight_column": [self.weight_column],
-            "splits_column": [self.splits_column],
-        }
+        roles = {**self.columns_by_role, "time_column": []}
         for name in self.feature_columns:
-            role = next((role for role, names in roles.items() if name in names), None)
-            if role is not None:
+            role = next(role for role, names in roles.items() if name in names)
+            if role != "feature_columns":
                 raise ValueError(
                     f"data.feature_columns and data.{role} both name '{name}': a column has one "
                     "role"

@@ -90,7 +90,7 @@ def _load(
             config, rows, molecules, standard, column, path, index, strata
         ),
         lambda row: locate(path, index[row]),
-        named=config.splits_column is not None or config.splits_file is not None,
+        named=config.names_rows,
     )
     if config.time_column is not None and column is not None and dataset.splits:
         parts = {split: store.rows[part] for split, part in dataset.splits.items()}

@@ -70,13 +70,11 @@ def choose_targets(
     """
     for name in config.ignore_columns:
         table.require(name, once=False)
-    taken = [config.weight_column, config.column_of_split]
-    if isinstance(table.source, Path):
-        taken.append(config.smiles_column)
+    taken = config.columns_with_roles(but="targets")
     if config.targets:
         for name in config.targets:
             table.require(name)
-            if name in (*taken, *config.ignore_columns):
+            if name in taken:
                 raise ConfigError(f"column '{name}' cannot be a target and something else as well")
         if len(set(config.targets)) < len(config.targets):
             raise ConfigError(f"a target is named twice: {', '.join(config.targets)}")

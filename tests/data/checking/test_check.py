@@ -662,6 +662,9 @@ def test_a_column_of_bounds_only_is_a_problem(write):
     assert found.problem
     assert [(group.what, group.count) for group in found.groups] == [("y: '<1', '>10'", 20)]
     assert _found(_check(write([*FINE, ("CCO", ">1")])), "only-bounds") is None
+    dosed = write([(*row, ">5" if i % 2 else "<5") for i, row in enumerate(FINE)], "smiles,y,dose")
+    assert _found(_check(dosed), "only-bounds") is not None
+    assert _found(_check(dosed, feature_columns=["dose"]), "only-bounds") is None
 
 
 def test_numbers_with_a_unit_are_named(write):
