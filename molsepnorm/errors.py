@@ -38,6 +38,7 @@ __all__ = [
     "counted",
     "did_you_mean",
     "first_of",
+    "listed",
     "prefixed",
     "require_several",
     "warn_of_data",
@@ -139,6 +140,16 @@ def first_of(names: Sequence[str], limit: int) -> str:
     """
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return all names, for a message.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *others, last = names
+    return f"{', '.join(others)}{' and ' * bool(others)}{last}"
 
 
 def require_several(values: object, name: str) -> None:

@@ -30,10 +30,9 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.results.comparisons import score_columns
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
-from molsepnorm.training.results.scores import headline
+from molsepnorm.training.results.scores import headline, score_columns
 from molsepnorm.training.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
 from molsepnorm.data.tables.decimals import Decimals, Points, require_clear
 from molsepnorm.data.tables.formats import Format, Kind, format_of, names_smiles
 from molsepnorm.data.tables.streams import as_file
-from molsepnorm.errors import ConfigError, DataError, did_you_mean, warn_of_data
+from molsepnorm.errors import ConfigError, DataError, did_you_mean, listed, warn_of_data
 
 __all__ = [
     "name_of_copy",
@@ -199,10 +199,10 @@ def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str
         return wanted
     named = [each for each in columns if names_smiles(each)]
     if len(named) > 1:
-        listed = ", ".join(f"'{each}'" for each in named[:-1])
+        found = listed([f"'{each}'" for each in named])
         raise ConfigError(
-            f"{source} has no column '{wanted}', and {listed} and '{named[-1]}' may be meant: "
-            "choose one with --smiles-column"
+            f"{source} has no column '{wanted}', and {found} may be meant: choose one with "
+            "--smiles-column"
         )
     return named[0] if named else wanted
 
@@ -266,9 +266,8 @@ def require_column(
     if once and columns.count(wanted) > 1:
         numbers = [str(number) for number, name in enumerate(columns, 1) if name == wanted]
         raise ConfigError(
-            f"{source} has {len(numbers)} columns called '{wanted}' (columns "
-            f"{', '.join(numbers[:-1])} and {numbers[-1]}), and one is needed: rename or remove "
-            "the others"
+            f"{source} has {len(numbers)} columns called '{wanted}' (columns {listed(numbers)}), "
+            "and one is needed: rename or remove the others"
         )
 
 

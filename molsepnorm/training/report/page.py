@@ -18,9 +18,9 @@ from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import learning_curves, target_figures
 from molsepnorm.training.report.molecules import molecules_sections
-from molsepnorm.training.results.comparisons import score_columns
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.scores import score_columns
 
 __all__ = ["report_page"]
 

@@ -19,10 +19,10 @@ from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.tasks.metrics import label_of, significant
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.results.comparisons import score_columns
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
 from molsepnorm.training.results.disclosure import CONTENTS, revealed
+from molsepnorm.training.results.scores import score_columns
 
 __all__ = ["elements", "model_card"]
 

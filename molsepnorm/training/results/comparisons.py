@@ -12,27 +12,9 @@ import numpy as np
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import METRICS
 
-__all__ = ["comparisons", "differences", "score_columns"]
+__all__ = ["comparisons", "differences"]
 
 _Interval = tuple[float, float]
-
-
-def score_columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the columns of a table of scores by their titles, from the content of `metrics.json`.
-
-    They are the validation and the test scores, and the test scores of the trivial baseline, of the
-    networks without the forest they are blended with, and of the random forest, as far as the run
-    has them.
-    """
-    blend, baseline = metrics.get("blend", {}), metrics.get("baseline", {})
-    columns = {
-        "validation": metrics.get("val"),
-        "test": metrics.get("test"),
-        "trivial baseline": metrics.get("test_constant"),
-        "without forest": blend.get("network", {}).get("test"),
-        "random forest": baseline.get("test"),
-    }
-    return {title: scores for title, scores in columns.items() if scores is not None}
 
 
 def comparisons(

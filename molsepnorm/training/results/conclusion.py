@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from molsepnorm.errors import counted, first_of
+from molsepnorm.errors import counted, first_of, listed
 from molsepnorm.tasks.metrics import METRICS, significant
 from molsepnorm.training.results.gains import (
-    NAMED,
+    MAX_NAMED,
     Gain,
     comparable_metric,
     comparison,
-    label,
-    label_of_targets,
-    listed,
-    scale,
+    largest_gain,
+    metric_label,
+    metric_of_targets,
 )
 from molsepnorm.training.results.scores import headline, leaks
 
@@ -23,8 +22,8 @@ __all__ = ["conclusion", "conclusion_of_folds"]
 
 _FEW = 50  # test molecules below which a score is called uncertain
 _SMALL = 400  # training molecules below which a larger test split is not advised
-_WIDE = 1 / 3  # width of an interval that is called uncertain, see `scale`
-_FAR = 0.1  # difference between validation and test that is called large, see `scale`
+_WIDE = 1 / 3  # width of an interval that is called uncertain, see `largest_gain`
+_FAR = 0.1  # difference between validation and test that is called large, see `largest_gain`
 _SIMILAR, _DISSIMILAR = 0.6, 0.4  # Tanimoto similarities to the nearest training molecule
 _MIN = 9  # validation molecules of an interval or a class at the level 0.9
 _PROBABILITIES = ("log_loss", "brier")  # metrics of probabilities; others need only a ranking
@@ -47,7 +46,7 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
             has_classes = "regression" not in METRICS[name].kinds
             is_random = metrics.get("split") == "random split"
             sentences.append(
-                f"The {label_of_targets(metrics, name)} is undefined on the test molecules, which "
+                f"The {metric_of_targets(metrics, name)} is undefined on the test molecules, which "
                 "have too few labels or labels of one class: choose another split"
                 f"{', such as `--split-type stratified`' if has_classes and is_random else ''}."
             )
@@ -128,7 +127,7 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
             targets.add(target)
             if key in gains and target not in found:
                 gain = Gain.of(key, gains[key])
-                found[target] = gain.by / (scale(metrics, key) or 1), key, gain
+                found[target] = gain.by / (largest_gain(metrics, key) or 1), key, gain
     if len(found) < 2:
         return
     undefined = len(targets) - len(found)
@@ -137,14 +136,14 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
     if unclear := [target for target in worst if found[target][2].low <= 0]:
         yield (
             f"For {len(unclear)} of {len(found)} targets the model is not clearly better than the "
-            f"trivial baseline, worst first: {first_of(unclear, NAMED)}.{others}"
+            f"trivial baseline, worst first: {first_of(unclear, MAX_NAMED)}.{others}"
         )
         return
     _, key, _ = found[worst[0]]
     own, other = (significant(metrics[each][key], 3) for each in ("test", "test_constant"))
     yield (
         f"The model is better than the trivial baseline for each of the {len(found)} targets; the "
-        f"smallest gain is that of {worst[0]} ({label(metrics, key)} {own} against {other})."
+        f"smallest gain is that of {worst[0]} ({metric_label(metrics, key)} {own} against {other})."
         f"{others}"
     )
 
@@ -163,7 +162,7 @@ def _calibration(metrics: Mapping[str, Any]) -> Iterator[str]:
     use += " choose the epoch by their log loss (--metric log_loss)."
     yield (
         f"The probabilities are {gain.word} than the class frequencies of the training molecules: "
-        f"{label(metrics, 'log_loss')} {own} against {other}, {gain}. "
+        f"{metric_label(metrics, 'log_loss')} {own} against {other}, {gain}. "
         f"{_use_of_probabilities(metrics) if 'class_weight' in metrics else use}"
     )
 
@@ -202,13 +201,13 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     if without:
         yield (
             f"Intervals (--uncertainty) at the level 0.9 need {_MIN} validation molecules "
-            f"with an exact label: {first_of(without, NAMED)}. A larger validation split gives "
+            f"with an exact label: {first_of(without, MAX_NAMED)}. A larger validation split gives "
             "more."
         )
     if full:
         yield (
             f"Sets of classes (--uncertainty) at the level 0.9 always contain each class with "
-            f"fewer than {_MIN} validation molecules: {first_of(full, NAMED)}."
+            f"fewer than {_MIN} validation molecules: {first_of(full, MAX_NAMED)}."
         )
     narrow = [
         f"{100 * each['coverage']:.0f} % of {each['test_molecules']:,} for {name}"
@@ -218,7 +217,7 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     if narrow:
         yield (
             "Intervals and sets of classes (--uncertainty) at the level 0.9 contain clearly fewer "
-            f"than 90 % of the test labels: {first_of(narrow, NAMED)}. They are too narrow for "
+            f"than 90 % of the test labels: {first_of(narrow, MAX_NAMED)}. They are too narrow for "
             "such molecules."
         )
 
@@ -239,8 +238,8 @@ def _shift(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     found = metrics.get("val_test_difference", {}).get(name)
     if found is None:
         return
-    gain, metric = Gain.of(name, found), label(metrics, name)
-    if gain.low <= 0 or gain.by <= _FAR * scale(metrics, name):
+    gain, metric = Gain.of(name, found), metric_label(metrics, name)
+    if gain.low <= 0 or gain.by <= _FAR * largest_gain(metrics, name):
         return
     val, test = (significant(metrics[split][name], 3) for split in ("val", "test"))
     split = f" ({metrics['split']})" if "split" in metrics else ""
@@ -276,18 +275,19 @@ def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     if ends is None:
         if METRICS[name].higher_is_better and score == 1:
             yield (
-                f"The test {label(metrics, name)} of 1 has no interval, because it is the same "
-                f"for all resamples of the {count:,} test molecules: other molecules may be harder."
+                f"The test {metric_label(metrics, name)} of 1 has no interval, because it is the "
+                f"same for all resamples of the {count:,} test molecules: other molecules may be "
+                "harder."
             )
         return
-    if count >= _FEW and ends[1] - ends[0] <= _WIDE * scale(metrics, name):
+    if count >= _FEW and ends[1] - ends[0] <= _WIDE * largest_gain(metrics, name):
         return
     low, high = (significant(end, 3) for end in ends)
     is_small = metrics.get("molecules", {}).get("train", _SMALL) < _SMALL
     what = f"Cross-validation ({_CROSS_VALIDATION})" if is_small else "A larger test split"
     yield (
-        f"The test {label(metrics, name)} is uncertain: its 95 % interval is {low} to {high} with "
-        f"{counted(count, 'test molecule')}. {what} narrows it."
+        f"The test {metric_label(metrics, name)} is uncertain: its 95 % interval is {low} to "
+        f"{high} with {counted(count, 'test molecule')}. {what} narrows it."
     )
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from molsepnorm.errors import listed
 from molsepnorm.tasks.metrics import METRICS, significant
 
 __all__ = [
-    "NAMED",
+    "MAX_NAMED",
     "Gain",
     "comparable_metric",
     "comparison",
-    "label",
-    "label_of_targets",
-    "listed",
-    "scale",
+    "largest_gain",
+    "metric_label",
+    "metric_of_targets",
 ]
 
-NAMED = 3  # number of targets that a sentence names
+MAX_NAMED = 3  # targets that a sentence names
 
 
 class Gain(NamedTuple):
@@ -55,7 +55,7 @@ def comparison(metrics: Mapping[str, Any], name: str, gain: Gain, than: str, sco
     own = significant(metrics["test"][name], 3)
     return (
         f"The {who} is {gain.word} than {than} on the test molecules: "
-        f"{label_of_targets(metrics, name)} {own} against {significant(score, 3)}, {gain}."
+        f"{metric_of_targets(metrics, name)} {own} against {significant(score, 3)}, {gain}."
     )
 
 
@@ -68,28 +68,22 @@ def comparable_metric(name: str, gains: Mapping[str, Any]) -> str | None:
     return name if name in gains else next(others, None)
 
 
-def scale(metrics: Mapping[str, Any], name: str) -> float:
+def largest_gain(metrics: Mapping[str, Any], name: str) -> float:
     """Return the distance between the test score of the trivial baseline and a perfect score."""
     constant = metrics["test_constant"].get(name)
     perfect = 1.0 if METRICS[name.partition("/")[0]].higher_is_better else 0.0
     return 1.0 if constant is None else abs(perfect - constant)
 
 
-def label(metrics: Mapping[str, Any], name: str) -> str:
+def metric_label(metrics: Mapping[str, Any], name: str) -> str:
     """Return the name of a metric in text, such as "RMSE" or "mean RMSE" of several targets."""
     metric, _, target = name.partition("/")
     several = not target and any(each.startswith(f"{name}/") for each in metrics["test"])
     return f"{'mean ' if several else ''}{METRICS[metric].label}"
 
 
-def label_of_targets(metrics: Mapping[str, Any], name: str) -> str:
+def metric_of_targets(metrics: Mapping[str, Any], name: str) -> str:
     """Return the name of a metric with its targets, such as "mean RMSE of pKa and logP"."""
     targets = metrics.get("scored_targets", {}).get(name, [])
-    of = f" of {listed(targets)}" if 0 < len(targets) <= NAMED else ""
-    return f"{label(metrics, name)}{of}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return all names in text, such as "a, b and c"."""
-    *others, last = names
-    return f"{', '.join(others)}{' and ' if others else ''}{last}"
+    of = f" of {listed(targets)}" if 0 < len(targets) <= MAX_NAMED else ""
+    return f"{metric_label(metrics, name)}{of}"

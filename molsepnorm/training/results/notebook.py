@@ -9,8 +9,8 @@ from typing import Any
 
 from molsepnorm.predict.notebook import table_html
 from molsepnorm.tasks.metrics import label_of
-from molsepnorm.training.results.comparisons import score_columns
 from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.scores import score_columns
 
 __all__ = ["result_html"]
 

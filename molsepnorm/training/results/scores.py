@@ -1,4 +1,4 @@
-"""The score that compares runs, and the reasons why the scores of a run are too optimistic."""
+"""The scores in `metrics.json`: the columns of a table, the one that compares runs, and leaks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,25 @@ from typing import Any
 
 from molsepnorm.errors import counted
 
-__all__ = ["headline", "leaks"]
+__all__ = ["headline", "leaks", "score_columns"]
+
+
+def score_columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the columns of a table of scores by their titles, from the content of `metrics.json`.
+
+    They are the validation and the test scores, and the test scores of the trivial baseline, of the
+    networks without the forest they are blended with, and of the random forest, as far as the run
+    has them.
+    """
+    blend, baseline = metrics.get("blend", {}), metrics.get("baseline", {})
+    columns = {
+        "validation": metrics.get("val"),
+        "test": metrics.get("test"),
+        "trivial baseline": metrics.get("test_constant"),
+        "without forest": blend.get("network", {}).get("test"),
+        "random forest": baseline.get("test"),
+    }
+    return {title: scores for title, scores in columns.items() if scores is not None}
 
 
 def headline(summary: Mapping[str, Any]) -> str:
