@@ -188,8 +188,7 @@ def input_values(
         described = "fast_descriptors" if inputs.descriptors == FAST_DESCRIPTORS else "descriptors"
         names = ["counts"] * bool(inputs.morgan) + [described] * bool(inputs.descriptors)
         names += ["pairs"] * bool(inputs.pairs)
-        assert dataset.smiles is not None
-        smiles = [dataset.smiles[row] for row in dataset.store.rows]
+        smiles = dataset.smiles_of(slice(None))
         found = structure_features(smiles, names, progress, processes)
         if "descriptors" in found:
             chosen = descriptor_columns(inputs.descriptors)

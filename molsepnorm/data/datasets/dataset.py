@@ -135,6 +135,11 @@ class Dataset:
 
         return graph_hashes(self.store)
 
+    def smiles_of(self, graphs: np.ndarray | slice) -> list[str]:
+        """Return the SMILES of molecules of the store; the data set must have SMILES."""
+        assert self.smiles is not None
+        return [self.smiles[row] for row in self.store.rows[graphs]]
+
     def position(self, rows: Any) -> tuple[str, Any]:
         """Return what is counted, and the position of a row of the source, or of an array of rows;
         see `positions`. Without a file, rows are counted from 0, as in `splits.json`."""

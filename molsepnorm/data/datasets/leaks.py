@@ -61,7 +61,6 @@ def same_molecules(
     """
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
-    assert dataset.smiles is not None
     hashes = dataset.graph_hashes[among]
     order = np.argsort(hashes, kind="stable")
     starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
@@ -69,7 +68,7 @@ def same_molecules(
         alike = among[order[start:end]]
         if len(alike if labels is None else np.unique(labels[alike])) < 2:
             continue
-        texts = [dataset.smiles[row] for row in dataset.store.rows[alike]]
+        texts = dataset.smiles_of(alike)
         canonical = {text: text for text in texts}
         for text in canonical if len(canonical) > 1 else ():
             with suppress(InvalidMolecule):

@@ -141,7 +141,17 @@ def fit_baseline(
     per_fold = trees // len(splits)
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
-        return _fit(features, dataset, rows, task, config, threads, allowed, trees)
+        """A bound, such as >10, is fitted as the number in it."""
+        return Forest.fit(
+            features[rows],
+            dataset.labels[rows],
+            task,
+            None if dataset.weights is None else dataset.weights[rows],
+            seed=config.run.seed,
+            trees=trees,
+            threads=threads,
+            seconds=allowed,
+        )
 
     first = min(per_fold, _MIN_TREES) if twice else per_fold
     forests = tuple(fit(each.splits["train"], first) for each in splits)
@@ -212,30 +222,3 @@ def refit_parts(kernels: bool, model: PropertyModel, baseline: Baseline | None) 
     """
     forests = bool(model.forests) and baseline is not None and baseline.refit
     return ["kernel regression"] * kernels + ["random forest"] * forests
-
-
-def _fit(
-    features: np.ndarray,
-    dataset: Dataset,
-    rows: np.ndarray,
-    task: Task,
-    config: TrainConfig,
-    threads: int,
-    seconds: float | None,
-    trees: int,
-) -> Forest:
-    """Return a forest of some molecules (n,), with at most `trees` trees for each target.
-
-    A bound, such as >10, is fitted as the number in it.
-    """
-    weights = dataset.weights
-    return Forest.fit(
-        features[rows],
-        dataset.labels[rows],
-        task,
-        None if weights is None else weights[rows],
-        seed=config.run.seed,
-        trees=trees,
-        threads=threads,
-        seconds=seconds,
-    )

@@ -24,7 +24,7 @@ from molsepnorm.tasks.molecule_errors import (
 )
 from molsepnorm.training.objectives import Results
 
-__all__ = ["error_by_similarity", "fit_domain"]
+__all__ = ["drawn", "error_by_similarity", "fit_domain"]
 
 _MAX_COMPARED = 2000
 """Maximum number of molecules of a split that are compared with the training molecules."""
@@ -70,10 +70,6 @@ def fit_domain(
         return model, {}
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
-    def bits_of(rows: _Rows) -> np.ndarray:  # uint8 (n, 256)
-        assert dataset.smiles is not None
-        return packed_morgan(dataset.smiles[row] for row in dataset.store.rows[rows])
-
     rng = np.random.default_rng(0)
     compared = {"val": parts}
     if "test" in results.graphs:
@@ -81,21 +77,22 @@ def fit_domain(
     errors = _errors(model.task, dataset, results, compared)
     similarity: dict[str, np.ndarray] = {}
     try:
-        bits = bits_of(train)
+        bits = packed_morgan(dataset.smiles_of(train))
         for split, among in compared.items():
             known = np.concatenate([rows for _, rows in among])
-            chosen = _drawn(np.flatnonzero(np.isfinite(errors[split])), rng)
+            chosen = drawn(np.flatnonzero(np.isfinite(errors[split])), _MAX_COMPARED, rng)
             found = np.full(len(known), np.nan)
             start = 0
             for seen, rows in among:
                 own = chosen[(chosen >= start) & (chosen < start + len(rows))]
                 places = np.searchsorted(train, seen)
-                found[own] = nearest(bits_of(known[own]), bits[places])[1]
+                of_own = packed_morgan(dataset.smiles_of(known[own]))
+                found[own] = nearest(of_own, bits[places])[1]
                 start += len(rows)
             molecules = dataset.molecule_ids[known[chosen]]
             errors[split] = _by_molecule(errors[split][chosen], molecules)
             similarity[split] = _by_molecule(found[chosen], molecules)
-        sample = _drawn(np.arange(len(different)), rng)
+        sample = drawn(np.arange(len(different)), _MAX_COMPARED, rng)
         within = nearest(bits[different[sample]], bits[different], itself=sample)[1]
     except InvalidMolecule:  # the text of another package's featuriser
         return model, {}
@@ -154,11 +151,9 @@ def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
     return np.bincount(index, values) / np.bincount(index)
 
 
-def _drawn(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the rows, or a sorted random sample if they are many."""
-    if len(rows) <= _MAX_COMPARED:
-        return rows
-    return np.sort(rng.choice(rows, _MAX_COMPARED, replace=False))
+def drawn(rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the rows, or a sorted random sample if there are more than `most`."""
+    return np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
 
 
 def _about(errors: np.ndarray) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def with_structure_targets(dataset: Dataset, progress: Callable[[int, int], None
             f"{dataset.name} has no SMILES to compute descriptors and fingerprints from: use the "
             "losses objective.masked or objective.contrastive, or a table of SMILES"
         )
-    smiles = [dataset.smiles[row] for row in dataset.store.rows]
+    smiles = dataset.smiles_of(slice(None))
     targets = structure_features(smiles, ("descriptors", "fingerprint"), progress)
     scaling = clipped_scaling(targets["descriptors"], dataset.splits["train"])
     return replace(dataset, arrays={**dataset.arrays, **targets, "descriptor_scaling": scaling})

@@ -13,7 +13,7 @@ from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.files.page import code
 from molsepnorm.molecules.drawing import draw_structure
 from molsepnorm.tasks.molecule_errors import describe_error, mean_errors, relative_errors
-from molsepnorm.training.completing.domain import error_by_similarity
+from molsepnorm.training.completing.domain import drawn, error_by_similarity
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, TargetPredictions
 from molsepnorm.training.report.figures import figure
@@ -89,25 +89,19 @@ def _training_molecules(contents: Contents) -> tuple[list[str], np.ndarray] | No
     return None
 
 
-def _nearest(
-    smiles: list[str], known: tuple[list[str], np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return index, int64 [n], and similarity, float64 [n], of the nearest training molecules."""
-    from molsepnorm.molecules.featurize.nearest import nearest_molecules
-
-    return nearest_molecules(smiles, *known)[:2]
-
-
 def _similarity(
     contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None
 ) -> str:
     """Return the mean error of the test molecules by their similarity."""
+    from molsepnorm.molecules.featurize.nearest import nearest_molecules
+
     domain = contents.metrics.get("domain") or {}
     bins = domain.get("bins", {}).get("test")
     meaning = domain.get("error", errors.meaning)
     if not bins and known is not None:
-        rows = _drawn(np.flatnonzero(np.isfinite(errors.mean)))
-        similarity = _nearest([errors.smiles[row] for row in rows], known)[1]
+        rows = np.flatnonzero(np.isfinite(errors.mean))
+        rows = drawn(rows, _MAX_COMPARED, np.random.default_rng(0))
+        similarity = nearest_molecules([errors.smiles[row] for row in rows], *known)[1]
         bins, meaning = error_by_similarity(similarity, errors.mean[rows]), errors.meaning
     if not bins:
         return "<p>The run's folder has no training molecules to compare with.</p>"
@@ -153,8 +147,8 @@ def _scaffolds(errors: _Errors) -> str:
 
     mean = errors.mean
     every = np.flatnonzero(np.isfinite(mean))
-    rows = _drawn(every)
-    drawn = "" if len(rows) == len(every) else f" {len(rows):,} randomly drawn"
+    rows = drawn(every, _MAX_COMPARED, np.random.default_rng(0))
+    sample = "" if len(rows) == len(every) else f" {len(rows):,} randomly drawn"
     groups: dict[str, list[int]] = {}
     for row in rows.tolist():
         try:
@@ -168,17 +162,10 @@ def _scaffolds(errors: _Errors) -> str:
         for text, own in ordered[:_SCAFFOLDS]
     ]
     return (
-        f"<p>The {len(cards)} most frequent of {len(groups):,} Bemis–Murcko scaffolds of{drawn} "
+        f"<p>The {len(cards)} most frequent of {len(groups):,} Bemis–Murcko scaffolds of{sample} "
         f"test molecules. The error is the {escape(errors.meaning)}; over all test molecules it is "
         f'{mean[every].mean():.3g}.</p><div class="cards scaffolds">{"".join(cards)}</div>'
     )
-
-
-def _drawn(rows: np.ndarray) -> np.ndarray:
-    """Return the rows, or a sorted random sample if they are many."""
-    if len(rows) <= _MAX_COMPARED:
-        return rows
-    return np.sort(np.random.default_rng(0).choice(rows, _MAX_COMPARED, replace=False))
 
 
 def _scaffold(smiles: str) -> str:
@@ -189,6 +176,8 @@ def _scaffold(smiles: str) -> str:
 
 def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
     """Return the test predictions with the largest errors, drawn."""
+    from molsepnorm.molecules.featurize.nearest import nearest_molecules
+
     own: dict[str, list[tuple[str, int]]] = {}
     for split in ("train", "val"):  # the model may be fitted to validation molecules, too
         for row, text in enumerate(contents.smiles(split) or ()):
@@ -205,7 +194,7 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
     index, similarity = (
         (np.zeros(len(places), dtype=np.int64), np.full(len(places), np.nan))
         if known is None
-        else _nearest(smiles, known)
+        else nearest_molecules(smiles, *known)[:2]
     )
     cards = []
     for (row, column), text, near, share in zip(places, smiles, index, similarity, strict=True):

@@ -215,8 +215,8 @@ def _domain(model: PropertyModel, dataset: Dataset, metrics: Mapping[str, Any]) 
         f"{np.median(sizes):g}"
     )
     if dataset.smiles is not None:
-        smiles = (dataset.smiles[row] for row in dataset.store.rows[train])
-        yield f"- Elements of the training molecules: {', '.join(sorted(elements(smiles)))}"
+        found = sorted(elements(dataset.smiles_of(train)))
+        yield f"- Elements of the training molecules: {', '.join(found)}"
     if similarity := metrics.get("nearest_train_similarity"):
         yield (
             "- Tanimoto similarity of a test molecule to the nearest training molecule: median "

@@ -10,6 +10,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.split_text import split_name
 from molsepnorm.errors import InvalidMolecule
+from molsepnorm.training.completing.domain import drawn
 
 __all__ = ["about_split"]
 
@@ -22,11 +23,10 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     `molecules` is the number of different molecules of each split, `labelled` that of the
     validation and test molecules with a label that is no bound, `labelled_test` that of the test
     molecules with such a label of each target, and `split` says how they were split, if that is
-    known. `nearest_train_similarity` has the median Tanimoto similarity of the
-    test molecules to the nearest training molecule, and how many of them were compared: at most 500
-    test molecules and 20,000 training molecules, drawn at random, which takes about 4 seconds. Its
-    fingerprints are Morgan fingerprints of radius 2 with 2,048 bits. Molecules that are not SMILES
-    have no such entry.
+    known. `nearest_train_similarity` has the median Tanimoto similarity (Morgan fingerprints of
+    radius 2, 2,048 bits) of the test molecules to the nearest training molecule, and how many were
+    compared: at most 500 and 20,000, drawn at random, which takes about 4 seconds. Molecules that
+    are not SMILES have no such entry.
 
     Args:
         data: the data section of the configuration.
@@ -57,10 +57,8 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
         for name, most in (("test", _MAX_TEST), ("train", _MAX_TRAIN)):
             first_rows = np.unique(ids[parts[name]], return_index=True)[1]
             part = parts[name][np.sort(first_rows)]
-            drawn = np.sort(rng.choice(part, most, replace=False)) if len(part) > most else part
             try:
-                rows = dataset.store.rows[drawn]
-                found.append(packed_morgan(dataset.smiles[row] for row in rows))
+                found.append(packed_morgan(dataset.smiles_of(drawn(part, most, rng))))
             except InvalidMolecule:  # the text of another package's featuriser
                 return entries
         test, train = found
