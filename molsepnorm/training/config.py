@@ -220,6 +220,11 @@ class RunConfig(_Section):
         assert self.epochs is not None
         return self.epochs
 
+    @property
+    def by_folds(self) -> bool:
+        """True for an ensemble whose members are validated on different folds."""
+        return self.ensemble_by == "folds"
+
     def network_alone(self, **changes: Any) -> RunConfig:
         """Return a copy with other values of some settings, in which a run trains one network,
         without a forest, a blend, a second fit and an ensemble."""
@@ -233,7 +238,7 @@ class RunConfig(_Section):
             raise ValueError(
                 "run.blend: forest needs the random forest of the baseline: leave run.baseline out"
             )
-        if self.ensemble_by == "folds" and self.ensemble < 2:
+        if self.by_folds and self.ensemble < 2:
             raise ValueError(
                 f"run.ensemble_by: folds needs an ensemble, and run.ensemble is {self.ensemble}: "
                 "set it (--ensemble) to the number of folds, or leave run.ensemble_by out"
@@ -268,7 +273,7 @@ class TrainConfig(_Section):
         finetune = self.finetune
         if finetune.start is not None:
             finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
-        if self.run.ensemble_by == "folds":
+        if self.run.by_folds:
             changes["folds"] = self.run.ensemble
         data = self.data.model_copy(update=changes)
         return self.model_copy(update={"data": data, "finetune": finetune})

@@ -19,7 +19,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, MolsepnormError, counted
-from molsepnorm.model import PropertyModel, join
+from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.predict.inference import predict
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.comparing.out_of_fold import require_trainable
@@ -103,7 +103,7 @@ def _train_members(
     """Train the members that are not finished, join all, and score the joined model."""
     config = with_folds(config)
     began, config = config, with_epochs(config, epochs)
-    if config.run.epochs == 0 and not (config.run.budget or _by_folds(config)):
+    if config.run.epochs == 0 and not (config.run.budget or config.run.by_folds):
         callback.on_warning(
             f"Without epochs, all {config.run.ensemble} members of the ensemble are the same "
             "model, since only training draws random numbers. Use --epochs 1 or more, or "
@@ -124,14 +124,13 @@ def _train_members(
                 world.on_main_process(lambda: run.lengthen(config))
         else:
             world.on_main_process(run.require_new)
-            if _by_folds(config):
+            if config.run.by_folds:
                 require_trainable(configs)
             world.on_main_process(lambda: run.begin(config, first))
     results = []
     for member, each in zip(folders, configs, strict=True):
-        longer = member.config.exists() and _length(load_config(config=member.config)) != _length(
-            each
-        )
+        own = load_config(config=member.config).run if member.config.exists() else each.run
+        longer = (own.epochs, own.budget) != (each.run.epochs, each.run.budget)
         if not longer and (metrics := member.complete_metrics()):
             model = PropertyModel.from_pretrained(member.model)
             results.append(TrainingResult(member.path, True, model, metrics))
@@ -150,7 +149,7 @@ def _train_members(
         results.append(result)
     with DistributedContext.join(config.run.device) as world:
         splits = [
-            _load(each, world) for each in configs[: len(configs) if _by_folds(config) else 1]
+            _load(each, world) for each in configs[: len(configs) if config.run.by_folds else 1]
         ]
         metrics = world.on_main_process(
             lambda: run.finished_metrics() or _finish(config, run, splits, results, callback)
@@ -170,7 +169,7 @@ def with_folds(config: TrainConfig) -> TrainConfig:
     Raises:
         ConfigError: the split cannot be divided into a fold for each member.
     """
-    if not _by_folds(config):
+    if not config.run.by_folds:
         return config
     data, count = config.data, config.run.ensemble
     owner = next((n for n in ("dataset", "splits_column", "splits_file") if getattr(data, n)), None)
@@ -203,25 +202,17 @@ def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
             progress.require_longer(config.run.length, member.path)
 
 
-def _length(config: TrainConfig) -> tuple[int | None, str | None]:
-    return config.run.epochs, config.run.budget
-
-
-def _by_folds(config: TrainConfig) -> bool:
-    return config.run.ensemble_by == "folds"
-
-
 def _members(config: TrainConfig) -> list[TrainConfig]:
     """Return the configuration of each member."""
     count = config.run.ensemble
-    if config.objective.name != "supervised":
+    if config.objective.name != SUPERVISED:
         raise ConfigError(
             "run.ensemble needs predictions to average, and pre-training makes none: set it to 1"
         )
     members = []
     for number in range(count):
         seed = (config.run.seed * count + number) % (MAX_SEED + 1)  # no seed in two ensembles
-        fold = {"fold": number} if _by_folds(config) else {}
+        fold = {"fold": number} if config.run.by_folds else {}
         update = {
             "data": config.data.model_copy(update=fold),
             "run": config.run.network_alone(seed=seed),
@@ -279,16 +270,16 @@ def _finish(
     dataset, device = splits[0], device_of_rank(config.run.device, DistributedContext())
     graphs = GraphTensors.of(dataset.store, device)
     joined.to(device)
-    pairs = zip(models, splits, strict=True) if _by_folds(config) else [(joined, dataset)]
+    pairs = zip(models, splits, strict=True) if config.run.by_folds else [(joined, dataset)]
     unseen = [(model.to(device), split.splits["val"]) for model, split in pairs]
     predicted = [predict(model, graphs, val) for model, val in unseen]
     is_refit = False
-    if not _by_folds(config):
+    if not config.run.by_folds:
         examples = Examples.of(dataset, device, identify=True)
         final = refit(config, joined, examples, dataset.splits)
         joined, is_refit = final, final is not joined
     # each member of an ensemble by folds has trained on other molecules
-    chosen = {} if _by_folds(config) else predicted_splits(dataset)
+    chosen = {} if config.run.by_folds else predicted_splits(dataset)
     chosen |= {"val": np.concatenate([val for _, val in unseen]), "test": dataset.splits["test"]}
     predictions = {
         split: np.concatenate(predicted) if split == "val" else predict(joined, graphs, each)

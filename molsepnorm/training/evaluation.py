@@ -255,7 +255,7 @@ def _fitted_to_validation(run: RunFolder, metrics: Mapping[str, Any]) -> str | N
             f"the model is fitted to these molecules, too ({', '.join(parts)}). {name} has the "
             "scores of the model before that"
         )
-    if load_config(config=run.config).run.ensemble_by == "folds":
+    if load_config(config=run.config).run.by_folds:
         return (
             f"members of the ensemble are trained on these molecules. {name} has the scores of "
             "those that are not"

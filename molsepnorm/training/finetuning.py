@@ -82,6 +82,11 @@ class FinetuneConfig(BaseModel):
     allow_leak: Annotated[bool, "--allow-leak", "Fine-tuning"] = False
     """Train and score the model on a data set that its card excludes; metrics.json then says so."""
 
+    @property
+    def label(self) -> str:
+        """Name of the start in messages."""
+        return "a model in memory" if self.start is None else str(self.start)
+
     def origin(self) -> dict[str, dict[str, str | None]]:
         """Return where the weights came from, for the files of a run; empty without a start."""
         if self.start is None:

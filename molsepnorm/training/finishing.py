@@ -14,18 +14,15 @@ from molsepnorm.training.completing.shares import with_network_share
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Results, make_objective
 from molsepnorm.training.objectives.supervised import dataset_scores
+from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.results.split_facts import about_split
 
 __all__ = ["finish", "finish_unscored"]
 
 
-def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, Any]:
+def finish(trainer: Trainer, prepared: Prepared) -> dict[str, Any]:
     """Complete the best model, score it, for the first and only time on the test split, and write
     the results.
-
-    Args:
-        trainer: the run.
-        leaked, trained_on: as for `Prepared`.
 
     Returns:
         The content of `metrics.json`.
@@ -39,7 +36,7 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
     results = objective.eval().results(dataset, final)
     best, results, entries = _complete(trainer, chosen, final, results)
     metrics = {
-        **_about(trainer, chosen, best, leaked, trained_on),
+        **_about(trainer, prepared, chosen, best),
         **results.scores,
         **about_split(config.data, dataset),
         **trainer.folder.earlier(trainer.progress.epoch),
@@ -51,9 +48,9 @@ def finish(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, A
     return metrics
 
 
-def finish_unscored(trainer: Trainer, leaked: int | None, trained_on: int) -> dict[str, Any]:
+def finish_unscored(trainer: Trainer, prepared: Prepared) -> dict[str, Any]:
     """Complete the best model of a run that does not use the test split, and write the scores on
-    the validation split; arguments and result as for `finish`."""
+    the validation split; result as for `finish`."""
     config, dataset = trainer.config, trainer.dataset
     best, _ = trainer.folder.best()
     chosen = _as_chosen(trainer, best)
@@ -65,21 +62,17 @@ def finish_unscored(trainer: Trainer, leaked: int | None, trained_on: int) -> di
     best, results, entries = _complete(trainer, chosen, final, Results({}, val, predictions))
     labels = dataset.exact_labels[val["val"]]
     scores = dataset_scores(dataset, best.task, results.predictions["val"], labels)
-    about = _about(trainer, chosen, best, leaked, trained_on)
+    about = _about(trainer, prepared, chosen, best)
     metrics = {**about, "val": json_scores(scores), **entries}
     trainer.folder.finish(dataset, best.task, results, metrics)
     return metrics
 
 
 def _about(
-    trainer: Trainer,
-    chosen: PropertyModel,
-    best: PropertyModel,
-    leaked: int | None,
-    trained_on: int,
+    trainer: Trainer, prepared: Prepared, chosen: PropertyModel, best: PropertyModel
 ) -> dict[str, Any]:
     """Return the entries of `metrics.json` about the training; `best` is the model of the run."""
-    progress, config = trainer.progress, trainer.config
+    progress, config, trained_on = trainer.progress, trainer.config, prepared.trained_on
     return {
         "data": trainer.dataset.name,
         "chosen_by": best.task.metric,
@@ -89,7 +82,7 @@ def _about(
         "parameters": best.parameters,
         "seconds": round(progress.seconds, 1),
         "seed": config.run.seed,
-        "molecules_in_several_splits": leaked,
+        "molecules_in_several_splits": prepared.leaked,
         **({"molecules_trained_on_before": trained_on} if trained_on else {}),
         **({"network_share": chosen.weights[0]} if chosen.partners else {}),
         **({"class_weight": config.optim.class_weight} if config.optim.class_weight else {}),

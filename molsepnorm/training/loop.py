@@ -50,7 +50,7 @@ class Trainer:
         callback: receives the events of training.
         world: the processes that train together.
         new_targets: targets that the probe is fitted for before training; see `finetune.probe`.
-        features: the features of the molecules that the probe may read; those of the model if None.
+        inputs: the inputs of the molecules that the probe may read; those of the model if None.
         probe: the fitted probe, of a run that is resumed.
     """
 
@@ -63,7 +63,7 @@ class Trainer:
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
         new_targets: Sequence[str] = (),
-        features: ExtraInputs | None = None,
+        inputs: ExtraInputs | None = None,
         probe: PropertyModel | None = None,
     ) -> None:
         self.config, self.dataset = config, dataset
@@ -81,12 +81,11 @@ class Trainer:
             if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
                 self._estimate_statistics(self.network)
             fit_linear(model, self.examples, train, new_targets)
-            probe = fit_kernel(model, self.examples, train, features)
+            probe = fit_kernel(model, self.examples, train, inputs)
         self.probe = probe
         if probe is not None:
             partner = probe.to(self.device).network
-            inputs = probe.inputs
-            model = replace(model, inputs=inputs, partners=(partner,), weights=(0.5, 0.5))
+            model = replace(model, inputs=probe.inputs, partners=(partner,), weights=(0.5, 0.5))
         self.model = model
         self.objective = make_objective(config, model, self.examples)
         self.optimizer = make_optimizer(self.objective, config.optim, config.finetune)

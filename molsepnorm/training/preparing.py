@@ -20,7 +20,7 @@ from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import blending
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.continuing import require_same_meaning, trained_on_before
+from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.finetuning import open_start, require_fit
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
@@ -28,7 +28,7 @@ from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.start import LoadedWeights, load_weights, network_alone
 
-__all__ = ["Prepared", "prepare", "require_same_targets", "starting_model"]
+__all__ = ["Prepared", "prepare", "starting_model"]
 
 
 class Prepared(NamedTuple):
@@ -41,8 +41,8 @@ class Prepared(NamedTuple):
     """Its weights from the model that the run starts from."""
     new_targets: tuple[str, ...]
     """Targets whose outputs are fitted before training."""
-    features: ExtraInputs
-    """The features of the molecules: those of the model, or more that the probe may read."""
+    inputs: ExtraInputs
+    """The inputs of the molecules: those of the model, or more that the probe may read."""
     probe: PropertyModel | None
     """The kernel regression of a resumed run, which is not fitted again."""
     leaked: int | None
@@ -69,17 +69,6 @@ def starting_model(config: TrainConfig, model: PropertyModel | None) -> Property
         require_fit(start, network, featurizer, name)
         start = network_alone(start)
     return start
-
-
-def require_same_targets(config: TrainConfig, dataset: Dataset, start: PropertyModel) -> None:
-    """Check that the targets of the data mean the same as those of the start; errors as for
-    `require_same_meaning`."""
-    require_same_meaning(start, dataset.plain_targets, config.data, _name(config))
-
-
-def _name(config: TrainConfig) -> str:
-    """Return the name of the start in messages."""
-    return str(config.finetune.start or "a model in memory")
 
 
 def prepare(
@@ -128,7 +117,7 @@ def prepare(
     warnings, loaded = list(dataset.warnings), None
     if start is not None:
         loaded = load_weights(model, start)
-        warnings += _about_start(start, model, _name(config), loaded)
+        warnings += _about_start(start, model, config.finetune.label, loaded)
         if config.finetune.start is not None and task.targets:
             trained_on, warning = world.main_process_first(lambda: _trained_on(dataset, config))
             loaded = replace(loaded, trained_on=trained_on)

@@ -20,15 +20,11 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.continuing import require_same_meaning
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finishing import finish, finish_unscored
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.preparing import (
-    Prepared,
-    prepare,
-    require_same_targets,
-    starting_model,
-)
+from molsepnorm.training.preparing import Prepared, prepare, starting_model
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
@@ -202,7 +198,8 @@ def _train(
         dataset = load(world)
         config = with_length(config, dataset)
         if start is not None:
-            require_same_targets(config, dataset, start)
+            label = config.finetune.label
+            require_same_meaning(start, dataset.plain_targets, config.data, label)
         # the caller's random state and threads are restored
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         stack.enter_context(on_device(device))
@@ -258,7 +255,7 @@ def _trainer(
         callback=callback,
         world=world,
         new_targets=prepared.new_targets,
-        features=prepared.features,
+        inputs=prepared.inputs,
         probe=prepared.probe,
     )
 
@@ -270,14 +267,13 @@ def _result(trainer: Trainer, prepared: Prepared, finished: bool, score: bool) -
         return TrainingResult(run.path, finished, None, {})
     found: dict[str, Any] = {}
     if finished:
-        leaks = (prepared.leaked, prepared.trained_on)
         with trainer.threads.paused():
             if score:
                 found = world.on_main_process(
-                    lambda: run.finished_metrics() or finish(trainer, *leaks)
+                    lambda: run.finished_metrics() or finish(trainer, prepared)
                 )
             else:
-                found = world.on_main_process(lambda: finish_unscored(trainer, *leaks))
+                found = world.on_main_process(lambda: finish_unscored(trainer, prepared))
     metrics = found if score else {}
     best, _ = run.best()
     if isinstance(run, RunFolder):

@@ -90,7 +90,7 @@ def train_replicates(
         if splits is not None:
             _require_several(config, splits)
         splits = splits or config.data.folds
-        if splits and config.run.ensemble > 1 and config.run.ensemble_by == "folds":
+        if splits and config.run.by_folds:
             raise ConfigError(
                 "an ensemble by folds trains on every split itself, so it has no replicates and no "
                 "folds: leave them out, or choose --ensemble-by seeds"
@@ -166,8 +166,9 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
             if run.environment.exists():
                 own = configs[run.path]
                 of_run = dataset if own.data == last.data else training_dataset(own)
-                by_seeds = own.run.ensemble_by == "seeds"  # otherwise a split of its own
-                run.require_same_data(of_run, splits=by_seeds and run.splits.exists())
+                # an ensemble by folds has splits of its own
+                splits = run.splits.exists() and not own.run.by_folds
+                run.require_same_data(of_run, splits=splits)
 
 
 def _new_splits(configs: Mapping[Path, TrainConfig]) -> list[TrainConfig]:

@@ -171,15 +171,10 @@ def _classes(splits: Mapping[str, TargetPredictions]) -> str:
             found.values[rows].argmax(axis=1),
             labels=np.arange(len(names)),
         )
-        body = [
-            [
-                name,
-                *(f"{count:,}" for count in row),
-                f"{row[i] / row.sum():.0%}" if any(row) else "—",
-            ]
-            for i, (name, row) in enumerate(zip(names, counts.tolist(), strict=True))
-            for row in [np.array(row)]
-        ]
+        body = []
+        for i, (name, row) in enumerate(zip(names, counts, strict=True)):
+            correct = f"{row[i] / row.sum():.0%}" if any(row) else "—"
+            body.append([name, *(f"{count:,}" for count in row), correct])
         head = ("true class", *(f"predicted {name}" for name in names), "correct")
         parts.append(f"<p>{_TITLES[split].capitalize()} molecules:</p>{table(body, head)}")
     return "".join(parts)

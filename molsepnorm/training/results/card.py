@@ -104,7 +104,7 @@ def _predictions(model: PropertyModel, dataset: Dataset) -> Iterator[str]:
 
 
 def _data(config: TrainConfig, dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
-    data, members = config.data, config.run.ensemble_by == "folds"
+    data, members = config.data, config.run.by_folds
     name = dataset.name if data.dataset else Path(dataset.name).name  # of a pipe, it is a path
     yield f"- Source: {_cell(name)}"
     rows = {split: len(each) for split, each in dataset.splits.items()}
