@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,24 +14,21 @@ import numpy as np
 
 from molsepnorm.analysis.geometry.figure import new_figure
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.tables import is_stream
-from molsepnorm.errors import ConfigError, DivergedError, counted
+from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.files.writing import fingerprint
-from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.model import PropertyModel
 from molsepnorm.optional import require_package
-from molsepnorm.tasks.metrics import METRICS, Metric
-from molsepnorm.training.architecture import load_dataset
+from molsepnorm.tasks.metrics import Metric
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
 from molsepnorm.training.completing.blending import require_blendable
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.ensemble import train, with_folds
+from molsepnorm.training.ensemble import train
 from molsepnorm.training.finetuning import open_start
 from molsepnorm.training.inputs import fit_inputs
-from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run import train_on, with_epochs, with_length
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.settings import seconds_of
+from molsepnorm.tuning.preparing import check_search, common_metric, load_splits
 from molsepnorm.tuning.report import write_files
 from molsepnorm.tuning.result import TrialRecord, Tuning
 from molsepnorm.tuning.space import make_space, value_of
@@ -43,8 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["train_best", "tune"]
 
-_MOLECULES, _MAX_SPLITS = 500, 5
-"""A trial validates on this number of molecules, over at most this number of splits."""
 _MARKS = 4
 """Number of times per run at which a trial may be stopped."""
 
@@ -100,15 +95,15 @@ def tune(
     from molsepnorm.tuning.study import opened
 
     new_figure()  # needs matplotlib
-    seconds = _checked(config, trials, budget)
+    seconds = check_search(config, trials, budget)
     start = open_start(config.finetune)
-    data = _load(config, splits)
+    data = load_splits(config, splits)
     config = with_length(config, data[0])
     values = make_space(config, space, fixed)
     inputs = fit_inputs(config, data[0])
     require_blendable(config, data[0], inputs)  # for the best configuration, at the end
     callback = Callbacks(callback)
-    metric = _common_metric(config, data, callback)
+    metric = common_metric(config, data, callback)
     if metric.name == "loss":
         for name in ("optim.regression_loss", "optim.class_weight"):
             if name in values:
@@ -170,111 +165,6 @@ def train_best(
     if (metrics := run.complete_metrics()) is not None:
         return TrainingResult(run.path, True, run.best()[0], metrics)
     return train(None if begun else best, run.path, resume=begun, callback=callback)
-
-
-def _checked(config: TrainConfig, trials: int | None, budget: str | None) -> float | None:
-    """Check the arguments of `tune` without the data; return the budget in seconds."""
-    if trials is None and budget is None:
-        raise ConfigError(
-            "give the number of trials (--trials 50), a budget (--budget 1h), or both"
-        )
-    if trials is not None and trials < 1:
-        raise ConfigError(f"at least one trial is needed; got {trials}")
-    if config.objective.name != SUPERVISED:
-        raise ConfigError(f"objective.name is {config.objective.name}: only {SUPERVISED} is tuned")
-    if config.run.budget is not None:
-        raise ConfigError(
-            "run.budget is not used in a search, where run.epochs is the length of a trial: leave "
-            "it out"
-        )
-    if config.data.dataset is None and config.data.split is None:
-        raise ConfigError("data.split: null is for evaluation; training needs a split")
-    with_folds(config)  # checks the folds of an ensemble
-    config.data.require_test("The best configuration of a search")
-    if config.data.folds is not None and not config.data.test_set:
-        raise ConfigError(
-            "data.test_set: false (--no-test) makes each fold a test split in turn, so a search "
-            "would choose settings by molecules that score the best one later: leave it out"
-        )
-    for path in (config.data.table, config.data.splits_file):
-        if path is not None and is_stream(path):
-            raise ConfigError(
-                f"{path} is a pipe, and a search may be continued later: write the data to a file"
-            )
-    try:
-        return None if budget is None else seconds_of(budget)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _load(config: TrainConfig, splits: int | None) -> list[Dataset]:
-    """Load the data set with each of its splits, without test labels."""
-    first = load_dataset(config)
-    folds = config.data.folds
-    if folds is not None and splits not in (None, folds):
-        raise ConfigError(
-            f"data.folds is {folds}, and a trial is trained on every fold; got {splits} splits"
-        )
-    if splits is None:
-        molecules = np.unique(first.molecule_ids[first.splits["val"]])
-        splits = folds or _default_splits(config, len(molecules))
-    if splits < 1:
-        raise ConfigError(f"at least one split is needed; got {splits}")
-    numbers = [config.data.fold + number for number in range(1, splits)]
-    others = [
-        config.changed({"data.fold": number % folds if folds else number}) for number in numbers
-    ]
-    data = [first, *map(load_dataset, others)]
-    return [_without_test(each) for each in data]
-
-
-def _default_splits(config: TrainConfig, molecules: int) -> int:
-    """Return how many splits to validate on enough molecules; 1 if the split cannot be drawn
-    again."""
-    if config.data.splits_file is not None:
-        return 1
-    try:
-        config.changed({"data.fold": config.data.fold + 1})
-    except ConfigError:
-        return 1
-    return min(_MAX_SPLITS, math.ceil(_MOLECULES / molecules))
-
-
-def _without_test(dataset: Dataset) -> Dataset:
-    """Return the data set without the test split, and without the labels of its molecules."""
-    splits = {**dataset.splits, "test": np.empty(0, np.int64)}
-    used = np.concatenate([splits["train"], splits["val"]])
-    labels = np.full_like(dataset.labels, np.nan)
-    labels[used] = dataset.labels[used]
-    return replace(dataset, labels=labels, splits=splits)
-
-
-def _common_metric(config: TrainConfig, data: Sequence[Dataset], callback: Callback) -> Metric:
-    """Return the metric that compares trials: the loss if the metric of the data is undefined on
-    the validation molecules of a split.
-
-    Raises:
-        ConfigError: the metric is undefined, and the configuration names it.
-    """
-    fit_task = OBJECTIVES[config.objective.name].fit_task
-    tasks, fitted = zip(*(fit_task(config, each) for each in data), strict=True)
-    undefined = sum(
-        len(after.warnings) > len(before.warnings)  # that the loss replaces the metric
-        for before, after in zip(data, fitted, strict=True)
-    )
-    if not undefined:
-        return METRICS[tasks[0].metric]
-    where = (
-        f"undefined on the validation molecules of {undefined} of {counted(len(data), 'split')} "
-        "(too few labels, or all of one class)"
-    )
-    if config.run.metric is not None:
-        raise ConfigError(
-            f"run.metric {config.run.metric} is {where}: try --split-type stratified or a larger "
-            "validation split, or leave --metric out to compare the trials by the loss"
-        )
-    callback.on_warning(f"The metric is {where}, so the trials are compared by the loss.")
-    return METRICS["loss"]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from molsepnorm.training import Callback, StopWhen, load_config, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.steps.step import TrainStep
-from molsepnorm.tuning import search, train_best, tune
+from molsepnorm.tuning import preparing, search, train_best, tune
 
 SPACE = {"optim.lr": {"low": 1e-4, "high": 0.1, "log": True}, "run.batch_size": [4, 8]}
 
@@ -175,12 +175,12 @@ def test_a_trial_that_diverges_counts_as_stopped_early(configure, tmp_path, monk
 
 def test_the_number_of_splits_counts_molecules(configure, write_table, monkeypatch):
     """Rows of one molecule are one."""
-    monkeypatch.setattr(search, "_MOLECULES", 6)
+    monkeypatch.setattr(preparing, "_MOLECULES", 6)
     repeated = write_table("repeated.csv")
     header, *rows = repeated.read_text().splitlines()
     repeated.write_text("\n".join([header, *rows * 4]) + "\n")
-    counts = [len(search._load(configure(table=table), None)) for table in (None, repeated)]
-    assert counts == [2, 2]
+    configs = [configure(table=table) for table in (None, repeated)]
+    assert [len(preparing.load_splits(config, None)) for config in configs] == [2, 2]
 
 
 @pytest.mark.usefixtures("score_is_lr")
