@@ -257,12 +257,7 @@ def _finish(
 ) -> dict[str, Any]:
     """Join the members, score the joined model on the test split, and write model and results.
 
-    Args:
-        config: the configuration of the ensemble.
-        run: its folder.
-        splits: the data set with the split of each fold, or with the one split of all members.
-        results: the result of each member.
-        callback: receives warnings and progress of the baseline.
+    `splits` are the data set with the split of each fold, or with the one split of all members.
     """
     models = [result.model for result in results if result.model is not None]
     joined = join(models)

@@ -147,17 +147,23 @@ def select(
 def _chosen_split(
     folder: Path | None, model: PropertyModel, data: DataConfig, split: str | None, default: str
 ) -> tuple[DataConfig, str, RunFolder | None]:
-    """Return the data, the split, and the run that was trained with this split, if there is one.
-
-    Args:
-        folder: the folder of the model; None if it was given in memory.
-        model, data, split, default: as in `select`.
-    """
+    """Return the data, the split, and the run that was trained with this split, if there is one;
+    arguments as in `select`. `folder` is that of the model; None if it was given in memory."""
     if data.table is None:
         return data, split or default, None
     if folder is None:
         return data, split or "all", None
-    return _own_split(RunFolder.of_model(folder), model, data, split, default)
+    if (run := RunFolder.of_model(folder)) is not None:
+        own = load_config(config=run.config).data
+        if own.table is not None and own.table == data.table.resolve():
+            _require_same_columns(data, own, model, run)
+            return run.with_own_splits(own), split or default, run
+    if split not in (None, "all"):
+        raise ConfigError(
+            f"{data.table} has no split '{split}': the model was not trained on this table, so all "
+            "its molecules can be scored (--split all)"
+        )
+    return data, "all", None
 
 
 def _load(data: DataConfig, model: PropertyModel, split: str, labelled: bool) -> Dataset:
@@ -272,24 +278,6 @@ def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> s
     known = {*model.training_molecules().smiles}
     count = sum(smiles[row] in known for row in dataset.store.rows[graphs].tolist())
     return f"the model is trained on {count:,} of these molecules" if count else None
-
-
-def _own_split(
-    run: RunFolder | None, model: PropertyModel, data: DataConfig, split: str | None, default: str
-) -> tuple[DataConfig, str, RunFolder | None]:
-    """Return the table with the split of the run that was trained on it; otherwise all rows."""
-    assert data.table is not None
-    if run is not None:
-        own = load_config(config=run.config).data
-        if own.table is not None and own.table == data.table.resolve():
-            _require_same_columns(data, own, model, run)
-            return run.with_own_splits(own), split or default, run
-    if split not in (None, "all"):
-        raise ConfigError(
-            f"{data.table} has no split '{split}': the model was not trained on this table, so all "
-            "its molecules can be scored (--split all)"
-        )
-    return data, "all", None
 
 
 def _require_same_columns(

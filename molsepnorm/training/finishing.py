@@ -93,14 +93,8 @@ def _about(
 def _complete(
     trainer: Trainer, chosen: PropertyModel, final: PropertyModel, results: Results
 ) -> Completed:
-    """Complete and keep a model.
-
-    Args:
-        trainer: the run.
-        chosen: the model as its epoch left it.
-        final: the same after the second fit.
-        results: predictions, for validation molecules those of `chosen`.
-    """
+    """Complete and keep a model: `chosen` as its epoch left it, `final` after the second fit. The
+    results have the predictions of `chosen` for validation molecules."""
     dataset = trainer.dataset
     found = complete(
         config=trainer.config,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -135,7 +135,9 @@ def _write(
             progress(done, len(smiles))
         for name, spool in zip(names, spools, strict=True):
             _, width, dtype = _KINDS[name]
-            array = Streamed(np.dtype(dtype), (len(smiles), width), _pieces(spool))
+            spool.seek(0)
+            pieces = iter(partial(spool.read, 1 << 20), b"")
+            array = Streamed(np.dtype(dtype), (len(smiles), width), pieces)
             write_arrays(complete.enter_context(replacing(paths[name])), {name: array}, {})
 
 
@@ -146,9 +148,3 @@ def _compute(names: Sequence[str], smiles: Sequence[str]) -> list[np.ndarray]:
         np.stack([kind.compute(mol) for mol in mols], dtype=kind.dtype, casting="same_kind")
         for kind in kinds
     ]
-
-
-def _pieces(spool: BinaryIO) -> Iterator[bytes]:
-    spool.seek(0)
-    while piece := spool.read(1 << 20):
-        yield piece

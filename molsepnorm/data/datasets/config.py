@@ -322,6 +322,11 @@ class DataConfig(BaseModel):
                     "random: leave it out"
                 )
 
+    def _changed(self, names: Iterable[str]) -> list[str]:
+        """Return which of these settings have another value than the default."""
+        fields = type(self).model_fields
+        return [name for name in names if getattr(self, name) != fields[name].get_default()]
+
     @model_validator(mode="after")
     def _check_source(self) -> DataConfig:
         named = (self.dataset is not None, self.table is not None, bool(self.structures))
@@ -331,14 +336,13 @@ class DataConfig(BaseModel):
                 "molecules without labels are data.structures"
             )
         if self.dataset is not None:
-            for name in _OF_TABLES:
-                if getattr(self, name) != type(self).model_fields[name].get_default():
-                    raise ValueError(
-                        f"data.{name} is for tables: {self.dataset} has its own targets, splits "
-                        "and features"
-                    )
-        for name in (*_OF_LABELS, "splits_column", "time_column") if self.structures else ():
-            if getattr(self, name) != type(self).model_fields[name].get_default():
+            for name in self._changed(_OF_TABLES):
+                raise ValueError(
+                    f"data.{name} is for tables: {self.dataset} has its own targets, splits and "
+                    "features"
+                )
+        if self.structures:
+            for name in self._changed((*_OF_LABELS, "splits_column", "time_column")):
                 raise ValueError(
                     f"data.{name} is for tables of labels, and the only column that is read from "
                     "data.structures is that of SMILES: leave it out"

@@ -54,8 +54,7 @@ def encoded_rows(
 
 def _key(smiles: Sequence[str], standard: Sequence[str]) -> str:
     """Return the key of a store: a digest of the SMILES, of their standard forms if any, of the
-    reasons of rows without a SMILES, and of the version of RDKit, which reads them.
-    """
+    reasons of rows without a SMILES, and of the version of RDKit, which reads them."""
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
     texts = [smiles] if standard is smiles else [smiles, standard]
@@ -69,18 +68,8 @@ def _molecules(
     rejected: list[Rejected],
     location: Callable[[int], str],
 ) -> Iterator[tuple[int, MolGraph]]:
-    """Yield the molecules of all rows with their rows.
-
-    Args:
-        smiles: SMILES of every row.
-        standard: their standard forms, which are read.
-        config: the featuriser, and what is done with an invalid SMILES.
-        rejected: receives the rows that cannot be read.
-        location: returns the file and the position of a row.
-
-    Raises:
-        DataError: a row cannot be read and `on_invalid` is fail.
-    """
+    """Yield the molecules of all rows with their rows; `rejected` receives the rows that cannot be
+    read. Other arguments and errors as for `encoded_rows`."""
     featurizer = featurize.get(config.featurizer)
     for row, (text, graph) in enumerate(zip(smiles, featurizer.stream(standard), strict=True)):
         if isinstance(graph, MolGraph):

@@ -12,7 +12,6 @@ import numpy as np
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.forest.forest import TREES, Forest
-from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import ExtraInputs, Task, json_scores
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing.blending import (
@@ -29,12 +28,7 @@ from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import predicted_splits
 from molsepnorm.training.results.comparisons import differences
 
-__all__ = [
-    "Baseline",
-    "fit_baseline",
-    "refit_parts",
-    "with_baseline",
-]
+__all__ = ["Baseline", "fit_baseline", "with_baseline"]
 
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
 _MIN_SECONDS = 20.0  # that it may always take
@@ -209,16 +203,3 @@ def with_baseline(
     found = differences(results.scores["test"], scores["test"], intervals)
     entries = {**results.scores, "baseline": scores, "baseline_difference": found}
     return results._replace(scores=entries, baseline=baseline.predictions)
-
-
-def refit_parts(kernels: bool, model: PropertyModel, baseline: Baseline | None) -> list[str]:
-    """Return the entry `refit` of `metrics.json`: the parts of the final model that are fitted to
-    the validation molecules, too.
-
-    Args:
-        kernels: whether its kernel regressions are.
-        model: the final model.
-        baseline: its forests, if the run has a baseline.
-    """
-    forests = bool(model.forests) and baseline is not None and baseline.refit
-    return ["kernel regression"] * kernels + ["random forest"] * forests

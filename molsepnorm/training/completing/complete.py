@@ -47,6 +47,8 @@ def complete(
 ) -> Completed:
     """Blend a model with a random forest, and give it intervals and a domain.
 
+    The entry `refit` names the parts that are fitted to the validation molecules, too.
+
     Args:
         config: the configuration of the run.
         splits: the data set; for an ensemble by folds, once with the split of each fold.
@@ -73,7 +75,8 @@ def complete(
         is_refit=is_refit,
     )
     model, results = _blend(model, results, forest, united(splits))
-    parts = baseline.refit_parts(is_refit, model, forest)
+    forests = bool(model.forests) and forest is not None and forest.refit
+    parts = ["kernel regression"] * is_refit + ["random forest"] * forests
     model, calibrated = calibrate(model, dataset, tensors, results, unseen)
     model.to("cpu")
     molecules = [(each.splits["train"], each.splits["val"]) for each in splits]

@@ -26,18 +26,13 @@ def refit(
     examples: Examples,
     splits: Mapping[str, np.ndarray],
 ) -> PropertyModel:
-    """Return a chosen model whose kernel regressions are fitted to the training and validation
-    molecules; its validation scores and intervals are those of the model that was chosen.
+    """Return a chosen model, on the device of the examples, whose kernel regressions are fitted to
+    the training and validation molecules; its validation scores and intervals are those of the
+    model that was chosen.
 
     It is the model itself if `run.refit` is off, if it has no kernel regression, if the data set
     has a name, so that its split is a protocol, or if there are more molecules than a kernel
     regression compares.
-
-    Args:
-        config: the configuration of the run.
-        model: the chosen model, on the device of the examples.
-        examples: all molecules and labels.
-        splits: the molecules of each split.
     """
     rows = refit_rows(splits)
     has_kernel = any(network.config.head == "kernel" for network in model.networks)

@@ -130,14 +130,8 @@ def _approximate(embedded: Embedded, task: Task, compared: Compared) -> Regressi
 def _solve(
     kernel: np.ndarray, chosen: np.ndarray, task: Task, embedded: Embedded
 ) -> tuple[list[LinearModel], np.ndarray]:
-    """Return a regression of each target on p combinations of the kernels of chosen molecules, and
-    the combinations (m, p).
-
-    Args:
-        kernel: between all molecules and the chosen ones, (n, m).
-        chosen: (m,), which they are.
-        task, embedded: the targets, and the molecules with their labels.
-    """
+    """Return a regression of each target on p combinations of the kernels of chosen molecules (m,),
+    and the combinations (m, p). The kernel (n, m) is that of all molecules with the chosen ones."""
     values, vectors = np.linalg.eigh(kernel[chosen])
     large = values > SMALL * values[-1]
     basis = vectors[:, large] / np.sqrt(values[large])
@@ -161,12 +155,8 @@ def _num_decomposed(embedded: Embedded, task: Task) -> int:
 
 
 def _shares_kernel(target: Target, labelled: np.ndarray) -> tuple[bytes, str]:
-    """Return what two targets have in common if they share a weighted kernel.
-
-    Args:
-        target: the target.
-        labelled: bool (n,), the molecules that have a label.
-    """
+    """Return what two targets have in common if they share a weighted kernel; `labelled`, bool
+    (n,), are the molecules that have a label."""
     return labelled.tobytes(), "" if target.kind == "regression" else target.name
 
 

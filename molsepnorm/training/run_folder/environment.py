@@ -35,11 +35,28 @@ def environment_record(
         loaded: the weights that it starts from, if there are any.
         adaptive_threads: whether the number of threads is chosen while training.
     """
-    environment = {**_machine(adaptive_threads), "data": dataset.fingerprint}
-    environment["warnings"] = list(dataset.warnings)
-    if loaded is not None:
-        environment |= {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
-    return environment
+    packages = {}
+    for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
+        with suppress(PackageNotFoundError):
+            packages[name] = version(name)
+    start = {} if loaded is None else {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
+    return {
+        "molsepnorm": __version__,
+        "python": platform.python_version(),
+        "packages": packages,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "adaptive_threads": adaptive_threads,
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "fast_paths": [
+            {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()
+        ],
+        "command": sys.argv,
+        "data": dataset.fingerprint,
+        "warnings": list(dataset.warnings),
+        **start,
+    }
 
 
 def recorded_fingerprint(path: Path) -> str:
@@ -65,25 +82,3 @@ def recorded_start(path: Path, kind: Any, name: str, default: Any) -> Any:
     environment = check_types(entries, read_json(path), f"{path} is damaged")
     loaded = check_types(entries, environment.get("loaded_weights", {}), f"{path} is damaged")
     return check_types(kind, loaded.get(name, default), f"{path} is damaged")
-
-
-def _machine(adaptive_threads: bool) -> dict[str, Any]:
-    """Return versions, hardware and the command."""
-    packages = {}
-    for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
-        with suppress(PackageNotFoundError):
-            packages[name] = version(name)
-    return {
-        "molsepnorm": __version__,
-        "python": platform.python_version(),
-        "packages": packages,
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "adaptive_threads": adaptive_threads,
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "fast_paths": [
-            {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()
-        ],
-        "command": sys.argv,
-    }
