@@ -31,7 +31,7 @@ from molsepnorm.files.writing import replacing
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
 from molsepnorm.training.finetuning import FinetuneConfig, with_start
-from molsepnorm.training.settings import seconds_of, shown
+from molsepnorm.training.parsing import seconds_of, shown
 
 __all__ = [
     "OBJECTIVE_SETTINGS",

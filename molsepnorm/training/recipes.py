@@ -10,7 +10,7 @@ from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.training.config import TrainConfig, validated, with_settings
 from molsepnorm.training.finetuning import NO_START, is_architecture, with_start
-from molsepnorm.training.settings import parse_yaml, shown
+from molsepnorm.training.parsing import parse_yaml, shown
 
 __all__ = ["config_folder", "load_config", "read_recipe", "read_yaml", "table_recipe"]
 

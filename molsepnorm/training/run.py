@@ -24,13 +24,13 @@ from molsepnorm.training.continuing import require_same_meaning
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.finishing import finish, finish_unscored
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.preparing import Prepared, prepare, starting_model
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.run_folder.memory import RunInMemory
-from molsepnorm.training.settings import seconds_of
 from molsepnorm.training.steps.budget import epochs_within
 
 __all__ = ["train_on", "train_one", "with_epochs", "with_length"]

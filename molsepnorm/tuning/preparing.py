@@ -18,7 +18,7 @@ from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.ensemble import with_folds
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.settings import seconds_of
+from molsepnorm.training.parsing import seconds_of
 
 __all__ = ["check_search", "common_metric", "load_splits"]
 

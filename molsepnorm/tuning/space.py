@@ -10,8 +10,8 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.training.architecture import encoding
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.finetuning import is_architecture
+from molsepnorm.training.parsing import shown
 from molsepnorm.training.recipes import config_folder, read_yaml
-from molsepnorm.training.settings import shown
 
 __all__ = ["Range", "Space", "make_space", "value_of"]
 

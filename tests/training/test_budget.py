@@ -11,7 +11,7 @@ from molsepnorm.training import load_config, train
 from molsepnorm.training import run as module
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.settings import seconds_of
+from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.steps.budget import epochs_within
 from molsepnorm.training.steps.step import TrainStep
 

@@ -10,7 +10,7 @@ import yaml
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.training import load_config
-from molsepnorm.training.settings import parse_yaml, shown
+from molsepnorm.training.parsing import parse_yaml, shown
 
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\n"
 HOSTILE = {

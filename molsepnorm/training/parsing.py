@@ -1,4 +1,4 @@
-"""`parse_yaml`: read settings from text that may be hostile."""
+"""Read YAML and times from text that may be hostile, and show values in messages."""
 
 from __future__ import annotations
 
