@@ -36,27 +36,10 @@ class Rejected(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, eq=False)
-class GraphStore:
-    """G encoded molecules, one after the other."""
-
-    sizes: np.ndarray
-    """int64 [G]: number of atoms of each molecule."""
-
-    atoms: np.ndarray
-    """uint8 [Σ N, A]: atom features."""
-
-    degrees: np.ndarray
-    """uint8 [Σ N]: clipped degrees."""
-
-    pairs: np.ndarray
-    """uint16 or int32 [Σ N²]: path codes, each molecule's N by N matrix row by row."""
-
-    paths: PathVocabulary
-    """The paths that the codes stand for."""
-
-    max_bonds: int
-    """Maximum number of bonds on any atom."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GraphStore(EncodedGraphs):
+    """G encoded molecules with their rows in the source. The `pairs` of a file are uint16 if that
+    is enough for the path codes."""
 
     rows: np.ndarray
     """int64 [G]: index of each molecule in the source, where rejected rows count too."""
@@ -76,12 +59,6 @@ class GraphStore:
 
     warning: str = ""
     """Why the file had to be made anew; empty if it did not."""
-
-    features: np.ndarray | None = None
-    """float32 [G, F]: molecule-level features; None if there are none."""
-
-    def __len__(self) -> int:
-        return len(self.sizes)
 
     @staticmethod
     def open(path: Path | str) -> GraphStore:

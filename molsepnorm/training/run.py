@@ -62,8 +62,7 @@ def train_one(
     elif config is None:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
     chosen = config
-    if chosen.data.dataset is None and chosen.data.split is None:
-        raise ConfigError("data.split: null is for evaluation; training needs a split")
+    chosen.data.require_split()
 
     def load(world: DistributedContext) -> Dataset:
         _require_readable(chosen, run.path if resume else None, world)

@@ -41,8 +41,7 @@ def check_search(config: TrainConfig, trials: int | None, budget: str | None) ->
             "run.budget is not used in a search, where run.epochs is the length of a trial: leave "
             "it out"
         )
-    if config.data.dataset is None and config.data.split is None:
-        raise ConfigError("data.split: null is for evaluation; training needs a split")
+    config.data.require_split()
     with_folds(config)  # checks the folds of an ensemble
     config.data.require_test("The best configuration of a search")
     if config.data.folds is not None and not config.data.test_set:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from molsepnorm.data.batching.bucketing import tight_layout
-from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
@@ -22,7 +21,7 @@ from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 
 __all__ = ["GraphTensors", "path_table", "with_features"]
 
-_Graphs = TypeVar("_Graphs", GraphStore, EncodedGraphs)
+_Graphs = TypeVar("_Graphs", bound=EncodedGraphs)
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class GraphTensors:
     """float32 [G, F]: molecule-level features; None if there are none."""
 
     @staticmethod
-    def of(graphs: GraphStore | EncodedGraphs, device: torch.device | str = "cpu") -> GraphTensors:
+    def of(graphs: EncodedGraphs, device: torch.device | str = "cpu") -> GraphTensors:
         """Wrap a store (on a CPU without copying it) or encoded molecules."""
         sizes = graphs.sizes
         pairs = graphs.pairs

@@ -201,9 +201,7 @@ def _require_sound(
         rows = [*store.rows.tolist(), *(entry.row for entry in store.rejected)]
         if num_rows is not None and sorted(rows) != list(range(num_rows)):
             raise ValueError(f"its rows are not the {num_rows} of the table")
-        arrays = (store.sizes, store.atoms, store.degrees, store.pairs, store.paths)
-        graphs = EncodedGraphs(*arrays, max_bonds=store.max_bonds, features=store.features)
-        require_sound(graphs, encoding, SIZES[featurizer].atoms)
+        require_sound(store, encoding, SIZES[featurizer].atoms)
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise StorageError(
             f"{store.path} is damaged or no graph store: {error}; {REMEDY}"

@@ -287,6 +287,15 @@ class DataConfig(BaseModel):
             return True
         return self.split[2] > 0 or not self.test_set
 
+    def require_split(self) -> None:
+        """Refuse to train on data without a split.
+
+        Raises:
+            ConfigError: `split` is None.
+        """
+        if self.dataset is None and self.split is None:
+            raise ConfigError("data.split: null is for evaluation; training needs a split")
+
     def require_test(self, what: str) -> None:
         """Refuse to score something without a test split; `what` begins the message.
 

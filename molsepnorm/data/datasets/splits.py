@@ -93,10 +93,6 @@ def make_splits(
     """
     if config.split is None:
         return {}
-    if config.folds is not None and config.fold >= config.folds:
-        raise ConfigError(
-            f"data.fold is {config.fold}, but data.folds makes {config.folds}, counted from 0"
-        )
     if config.time_column is not None:
         assert column is not None
         times = _read_times(column, config, source, index)

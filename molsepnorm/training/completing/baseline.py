@@ -12,7 +12,8 @@ import numpy as np
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.forest.forest import TREES, Forest
-from molsepnorm.tasks import ExtraInputs, Task, json_scores
+from molsepnorm.model import PropertyModel
+from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing.blending import (
     blend_problem,
@@ -75,8 +76,7 @@ def fit_baseline(
     *,
     config: TrainConfig,
     splits: Sequence[Dataset],
-    task: Task,
-    inputs: ExtraInputs,
+    model: PropertyModel,
     results: Results,
     callback: Callback,
     seconds: float,
@@ -97,20 +97,11 @@ def fit_baseline(
     another one of at most 200 trees, which is fitted to the training molecules. If the weight is 0
     and no part of the model is fitted again, this one is the baseline.
 
-    Args:
-        config: the configuration of the run.
-        splits: the data set; for an ensemble by folds, once with the split of each fold. The trees
-            are then divided among the folds.
-        task: the task of the model.
-        inputs: the inputs of the model beside the atoms and bonds.
-        results: those of the networks. Without scores there is nothing to compare, and a forest
-            that is not blended is not fitted.
-        callback: receives warnings and progress.
-        seconds: time that the run took so far.
-        threads: number of CPU threads.
-        is_refit: whether a part of the model is fitted to the validation molecules.
+    Args as for `complete`. In an ensemble by folds the trees are divided among the folds. Without
+    scores in the results there is nothing to compare, and a forest that is not blended is not
+    fitted.
     """
-    dataset = splits[0]
+    dataset, task, inputs = splits[0], model.task, model.inputs
     if not config.run.baseline or config.data.dataset is not None or not task.targets:
         return None
     if dataset.smiles is None:

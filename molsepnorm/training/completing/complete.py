@@ -66,8 +66,7 @@ def complete(
     forest = baseline.fit_baseline(
         config=config,
         splits=splits,
-        task=model.task,
-        inputs=model.inputs,
+        model=model,
         results=results,
         callback=callback,
         seconds=seconds,

@@ -30,10 +30,9 @@ def with_network_share(
 ) -> PropertyModel:
     """Return a mean of a trained network and a kernel regression with another share of the network.
 
-    It is 1/2 during training. Afterwards it is a weighted mean of two values: the share with the
-    smallest validation loss (its weight is the number of labelled molecules) and 1/2 (weight 200).
-    It is rounded to 0.05 and lies between 0.05 and 0.95. So it changes little for tables of a few
-    hundred rows. Large tables often have targets that the network predicts much better.
+    It is 1/2 during training. Afterwards it is that of `_share`, between 0.05 and 0.95. So it
+    changes little for tables of a few hundred rows. Large tables often have targets that the
+    network predicts much better.
 
     Args:
         model: a network and its partner, which are averaged; other models stay as they are.
@@ -60,12 +59,10 @@ def forest_share(
     graphs: np.ndarray,
     callback: Callback,
 ) -> float:
-    """Return the share of the forest in the mean of networks and forest, between 0 and 1.
+    """Return the share of the forest in the mean of networks and forest, see `_share`.
 
-    It is a weighted mean of the share with the smallest validation loss, which counts as many
-    molecules as have a label, and 1/2, which counts 20. It is a multiple of 0.05. A few dozen
-    molecules alone often leave out a part that helps on other molecules (benchmarks/RESULTS.md,
-    "Comparison").
+    A few dozen molecules alone often leave out a part that helps on other molecules
+    (benchmarks/RESULTS.md, "Comparison").
 
     Args:
         task: the targets.
@@ -101,12 +98,11 @@ def _share(
     graphs: np.ndarray,
     prior: int,
 ) -> float:
-    """Return the share of the other predictions in their mean, a multiple of 1 / `_STEPS`.
+    """Return the share of the other predictions [n, O] in their mean with one's, a multiple of
+    1 / `_STEPS`.
 
-    Args:
-        task, dataset, graphs: as for `forest_share`.
-        one, other: float32 [n, O], predictions for the validation molecules.
-        prior: number of molecules that a share of 1/2 is worth.
+    It is a weighted mean of the share with the smallest validation loss, which counts as many
+    molecules as have a label, and 1/2, which counts `prior` molecules.
     """
     labels, weights, bounds = (
         None if each is None else torch.from_numpy(each[graphs])

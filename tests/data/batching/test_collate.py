@@ -19,7 +19,7 @@ from molsepnorm.nn.batch import GraphBatch, PaddedGroup
 SPEC = EncodingSpec((3,), max_degree=3, max_distance=9, max_path_length=4)
 
 
-def one_molecule(encoded: EncodedGraphs | GraphStore, graph: int, slots: int) -> tuple:
+def one_molecule(encoded: EncodedGraphs, graph: int, slots: int) -> tuple:
     """Atoms, degrees, mask and codes of one molecule in so many slots, written out slot by slot."""
     size = int(encoded.sizes[graph])
     first = sum(int(other) for other in encoded.sizes[:graph])
@@ -42,7 +42,7 @@ def one_molecule(encoded: EncodedGraphs | GraphStore, graph: int, slots: int) ->
     return atoms, degrees, mask, codes
 
 
-def check_batch(batch: GraphBatch, encoded: EncodedGraphs | GraphStore, asked: list[int]) -> None:
+def check_batch(batch: GraphBatch, encoded: EncodedGraphs, asked: list[int]) -> None:
     """Every slot and every pair of every molecule, at the place the batch says."""
     assert len(batch) == len(asked)
     assert sum(group.graphs for group in batch.groups) == len(asked)

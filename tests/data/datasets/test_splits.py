@@ -384,12 +384,6 @@ def test_too_few_molecules(count, settings, wanted):
         make(alkanes(count), **settings)
 
 
-@pytest.mark.parametrize("split_type", TYPES)
-def test_a_fold_that_does_not_exist(split_type):
-    with pytest.raises(ConfigError, match="^data.fold is 5, but data.folds makes 5, counted"):
-        make(alkanes(50), split_type=split_type, folds=5, fold=5)
-
-
 # Drawn by scaffold
 
 
