@@ -26,13 +26,8 @@ def require_same_meaning(
     start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
 ) -> None:
     """Check that targets with the name of one of the start also have its transform, kind and
-    classes, or that the configuration of the data names another one.
-
-    Args:
-        start: the model to start from.
-        targets: the targets of the run.
-        data: its data.
-        name: name of the start in the message.
+    classes, or that the configuration of the data names another one. `name` is that of the start
+    in the message.
 
     Raises:
         ConfigError: a target would lose its meaning and thus its output weights.

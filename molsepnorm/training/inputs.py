@@ -71,13 +71,9 @@ def probe_inputs(
     Data sets with a name have none, since RDKit cannot read all of their molecules. Neither have
     tables of more than 60,000 molecules, whose counts would take more than a gigabyte.
 
-    Args:
-        config: the configuration of the run.
-        dataset: its data.
-        inputs: the inputs of the network beside the atoms and bonds.
-        with_forest: whether the model may have a random forest, which reads descriptors, too.
-            Without one, descriptors and atom pairs would make predictions slower, so the probe
-            reads neither.
+    `with_forest` says that the model may have a random forest, which reads descriptors, too.
+    Without one, descriptors and atom pairs would make predictions slower, so the probe reads
+    neither.
     """
     molecules = len(dataset.store)
     if inputs.morgan or inputs.descriptors:

@@ -52,11 +52,8 @@ class Prepared(NamedTuple):
 
 
 def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
-    """Return the model to start from, after checking that it fits the configuration.
-
-    Args:
-        config: the configuration of the run.
-        model: a model in memory, in place of the one that `finetune.start` names.
+    """Return the model to start from, after checking that it fits the configuration: `model`, or
+    the one that `finetune.start` names.
 
     Raises:
         ConfigError, ModelError: it does not fit, or cannot be read.

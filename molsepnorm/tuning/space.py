@@ -62,12 +62,11 @@ def make_space(
             left.
     """
     where: Path | str = "the search space"
+    default = source is None
     if not isinstance(source, Mapping):
         where = config_folder() / "tune.yaml" if source is None else Path(source)
-        content = read_yaml(where)
-        source, default = _flat(content), source is None
-    else:
-        default = False
+        sections = read_yaml(where).items()
+        source = {f"{name}.{key}": each for name, own in sections for key, each in own.items()}
     space: Space = {}
     for name, value in source.items():
         try:
@@ -85,12 +84,6 @@ def value_of(config: TrainConfig, name: str) -> Any:
     """Return the plain value of a setting by its dotted name."""
     section, _, key = name.partition(".")
     return config.content()[section][key]
-
-
-def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        f"{section}.{key}": each for section in content for key, each in content[section].items()
-    }
 
 
 def _values(

@@ -105,7 +105,8 @@ class Study:
         self._started, self._folder = time.time(), folder
         self._process = f"{os.getpid()}-{secrets.token_hex(4)}"
         with clear_errors(folder, "write"):
-            if folder.exists() and not (folder / FILE).exists() and any(_visible(folder)):
+            names = os.listdir(folder) if folder.exists() else []
+            if FILE not in names and any(not name.startswith(".") for name in names):
                 raise ConfigError(f"{folder} exists and holds no trials: choose another folder")
             self._workers.mkdir(parents=True, exist_ok=True)
             self._turn = FileLock(folder / ".turn.lock")
@@ -275,10 +276,6 @@ def _distribution(values: Range | tuple[Any, ...]) -> BaseDistribution:
     if isinstance(low, int) and isinstance(high, int):
         return IntDistribution(low, high, log=log)
     return FloatDistribution(low, high, log=log)
-
-
-def _visible(folder: Path) -> list[str]:
-    return [name for name in os.listdir(folder) if not name.startswith(".")]
 
 
 def _has_ended(path: Path) -> bool:

@@ -50,22 +50,20 @@ def check_table(scan: Scan) -> TableReport:
     (True, [])
     """
     sizes = np.array([len(_ATOM.findall(text or "")) for text in scan.canonical])
+    warnings = [*scan.labels.warnings]
+    if scan.parts and (name := scan.config.time_column) is not None:
+        warnings.append(describe_times(scan.parts, scan.table[name].tolist(), name))
     return TableReport(
         source=str(scan.config.table),
         rows=len(scan.canonical),
         readable=len(scan.readable),
         molecules=int(scan.molecules.max()) + 1,
         atoms=int(sizes.sum()),
-        warnings=(*scan.labels.warnings, *_times(scan)),
+        warnings=tuple(warnings),
         targets=tuple(_summaries(scan)),
         splits={name: len(rows) for name, rows in scan.parts.items()},
-        findings=tuple(find(scan, sizes)),
+        findings=tuple(_findings(scan, sizes)),
     )
-
-
-def _times(scan: Scan) -> Iterator[str]:
-    if scan.parts and (name := scan.config.time_column) is not None:
-        yield describe_times(scan.parts, scan.table[name].tolist(), name)
 
 
 def _summaries(scan: Scan) -> Iterator[TargetSummary]:
@@ -101,13 +99,8 @@ _QUOTED = re.compile(
 )
 
 
-def find(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
-    """Yield all findings, the most serious first.
-
-    Args:
-        scan: the table.
-        sizes: number of atoms of each row's molecule.
-    """
+def _findings(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
+    """Yield all findings, the most serious first; `sizes` are the atoms of each row."""
     yield from _unreadable(scan)
     yield from _cells(scan)
     yield from _spellings(scan)

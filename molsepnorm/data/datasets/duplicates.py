@@ -82,11 +82,7 @@ def merge_and_split(
 
 def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
     """Return those rows (n,) of a molecule that are merged: the rows with a label if there are any.
-
-    Args:
-        rows: indices of the rows.
-        is_labelled: whether a row of the table has a label.
-    """
+    `is_labelled` has an element for each row of the table."""
     return rows[is_labelled[rows]] if is_labelled[rows].any() else rows
 
 

@@ -188,11 +188,7 @@ def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) 
     none.
 
     They are a random share of them, in the ratio of the first two shares of `config.split`.
-
-    Args:
-        splits: indices of molecules.
-        molecules: the number of each, as in `make_splits`.
-        config: the settings of the split.
+    `molecules` are the numbers of all molecules, as in `make_splits`.
 
     Raises:
         ConfigError: `config.split` is None.

@@ -209,15 +209,11 @@ def _compared(
         for run, scores in replicates[name].runs.items():
             pair = (scores[split][metric], base.runs[run][split][metric])
             if None not in pair:
-                pairs.setdefault(_unit(run, folds), []).append(pair)
+                unit = run if folds is None else run.partition("-seed-")[0]  # such as fold-0
+                pairs.setdefault(unit, []).append(pair)
         if pairs:  # seeds of a fold are not independent, so a fold has the mean of its seeds
             means = np.array([np.mean(own, axis=0) for own in pairs.values()])
             differences[name][split] = paired_difference(
                 means[:, 0].tolist(), means[:, 1].tolist(), folds
             )
     return Ablation(folder, metric, replicates, differences, finished)
-
-
-def _unit(run: str, folds: int | None) -> str:
-    """Return the fold of a run with a name such as fold-0-seed-1; without folds the run itself."""
-    return run if folds is None else run.partition("-seed-")[0]

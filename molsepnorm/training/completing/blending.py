@@ -59,8 +59,7 @@ def may_blend(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> boo
 
 
 def require_blendable(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> None:
-    """Check that the run can have the blend that its configuration names; arguments as for
-    `blend_problem`.
+    """Check that the run can have the blend that its configuration names.
 
     Raises:
         ConfigError: `run.blend` is `forest`, and no forest can be blended.

@@ -67,7 +67,7 @@ def model_card(
         "Uncertainty": _uncertainty(model, metrics),
         "Domain": _domain(model, dataset, metrics),
         "Use": _use(model),
-        "Licence": _licence(config),
+        "Licence": [config.run.license or "Not stated. The setting run.license fills this in."],
         "What the model file reveals": (f"- {each}" for each in revealed(model)),
         "Confidential files": _confidential(),
     }
@@ -262,10 +262,6 @@ def _use(model: PropertyModel) -> Iterator[str]:
         ]
     yield "FOLDER is the folder of this file.\n"
     yield from ("```", "pip install molsepnorm", *use, "```")
-
-
-def _licence(config: TrainConfig) -> Iterator[str]:
-    yield config.run.license or "Not stated. The setting run.license fills this in."
 
 
 def _confidential() -> Iterator[str]:

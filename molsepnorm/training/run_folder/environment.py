@@ -27,14 +27,8 @@ __all__ = ["environment_record", "recorded_fingerprint", "recorded_start"]
 def environment_record(
     config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None, adaptive_threads: bool
 ) -> dict[str, Any]:
-    """Return the content of `environment.json`.
-
-    Args:
-        config: the configuration of the run.
-        dataset: its data.
-        loaded: the weights that it starts from, if there are any.
-        adaptive_threads: whether the number of threads is chosen while training.
-    """
+    """Return the content of `environment.json`, with the weights that the run starts from if there
+    are any. `adaptive_threads` says that the number of threads is chosen while training."""
     packages = {}
     for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
         with suppress(PackageNotFoundError):
