@@ -62,13 +62,18 @@ def _parse_fractions(value: Any) -> Any:
     return train, val, test
 
 
+def _parse_pairs(text: str) -> dict[str, str]:
+    """Parse a text such as `a=binary,b=multiclass`."""
+    pairs = (part.rpartition("=") for part in text.split(","))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 def _parse_kinds(value: Any) -> Any:
     """Accept one kind, a dictionary of kinds, or a text such as `a=binary,b=multiclass`."""
     if value is None:
         return None
     if isinstance(value, str) and "=" in value:
-        pairs = [part.rpartition("=") for part in value.split(",")]
-        value = {name.strip(): kind.strip() for name, _, kind in pairs}
+        value = _parse_pairs(value)
         if "" in value:
             raise ValueError("write one kind for all targets, or only target=kind pairs")
     kinds = value if isinstance(value, dict) else {"": value}
@@ -85,8 +90,7 @@ def _parse_kinds(value: Any) -> Any:
 def _parse_transforms(value: Any) -> Any:
     """Accept a dictionary, or a text such as `ic50_nM=pic50,dose=log10`; spell out the units."""
     if isinstance(value, str):
-        pairs = [part.rpartition("=") for part in value.split(",")]
-        value = {name.strip(): transform.strip() for name, _, transform in pairs}
+        value = _parse_pairs(value)
     if not (
         isinstance(value, dict)
         and all(isinstance(text, str) and text for text in (*value, *value.values()))
@@ -317,10 +321,9 @@ class DataConfig(BaseModel):
         Raises:
             ConfigError: a setting is refused.
         """
-        ways = (name for name in ("splits_column", "splits_file") if getattr(self, name))
-        named = next(ways, None)
         for name in {"data.split", "data.split_seed"}.intersection(given):
-            if named is not None and self.split is not None:
+            if self.names_rows and self.split is not None:
+                named = "splits_file" if self.splits_column is None else "splits_column"
                 raise ConfigError(
                     f"{name} and data.{named} both define the split: keep one. If no validation "
                     f"rows are named, they are drawn; to choose others, name them in data.{named}"
@@ -411,7 +414,7 @@ class DataConfig(BaseModel):
         ways = self._ways_to_split
         if len(ways) > 1:
             raise ValueError(f"data.{ways[0]} and data.{ways[1]} both define the split: keep one")
-        if self.split_type != "random" and {"splits_column", "splits_file"} & {*ways}:
+        if self.split_type != "random" and self.names_rows:
             raise ValueError(
                 f"data.split_type: {self.split_type} and data.{ways[0]} both define the split: "
                 "keep one"

@@ -50,8 +50,10 @@ def draw_splits(
     found, advice, what = "", "", "molecule"
     if times is not None:
         times = times[rows]
-        parts = _split_times(times, config)
-        found = f" at {counted(len(np.unique(times[~np.isnan(times)])), 'different time')}"
+        known = times[~np.isnan(times)]
+        num_train, num_val, _ = _sizes(len(known), config)
+        parts = split_by_time(times, num_train, num_val)
+        found = f" at {counted(len(np.unique(known)), 'different time')}"
         advice = ". Molecules of one time stay together: use finer times, or other shares (--split)"
     elif config.draws_molecules:
         parts = _draw_molecules(molecules, strata, config)
@@ -176,11 +178,6 @@ def _cut(order: np.ndarray, molecules: np.ndarray, places: Sequence[int]) -> lis
         after = chosen[part + 1] if part + 1 < len(chosen) else len(ends) - 1
         chosen[part] = max(0, min(chosen[part], after - int(has_rows[part + 1])))
     return np.split(order, ends[chosen])
-
-
-def _split_times(times: np.ndarray, config: DataConfig) -> Parts:
-    num_train, num_val, _ = _sizes(int((~np.isnan(times)).sum()), config)
-    return split_by_time(times, num_train, num_val)
 
 
 def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:

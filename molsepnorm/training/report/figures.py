@@ -128,16 +128,17 @@ def _binary(splits: Mapping[str, TargetPredictions]) -> str:
         reliable.line(predicted, observed, style)
         reliable.points(predicted, observed, _COLOURS[split])
     only = "" if len(curves) == len(splits) else " A split with one class only has no curve."
-    return f"""<div class="charts">
-{figure(roc, f"{_keys(curves)}. ROC curve; the dashed diagonal is chance.{only}")}
-{figure(recall, f"Precision and recall. Chance has the precision of class 1: {', '.join(shares)}.")}
-{
+    chance = f"Chance has the precision of class 1: {', '.join(shares)}."
+    figures = (
+        figure(roc, f"{_keys(curves)}. ROC curve; the dashed diagonal is chance.{only}"),
+        figure(recall, f"Precision and recall. {chance}"),
         figure(
             reliable,
-            "Calibration curve of bins of molecules with similar probabilities; on the "
-            "dashed diagonal, probabilities are frequencies.",
-        )
-    }</div>"""
+            "Calibration curve of bins of molecules with similar probabilities; on the dashed "
+            "diagonal, probabilities are frequencies.",
+        ),
+    )
+    return f'<div class="charts">{"".join(figures)}</div>'
 
 
 def _bins(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
