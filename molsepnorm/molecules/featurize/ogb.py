@@ -71,10 +71,12 @@ def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
     bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
     # One feature after the other is faster than one atom after the other. Calls into RDKit take
     # most of the time, so they are skipped if the SMILES rules a feature out: there is no
-    # tetrahedral centre without @, no bond geometry without a slash, and no radical or dative
-    # bond without brackets. The extension of a CXSMILES can add each of them.
+    # tetrahedral centre without @, no bond geometry without a slash, no radical without brackets,
+    # and no dative bond without these or an arrow. The extension of a CXSMILES can add each of
+    # them.
     extended = "|" in smiles
     brackets, centres = extended or "[" in smiles, extended or "@" in smiles
+    dative = brackets or "->" in smiles or "<-" in smiles
     slashes = extended or "/" in smiles or "\\" in smiles
     begins, ends = (map(end, bonds) for end in (Chem.Bond.GetBeginAtomIdx, Chem.Bond.GetEndAtomIdx))
     both = np.array([list(begins), list(ends)], dtype=np.int32)
@@ -91,7 +93,7 @@ def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
         strict=True,
     )
     bond_rows = zip(
-        map(Chem.Bond.GetBondType if brackets else Chem.Bond.GetBondTypeAsDouble, bonds),
+        map(Chem.Bond.GetBondType if dative else Chem.Bond.GetBondTypeAsDouble, bonds),
         map(Chem.Bond.GetStereo, bonds) if slashes else repeat(_NO_STEREO, len(bonds)),
         map(Chem.Bond.GetIsConjugated, bonds),
         strict=True,

@@ -40,6 +40,8 @@ ODDITIES = (
     "FS(F)(F)(F)(F)F",  # SP3D2
     "FP(F)(F)(F)F",  # SP3D
     "CN->[Pt]",  # a dative bond: the last bond type
+    "CN(C)->B(C)C",  # and one without brackets
+    "B<-N",
     "[Re]$[Re]",
     "[Mg+2]",
     "[Th+6]",  # beyond the charges of the table
