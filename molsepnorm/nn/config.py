@@ -245,6 +245,12 @@ class GraphormerConfig:
                 "model.max_path_length must lie in 1 … model.max_distance; got "
                 f"max_path_length={self.max_path_length}, max_distance={self.max_distance}"
             )
+        needs_bonds = self.local != "none" or self.walks or self.resistance_kernels
+        if self.max_distance == 1 and needs_bonds:
+            raise ConfigError(
+                "model.max_distance: 1 makes all atoms of a fragment neighbours, and model.local, "
+                "node_walks, pair_walks and resistance_kernels read the bonds: use 2 or more"
+            )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"model.{name} must lie in 0 ≤ p < 1; got {getattr(self, name)}")

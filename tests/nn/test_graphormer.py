@@ -496,6 +496,19 @@ def test_a_path_length_out_of_range_is_refused(length: int, distance: int) -> No
         GraphormerConfig(max_path_length=length, max_distance=distance)
 
 
+@pytest.mark.parametrize(
+    "part", [{"local": "gine"}, {"node_walks": 3}, {"pair_walks": 3}, {"resistance_kernels": 2}]
+)
+def test_parts_that_read_bonds_need_a_largest_distance_above_that_of_a_bond(
+    part: dict,
+) -> None:
+    """With a largest distance of 1, the codes of bonds are those of all pairs of a fragment."""
+    with pytest.raises(ConfigError, match=r"model\.max_distance: 1 .*: use 2 or more"):
+        GraphormerConfig(max_distance=1, max_path_length=1, **part)
+    GraphormerConfig(max_distance=2, max_path_length=1, **part)
+    GraphormerConfig(max_distance=1, max_path_length=1, urpe=True)
+
+
 @pytest.mark.parametrize("name", ["dropout", "attention_dropout", "activation_dropout"])
 @pytest.mark.parametrize("p", [-0.1, 1.0, float("nan")])
 def test_a_dropout_probability_out_of_range_is_refused(name: str, p: float) -> None:
