@@ -120,7 +120,7 @@ class GraphStore(EncodedGraphs):
         joined: dict[str, Any] = dict(zip(names, arrays, strict=True))
         joined["pairs"] = final.take(joined["pairs"])
         digest = hashlib.sha256()
-        for piece in array_bytes(joined, {}):
+        for piece in array_bytes({**joined, **_vocabulary(paths)}, {}):
             digest.update(piece)
         return GraphStore(
             **joined,
@@ -217,7 +217,7 @@ class StoreWriter:
         arrays: dict[str, np.ndarray | Streamed] = {
             "sizes": sizes,
             "rows": np.concatenate(self._rows),
-            **{f"path_{part}": getattr(paths, part) for part in _PATH_PARTS},
+            **_vocabulary(paths),
             "atoms": Streamed(byte, (num_atoms, self._atom_features), _chunks(files["atoms"])),
             "degrees": Streamed(byte, (num_atoms,), _chunks(files["degrees"])),
             "pairs": Streamed(final.dtype, (num_pairs,), _chunks(files["pairs"], final)),
@@ -232,6 +232,10 @@ class StoreWriter:
             "rejected": self.rejected,
         }
         write_arrays(scratch, arrays, about)
+
+
+def _vocabulary(paths: PathVocabulary) -> dict[str, np.ndarray]:
+    return {f"path_{part}": getattr(paths, part) for part in _PATH_PARTS}
 
 
 def _chunks(source: BinaryIO, codes: np.ndarray | None = None) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from molsepnorm.data.store import SCHEMA, GraphStore, Rejected, StoreWriter
 from molsepnorm.errors import StorageError
+from molsepnorm.molecules import featurize
 from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
 from molsepnorm.molecules.molecule import MolGraph
@@ -98,6 +99,18 @@ def test_a_store_in_memory_is_the_same(tmp_path_factory, molgraphs, data, chunk)
     assert found.path is None
     other = GraphStore.in_memory([(encode(graphs, SPEC), rows + 1)], REJECTED, SPEC, "zinc")
     assert other.digest != found.digest
+
+
+def test_molecules_that_differ_in_their_bonds_alone_have_another_digest():
+    """Their codes are the same numbers; the path vocabulary tells them apart."""
+    featurizer = featurize.get("zinc")
+    spec = EncodingSpec((3,))
+    single, double = (encode([featurizer(text)], spec) for text in ("CC", "C=C"))
+    assert (single.pairs == double.pairs).all()
+    one, other = (
+        GraphStore.in_memory([(each, np.arange(1))], (), spec, "zinc") for each in (single, double)
+    )
+    assert one.digest != other.digest
 
 
 def test_what_the_store_says_of_itself(path):
