@@ -10,6 +10,7 @@ from torch import Tensor
 
 from molsepnorm.nn.float32 import KeepsFloat32
 from molsepnorm.nn.kernels.tanimoto import TanimotoTo
+from molsepnorm.sepnorm.kernels import at_least_float32
 
 __all__ = ["KernelHead", "matern", "of_column", "tanimoto"]
 
@@ -116,8 +117,9 @@ class KernelHead(KeepsFloat32):
         self.register_buffer("bias", torch.zeros(outputs))
 
     def forward(self, read: Tensor) -> Tensor:  # (B, outputs)
-        """Return the outputs for the input (B, width)."""
-        return self._compare(read) @ self.weight.T + self.bias
+        """Return the outputs for the input (B, width), in float32 or more, also under autocast."""
+        with torch.autocast(read.device.type, enabled=False):
+            return self._outputs(self._compare(read))
 
     def with_distance(self, read: Tensor) -> Tensor:  # (B, outputs + 1)
         """Return the outputs, and how far each molecule is from the training molecules.
@@ -125,13 +127,19 @@ class KernelHead(KeepsFloat32):
         The distance is 1 minus the mean kernel of the five nearest, relative to that of a molecule
         with itself: 0 to 1.
         """
-        kernel = self._compare(read)
-        nearest = kernel.topk(min(_NEAREST, kernel.shape[1]), dim=1).values.mean(1, keepdim=True)
-        own = 1 + (self.compares_counts + self.compares_descriptors + self.compares_pairs) / 2
-        return torch.cat([kernel @ self.weight.T + self.bias, 1 - nearest / own], dim=1)
+        with torch.autocast(read.device.type, enabled=False):
+            kernel = self._compare(read)
+            count = min(_NEAREST, kernel.shape[1])
+            nearest = kernel.topk(count, dim=1).values.mean(1, keepdim=True)
+            own = 1 + (self.compares_counts + self.compares_descriptors + self.compares_pairs) / 2
+            return torch.cat([self._outputs(kernel), 1 - nearest / own], dim=1)
+
+    def _outputs(self, kernel: Tensor) -> Tensor:  # (B, centers) -> (B, outputs)
+        return kernel @ self.weight.T + self.bias
 
     def _compare(self, read: Tensor) -> Tensor:  # (B, centers)
-        embedded, columns, counts, descriptors, pairs = read.split(self.sizes, dim=1)
+        parts = at_least_float32(read).split(self.sizes, dim=1)
+        embedded, columns, counts, descriptors, pairs = parts
         kernel = matern((embedded - self.mean) / self.scale, self.centers)
         if self.compares_counts:
             kernel = kernel + self._similarities(counts, "counts") / 2

@@ -116,3 +116,17 @@ def test_half_precision_does_not_round_the_head() -> None:
         assert half[1].weight.element_size() == 2
         assert torch.equal(head(read), expected)
     assert {each.dtype for each in network.double()[0].buffers()} == {torch.float64}
+
+
+def test_autocast_does_not_round_the_head() -> None:
+    """A product in bfloat16 would round the outputs to three digits."""
+    torch.manual_seed(0)
+    head = KernelHead(5 + 6, 40, 2, counts=6)
+    head.centers.normal_()
+    head.counts.random_(0, 4)
+    head.weight.normal_(std=20)
+    read = torch.cat([torch.randn(3, 5), torch.randint(0, 4, (3, 6))], dim=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs, with_distance = head(read), head.with_distance(read)
+    assert torch.equal(outputs, head(read))
+    assert torch.equal(with_distance, head.with_distance(read))
