@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from molsepnorm.molecules.codes import SELF
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.pairs.neighbours import hop_distances
-from molsepnorm.sepnorm.kernels import at_least_float32
 
 __all__ = ["PairBias", "ResistanceKernels", "resistances", "walk_probabilities"]
 
@@ -58,20 +57,21 @@ def resistances(
 
     .. math:: R_{ij} = X_{ii} + X_{jj} - 2 X_{ij}, \qquad X = (L + J)^{-1}
 
-    with the Laplacian L, and J equal to 1 between atoms of one fragment and else 0. J makes the
-    matrix invertible and cancels in the difference. The result is 0 for pairs that are not two
-    atoms of one fragment.
+    with the Laplacian L, and J equal to 1/n between the n atoms of one fragment and else 0. J makes
+    the matrix invertible and cancels in the difference. (So would J = 1, but the matrix would be n
+    times worse conditioned.) The result is 0 for pairs that are not two atoms of one fragment.
 
     Source: Klein and Randić, "Resistance distance", 1993; in graph transformers Zhang et al.,
     "Rethinking the Expressive Power of GNNs via Graph Biconnectivity", ICLR 2023, arXiv 2301.09505.
     """
     parts = []
+    wide = torch.promote_types(dtype, torch.float32)
     for hops, code in zip(hop_distances(batch), batch.by_group(batch.pairs), strict=True):
-        bonded = (hops == 1).to(dtype)
-        joined = (code >= SELF).to(bonded.dtype)
+        bonded, joined = (hops == 1).to(wide), (code >= SELF).to(wide)
         absent = 1 - torch.diagonal(joined, dim1=1, dim2=2)
-        matrix = torch.diag_embed(bonded.sum(-1) + absent) - bonded + joined
-        inverse, _ = torch.linalg.inv_ex(at_least_float32(matrix))
+        share = joined / joined.sum(-1, keepdim=True).clamp(min=1)  # J
+        matrix = torch.diag_embed(bonded.sum(-1) + absent) - bonded + share
+        inverse, _ = torch.linalg.inv_ex(matrix)
         own = torch.diagonal(inverse, dim1=1, dim2=2)
         parts.append(((own[:, :, None] + own[:, None, :] - 2 * inverse) * joined).to(dtype))
     return parts

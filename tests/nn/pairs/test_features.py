@@ -76,11 +76,12 @@ def test_resistances_equal_those_of_networkx() -> None:
 
 
 def test_resistances_of_a_long_chain_are_its_distances_in_float32() -> None:
-    """With 60 atoms the matrix is badly conditioned."""
-    chain = batch_of([featurize.get("zinc")("C" * 60)], GraphormerConfig(max_distance=60))
+    """With hundreds of atoms, as peptides have, the matrix is badly conditioned."""
+    chain = batch_of([featurize.get("zinc")("C" * 200)], GraphormerConfig(max_distance=200))
     (found,) = resistances(chain)
-    index = torch.arange(60.0)
-    torch.testing.assert_close(found[0, 1:, 1:], (index[:, None] - index).abs(), rtol=0, atol=2e-2)
+    index = torch.arange(200.0)
+    expected = (index[:, None] - index).abs()
+    torch.testing.assert_close(found[0, 1:, 1:], expected, rtol=5e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("max_groups", [2, 4])
