@@ -29,7 +29,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from support import write_model_with_card
+from support import set_zinc_sizes, write_model_with_card
 
 from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
@@ -98,8 +98,9 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
 
 
 @pytest.fixture
-def small_zinc(tmp_path: Path) -> Path:
+def small_zinc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Folder of raw files of zinc-full, with twelve small molecules in each split."""
+    set_zinc_sizes(monkeypatch, (12, 12, 12))
     (tmp_path / "raw").mkdir()
     for number, split in enumerate(("train", "val", "test")):
         with gzip.open(tmp_path / "raw" / f"{split}.csv.gz", "wt") as file:

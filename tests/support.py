@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from rdkit import Chem
 from torch import nn
 
 from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets import zinc
 from molsepnorm.model import PropertyModel, encoding_of, weights_digest
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
@@ -128,6 +130,12 @@ def write_model_with_card(folder: Path) -> ModelCard:
     )
     (folder / CARD).write_text(json.dumps(asdict(card)), encoding="utf-8")
     return card
+
+
+def set_zinc_sizes(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int]) -> None:
+    """Let zinc-full have other numbers of molecules in its splits."""
+    about = zinc.SETS["zinc-full"]._replace(sizes=sizes)
+    monkeypatch.setitem(zinc.SETS, "zinc-full", about)
 
 
 class Recorder(Callback):

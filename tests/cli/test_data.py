@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from support import set_zinc_sizes
 
 from molsepnorm.cli import main
 from molsepnorm.data.datasets import NAMES
@@ -377,7 +378,8 @@ def test_prepare_accepts_its_source_as_an_argument(table, empty_cache):
     assert "found in the cache" in _ok("prepare", path, "--targets", "active", *TINY)
 
 
-def test_prepare_encodes_a_named_set(empty_cache, tmp_path):
+def test_prepare_encodes_a_named_set(empty_cache, tmp_path, monkeypatch):
+    set_zinc_sizes(monkeypatch, (2, 2, 2))
     for split in ("train", "val", "test"):
         with gzip.open(tmp_path / f"{split}.csv.gz", "wt") as file:
             file.write("smiles,y\nCCO,1\nCCN,2\n")

@@ -127,6 +127,11 @@ def _from_csv(name: str, folder: Path, splits: dict[str, Sequence[int]]) -> Iter
                 except ValueError as error:  # an invalid number or molecule
                     raise DataError(f"{locate(path, index)}: {error}") from None
                 row += 1
+        if row - start != size:
+            raise DataError(
+                f"{name} should have {size:,} molecules in its {split} split, and {path} has "
+                f"{row - start:,}: it is not a table of ZINC. {_TABLES}"
+            )
         splits[split] = range(start, row)
 
 
@@ -244,6 +249,10 @@ _WHERE = (
     "Put train.pickle, val.pickle, test.pickle (from molecules.zip of the benchmarking-gnns "
     "project) and its train.index, val.index, test.index into DIR/ZINC/raw and give --data-dir "
     "DIR, or set MOLSEPNORM_DATA=DIR."
+)
+_TABLES = (
+    "Put train.csv.gz, val.csv.gz, test.csv.gz (all molecules, in columns smiles and y) into "
+    "DIR/zinc and give --data-dir DIR, or set MOLSEPNORM_DATA=DIR."
 )
 _SMILES = (
     "Put train.csv.gz, val.csv.gz, test.csv.gz (all molecules, in columns smiles and y) and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 
 import pytest
+from support import set_zinc_sizes
 
 from molsepnorm.data.datasets import NAMES, DataConfig, load
 from molsepnorm.data.datasets.catalog import list_sets
@@ -71,8 +72,9 @@ def test_stores_are_counted_where_they_belong(cached, name, store):
     )
 
 
-def test_a_store_that_loading_made_is_counted(cached, tmp_path):
+def test_a_store_that_loading_made_is_counted(cached, tmp_path, monkeypatch):
     """Once for each encoding."""
+    set_zinc_sizes(monkeypatch, (1, 1, 1))
     for split in ("train", "val", "test"):
         with gzip.open(tmp_path / f"{split}.csv.gz", "wt") as file:
             file.write("smiles,y\nCCO,1\n")

@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 import pytest
+from support import set_zinc_sizes
 
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
@@ -255,8 +256,9 @@ def test_an_unknown_name_names_the_nearest():
 
 
 @pytest.mark.parametrize("layout", ["zinc", "."])
-def test_the_full_set_from_tables(tmp_path, layout):
+def test_the_full_set_from_tables(tmp_path, monkeypatch, layout):
     """Three small ones in its place: molecules, labels and splits in their order."""
+    set_zinc_sizes(monkeypatch, (5, 3, 4))
     _full(tmp_path / layout)
     dataset = load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
     assert [dataset.splits[name].tolist() for name in ("train", "val", "test")] == [
@@ -271,6 +273,7 @@ def test_the_full_set_from_tables(tmp_path, layout):
 def test_the_full_set_comes_from_the_cache_until_its_files_change(tmp_path, monkeypatch):
     from molsepnorm.molecules.featurize import get
 
+    set_zinc_sizes(monkeypatch, (5, 3, 4))
     _full(tmp_path, {**SMILES, "val": ["CCC", "CCCC", "CCCCC"]})
     config = DataConfig(dataset="zinc-full", data_dir=tmp_path)
     first = load(config, SPEC)
@@ -278,12 +281,27 @@ def test_the_full_set_comes_from_the_cache_until_its_files_change(tmp_path, monk
         patch.setattr(type(get("zinc")), "__call__", None)
         assert (load(config, SPEC).labels == first.labels).all()
     _full(tmp_path, {**SMILES, "val": ["C"]})
+    set_zinc_sizes(monkeypatch, (5, 1, 4))
     assert len(load(config, SPEC).splits["val"]) == 1
 
 
+@pytest.mark.parametrize("smiles", [["CCC"], ["CCC", "CC", "C"]])
+def test_tables_of_other_molecules_do_not_pass_for_the_full_set(tmp_path, monkeypatch, smiles):
+    """Such as those of the subset, or a table of one's own with such a name."""
+    set_zinc_sizes(monkeypatch, (5, 2, 4))
+    _full(tmp_path, {**SMILES, "val": smiles})
+    with pytest.raises(
+        DataError,
+        match=rf"zinc-full should have 2 molecules in its val split, and .*val\.csv\.gz has "
+        rf"{len(smiles)}: it is not a table of ZINC. Put train.csv.gz",
+    ):
+        load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
+
+
 @pytest.mark.parametrize("damage", ["cut", "not gzip", "no column", "no number"])
-def test_damaged_tables_of_the_full_set_are_named(tmp_path, damage):
+def test_damaged_tables_of_the_full_set_are_named(tmp_path, monkeypatch, damage):
     """With the file, so that it can be fetched again."""
+    set_zinc_sizes(monkeypatch, (5, 3, 4))
     _full(tmp_path)
     path = tmp_path / "val.csv.gz"
     if damage == "cut":
@@ -299,7 +317,8 @@ def test_damaged_tables_of_the_full_set_are_named(tmp_path, damage):
         load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
 
 
-def test_a_molecule_of_the_full_set_that_cannot_be_read_is_placed(tmp_path):
+def test_a_molecule_of_the_full_set_that_cannot_be_read_is_placed(tmp_path, monkeypatch):
+    set_zinc_sizes(monkeypatch, (5, 3, 4))
     _full(tmp_path, {**SMILES, "test": ["CC", "C1CC"]})
     with pytest.raises(DataError, match=r"test\.csv\.gz, line 3.*unclosed ring") as caught:
         load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
