@@ -79,11 +79,11 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
             raise DataError(
                 f"{name} is made of SMILES, which cannot be downloaded and are {looked}.", _SMILES
             )
-        key = f"{name}-{fingerprint(*(folder / file for file in (*TABLES, *INDICES)))}"
+        key = f"{name}-{_of_tables(folder, (*TABLES, *INDICES))}"
     elif name == "zinc-full":
         folder = find_files(data_dir, "zinc", TABLES)
         if folder is not None:
-            key = f"csv-{fingerprint(*(folder / file for file in TABLES))}"
+            key = f"csv-{_of_tables(folder, TABLES)}"
     if folder is not None:
         molecules = _from_csv(name, folder, splits)
     else:
@@ -93,6 +93,13 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
         molecules = _from_pickles(name, folder, data_dir, splits)
     store, labels = cached_set(key, about.featurizer, encoding, 1, molecules, splits)
     return Dataset(about.label, store, labels.values, (_TARGET,), ("regression",), labels.splits)
+
+
+def _of_tables(folder: Path, names: Sequence[str]) -> str:
+    """Return a digest of tables of SMILES, and of the version of RDKit, which reads them."""
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
+
+    return fingerprint(*(folder / name for name in names), RDKIT_VERSION)
 
 
 def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:

@@ -285,6 +285,26 @@ def test_the_full_set_comes_from_the_cache_until_its_files_change(tmp_path, monk
     assert len(load(config, SPEC).splits["val"]) == 1
 
 
+def test_another_version_of_rdkit_reads_the_tables_again(tmp_path, monkeypatch):
+    """Its Kekulé structures and ring searches may differ."""
+    from molsepnorm.molecules.featurize import descriptors, get
+
+    set_zinc_sizes(monkeypatch, (5, 3, 4))
+    _full(tmp_path, {**SMILES, "val": ["CCC", "CO", "NC"]})
+    config = DataConfig(dataset="zinc-full", data_dir=tmp_path)
+    load(config, SPEC)
+    read = []
+    many = type(get("zinc")).many
+    monkeypatch.setattr(
+        type(get("zinc")), "many", lambda self, smiles: read.extend(smiles) or many(self, smiles)
+    )
+    load(config, SPEC)
+    assert not read
+    monkeypatch.setattr(descriptors, "RDKIT_VERSION", "another")
+    load(config, SPEC)
+    assert len(read) == 12
+
+
 @pytest.mark.parametrize("smiles", [["CCC"], ["CCC", "CC", "C"]])
 def test_tables_of_other_molecules_do_not_pass_for_the_full_set(tmp_path, monkeypatch, smiles):
     """Such as those of the subset, or a table of one's own with such a name."""
