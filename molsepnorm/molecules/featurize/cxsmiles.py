@@ -15,7 +15,7 @@ __all__ = ["EXTENSION", "announce_losses", "has_axes", "losses", "worked_in"]
 EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)")
 """A SMILES, and its extension after blanks."""
 
-_ATOMS = r"\d+(?:[.,]\d+)*"  # indices of atoms and bonds
+_ATOMS = r"\d{1,9}(?:[.,]\d{1,9})*"  # indices of atoms and bonds
 _ENHANCED = "enhanced stereochemistry"
 _AXES = "axial chirality"
 _WEDGES = "wedges"
@@ -32,6 +32,8 @@ _PARTS = {
     # RDKit works these into the SMILES: radicals, coordinate bonds, wavy bonds, cis and trans
     _APPLIED: rf"\^[1-7]:{_ATOMS}|(?:C|w|ctu|c|t):{_ATOMS}",
 }
+_OF_BONDS = ("c", "t", "ctu")
+"""Parts that list bonds. Those of radicals list atoms, the others an atom and a bond, as in 0.1."""
 _PART = re.compile(
     "(?:" + "|".join(f"({pattern})" for pattern in _PARTS.values()) + r")(?:,(?!$)|$)"
 )
@@ -131,14 +133,27 @@ or another bracketed group, which a model cannot read
         mol = Chem.MolFromSmiles(f"{smiles} {extension}")
         if mol is None and Chem.MolFromSmiles(smiles) is None:
             return smiles
-        # RDKit ignores atoms and bonds that do not exist
-        if mol is not None and max(applied) < max(mol.GetNumAtoms(), mol.GetNumBonds()):
+        # RDKit ignores atoms and bonds that do not exist; hydrogens count as they are written
+        given = Chem.MolFromSmiles(smiles, sanitize=False)
+        sizes = given.GetNumAtoms(), given.GetNumBonds()
+        if mol is not None and all(_exist(part, *sizes) for part in applied):
             return Chem.MolToSmiles(mol)
     raise InvalidMolecule(f"RDKit cannot read the CXSMILES extension {_short(extension)}")
 
 
-def _parts(extension: str) -> dict[str, list[int]]:
-    """Return the kinds of the parts in the order of the text, and the indices in each kind."""
+def _exist(part: str, num_atoms: int, num_bonds: int) -> bool:
+    """Return whether a molecule has all atoms and bonds of a part, such as `C:0.1,2.3`."""
+    kind, _, listed = part.partition(":")
+    limits = [num_bonds] if kind in _OF_BONDS else [num_atoms, num_bonds]
+    return all(
+        int(index) < limit
+        for each in listed.split(",")
+        for index, limit in zip(each.split("."), limits, strict=False)
+    )
+
+
+def _parts(extension: str) -> dict[str, list[str]]:
+    """Return the kinds of the parts in the order of the text, and the texts of each kind."""
     if len(extension) > MAX_CHARACTERS:
         raise InvalidMolecule(
             f"a CXSMILES extension of {len(extension):,} characters; at most {MAX_CHARACTERS:,} "
@@ -146,7 +161,7 @@ def _parts(extension: str) -> dict[str, list[int]]:
         )
     names = list(_PARTS)
     inner = extension[1:-1]
-    parts: dict[str, list[int]] = {}
+    parts: dict[str, list[str]] = {}
     position = 0
     while position < len(inner):
         part = _PART.match(inner, position)
@@ -158,8 +173,7 @@ def _parts(extension: str) -> dict[str, list[int]]:
             labels = part[part.lastindex].strip("$").split(";")
             if any(_VARIABLE_ATOM.fullmatch(label.strip()) for label in labels):
                 raise _refusal(extension, "an R group, an attachment point or a query atom")
-        indices = map(int, re.findall(r"\d+", part[part.lastindex].partition(":")[2]))
-        parts.setdefault(kind, []).extend(indices)
+        parts.setdefault(kind, []).append(part[part.lastindex])
         position = part.end()
     return parts
 

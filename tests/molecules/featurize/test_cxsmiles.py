@@ -35,6 +35,29 @@ def test_extensions_that_change_the_molecule_are_applied(smiles, extension, expe
     assert canonical_smiles(worked_in(smiles, extension)) == canonical_smiles(expected)
 
 
+@pytest.mark.parametrize(
+    ("smiles", "extension"),
+    [
+        ("CCO", "|^1:3|"),
+        ("C1CC2CC12", "|^1:5|"),  # five atoms, and six bonds
+        ("N.[Cu]", "|C:0.0|"),  # no bond
+        ("N[Cu]", "|C:0.1|"),
+        ("N[Cu]", "|C:2.0|"),
+        ("C1CC=CC1", "|t:5|"),
+        ("CC=CC", "|t:3|"),  # four atoms, and three bonds
+        ("CCO", f"|^1:{'9' * 5000}|"),
+    ],
+)
+def test_atoms_and_bonds_that_do_not_exist_are_refused(smiles, extension):
+    """RDKit ignores them, so the molecule would be another one."""
+    with pytest.raises(InvalidMolecule, match="CXSMILES extension"):
+        worked_in(smiles, extension)
+
+
+def test_hydrogens_count_as_they_are_written():
+    assert worked_in("[H]OC[O]", "|^1:3|") == "[O]CO"
+
+
 def test_the_result_equals_what_rdkit_writes():
     """With positions, which hold the handedness a second time."""
     for smiles in ("C[C@H](O)F", "F/C=C/[C@@H](C)N", "c1cc[nH]c1"):
