@@ -49,7 +49,8 @@ class Masked(Pretext):
 
     Raises:
         ConfigError: the network has one layer and reads out the graph token, so the vectors of
-            atoms do not depend on other atoms; or it encodes resistances, which need all bonds.
+            atoms do not depend on other atoms; it encodes resistances, which need all bonds; or
+            its largest distance is 1, so that bonds are not told from other pairs.
     """
 
     def __init__(
@@ -67,6 +68,11 @@ class Masked(Pretext):
             raise ConfigError(
                 "objective.masked removes bonds, and the resistances of model.resistance_kernels "
                 "cannot be computed without them: set one of the two to 0"
+            )
+        if config.max_distance == 1:
+            raise ConfigError(
+                "objective.masked predicts bonds, and model.max_distance: 1 makes all atoms of a "
+                "fragment neighbours: use 2 or more"
             )
         self.share = settings.mask_share
         self.atom_sizes, self.bond_sizes = config.atom_sizes, config.bond_sizes

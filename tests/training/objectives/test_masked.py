@@ -237,3 +237,10 @@ def test_a_network_whose_only_layer_has_the_graph_token_alone_is_refused():
 def test_resistances_are_refused():
     with pytest.raises(ConfigError, match=r"masked removes bonds, and the resistances of model"):
         objective_of(resistance_kernels=4)
+
+
+def test_a_largest_distance_of_one_is_refused():
+    """All pairs of a fragment have the code of a bond then, and would be predicted and removed."""
+    with pytest.raises(ConfigError, match=r"masked predicts bonds, and model\.max_distance: 1 "):
+        objective_of(max_distance=1, max_path_length=1)
+    objective_of(max_distance=2, max_path_length=1)
