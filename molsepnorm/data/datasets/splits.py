@@ -234,7 +234,8 @@ def _read_times(
             f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. "
             f"{counted(len(odd), 'such cell')} in this column; expected are ISO dates such "
             "as 2021, 2021-05 or 2021-05-03, or numbers in all cells that do not look like dates "
-            "with the year at the end, or a blank to leave the row out"
+            "with the year at the end or like months such as 2021.2 and 2021.10, or a blank to "
+            "leave the row out"
         )
     return times
 

@@ -18,6 +18,8 @@ _YEAR_LAST = re.compile(rf"{_MONTH}\.(19|20)\d{{1,2}}|({_DAY}{_MONTH}|{_MONTH}{_
 """Dates whose order is not that of the numbers they look like: 05.2021, 03052021, 05312021, and
 10.202, as which October 2020 is written by programs that read it as a number."""
 _MONTH_YEAR = re.compile(rf"{_MONTH}\.([0-2]\d|9\d)")
+_UNPADDED = re.compile(r"(19|20)\d\d\.([1-9]|1[0-2])")
+"""2021.2 and 2021.10, months without a leading zero, of which October would be before February."""
 _TWO_MONTH, _TWO_DAY = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
 
 
@@ -27,7 +29,8 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     Cells are numbers, or dates in ISO 8601 such as 2021, 2021-05, 2021-05-03 and
     2021-05-03T14:30:00Z, where a year or a month stands for its first moment. If all cells are
     numbers, their order is numerical, unless they look like dates that end with the year, such as
-    05.2021, 05.21, 03052021 and 030521, which are not valid.
+    05.2021, 05.21, 03052021 and 030521, or like months without a leading zero, such as 2021.2 and
+    2021.10, which are not valid.
 
     Returns:
         float64 [R]: numbers, or microseconds since 1970; NaN for an empty cell.
@@ -37,7 +40,7 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     present = ~cells.str.lower().isin(BLANKS).to_numpy()
     numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
     if np.isfinite(numbers[present]).all():
-        if present.any() and _end_with_the_year(cells[present]):
+        if present.any() and _look_like_dates(cells[present]):
             return np.full(len(cells), np.nan), np.flatnonzero(present)
         return np.where(present, numbers, np.nan), np.empty(0, dtype=np.int64)
     dates = cells.where(present & cells.str.match(r"\d"))  # pandas reads "now" as a date
@@ -48,6 +51,12 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     # cells that are neither come first: they are the reason if only they are not numbers
     bad = np.flatnonzero(present & ~known)
     return times, bad[np.argsort(np.isfinite(numbers[bad]), kind="stable")]
+
+
+def _look_like_dates(cells: pd.Series) -> bool:
+    """Return whether numbers look like dates whose order is another one than theirs."""
+    months = cells.str.fullmatch(_UNPADDED).all() and cells.str.contains(r"\.1[0-2]$").any()
+    return bool(months) or _end_with_the_year(cells)
 
 
 def _end_with_the_year(cells: pd.Series) -> bool:

@@ -43,6 +43,9 @@ def test_numbers_are_ordered_as_numbers():
     assert order_of(["100001", "10002"]) == [1, 0]
     assert order_of(["1.5", "13.25", "0.75"]) == [2, 0, 1]
     assert order_of(["1.25", "2.50", "10.00"]) == [0, 1, 2]
+    assert order_of(["2021.10", "2021.02", "2020.12"]) == [2, 1, 0]
+    assert order_of(["2021.2", "2020.9", "2021.1"]) == [1, 2, 0]
+    assert order_of(["2021.2", "2020.37", "2021.10"]) == [1, 2, 0]
     assert order_of(["1.190", "2.201", "3.203", "0.5"]) == [3, 0, 1, 2]
 
 
@@ -72,6 +75,7 @@ def test_empty_cells_have_no_time():
         (["010119", "311219"], [0, 1]),
         (["10119", "123119"], [0, 1]),
         (["050319", "171120", "230419"], [0, 1, 2]),
+        (["2021.2", "", "2021.10"], [0, 2]),  # October is not before February
     ],
 )
 def test_other_cells_are_not_times(cells, odd):
