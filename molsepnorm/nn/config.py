@@ -245,6 +245,12 @@ class GraphormerConfig:
                 "model.max_path_length must lie in 1 … model.max_distance; got "
                 f"max_path_length={self.max_path_length}, max_distance={self.max_distance}"
             )
+        for name in ("graph_norm", "first_graph_norm", "last_graph_norm"):
+            if self.norms.shared and getattr(self, name) is not None:
+                raise ConfigError(
+                    f"model.{name} has no effect, because model.norm: {self.norm} is one norm for "
+                    "all tokens: leave it out, or choose separate norms, such as sep-ln"
+                )
         needs_bonds = self.local != "none" or self.walks or self.resistance_kernels
         if self.max_distance == 1 and needs_bonds:
             raise ConfigError(

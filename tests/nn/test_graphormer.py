@@ -496,6 +496,15 @@ def test_a_path_length_out_of_range_is_refused(length: int, distance: int) -> No
         GraphormerConfig(max_path_length=length, max_distance=distance)
 
 
+@pytest.mark.parametrize("name", ["graph_norm", "first_graph_norm", "last_graph_norm"])
+@pytest.mark.parametrize("norm", ["shared", "shared-bn"])
+def test_a_norm_of_the_graph_token_beside_a_shared_norm_is_refused(norm: str, name: str) -> None:
+    """All tokens share one norm, so the network would be the baseline that SepNorm replaces."""
+    with pytest.raises(ConfigError, match=rf"model\.{name} has no effect, .* such as sep-ln"):
+        GraphormerConfig(norm=norm, **{name: "batch"})
+    GraphormerConfig(norm=norm, node_norm="rms")
+
+
 @pytest.mark.parametrize(
     "part", [{"local": "gine"}, {"node_walks": 3}, {"pair_walks": 3}, {"resistance_kernels": 2}]
 )
@@ -708,11 +717,11 @@ def unread_parameters(layers: int) -> set[str]:
     return {f"layers.{layers - 1}.ffn_norm.tok_norm.{kind}" for kind in ("weight", "bias")}
 
 
-@pytest.mark.parametrize("norm", ["sep", "shared"])
+@pytest.mark.parametrize("norm", ["sep-ln", "shared"])
 def test_every_parameter_that_is_read_has_a_gradient(norm: str) -> None:
     """With layer norms, since a batch norm cancels the biases before it. Not read is SepNorm's norm
     of atoms before the last feed-forward block."""
-    model = far_from_initial(norm=norm, graph_norm="layer", dropout=0.0).double().train()
+    model = far_from_initial(norm=norm, dropout=0.0).double().train()
     (model(batch_of(zinc_graphs(), model.config)) ** 3).sum().backward()
     unused = set()
     for name, parameter in model.named_parameters():
@@ -721,7 +730,7 @@ def test_every_parameter_that_is_read_has_a_gradient(norm: str) -> None:
             continue
         assert parameter.grad.isfinite().all(), name
         assert parameter.grad.abs().max() > 1e-9, name
-    assert unused == (unread_parameters(layers=3) if norm == "sep" else set())
+    assert unused == (unread_parameters(layers=3) if norm == "sep-ln" else set())
 
 
 @pytest.mark.parametrize("options", NORMS, ids=str)
