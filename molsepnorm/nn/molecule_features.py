@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.float32 import KeepsFloat32
 
 __all__ = ["MoleculeFeatures"]
 
@@ -14,13 +15,15 @@ __all__ = ["MoleculeFeatures"]
 _LIMIT = 10.0  # standard deviations
 
 
-class MoleculeFeatures(nn.Module):
+class MoleculeFeatures(KeepsFloat32):
     """Concatenates standardised molecule-level features to what is read out of each molecule.
 
         y = [x, clip((features − mean) / sd, −10, 10)]
 
-    The mean and standard deviation are buffers, which are saved with the network. A missing feature
-    (NaN) is replaced by the mean. The limit keeps one extreme descriptor from dominating an output.
+    The mean and standard deviation are buffers, which are saved with the network and stay in
+    float32: a rounded mean would shift a feature, such as temperatures of 298 to 300 K, by more
+    than its standard deviation. A missing feature (NaN) is replaced by the mean. The limit keeps
+    one extreme descriptor from dominating an output.
     """
 
     mean: Tensor

@@ -79,6 +79,16 @@ def test_statistics_are_computed_in_double_precision():
     torch.testing.assert_close(module.sd, torch.tensor([1e30, 1.0]))
 
 
+def test_half_precision_does_not_round_the_statistics():
+    """In bfloat16 the mean would be 298 or 300."""
+    features = torch.tensor([[297.5], [298.15], [298.8], [299.3]])
+    module = MoleculeFeatures(1)
+    module.fit(features)
+    expected = module.standardised(features)
+    for half in (module.bfloat16(), module.half()):
+        assert torch.equal(half.standardised(features), expected)
+
+
 def test_a_missing_feature_is_the_mean():
     """In the statistics and in a batch; a feature that is always missing has no influence."""
     module, nan = MoleculeFeatures(2), torch.nan
