@@ -130,7 +130,10 @@ def _from_csv(name: str, folder: Path, splits: dict[str, Sequence[int]]) -> Iter
                 try:
                     if isinstance(graph, InvalidMolecule):
                         raise graph
-                    yield LabelledGraph(row, graph, (float(y),))
+                    label = float(y)
+                    if not np.isfinite(label):
+                        raise ValueError(f"the label is {y}, which is not a finite number")
+                    yield LabelledGraph(row, graph, (label,))
                 except ValueError as error:  # an invalid number or molecule
                     raise DataError(f"{locate(path, index)}: {error}") from None
                 row += 1

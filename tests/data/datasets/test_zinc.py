@@ -318,7 +318,7 @@ def test_tables_of_other_molecules_do_not_pass_for_the_full_set(tmp_path, monkey
         load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
 
 
-@pytest.mark.parametrize("damage", ["cut", "not gzip", "no column", "no number"])
+@pytest.mark.parametrize("damage", ["cut", "not gzip", "no column", "no number", "nan", "inf"])
 def test_damaged_tables_of_the_full_set_are_named(tmp_path, monkeypatch, damage):
     """With the file, so that it can be fetched again."""
     set_zinc_sizes(monkeypatch, (5, 3, 4))
@@ -331,8 +331,9 @@ def test_damaged_tables_of_the_full_set_are_named(tmp_path, monkeypatch, damage)
     elif damage == "no column":
         _full(tmp_path, header=("molecule", "label"))
     else:
+        label = "high" if damage == "no number" else damage
         with gzip.open(path, "wt") as file:
-            file.write("smiles,y\nCC,high\n")
+            file.write(f"smiles,y\nCC,{label}\nCO,1\nCN,2\n")
     with pytest.raises((ConfigError, DataError, StorageError), match=r"csv\.gz"):
         load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
 
