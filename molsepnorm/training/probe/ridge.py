@@ -24,7 +24,9 @@ __all__ = [
 ]
 
 _PENALTIES = np.logspace(-4, 5, 28)
-_TINY = 1e-6  # the smallest difference of a leverage from 1
+_TINY = 1e-12
+"""The smallest difference of a leverage from 1. With more features than rows, the smallest penalty
+has differences of about the penalty divided by the number of features."""
 SMALL = 1e-9
 """Eigenvalues below this fraction of the largest are zero up to rounding."""
 

@@ -54,6 +54,24 @@ def test_the_penalty_has_the_smallest_leave_one_out_error(random, noise, width):
     np.testing.assert_allclose(slopes, [expected], rtol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_the_leave_one_out_error_is_exact_with_far_more_features_than_rows(
+    random, monkeypatch, rows
+):
+    """A leverage then differs from 1 by less than a millionth. The error of noise must not look
+    small for the smallest penalty."""
+    features, labels = random.normal(size=(12, 600)), random.normal(size=(12, 1))
+    molecules = np.arange(12) // rows
+    monkeypatch.setattr(ridges, "_PENALTIES", np.array([1e-4]))
+    (_, _, found, _), _ = ridge_of(features, labels, np.ones(12), molecules)
+    missed = []
+    for molecule in set(molecules):
+        kept = molecules != molecule
+        one = Ridge(1e-4).fit(features[kept], labels[kept, 0])
+        missed += (labels[~kept, 0] - one.predict(features[~kept])).tolist()
+    assert found == pytest.approx(np.square(missed).mean() / labels.var(), rel=1e-3)
+
+
 def test_weight_two_equals_two_molecules(random, monkeypatch):
     """In the fit, if the penalty per molecule is the same, since weights are scaled to the mean 1.
     Leave-one-out predictions differ, because the second of two equal molecules remains."""
