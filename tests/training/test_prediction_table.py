@@ -107,6 +107,17 @@ def test_classes_that_look_like_numbers_are_written_as_they_are(with_columns, tm
     assert {"n_prob_10", "n_prob_3", "n_prob_07"} <= set(rows[0])
 
 
+def test_bounds_have_all_digits_of_the_table(with_columns, tmp_path, rows_of):
+    """Those of other labels are not rounded, either."""
+    cells = [">203.2008", "0.25", "<1234567", "3", ">10", "1.5", "2"]
+    _trained(with_columns, tmp_path / "run", ["y"], {"y": cells})
+    found = set()
+    for split in ("train", "val", "test"):
+        rows = rows_of(tmp_path / "run" / f"predictions_{split}.csv")
+        found |= {row["y"] for row in rows if row["y"][0] in "<>"}
+    assert found == {">203.2008", "<1234567", ">10"}
+
+
 @pytest.mark.parametrize("by", ["seeds", "folds"])
 def test_predictions_of_an_ensemble(configure, tmp_path, rows_of, split_rows, by):
     """By folds, each row outside the test split is in predictions_val.csv, with the prediction of

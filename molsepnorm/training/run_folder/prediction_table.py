@@ -73,11 +73,12 @@ def labels_column(columns: pd.Index, target: Target) -> str | None:
 
 
 def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return the labels, those of bounds as texts such as ">10"."""
+    """Return the labels, those of bounds as texts such as ">10", with as many digits as others."""
     if not bounds.any():
         return labels
     pairs = zip(labels, bounds.tolist(), strict=True)
-    cells = [f"{BOUND_SIGNS[b]}{v:.6g}" if b else v for v, b in pairs]
+    # the shortest decimal number that is the same float32
+    cells = [f"{BOUND_SIGNS[b]}{float(str(v)):.9g}" if b else v for v, b in pairs]
     return np.array(cells, dtype=object)
 
 
