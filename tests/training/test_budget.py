@@ -50,6 +50,15 @@ def clock(monkeypatch):
     return make
 
 
+def test_a_budget_replaces_0_epochs(configure, tmp_path, clock):
+    """The measurement takes steps of a run that has none."""
+    clock(0.5, 1.0)
+    config = configure({"run.budget": "240s", "run.epochs": 0})
+    start = train(configure({"data.targets": ["active"], "run.epochs": 1}), tmp_path / "start")
+    config = config.changed({"finetune.start": str(start.folder)})
+    assert train(config, tmp_path / "run").metrics["epochs"] > 10
+
+
 @pytest.mark.parametrize("every", [1, 4])
 @pytest.mark.parametrize(("step", "validation"), [(0.5, 1.0), (0.01, 3.0), (2.0, 0.1)])
 def test_a_run_has_as_many_epochs_as_fit(configure, tmp_path, clock, every, step, validation):

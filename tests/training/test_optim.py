@@ -33,6 +33,15 @@ def test_the_cosine_starts_and_ends_flat():
     assert 0.2 < rates[-1] < 0.201
 
 
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+@pytest.mark.parametrize("total", [0, 1, 10])
+def test_steps_beyond_the_last_have_the_final_rate(decay, total):
+    """A measurement of the speed may take more steps than the run, which may have none."""
+    config = OptimConfig(lr=1.0, warmup=0.5, decay=decay, final_lr=0.25)
+    assert learning_rate(max(total, 1), total, config) == 0.25
+    assert learning_rate(total + 100, total, config) == 0.25
+
+
 def test_a_constant_schedule_stays_at_its_peak():
     """`final_lr` has no effect."""
     rates = _rates(10, lr=0.3, warmup=0.3, decay="constant", final_lr=0.1)

@@ -71,6 +71,8 @@ class WeightAverage(nn.Module):
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:
     """Return the learning rate of a step, counted from 0, of `total` steps.
 
+    Further steps, by which the speed of a run is measured, have the rate at the end of the decay.
+
     >>> config = OptimConfig(lr=1.0, warmup=0.5, decay="linear")
     >>> [learning_rate(step, 4, config) for step in range(4)]
     [0.5, 1.0, 1.0, 0.5]
@@ -80,6 +82,6 @@ def learning_rate(step: int, total: int, config: OptimConfig) -> float:
         return config.lr * (step + 1) / warmup
     if config.decay == "constant":
         return config.lr
-    done = (step - warmup) / (total - warmup)
+    done = min((step - warmup) / max(total - warmup, 1), 1.0)
     share = 1 - done if config.decay == "linear" else (1 + math.cos(math.pi * done)) / 2
     return config.final_lr + (config.lr - config.final_lr) * share
