@@ -15,7 +15,8 @@ from molsepnorm.model import PropertyModel, join
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Target
-from molsepnorm.training import train
+from molsepnorm.training import train, train_on
+from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.completing import domain as module
 
 SETTINGS = {"data.targets": ["y", "active"], "data.split": [0.4, 0.4, 0.2], "run.epochs": 1}
@@ -282,3 +283,13 @@ def test_many_molecules_are_sampled(configure, tmp_path, monkeypatch):
     for split in ("val", "test"):
         assert sum(each["molecules"] for each in metrics["bins"][split]) == 5
     assert metrics["training_molecules"] == 12
+
+
+def test_the_threshold_does_not_depend_on_the_test_molecules(configure, monkeypatch):
+    """A sample of the test molecules leaves those of the other splits as they are."""
+    monkeypatch.setattr(module, "_MAX_COMPARED", 5)
+    config = configure(SETTINGS)
+    dataset = load_dataset(config)
+    domains = [train_on(config, dataset, score=each).model.domain for each in (True, False)]
+    assert domains[0].kind == "training"
+    assert domains[0] == domains[1]

@@ -70,7 +70,6 @@ def fit_domain(
         return model, {}
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
-    rng = np.random.default_rng(0)
     compared = {"val": parts}
     if "test" in results.graphs:
         compared["test"] = [(train, results.graphs["test"])]
@@ -80,7 +79,7 @@ def fit_domain(
         bits = packed_morgan(dataset.smiles_of(train))
         for split, among in compared.items():
             known = np.concatenate([rows for _, rows in among])
-            chosen = drawn(np.flatnonzero(np.isfinite(errors[split])), _MAX_COMPARED, rng)
+            chosen = drawn(np.flatnonzero(np.isfinite(errors[split])), _MAX_COMPARED)
             found = np.full(len(known), np.nan)
             start = 0
             for seen, rows in among:
@@ -92,7 +91,7 @@ def fit_domain(
             molecules = dataset.molecule_ids[known[chosen]]
             errors[split] = _by_molecule(errors[split][chosen], molecules)
             similarity[split] = _by_molecule(found[chosen], molecules)
-        sample = drawn(np.arange(len(different)), _MAX_COMPARED, rng)
+        sample = drawn(np.arange(len(different)), _MAX_COMPARED)
         within = nearest(bits[different[sample]], bits[different], itself=sample)[1]
     except InvalidMolecule:  # the text of another package's featuriser
         return model, {}
@@ -151,9 +150,11 @@ def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
     return np.bincount(index, values) / np.bincount(index)
 
 
-def drawn(rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the rows, or a sorted random sample if there are more than `most`."""
-    return np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
+def drawn(rows: np.ndarray, most: int) -> np.ndarray:
+    """Return the rows, or a sorted random sample if there are more than `most`, always the same."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
 
 
 def _about(errors: np.ndarray) -> dict[str, Any]:

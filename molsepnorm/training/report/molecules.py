@@ -100,7 +100,7 @@ def _similarity(
     meaning = domain.get("error", errors.meaning)
     if not bins and known is not None:
         rows = np.flatnonzero(np.isfinite(errors.mean))
-        rows = drawn(rows, _MAX_COMPARED, np.random.default_rng(0))
+        rows = drawn(rows, _MAX_COMPARED)
         similarity = nearest_molecules([errors.smiles[row] for row in rows], *known)[1]
         bins, meaning = error_by_similarity(similarity, errors.mean[rows]), errors.meaning
     if not bins:
@@ -147,7 +147,7 @@ def _scaffolds(errors: _Errors) -> str:
 
     mean = errors.mean
     every = np.flatnonzero(np.isfinite(mean))
-    rows = drawn(every, _MAX_COMPARED, np.random.default_rng(0))
+    rows = drawn(every, _MAX_COMPARED)
     sample = "" if len(rows) == len(every) else f" {len(rows):,} randomly drawn"
     groups: dict[str, list[int]] = {}
     for row in rows.tolist():

@@ -52,13 +52,12 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     if dataset.smiles is not None:
         from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
-        rng = np.random.default_rng(0)
         found = []
         for name, most in (("test", _MAX_TEST), ("train", _MAX_TRAIN)):
             first_rows = np.unique(ids[parts[name]], return_index=True)[1]
             part = parts[name][np.sort(first_rows)]
             try:
-                found.append(packed_morgan(dataset.smiles_of(drawn(part, most, rng))))
+                found.append(packed_morgan(dataset.smiles_of(drawn(part, most))))
             except InvalidMolecule:  # the text of another package's featuriser
                 return entries
         test, train = found
