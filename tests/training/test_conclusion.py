@@ -460,6 +460,25 @@ def test_the_numbers_equal_slow_code():
         assert own["interval_95"] == pytest.approx([low, high])
 
 
+@pytest.mark.parametrize("of_one_class", [(), ("val",), ("test",), ("val", "test")])
+def test_validation_and_test_are_compared_over_the_same_targets(of_one_class):
+    """A mean over another set of targets is higher or lower without any difference of molecules."""
+    rng = np.random.default_rng(0)
+    labels = {split: (rng.random((40, 2)) > 0.5) * 1.0 for split in ("val", "test")}
+    for split in of_one_class:
+        labels[split][:, 1] = 1
+    predictions = {split: rng.random(each.shape) for split, each in labels.items()}
+    task = Task.fit(["a", "b"], ["binary", "binary"], labels["test"], strict=False)
+    constant = np.full((40, 2), 0.5)
+    entries = {s: json_scores(task.scores(predictions[s], labels[s])) for s in labels}
+    entries["test_constant"] = json_scores(task.scores(constant, labels["test"]))
+    entries["test_interval_95"] = task.intervals(predictions["test"], labels["test"])
+    molecules = {split: np.arange(40) for split in labels}
+    found = comparisons(task, entries, predictions, labels, constant, molecules)
+    assert None not in (entries["val"]["roc_auc"], entries["test"]["roc_auc"])
+    assert ("roc_auc" in found["val_test_difference"]) == (len(of_one_class) != 1)
+
+
 def test_the_interval_of_independent_scores_covers_their_difference():
     """For means of normal numbers in 95 % of 2,000 pairs; standard errors are 1 and 2."""
     rng = np.random.default_rng(1)

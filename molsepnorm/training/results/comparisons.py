@@ -30,7 +30,7 @@ def comparisons(
     `scored_targets` has the targets of each headline, if there are several targets.
     `constant_difference` holds the test scores of the model minus those of the trivial baseline,
     with intervals of a paired bootstrap. `val_test_difference` holds the validation scores minus
-    the test scores. All intervals are 95 % intervals.
+    the test scores; means over other targets are not compared. All intervals are 95 % intervals.
 
     Args:
         task: the targets.
@@ -53,7 +53,8 @@ def comparisons(
     paired, of_val = intervals("test", minus=constant, only=only), intervals("val", only=names)
     of_test, unpaired = entries["test_interval_95"], {}
     for name in names:
-        if name in of_val and name in of_test and None not in (val[name], test[name]):
+        defined = _defined(val, name)
+        if name in defined & of_val.keys() & of_test.keys() and defined == _defined(test, name):
             unpaired[name] = _independent(val[name], of_val[name], test[name], of_test[name])
     scored = {
         name: [target.name for target in task.targets if target.kind in METRICS[name].kinds]
@@ -64,6 +65,15 @@ def comparisons(
         **({"scored_targets": scored} if len(task.targets) > 1 else {}),
         "constant_difference": differences(test, of_constant, paired),
         "val_test_difference": differences(val, test, unpaired),
+    }
+
+
+def _defined(scores: Mapping[str, float | None], metric: str) -> set[str]:
+    """Return the names of the scores by a metric that are defined, those of single targets, too."""
+    return {
+        name
+        for name, each in scores.items()
+        if each is not None and name.partition("/")[0] == metric
     }
 
 
