@@ -265,6 +265,9 @@ class Task:
         """Return the 95 % bootstrap interval of each of the `scores`, over molecules drawn with
         replacement.
 
+        Where the score of a target is undefined in a resample, the mean over the targets has that
+        of all molecules in its place, since a mean over other targets may be far from it.
+
         Scores that are undefined in most resamples are left out. So are scores that are the same in
         all resamples, such as the ROC-AUC of a perfect ranking, unless `minus` is given: they do
         not show how much the score would vary with other molecules.
@@ -283,10 +286,14 @@ class Task:
         affordable = max(100, _MAX_COUNTS // max(len(labels), 1))
         rows = np.arange(len(labels)) if molecules is None else numbered(molecules)
         counts = draw_resamples(rows.max(initial=-1) + 1, min(resamples, affordable), seed)
-        counts = counts[:, rows]
-        found = dict(self._resampled(predictions, labels, counts, only))
+        counts = np.concatenate([np.ones((1, len(labels)), counts.dtype), counts[:, rows]])
+
+        def resampled(values: np.ndarray) -> dict[str, np.ndarray]:
+            return {n: each[1:] for n, each in self._resampled(values, labels, counts, only)}
+
+        found = resampled(predictions)
         if minus is not None:
-            others = dict(self._resampled(minus, labels, counts, only))
+            others = resampled(minus)
             found = {name: scores - others[name] for name, scores in found.items()}
         else:
             found = {name: scores for name, scores in found.items() if _varies(scores)}
@@ -300,7 +307,7 @@ class Task:
         counts: np.ndarray,  # int (R, G)
         only: Collection[str],
     ) -> Iterator[tuple[str, np.ndarray]]:  # (R,) each
-        """Yield each of the `scores` in R resamples."""
+        """Yield each of the `scores` in R resamples, of which the first has every row once."""
         columns = self.columns()
         for name, metric in METRICS.items():
             fitting = [i for i, target in enumerate(self.targets) if target.kind in metric.kinds]
@@ -335,8 +342,11 @@ def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _mean(scores: np.ndarray, finite: bool) -> np.ndarray:  # (R,)
-    """Return the mean over the targets (T, R) whose score is defined; NaN if there is none, or if
-    not all predictions are finite."""
+    """Return the mean over the targets (T, R) whose score is defined in the first resample; NaN if
+    no target has a score, or if not all predictions are finite.
+
+    A score that is undefined in another resample is replaced by that in the first one.
+    """
     defined = ~np.isnan(scores)
-    count = np.where(defined.any(axis=0) & finite, defined.sum(axis=0), np.nan)
-    return np.nansum(scores, axis=0) / count
+    count = np.where(defined.any(axis=0) & finite, defined[:, 0].sum(), np.nan)
+    return np.nansum(np.where(defined, scores, scores[:, :1]), axis=0) / count

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks import Loss, Target, Task, check_labels, json_scores
-from molsepnorm.tasks.metrics import METRICS, Kind, draw_resamples, score
+from molsepnorm.tasks.metrics import METRICS, Kind, draw_resamples, resampled_scores, score
 
 NAN = float("nan")
 LOGP = Target("logP", "regression", mean=2.5, scale=0.5)
@@ -715,6 +715,27 @@ def test_intervals_leave_out_what_is_undefined() -> None:
     intervals = without.intervals(predictions[:, [0, 2]], labels[:, [0, 2]], 400)
     own = alone.intervals(predictions[:, :1], labels[:, :1], 400)["roc_auc"]
     assert intervals["roc_auc"] == intervals["roc_auc/both"] == own
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_the_interval_of_a_mean_is_over_the_same_targets(others: bool) -> None:
+    """One resample in seven has no label of the target with two labels, whose errors are 1,000
+    times as large. Its score on all molecules takes its place."""
+    rng = np.random.default_rng(0)
+    task = Task(tuple(Target(name, "regression") for name in ("rare", "common")), "mae")
+    labels = rng.normal(size=(60, 2))
+    labels[2:, 0] = np.nan
+    predictions = labels + rng.uniform(0.9, 1.1, labels.shape) * [1000, 1]
+    minus = np.nan_to_num(labels) if others else None
+    drawn = draw_resamples(60, 300, 0)
+    columns = zip(labels.T, predictions.T, strict=True)
+    rare, common = (resampled_scores("mae", *each, drawn) for each in columns)
+    assert 0.1 < np.isnan(rare).mean() < 0.2
+    rare = np.where(np.isnan(rare), task.scores(predictions, labels)["mae/rare"], rare)
+    expected = np.quantile((rare + common) / 2, [0.025, 0.975])
+    found = task.intervals(predictions, labels, 300, minus=minus)["mae"]
+    np.testing.assert_allclose(found, expected)
+    assert found[0] > 450
 
 
 def test_a_perfect_ranking_has_no_interval() -> None:
