@@ -206,6 +206,13 @@ def test_a_run_without_test_split_is_blended(tmp_path, folder):
         assert not fitted(splits=parts).model.forests
 
 
+def test_each_of_more_folds_than_trees_has_a_tree(with_columns, tmp_path, monkeypatch):
+    monkeypatch.setattr(baseline, "TREES", 2)
+    settings = {**SETTINGS, "data.targets": ["y"], "run.ensemble": 3, "run.ensemble_by": "folds"}
+    model = train(of(with_columns, settings), tmp_path / "run").model
+    assert [forest.trees for forest in model.forests] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("by", ["seeds", "folds"])
 def test_an_ensemble_is_blended_as_a_whole(with_columns, tmp_path, by):
     """By folds it has a forest for each fold."""

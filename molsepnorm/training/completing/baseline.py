@@ -123,7 +123,7 @@ def fit_baseline(
     twice = config.run.refit and (can_blend or is_refit) and len(splits) == 1
     left = max(limit - (time.perf_counter() - started), 0.0) / (len(splits) + twice)
     allowed, trees = (None, _blended_trees(dataset)) if can_blend else (left, TREES)
-    per_fold = trees // len(splits)
+    per_fold = max(trees // len(splits), 1)
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
         """A bound, such as >10, is fitted as the number in it."""
