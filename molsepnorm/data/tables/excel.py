@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from molsepnorm.data.tables.formats import (
+    DEFAULT_SMILES,
     OLD_EXCEL,
     format_of,
     names_smiles,
@@ -136,7 +137,8 @@ def _sheets(openpyxl: Any, path: Path, data_only: bool) -> list[Any]:
 def _with_molecules(sheets: Sequence[Any], smiles_column: str) -> int:
     """Return the number of the first sheet whose header has a column of SMILES, or else 0.
 
-    A column of exactly this name counts more than another usual name of such a column.
+    A column that was chosen by name counts more than one with a usual name; the default, `smiles`,
+    is one of the usual names.
     """
     rows = (sheet.iter_rows(values_only=True) for sheet in sheets)
     headers = [
@@ -145,7 +147,7 @@ def _with_molecules(sheets: Sequence[Any], smiles_column: str) -> int:
     ]
     exact = [number for number, header in enumerate(headers) if smiles_column in header]
     usual = [number for number, header in enumerate(headers) if any(map(names_smiles, header))]
-    return next(iter([*exact, *usual]), 0)
+    return next(iter(usual if smiles_column == DEFAULT_SMILES else [*exact, *usual]), 0)
 
 
 def _has_formulas(path: Path) -> bool:

@@ -24,6 +24,7 @@ from molsepnorm.files.writing import clear_errors
 from molsepnorm.optional import require_package
 
 __all__ = [
+    "DEFAULT_SMILES",
     "OLD_EXCEL",
     "Format",
     "Kind",
@@ -71,6 +72,8 @@ _STARTS = {
     b"\x28\xb5\x2f\xfd": (".zst", "zstdcat"),
 }
 """First bytes of compressed data, with the suffix and a program that decompresses them."""
+DEFAULT_SMILES = "smiles"
+"""Name of the column of SMILES where none is chosen."""
 _NAMES_OF_SMILES = ("smiles", "canonicalsmiles", "isomericsmiles")
 _MAX_CELLS = 1 << 24  # of a piece: some 1 GB
 _unused_handlers: list[str] = []  # of codecs, which keeps every handler, by name

@@ -14,7 +14,7 @@ import pandas as pd
 
 from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
 from molsepnorm.data.tables.decimals import Decimals, Points, require_clear
-from molsepnorm.data.tables.formats import Format, Kind, format_of, names_smiles
+from molsepnorm.data.tables.formats import DEFAULT_SMILES, Format, Kind, format_of, names_smiles
 from molsepnorm.data.tables.streams import as_file
 from molsepnorm.errors import ConfigError, DataError, did_you_mean, listed, warn_of_data
 
@@ -43,7 +43,6 @@ _EMPTY: dict[Kind, str] = {
     "smi": "has no molecules: a line per molecule is expected",
     "xlsx": "has no rows below its header: a row per molecule is expected",
 }
-_DEFAULT = "smiles"
 _UNIT = re.compile(r"\s*[(\[][^()\[\]]+[)\]]\s*$|[_ ][pnuµμm]?M$")
 _FILE_NAME = "smiles column"
 """Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
@@ -62,7 +61,7 @@ def read_chunks(
     source: Path | TextIO,
     name: str | None = None,
     rows: int = 8192,
-    smiles_column: str = _DEFAULT,
+    smiles_column: str = DEFAULT_SMILES,
     decimals: Collection[str] | None = (),
 ) -> Iterator[pd.DataFrame]:
     """Yield a table in pieces of up to `rows` rows, in memory that does not grow with the file.
@@ -195,7 +194,7 @@ def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str
         ConfigError: several columns may be meant.
     """
     columns = list(columns)
-    if wanted in columns or wanted != _DEFAULT:
+    if wanted in columns or wanted != DEFAULT_SMILES:
         return wanted
     named = [each for each in columns if names_smiles(each)]
     if len(named) > 1:

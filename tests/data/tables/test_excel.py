@@ -81,6 +81,22 @@ def test_the_first_sheet_with_molecules_is_read(tmp_path, wanted, sheet):
     assert table.iloc[0].tolist() == {"data": ["1", "CCO"], "other": ["CCN"]}[sheet]
 
 
+def test_an_earlier_sheet_with_another_usual_name_of_smiles_is_read(tmp_path):
+    """Another sheet may have a few molecules under the default name."""
+    book = openpyxl.Workbook()
+    for row in (["SMILES", "y"], ["CCO", 1]):
+        book.active.append(row)
+    added = book.create_sheet("examples")
+    for row in (["smiles"], ["CCN"]):
+        added.append(row)
+    book.save(tmp_path / "x.xlsx")
+    with pytest.warns(DataWarning) as said:
+        assert read_table(tmp_path / "x.xlsx")["smiles"].tolist() == ["CCO"]
+    assert "'Sheet' is read" in str(said[0].message)
+    with pytest.warns(DataWarning, match="'Sheet' is read"):
+        assert read_table(tmp_path / "x.xlsx", "SMILES")["SMILES"].tolist() == ["CCO"]
+
+
 def test_a_wrong_size_in_the_file_does_not_cut_off_rows(tmp_path):
     """Some programs write that a sheet has one cell."""
     path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", 1], ["CC", 2])
