@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -173,13 +174,14 @@ class TrainingDisplay(_Display):
             )
         if self.quiet or model is None:
             return
+        name = shlex.quote(str(folder))
         if model.task.targets:
             parts = composition(model, metrics.get("epochs", self._epochs))
             molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
             self.console.print(f"Model: {parts}.")
-            use = f"Predict: molsepnorm predict --model {folder} {molecules}"
+            use = f"Predict: molsepnorm predict --model {name} {molecules}"
         else:
-            use = f"Fine-tune: molsepnorm train --data FILE --from {folder}"
+            use = f"Fine-tune: molsepnorm train --data FILE --from {name}"
         if metrics and folder is not None and (report := RunFolder(folder).report).exists():
             self.console.print(f"Report: {report}")
         self.console.print(use)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -105,7 +106,7 @@ def run_training(
             display.close()
     if not result.finished:
         if not silent:
-            command = f"molsepnorm {ctx.info_name} --resume {result.folder}"
+            command = f"molsepnorm {ctx.info_name} --resume {shlex.quote(str(result.folder))}"
             log.write(stopped := f"Stopped and saved. Continue: {command}")
             say(stopped, err=True)
         # without a signal here, another process received it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,7 @@ def tune(
     if tuning.others_run:
         say("Another process still runs a trial. It trains the best configuration when it is done.")
     elif no_train:
-        say(f"Train the best configuration: molsepnorm train --config {folder / 'best.yaml'}")
+        best = shlex.quote(str(folder / "best.yaml"))
+        say(f"Train the best configuration: molsepnorm train --config {best}")
     elif not training.training:
         say(f"The best configuration is already trained: {folder / 'best'}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shlex
+import shutil
 
 import pytest
 
@@ -57,6 +59,17 @@ def test_the_last_lines_name_parts_report_and_next_command(workspace):
         f"Report: {run / 'report.html'}",
         f"Predict: molsepnorm predict --model {run} --smiles CCO",
     ]
+
+
+def test_printed_commands_quote_a_folder_with_spaces(workspace, ok, refused, tiny, tmp_path):
+    run = shutil.copytree(workspace / "run", tmp_path / "my run")
+    quoted = shlex.quote(str(run))
+    text = ok("train", "--resume", run)
+    assert f"Predict: molsepnorm predict --model {quoted} --smiles CCO\n" in text
+    options = ("--data", workspace / "data.csv", "--targets", "y", *tiny)
+    assert f"--resume {quoted}" in refused("train", *options, "-o", run)
+    (run / "metrics.json").unlink()
+    assert f"molsepnorm train --resume {quoted}" in refused("report", run, code=1)
 
 
 def test_an_ensemble_is_printed_once(ok, tiny, write_table, tmp_path):

@@ -6,6 +6,7 @@ not scored again.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from molsepnorm.errors import MolsepnormError, StorageError
@@ -47,5 +48,5 @@ def try_report(folder: Path | str, callback: Callback) -> None:
         reason = str(error) if isinstance(error, MolsepnormError) else repr(error)
         callback.on_warning(
             f"The report of the run could not be written: {reason}. The model and its scores are "
-            f"complete; `molsepnorm report {folder}` writes the report again."
+            f"complete; `molsepnorm report {shlex.quote(str(folder))}` writes the report again."
         )

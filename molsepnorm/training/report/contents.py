@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ class Contents:
         if metrics is None:
             raise ModelError(
                 f"{run.path} is not finished: it has no {run.metrics.name}. To finish the run: "
-                f"molsepnorm train --resume {run.path}"
+                f"molsepnorm train --resume {shlex.quote(str(run.path))}"
             )
         environment = read_json(run.environment) if run.environment.exists() else {}
         if not isinstance(environment, dict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -143,7 +144,8 @@ def _content(path: Path, training_structures: bool) -> bytes:
         return json.dumps(_without_paths(read_json(path)), indent=2).encode() + b"\n"
     if path.name == README and not path.exists():
         run = path.parent.parent
-        raise ModelError(f"{run} has no model card: molsepnorm train --resume {run} writes it")
+        command = f"molsepnorm train --resume {shlex.quote(str(run))}"
+        raise ModelError(f"{run} has no model card: {command} writes it")
     with clear_errors(path, "read"):
         content = path.read_bytes()
     if path.name == README and not training_structures:

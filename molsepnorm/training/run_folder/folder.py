@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -129,8 +130,9 @@ class RunFolder:
             if not begun:
                 present -= self._initial(present)
         if present:
-            resume = f", or continue that run with --resume {self.path}" if begun else ""
-            raise ConfigError(f"{self.path} exists and is not empty: choose another folder{resume}")
+            resume = f"--resume {shlex.quote(str(self.path))}"
+            advice = f", or continue that run with {resume}" if begun else ""
+            raise ConfigError(f"{self.path} exists and is not empty: choose another folder{advice}")
         require_replaceable(self.model)
 
     def _initial(self, present: set[str]) -> set[str]:
