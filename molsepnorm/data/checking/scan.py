@@ -14,7 +14,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_standard
 from molsepnorm.data.datasets.cells import blank_classes, parse_cells
-from molsepnorm.data.datasets.columns import configured_kind, parse_columns
+from molsepnorm.data.datasets.columns import ParsedColumn, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.duplicates import used_rows
@@ -337,12 +337,16 @@ def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.D
 
 
 def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str, np.ndarray]:
-    """Return the columns of mostly numbers, and the rows of their other cells."""
+    """Return the columns of mostly numbers, and the rows of their other cells.
+
+    Columns named like identifiers are none: a line below the table may be their only word.
+    """
     found = {}
     names = list(table.columns)
     used = {*config.columns_with_roles(but="targets"), *labels.names}
     for name in names:
-        if name not in used and names.count(name) == 1:
+        free = name not in used and names.count(name) == 1
+        if free and not ParsedColumn(name).named_like_numbering:
             numbers, _, bad = parse_cells(table[name])
             if 0 < bad.sum() < (np.isfinite(numbers) & ~bad).sum():
                 found[name] = np.flatnonzero(bad)

@@ -135,6 +135,7 @@ def _open_choice(
         words: columns of words that are no identifiers.
         names: all columns that would be targets.
     """
+    nearly = [each for each in nearly if not each.named_like_numbering]
     several = len(names) + len(nearly) > 1
     if not unsure or not (several or words):
         return None

@@ -89,6 +89,14 @@ def test_the_targets_that_were_guessed_are_said(write):
     assert _check(write(FINE), targets=["y"]).warnings == ()
 
 
+def test_identifiers_above_a_footer_do_not_look_like_targets(write):
+    """An export may end with a line that names its source, in the first column."""
+    rows = [(f"0{row}", *cells) for row, cells in enumerate(FINE)]
+    report = _check(write([*rows, ("Source: LIMS", "", "")], "ID,smiles,y"))
+    assert [target.name for target in report.targets] == ["y"]
+    assert _found(report, "nearly-numbers") is None
+
+
 def test_an_open_choice_of_targets_stops_training(write):
     rows = [(smiles, 0.3 * i, f"{0.7 * (i * i % 7):.1f}") for i, smiles in enumerate(ALKANES)]
     report = _check(write(rows, "smiles,MW,y"))

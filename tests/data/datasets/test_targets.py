@@ -153,6 +153,13 @@ def test_columns_of_yes_and_no_are_not_called_numbers():
     assert message.startswith("my.csv has 2 columns of numbers or yes/no (MW, y), and --targets")
 
 
+def test_identifiers_with_a_word_are_no_choice():
+    """A footer, such as the source of the table, stands in the first column."""
+    numbered = [*map(str, range(1, len(SMILES))), "Source: LIMS"]
+    _, found = options({"ID": numbered, "y": NUMBERS, "kind": WORDS, "z": OTHERS, "MW": NUMBERS})
+    assert not any("ID" in name for option in found for name in option[1].split(","))
+
+
 def test_many_columns_are_not_all_listed():
     message, found = options({f"y{number}": NUMBERS for number in range(40)} | {"kind": WORDS})
     assert "y11 and 28 more" in message
