@@ -114,12 +114,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     "Did you mean 'dropout'? Known: dropout, layers."
     >>> did_you_mean("x", ["dropout", "layers"])
     'Known: dropout, layers.'
+    >>> did_you_mean("x", ["IC50, nM", "pH"])
+    "Known: 'IC50, nM', pH."
     """
     known = sorted(known)
     by_lower = {each.lower(): each for each in known}
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
-    return f"{hint}Known: {', '.join(known)}."
+    return f"{hint}Known: {listed(known)}."
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names for a message, with those that have a comma in quotation marks.
+
+    >>> listed(["IC50, nM", "pH"])
+    "'IC50, nM', pH"
+    """
+    return ", ".join(f"'{name}'" if "," in name else name for name in names)
 
 
 def counted(count: int, noun: str) -> str:
@@ -139,7 +150,7 @@ def first_of(names: Sequence[str], limit: int) -> str:
     ('a, b, c', 'a, b, c and 2 more')
     """
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+    return listed(names[:limit]) + more
 
 
 def listed(names: Sequence[str]) -> str:

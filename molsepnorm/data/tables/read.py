@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -258,6 +260,11 @@ def require_column(
         if wanted == "smiles":
             advice = " Call the column of SMILES smiles, or name it (--smiles-column)."
         known = columns if in_file is None else list(in_file)
+        with_comma = [name for name in known if "," in name]
+        parted = [name for name in with_comma if wanted in map(str.strip, name.split(","))]
+        if parted:
+            setting = shlex.quote(f"data.targets={json.dumps(parted[:1], ensure_ascii=False)}")
+            advice += f" Commas separate names, so give one with a comma as in --set {setting}."
         hint = did_you_mean(wanted, known)
         raise ConfigError(
             f"{source} has no column '{wanted}'. {hint}{advice}{_about_units(wanted, known)}"

@@ -341,6 +341,15 @@ def test_the_command_in_the_advice_has_the_transform_and_no_name_with_a_comma():
         read({"y, nM": ["1", "x"]}, targets=["y, nM"])
 
 
+def test_a_name_that_was_cut_at_its_comma():
+    """--targets 'IC50, nM' names two columns."""
+    message = r"'IC50'\. .*Known: 'IC50, nM', smiles\. .* --set 'data\.targets=\[\"IC50, nM\"\]'\."
+    with pytest.raises(ConfigError, match=message):
+        read({"IC50, nM": ["1", "2", "x"]}, targets=["IC50", "nM"])
+    with pytest.raises(ConfigError, match="Columns: smiles, 'IC50, nM'. Name one with --targets"):
+        read({"IC50, nM": ["a", "b", "c"]})
+
+
 def test_the_place_is_the_row_s_in_the_file():
     """Whatever the index, as after quoted line breaks."""
     table = table_of({"y": ["1", "2", "x"]})
