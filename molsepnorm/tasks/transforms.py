@@ -9,7 +9,7 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
-__all__ = ["NO_TRANSFORM", "Transform", "transform_of"]
+__all__ = ["NO_TRANSFORM", "Transform", "transform_of", "unit_in"]
 
 _DIGITS = 9  # which identify every float32
 NO_TRANSFORM = "none"
@@ -50,10 +50,15 @@ class Transform:
         """Short name of the scale: log10 or pic50."""
         return self.name.partition(":")[0]
 
+    @property
+    def unit(self) -> str:
+        """Unit of the numbers in the table; empty for log10."""
+        return self.name.partition(":")[2]
+
     def __str__(self) -> str:
         if self.scale == "log10":
             return "log10"
-        return f"pic50 = {self.offset:g} - log10(value in {self.name.partition(':')[2]})"
+        return f"pic50 = {self.offset:g} - log10(value in {self.unit})"
 
     def forward(self, values: np.ndarray) -> np.ndarray:
         """Return y for each x; NaN for NaN."""
@@ -79,6 +84,20 @@ class Transform:
         return found
 
 
+def unit_in(target: str) -> str | None:
+    """Return the unit of concentration that is the last word of a target's name; None if it is no
+    unit.
+
+    >>> unit_in("ic50_nM"), unit_in("IC50 (µM)"), unit_in("activity")
+    ('nM', 'uM', None)
+    """
+    return _known_unit(re.split(r"[^\wµμ]|_", target.rstrip(")] "))[-1])
+
+
+def _known_unit(written: str) -> str | None:
+    return written if written in _OFFSETS else _UNITS.get(written.lower())
+
+
 def transform_of(name: str, target: str) -> Transform | None:
     """Return the transform of that name; None for `none`.
 
@@ -94,8 +113,7 @@ def transform_of(name: str, target: str) -> Transform | None:
     """
     kind, colon, unit = (part.strip() for part in name.partition(":"))
     if kind.lower() == "pic50":
-        written = unit if colon else re.split(r"[^\wµμ]|_", target.rstrip(")] "))[-1]
-        found = written if written in _OFFSETS else _UNITS.get(written.lower())
+        found = _known_unit(unit) if colon else unit_in(target)
         if found is not None:
             return Transform(f"pic50:{found}", -1, float(_OFFSETS[found]))
         problem = f"'{unit}' is no unit" if colon else f"the unit of '{target}' is not in its name"

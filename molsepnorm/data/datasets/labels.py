@@ -23,7 +23,7 @@ from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean, fir
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.rounding import too_close
-from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
+from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of, unit_in
 
 __all__ = [
     "MAX_CLASSES",
@@ -154,6 +154,11 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
             if bounds is not None:
                 bounds[:, number] *= transform.sign
             warnings.append(f"{name} is learned and scored as {transform}.")
+            if transform.unit and (unit := unit_in(name)) not in (None, transform.unit):
+                warnings.append(
+                    f"{name}: the name of the column has the unit {unit}, but --transform reads "
+                    f"its numbers in {transform.unit}. If they are in {unit}, write {name}=pic50."
+                )
         elif given is None and kind == "regression":
             few += [name] * column.are_few_whole_numbers()
     if few:

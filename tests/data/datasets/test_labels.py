@@ -350,6 +350,23 @@ def test_a_name_that_was_cut_at_its_comma():
         read({"IC50, nM": ["a", "b", "c"]})
 
 
+@pytest.mark.parametrize(
+    ("name", "transform", "units"),
+    [
+        ("IC50 (nM)", "pic50:uM", "the unit nM, but --transform reads its numbers in uM"),
+        ("ic50_µM", "pic50:nM", "the unit uM, but --transform reads its numbers in nM"),
+        ("IC50 (nM)", "pic50:nM", None),
+        ("activity", "pic50:nM", None),
+        ("IC50 (nM)", "log10", None),
+    ],
+)
+def test_a_unit_that_contradicts_the_name_is_remarked_on(name, transform, units):
+    remarks = read({name: ["1", "2", "30"]}, targets=[name], transform={name: transform}).warnings
+    assert [units in each for each in remarks if "has the unit" in each] == (
+        [True] if units else []
+    )
+
+
 def test_the_place_is_the_row_s_in_the_file():
     """Whatever the index, as after quoted line breaks."""
     table = table_of({"y": ["1", "2", "x"]})
