@@ -270,7 +270,8 @@ class Task:
 
         Scores that are undefined in most resamples are left out. So are scores that are the same in
         all resamples, such as the ROC-AUC of a perfect ranking, unless `minus` is given: they do
-        not show how much the score would vary with other molecules.
+        not show how much the score would vary with other molecules. Scores of a single molecule
+        are always left out.
 
         Args:
             predictions: (G, O), from `predictions`.
@@ -294,11 +295,24 @@ class Task:
         found = resampled(predictions)
         if minus is not None:
             others = resampled(minus)
-            found = {name: scores - others[name] for name, scores in found.items()}
+            found = {
+                name: scores - others[name]
+                for name, scores in found.items()
+                if _differ(rows[self._is_scored(name, labels)])
+            }
         else:
             found = {name: scores for name, scores in found.items() if _varies(scores)}
         ends = {name: interval(scores) for name, scores in found.items()}
         return {name: both for name, both in ends.items() if both is not None}
+
+    def _is_scored(self, name: str, labels: np.ndarray) -> np.ndarray:  # bool (G,)
+        """Return whether a row has a label of a target of this score."""
+        metric, _, target = name.partition("/")
+        scored = [
+            each.name == target if target else each.kind in METRICS[metric].kinds
+            for each in self.targets
+        ]
+        return ~np.isnan(labels[:, scored]).all(axis=1)
 
     def _resampled(
         self,
@@ -332,8 +346,11 @@ def _usual_metrics(regression_loss: str) -> dict[Kind, str]:
 
 def _varies(scores: np.ndarray) -> bool:
     """Return whether not all of the defined scores are equal."""
-    defined = scores[~np.isnan(scores)]
-    return len(defined) > 0 and bool((defined != defined[0]).any())
+    return _differ(scores[~np.isnan(scores)])
+
+
+def _differ(values: np.ndarray) -> bool:
+    return bool((values != values[:1]).any())
 
 
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:

@@ -750,6 +750,21 @@ def test_a_perfect_ranking_has_no_interval() -> None:
     assert task.intervals(predictions, labels, 100, minus=constant)["roc_auc"] == (0.5, 0.5)
 
 
+def test_a_difference_on_one_molecule_has_no_interval() -> None:
+    """All resamples are equal, also if the molecule has several rows."""
+    task = Task((Target("one", "regression"), Target("two", "regression")), "rmse")
+    labels = np.array([[1.0, 1.0], [1.5, np.nan], [np.nan, 3.0]])
+    predictions, constant = np.ones((3, 2)), np.full((3, 2), 2.0)
+    molecules = np.array([4, 4, 7])
+    found = task.intervals(predictions, labels, 100, minus=constant, molecules=molecules)
+    assert {"rmse", "rmse/two"} <= {*found} and "rmse/one" not in found
+    rows = np.arange(2)
+    found = task.intervals(
+        predictions[rows], labels[rows], 100, minus=constant[rows], molecules=molecules[rows]
+    )
+    assert found == {}
+
+
 def test_targets_are_resampled_together() -> None:
     """The mean of two identical targets has the interval of one. With independent draws it would be
     narrower by √2."""

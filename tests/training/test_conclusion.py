@@ -356,6 +356,14 @@ def test_small_tables_need_cross_validation(train, small):
     assert text.endswith(advice if small else "A larger test split narrows it.")
 
 
+def test_one_test_molecule_decides_nothing():
+    content = metrics(molecules={"test": 1}, test_interval_95={}, constant_difference={})
+    assert conclusion(content) == [
+        "The test RMSE is that of a single molecule, which cannot show whether the model is better "
+        "than another: `molsepnorm benchmark --folds 5 --no-test` scores every molecule once."
+    ]
+
+
 def test_a_perfect_score_has_no_interval():
     scores = {"roc_auc": 1.0, "log_loss": 0.1}
     content = classes(test=scores, molecules={"test": 12}, test_interval_95={})

@@ -267,7 +267,7 @@ def _similarity(metrics: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Yield a sentence if the test score has a wide interval or none, or few molecules."""
+    """Yield a sentence if the test score has a wide interval or none, or few molecules or one."""
     ends = metrics.get("test_interval_95", {}).get(name)
     count, score = _test_molecules(metrics, name), metrics["test"][name]
     if count is None or score is None:
@@ -278,6 +278,12 @@ def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
                 f"The test {metric_label(metrics, name)} of 1 has no interval, because it is the "
                 f"same for all resamples of the {count:,} test molecules: other molecules may be "
                 "harder."
+            )
+        elif count == 1:
+            yield (
+                f"The test {metric_of_targets(metrics, name)} is that of a single molecule, which "
+                f"cannot show whether the model is better than another: {_CROSS_VALIDATION} scores "
+                "every molecule once."
             )
         return
     if count >= _FEW and ends[1] - ends[0] <= _WIDE * largest_gain(metrics, name):
