@@ -42,6 +42,7 @@ RECENT = 256
 CANONICAL = "its canonical form "
 _ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
 _LOG_PREFIX = re.compile(r"^\[[\d:]+\] (?:SMILES Parse Error: )?")
+_INCHI_KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 _POSITION = re.compile(r"around position (\d+)")
 _BRACKETED = re.compile(r"\[[^]]*]?")
 _HYDROGEN = re.compile(r"\[\d*H[-+]?\d*(?::\d+)?]")
@@ -271,7 +272,14 @@ def unreadable(text: str, reason: str, form: str = "") -> InvalidMolecule:
 
 
 def _reason(text: str) -> str:
-    """Return the reason in RDKit's log, without time stamps and repetitions."""
+    """Return what the text is if it is no SMILES of a molecule, or else the reason in RDKit's log,
+    without time stamps and repetitions."""
+    if text.startswith("InChI="):
+        return "it is an InChI; convert it to SMILES first"
+    if _INCHI_KEY.fullmatch(text):
+        return "it is an InChIKey, which holds no structure; give a SMILES"
+    if text.replace("->", "").count(">") == 2:
+        return "it is a reaction; give a single molecule"
     if not hasattr(rdBase, "CaptureErrorLog"):
         return "not a valid SMILES"  # older releases only print the reason
     with rdBase.CaptureErrorLog() as log:

@@ -190,6 +190,20 @@ def test_isotopes_and_atom_maps_are_removed_and_the_rest_is_kept(smiles, canonic
             "RDKit cannot read 'c1cccc1': Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4",
         ),
         ("C" * (MAX_ATOMS + 1), "1,001 atoms; at most 1,000 are supported"),
+        (
+            "InChI=1S/CH4/h1H4",
+            "RDKit cannot read 'InChI=1S/CH4/h1H4': it is an InChI; convert it to SMILES first",
+        ),
+        (
+            "VNWKTOKETHGBQD-UHFFFAOYSA-N",
+            "RDKit cannot read 'VNWKTOKETHGBQD-UHFFFAOYSA-N': it is an InChIKey, which holds no "
+            "structure; give a SMILES",
+        ),
+        (
+            "CO>[Pd]>C=O",
+            "RDKit cannot read 'CO>[Pd]>C=O': it is a reaction; give a single molecule",
+        ),
+        ("N->[Pt", "RDKit cannot read 'N->[Pt': syntax error around character 6"),
     ],
 )
 def test_invalid_smiles_are_refused_with_the_reason(smiles, reason):
