@@ -91,7 +91,7 @@ class Panel:
         """Return the molecule, and the colour of each atom whose number is not 0."""
         shares = self.values / limit if limit > 0 else self.values
         chosen = {atom: colours(each) for atom, each in enumerate(shares.tolist()) if each}
-        return Chem.MolFromSmiles(self.smiles), chosen
+        return _explained(self.smiles), chosen
 
 
 def atom_names(smiles: str) -> list[str]:
@@ -100,8 +100,14 @@ def atom_names(smiles: str) -> list[str]:
     >>> atom_names("CCO")
     ['C 0', 'C 1', 'O 2']
     """
-    atoms = Chem.MolFromSmiles(smiles).GetAtoms()
+    atoms = _explained(smiles).GetAtoms()
     return [f"{atom.GetSymbol()} {atom.GetIdx()}" for atom in atoms]
+
+
+def _explained(smiles: str) -> Chem.Mol:
+    """Return the molecule of `Chem.MolFromSmiles`, without the warnings that RDKit prints."""
+    with rdBase.BlockLogs():
+        return Chem.MolFromSmiles(smiles)
 
 
 def draw(

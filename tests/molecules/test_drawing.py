@@ -28,6 +28,12 @@ from molsepnorm.molecules.molecule import MolGraph
 ETHANOL = Panel("CCO", np.array([-1.0, 0.0, 0.5]), 'a <b> & "c"')
 
 
+def test_rdkit_prints_nothing_about_a_lone_proton(capfd):
+    assert drawing.atom_names("[H+]") == ["H 0"]
+    draw(Panel("[H+]", np.array([1.0]), ""), DIVERGING, 1.0, ["y"], (100, 100))
+    assert capfd.readouterr().err == ""
+
+
 def test_colours_are_linear_on_both_sides_of_white():
     for colours in (DIVERGING, SEQUENTIAL):
         for share in (-1.0, -0.25, 0.0, 0.5, 1.0):
