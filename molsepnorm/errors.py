@@ -41,6 +41,7 @@ __all__ = [
     "listed",
     "prefixed",
     "require_several",
+    "separated",
     "warn_of_data",
 ]
 
@@ -121,13 +122,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_lower = {each.lower(): each for each in known}
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
-    return f"{hint}Known: {listed(known)}."
+    return f"{hint}Known: {separated(known)}."
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return names for a message, with those that have a comma in quotation marks.
+def separated(names: Iterable[str]) -> str:
+    """Return names separated by commas, and in quotation marks if they have a comma themselves.
 
-    >>> listed(["IC50, nM", "pH"])
+    >>> separated(["IC50, nM", "pH"])
     "'IC50, nM', pH"
     """
     return ", ".join(f"'{name}'" if "," in name else name for name in names)
@@ -150,7 +151,7 @@ def first_of(names: Sequence[str], limit: int) -> str:
     ('a, b, c', 'a, b, c and 2 more')
     """
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return listed(names[:limit]) + more
+    return separated(names[:limit]) + more
 
 
 def listed(names: Sequence[str]) -> str:

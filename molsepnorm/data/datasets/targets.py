@@ -13,7 +13,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.columns import Columns, ParsedColumn
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.errors import ConfigError, InvalidMolecule, OpenChoice, counted, first_of, listed
+from molsepnorm.errors import ConfigError, InvalidMolecule, OpenChoice, counted, first_of, separated
 
 __all__ = ["choose_targets"]
 
@@ -94,13 +94,14 @@ def choose_targets(
     nearly = [each for each in rest if each.mostly_numbers()]
     left_out = []
     if numbering:
-        left_out.append(f"Not used as targets: {listed(numbering)} (they look like identifiers).")
+        numbers = separated(numbering)
+        left_out.append(f"Not used as targets: {numbers} (they look like identifiers).")
     if nearly:
         left_out.append(f"Not used as targets: {_with_words(nearly)}.")
     if not names:
         raise ConfigError(
             f"{table.source} has no column of numbers to predict beside "
-            f"'{config.smiles_column}'. Columns: {listed(table.names)}. Name one with "
+            f"'{config.smiles_column}'. Columns: {separated(table.names)}. Name one with "
             + " ".join(["--targets.", *left_out]).rstrip(".")
         )
     if isinstance(table.source, Path):
