@@ -42,7 +42,7 @@ class Command:
 
 
 _MODEL = ("--model", "{work}/model")
-_ENSEMBLE = ("ensemble", "{work}/model", "{work}/model", "--output", "joined")
+_ENSEMBLE = ("ensemble", "{work}/model", "--output", "joined")
 _CHECK = ("data", "check", "{work}/table.csv", "--targets", "y")
 _INPUT = ("--input", "{work}/table.csv", "--device", "cpu")
 

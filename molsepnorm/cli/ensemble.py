@@ -8,6 +8,7 @@ import click
 
 from molsepnorm.cli.console import say
 from molsepnorm.cli.options import FILE, GroupedCommand, option, output_option
+from molsepnorm.cli.sources import refuse_repeated
 from molsepnorm.errors import counted
 
 
@@ -27,6 +28,7 @@ def ensemble(models: tuple[Path, ...], output: Path, force: bool) -> None:
     """
     from molsepnorm.model import PropertyModel, join, require_new_model
 
+    refuse_repeated(models)
     require_new_model(output, force)
     joined = join([PropertyModel.from_pretrained(folder) for folder in models])
     joined.save_pretrained(output)

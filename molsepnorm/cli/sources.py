@@ -151,6 +151,7 @@ def load_predictor(
         ConfigError: a model is named twice, the models cannot be averaged, or the model has no
             intervals at this level or, with `domain`, no training molecules.
     """
+    refuse_repeated(folders)
     # Importing the libraries makes about 100,000 objects that live until the process ends. To
     # search them for garbage takes a quarter of the time of predicting one SMILES.
     gc.disable()
@@ -188,13 +189,17 @@ def announce_unfinished(folder: Path) -> None:
     )
 
 
+def refuse_repeated(folders: Sequence[Path]) -> None:
+    """Raise a `ConfigError` if a model is named twice, since it would count twice in a mean."""
+    if len({*folders}) < len(folders):
+        repeated = next(each for each in folders if folders.count(each) > 1)
+        raise ConfigError(f"the model {repeated} was given twice: name each model once")
+
+
 def _mean(folders: Sequence[Path], models: Sequence[PropertyModel]) -> PropertyModel:
     """Return the mean of several models."""
     from molsepnorm.model import join
 
-    if len({*folders}) < len(folders):
-        repeated = next(each for each in folders if folders.count(each) > 1)
-        raise ConfigError(f"--model {repeated} was given twice: name each model once")
     joined = join(models)
     names = ", ".join(map(str, folders))
     say(f"Mean of {len(models)} models: {names}", err=True)

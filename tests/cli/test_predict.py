@@ -103,6 +103,8 @@ def test_a_joined_model_replaces_another_one_only_if_told_to(ok, refused, model,
     paths = [model(f"part {seed}", seed, Target("y", "regression")) for seed in (1, 2)]
     before = (paths[0] / "model.safetensors").read_bytes()
     assert "replace it with --force" in refused("ensemble", *paths, "--output", paths[0])
+    twice = refused("ensemble", *paths, paths[0], "--output", tmp_path / "joined")
+    assert f"{paths[0]} was given twice: name each model once" in twice
     assert (paths[0] / "model.safetensors").read_bytes() == before
     ok("ensemble", *paths, "--output", tmp_path / "joined")
     assert "replace it with --force" in refused("ensemble", *paths, "--output", tmp_path / "joined")
@@ -135,7 +137,7 @@ def test_models_that_cannot_be_averaged_are_refused(refused, workspace, model):
     message = refused("predict", "--model", one, "--model", binary, *smiles)
     assert "model 1 has y (regression), and model 2 has y (binary)" in message
     message = refused("predict", "--model", one, "--model", one, *smiles)
-    assert f"--model {one} was given twice" in message
+    assert f"the model {one} was given twice" in message
 
 
 def test_an_unfinished_run_names_the_epoch_of_its_model(run, workspace, model, tmp_path):

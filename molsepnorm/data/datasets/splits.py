@@ -233,9 +233,8 @@ def _read_times(
         raise DataError(
             f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. "
             f"{counted(len(odd), 'such cell')} in this column; expected are ISO dates such "
-            "as 2021, 2021-05 or 2021-05-03, or numbers in all cells that do not look like dates "
-            "with the year at the end or like months such as 2021.2 and 2021.10, or a blank to "
-            "leave the row out"
+            "as 2021, 2021-05 or 2021-05-03, numbers in all cells, or a blank to leave the row "
+            "out. Dates with the year at the end and months such as 2021.2 are not numbers"
         )
     return times
 

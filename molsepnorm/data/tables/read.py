@@ -260,6 +260,8 @@ def require_column(
         if wanted == "smiles":
             advice = " Call the column of SMILES smiles, or name it (--smiles-column)."
         known = columns if in_file is None else list(in_file)
+        if any(name.startswith("Unnamed: ") for name in known):
+            advice += " Columns without a name: the names must be in the first line."
         with_comma = [name for name in known if "," in name]
         parted = [name for name in with_comma if wanted in map(str.strip, name.split(","))]
         if parted:
