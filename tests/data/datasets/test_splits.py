@@ -608,7 +608,7 @@ def test_rows_of_one_time_are_in_the_older_split():
         (
             [*["2020-01-01"] * 4, "1.2.2020", *["soon"] * 15],
             r"my.csv, line 6, column 'date': '1.2.2020' is not a time. 16 such cells in this "
-            "column; expected are ISO dates such as 2021, 2021-05 or 2021-05-03, numbers in all cells",
+            "column; expected are ISO dates such as 2021, 2021-05 or 2021-05-03, numbers in all",
         ),
     ],
 )
