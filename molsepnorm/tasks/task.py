@@ -321,7 +321,7 @@ class Task:
         counts: np.ndarray,  # int (R, G)
         only: Collection[str],
     ) -> Iterator[tuple[str, np.ndarray]]:  # (R,) each
-        """Yield each of the `scores` in R resamples, of which the first has every row once."""
+        """Yield each of the `scores` in R resamples. The first resample has every row once."""
         columns = self.columns()
         for name, metric in METRICS.items():
             fitting = [i for i, target in enumerate(self.targets) if target.kind in metric.kinds]

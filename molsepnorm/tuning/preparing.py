@@ -1,4 +1,4 @@
-"""What a search needs before its first trial: valid arguments, each split, and a metric."""
+"""The checks and the data of a search, before its first trial."""
 
 from __future__ import annotations
 

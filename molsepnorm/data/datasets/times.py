@@ -19,7 +19,7 @@ _YEAR_LAST = re.compile(rf"{_MONTH}\.(19|20)\d{{1,2}}|({_DAY}{_MONTH}|{_MONTH}{_
 10.202, as which October 2020 is written by programs that read it as a number."""
 _MONTH_YEAR = re.compile(rf"{_MONTH}\.([0-2]\d|9\d)")
 _UNPADDED = re.compile(r"(19|20)\d\d\.([1-9]|1[0-2])")
-"""2021.2 and 2021.10, months without a leading zero, of which October would be before February."""
+"""2021.2 and 2021.10, months without a leading zero: as numbers, October is before February."""
 _TWO_MONTH, _TWO_DAY = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
 
 

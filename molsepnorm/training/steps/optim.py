@@ -71,7 +71,7 @@ class WeightAverage(nn.Module):
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:
     """Return the learning rate of a step, counted from 0, of `total` steps.
 
-    Further steps, by which the speed of a run is measured, have the rate at the end of the decay.
+    Steps beyond the last, which measure the speed of a run, have the rate at the end of the decay.
 
     >>> config = OptimConfig(lr=1.0, warmup=0.5, decay="linear")
     >>> [learning_rate(step, 4, config) for step in range(4)]
