@@ -9,6 +9,7 @@ import shlex
 import shutil
 
 import pytest
+from support import set_zinc_sizes
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import significant
@@ -320,6 +321,7 @@ def test_a_named_data_set_is_trained_with_its_splits_shown(tmp_path, monkeypatch
     from molsepnorm.cli import main
 
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    set_zinc_sizes(monkeypatch, (8, 8, 8))
     for split in ("train", "val", "test"):
         with gzip.open(tmp_path / f"{split}.csv.gz", "wt") as file:
             file.write("smiles,y\n" + "".join(f"{'C' * n}O,{n}\n" for n in range(1, 9)))

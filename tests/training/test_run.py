@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn import metrics as sk
+from support import set_zinc_sizes
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
@@ -418,7 +419,7 @@ def test_evaluation_of_a_run_folder_uses_the_split_of_the_run(run, table):
         evaluate(result.folder, DataConfig(table=table), "val")
 
 
-def test_evaluation_of_a_run_folder_on_other_data(run, configure, table, tmp_path):
+def test_evaluation_of_a_run_folder_on_other_data(run, configure, table, tmp_path, monkeypatch):
     """All rows of another table are scored; a data set has its own split."""
     _, result = run
     other = tmp_path / "other.csv"
@@ -432,6 +433,7 @@ def test_evaluation_of_a_run_folder_on_other_data(run, configure, table, tmp_pat
     renamed = configure({"data.targets": ["penalised_logp"], "run.epochs": 1})
     folder = train(renamed, tmp_path / "renamed").folder
     (tmp_path / "zinc").mkdir()
+    set_zinc_sizes(monkeypatch, (2, 1, 2))
     for name, rows in (("train", "CC,1\nCO,2\n"), ("val", "CN,3\n"), ("test", "CCC,4\nCCO,5\n")):
         with gzip.open(tmp_path / "zinc" / f"{name}.csv.gz", "wt") as file:
             file.write(f"smiles,y\n{rows}")

@@ -137,7 +137,7 @@ def _from_csv(name: str, folder: Path, splits: dict[str, Sequence[int]]) -> Iter
                 except ValueError as error:  # an invalid number or molecule
                     raise DataError(f"{locate(path, index)}: {error}") from None
                 row += 1
-        if row - start != size:
+        if abs(row - start - size) > size // 100:  # public lists of SMILES lack a few molecules
             raise DataError(
                 f"{name} should have {size:,} molecules in its {split} split, and {path} has "
                 f"{row - start:,}: it is not a table of ZINC. {_TABLES}"

@@ -318,6 +318,15 @@ def test_tables_of_other_molecules_do_not_pass_for_the_full_set(tmp_path, monkey
         load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
 
 
+def test_the_full_set_may_lack_one_molecule_in_a_hundred(tmp_path, monkeypatch):
+    """Public lists of its SMILES lack some."""
+    sizes = (200, len(SMILES["val"]), len(SMILES["test"]))
+    set_zinc_sizes(monkeypatch, sizes)
+    _full(tmp_path, {**SMILES, "train": ["CC"] * 198})
+    found = load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
+    assert [len(rows) for rows in found.splits.values()] == [198, *sizes[1:]]
+
+
 @pytest.mark.parametrize("damage", ["cut", "not gzip", "no column", "no number", "nan", "inf"])
 def test_damaged_tables_of_the_full_set_are_named(tmp_path, monkeypatch, damage):
     """With the file, so that it can be fetched again."""
