@@ -125,13 +125,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"{hint}Known: {separated(known)}."
 
 
-def separated(names: Iterable[str]) -> str:
-    """Return names separated by commas, and in quotation marks if they have a comma themselves.
+def separated(names: Iterable[str], mark: str = ",") -> str:
+    """Return names separated by a mark, and in quotation marks if they have the mark themselves.
 
-    >>> separated(["IC50, nM", "pH"])
-    "'IC50, nM', pH"
+    >>> separated(["IC50, nM", "pH"]), separated(["IC50, nM", "pH"], ";")
+    ("'IC50, nM', pH", 'IC50, nM; pH')
     """
-    return ", ".join(f"'{name}'" if "," in name else name for name in names)
+    return f"{mark} ".join(f"'{name}'" if mark in name else name for name in names)
 
 
 def counted(count: int, noun: str) -> str:
@@ -144,14 +144,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
-def first_of(names: Sequence[str], limit: int) -> str:
-    """Return the first names and the number of the others, for a message.
+def first_of(names: Sequence[str], limit: int, mark: str = ",") -> str:
+    """Return the first names, separated by a mark, and the number of the others, for a message.
 
     >>> first_of(["a", "b", "c"], 3), first_of(["a", "b", "c", "d", "e"], 3)
     ('a, b, c', 'a, b, c and 2 more')
     """
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return separated(names[:limit]) + more
+    return separated(names[:limit], mark) + more
 
 
 def listed(names: Sequence[str]) -> str:

@@ -104,7 +104,20 @@ def test_too_few_validation_molecules_for_intervals_and_sets():
     _, numbers, sets = conclusion(metrics(calibration=calibration))
     assert numbers.startswith("Intervals (--uncertainty) at the level 0.9 need 9 validation")
     assert "exact label: y has 8." in numbers
-    assert sets.endswith("fewer than 9 validation molecules: 1 of active, mid and low of kind.")
+    assert sets.endswith("fewer than 9 validation molecules: 1 of active; mid and low of kind.")
+
+
+def test_sentences_that_name_several_targets_quote_no_numbers_and_classes():
+    """A comma separates thousands and classes here, not names."""
+    narrow = {"level": 0.9, "width": 1.0, "molecules": 4000, "coverage": 0.7}
+    calibration = {
+        "y": {**narrow, "test_molecules": 1234},
+        "z": {**narrow, "test_molecules": 500},
+        "kind": {"always": ["a", "b", "c"], "molecules": 40},
+    }
+    _, sets, intervals = conclusion(metrics(calibration=calibration))
+    assert ": a, b and c of kind." in sets
+    assert ": 70 % of 1,234 for y; 70 % of 500 for z." in intervals
 
 
 @pytest.mark.parametrize(("coverage", "narrow"), [(0.7, True), (0.75, True), (0.8, False)])

@@ -201,13 +201,13 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     if without:
         yield (
             f"Intervals (--uncertainty) at the level 0.9 need {_MIN} validation molecules "
-            f"with an exact label: {first_of(without, MAX_NAMED)}. A larger validation split gives "
-            "more."
+            f"with an exact label: {first_of(without, MAX_NAMED, ';')}. A larger validation split "
+            "gives more."
         )
     if full:
         yield (
             f"Sets of classes (--uncertainty) at the level 0.9 always contain each class with "
-            f"fewer than {_MIN} validation molecules: {first_of(full, MAX_NAMED)}."
+            f"fewer than {_MIN} validation molecules: {first_of(full, MAX_NAMED, ';')}."
         )
     narrow = [
         f"{100 * each['coverage']:.0f} % of {each['test_molecules']:,} for {name}"
@@ -217,8 +217,8 @@ def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
     if narrow:
         yield (
             "Intervals and sets of classes (--uncertainty) at the level 0.9 contain clearly fewer "
-            f"than 90 % of the test labels: {first_of(narrow, MAX_NAMED)}. They are too narrow for "
-            "such molecules."
+            f"than 90 % of the test labels: {first_of(narrow, MAX_NAMED, ';')}. They are too "
+            "narrow for such molecules."
         )
 
 
