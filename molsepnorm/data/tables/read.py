@@ -46,6 +46,8 @@ _EMPTY: dict[Kind, str] = {
     "xlsx": "has no rows below its header: a row per molecule is expected",
 }
 _UNIT = re.compile(r"\s*[(\[][^()\[\]]+[)\]]\s*$|[_ ][pnuµμm]?M$")
+_LATER_UNNAMED = re.compile(r"Unnamed: [1-9]")
+"""Columns without a name, as below a title; `Unnamed: 0` are often the row numbers of pandas."""
 _FILE_NAME = "smiles column"
 """Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
 
@@ -260,8 +262,8 @@ def require_column(
         if wanted == "smiles":
             advice = " Call the column of SMILES smiles, or name it (--smiles-column)."
         known = columns if in_file is None else list(in_file)
-        if any(name.startswith("Unnamed: ") for name in known):
-            advice += " Columns without a name: the names must be in the first line."
+        if any(map(_LATER_UNNAMED.match, known)):
+            advice += " Some columns have no name: the names must be in the first line."
         with_comma = [name for name in known if "," in name]
         parted = [name for name in with_comma if wanted in map(str.strip, name.split(","))]
         if parted:

@@ -137,8 +137,10 @@ def test_a_column_that_is_not_there():
         require_column(["smiles", "logS"], "logs", "x.csv")
     with pytest.raises(ConfigError, match="x.csv has no column 'y'. Known: smiles"):
         require_column(iter(["smiles"]), "y", "x.csv")
-    with pytest.raises(ConfigError, match="the names must be in the first line"):
+    with pytest.raises(ConfigError, match=r"no name: the names must be in the first line\.$"):
         require_column(["Report of 2021", "Unnamed: 1"], "smiles", "x.csv")
+    with pytest.raises(ConfigError, match=r"Known: Unnamed: 0, smiles\.$"):  # by pandas, with rows
+        require_column(["Unnamed: 0", "smiles"], "y", "x.csv")
 
 
 def test_columns_of_one_name_are_all_kept(tmp_path):
