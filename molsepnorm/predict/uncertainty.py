@@ -8,18 +8,17 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Intervals
+from molsepnorm.tasks.target import uncertainty_names
 
 if TYPE_CHECKING:
     from molsepnorm.predict.forward import Outcome
 
 __all__ = [
     "error_signals",
-    "interval_names",
     "require_calibrated",
     "uncertainty_columns",
-    "uncertainty_names",
 ]
 
 _SEPARATOR = "|"
@@ -114,19 +113,6 @@ def uncertainty_columns(
         arrays = [np.where(valid, calibrated, np.nan), sets]
         tables.append(dict(zip(uncertainty_names(target), arrays, strict=True)))
     return tables
-
-
-def uncertainty_names(target: Target) -> list[str]:
-    """Return the names of the columns of `uncertainty_columns` for a target, in their order."""
-    if target.kind != "regression":
-        return [f"{target.name}_calibrated", f"{target.name}_set"]
-    names = [f"{target.learned_name}_std", *interval_names(target.learned_name)]
-    return names if target.transformation is None else [*interval_names(target.name), *names]
-
-
-def interval_names(name: str) -> list[str]:
-    """Return the names of the columns of the ends of an interval, for a target or learned name."""
-    return [f"{name}_low", f"{name}_high"]
 
 
 def _quoted(name: str) -> str:

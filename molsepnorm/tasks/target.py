@@ -13,7 +13,7 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
-__all__ = ["BOUND_SIGNS", "Target", "check_labels"]
+__all__ = ["BOUND_SIGNS", "Target", "check_labels", "interval_names", "uncertainty_names"]
 
 BOUND_SIGNS = {1: ">", -1: "<"}
 """Signs of lower and upper bounds, see `Dataset.bounds`."""
@@ -113,6 +113,18 @@ class Target:
         return f"{self.name}_nearest"
 
     @property
+    def every_column(self) -> list[str]:
+        """Names of all columns that tables of predictions may have for the target."""
+        return [
+            self.prediction_column,
+            *self.output_columns,
+            f"{self.learned_name}_spread",
+            f"{self.name}_forest",
+            self.nearest_column,
+            *uncertainty_names(self),
+        ]
+
+    @property
     def digits(self) -> int:
         """Number of significant digits that show differences of a thousandth of the labels'
         standard deviation: 6 or more, and at most 9, which single precision has."""
@@ -163,6 +175,19 @@ class Target:
         if kind != "regression" and class_weight == "balanced":
             return replace(target, class_weights=_balanced(present, max(target.width, 2)))
         return target
+
+
+def uncertainty_names(target: Target) -> list[str]:
+    """Return the names of the columns of uncertainty for a target, in their order."""
+    if target.kind != "regression":
+        return [f"{target.name}_calibrated", f"{target.name}_set"]
+    names = [f"{target.learned_name}_std", *interval_names(target.learned_name)]
+    return names if target.transformation is None else [*interval_names(target.name), *names]
+
+
+def interval_names(name: str) -> list[str]:
+    """Return the names of the columns of the ends of an interval, for a target or learned name."""
+    return [f"{name}_low", f"{name}_high"]
 
 
 def check_labels(targets: Sequence[Target], labels: np.ndarray) -> None:

@@ -37,7 +37,7 @@ class Task:
 
     Raises:
         ConfigError: the metric is unknown, none of the targets has it, or two targets have the
-            same name.
+            same name or a column of predictions with the same name.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -54,6 +54,14 @@ class Task:
                     f"{times} targets are called '{name}', and a target's predictions are found by "
                     "its name: give each target a name of its own"
                 )
+        owners: dict[str, str] = {}
+        for target in self.targets:
+            for column in target.every_column:
+                if (other := owners.setdefault(column, target.name)) != target.name:
+                    raise ConfigError(
+                        f"the predictions of '{other}' and '{target.name}' would share the column "
+                        f"{column}: rename one of the targets"
+                    )
         if self.metric not in METRICS:
             raise ConfigError(
                 f"unknown metric '{self.metric}'. {did_you_mean(self.metric, METRICS)}"

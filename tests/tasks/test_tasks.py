@@ -209,6 +209,16 @@ def test_repeated_names_are_refused() -> None:
         Task.fit(["a", "a"], ["regression"] * 2, np.array([[0.0, 1.0], [1.0, 2.0]]))
 
 
+@pytest.mark.parametrize("name", ["pred", "low", "std", "forest"])
+def test_shared_columns_of_predictions_are_refused(name: str) -> None:
+    """The probability of a class would have the name of a column of another target."""
+    dose = Target("dose", "multiclass", classes=("none", name))
+    message = f"'dose' and 'dose_prob' would share the column dose_prob_{name}: rename one"
+    with pytest.raises(ConfigError, match=message):
+        Task((dose, Target("dose_prob", "regression")), "mae")
+    Task((replace(dose, classes=("none", "some")), Target("dose_prob", "regression")), "mae")
+
+
 def test_an_unknown_metric_is_refused() -> None:
     """The message suggests the nearest name."""
     with pytest.raises(ConfigError, match=r"unknown metric 'roc-auc'\. Did you mean 'roc_auc'"):

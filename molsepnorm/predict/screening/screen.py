@@ -17,9 +17,9 @@ from molsepnorm.predict.screening.filters import Filter, FilterColumns, Kind
 from molsepnorm.predict.screening.manifest import Manifest, model_digest
 from molsepnorm.predict.screening.plan import Library, ScreenTask, find_files, open_library
 from molsepnorm.predict.screening.work import ADDED, Done, Work
-from molsepnorm.predict.uncertainty import interval_names, uncertainty_names
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks import Target
+from molsepnorm.tasks.target import interval_names, uncertainty_names
 
 __all__ = ["ScreenOptions", "ScreenProgress", "Screened", "screen"]
 
