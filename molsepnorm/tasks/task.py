@@ -273,8 +273,8 @@ class Task:
         """Return the 95 % bootstrap interval of each of the `scores`, over molecules drawn with
         replacement.
 
-        Where the score of a target is undefined in a resample, the mean over the targets has that
-        of all molecules in its place, since a mean over other targets may be far from it.
+        If the score of a target is undefined in a resample, the mean over the targets uses its
+        score on all molecules, since a mean over fewer targets may be far from the others.
 
         Scores that are undefined in most resamples are left out. So are scores that are the same in
         all resamples, such as the ROC-AUC of a perfect ranking, unless `minus` is given: they do

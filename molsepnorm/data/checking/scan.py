@@ -339,7 +339,8 @@ def _without(table: pd.DataFrame, invalid_labels: dict[str, np.ndarray]) -> pd.D
 def _nearly(table: pd.DataFrame, labels: Labels, config: DataConfig) -> dict[str, np.ndarray]:
     """Return the columns of mostly numbers, and the rows of their other cells.
 
-    Columns named like identifiers are none: a line below the table may be their only word.
+    Columns named like identifiers are left out, since a line below the table may be their only
+    cell that is no number.
     """
     found = {}
     names = list(table.columns)

@@ -54,7 +54,7 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _look_like_dates(cells: pd.Series) -> bool:
-    """Return whether numbers look like dates whose order is another one than theirs."""
+    """Return whether numbers look like dates and have another order than these dates."""
     months = cells.str.fullmatch(_UNPADDED).all()
     has_both = cells.str.contains(r"\.1[0-2]$").any() and cells.str.contains(r"\.[1-9]$").any()
     return bool(months and has_both) or _end_with_the_year(cells)

@@ -50,7 +50,7 @@ class Masked(Pretext):
     Raises:
         ConfigError: the network has one layer and reads out the graph token, so the vectors of
             atoms do not depend on other atoms; it encodes resistances, which need all bonds; or
-            its largest distance is 1, so that bonds are not told from other pairs.
+            its largest distance is 1, so that all pairs of a fragment have the code of a bond.
     """
 
     def __init__(
