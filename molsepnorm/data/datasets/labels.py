@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -157,7 +158,8 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
             if transform.unit and (unit := unit_in(name)) not in (None, transform.unit):
                 warnings.append(
                     f"{name}: the name of the column has the unit {unit}, but --transform reads "
-                    f"its numbers in {transform.unit}. If they are in {unit}, write {name}=pic50."
+                    f"its numbers in {transform.unit}. If they are in {unit}: "
+                    f"{_option('transform', name, 'pic50')}"
                 )
         elif given is None and kind == "regression":
             few += [name] * column.are_few_whole_numbers()
@@ -274,10 +276,15 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
 
 def option_of_kind(name: str, kind: Kind) -> str:
     """Return the option that sets the kind of a target."""
+    return _option("task_type", name, kind)
+
+
+def _option(setting: Literal["task_type", "transform"], name: str, value: str) -> str:
+    """Return the option that sets the kind or the transform of a target."""
     if "," in name:  # separates targets in the other option
-        value = json.dumps({name: kind}, ensure_ascii=False)
-        return shlex.join(["--set", f"data.task_type={value}"])
-    return shlex.join(["--task-type", f"{name}={kind}"])
+        pair = json.dumps({name: value}, ensure_ascii=False)
+        return shlex.join(["--set", f"data.{setting}={pair}"])
+    return shlex.join([f"--{setting.replace('_', '-')}", f"{name}={value}"])
 
 
 def _advice(table: Columns, name: str, config: DataConfig) -> str:

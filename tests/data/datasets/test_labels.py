@@ -367,6 +367,19 @@ def test_a_unit_that_contradicts_the_name_is_remarked_on(name, transform, units)
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("IC50 (nM)", "--transform 'IC50 (nM)=pic50'"),
+        ("IC50, nM", """--set 'data.transform={"IC50, nM": "pic50"}'"""),
+    ],
+)
+def test_the_option_for_the_unit_in_the_name_can_be_copied(name, option):
+    given = {name: "pic50:uM"}
+    remarks = read({name: ["1", "2", "30"]}, targets=[name], transform=given).warnings
+    assert any(each.endswith(f"If they are in nM: {option}") for each in remarks)
+
+
 def test_the_place_is_the_row_s_in_the_file():
     """Whatever the index, as after quoted line breaks."""
     table = table_of({"y": ["1", "2", "x"]})
