@@ -377,6 +377,14 @@ def test_one_test_molecule_decides_nothing():
     ]
 
 
+def test_one_test_molecule_whose_class_is_right():
+    scores = {"accuracy": 1.0, "log_loss": 0.1}
+    content = classes(headlines=["accuracy"], test=scores, molecules={"test": 1})
+    content |= {"test_interval_95": {}, "constant_difference": {}}
+    last = conclusion(content)[-1]
+    assert last.startswith("The test accuracy is that of a single molecule, which cannot show")
+
+
 def test_a_perfect_score_has_no_interval():
     scores = {"roc_auc": 1.0, "log_loss": 0.1}
     content = classes(test=scores, molecules={"test": 12}, test_interval_95={})

@@ -273,17 +273,17 @@ def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
     if count is None or score is None:
         return
     if ends is None:
-        if METRICS[name].higher_is_better and score == 1:
-            yield (
-                f"The test {metric_label(metrics, name)} of 1 has no interval, because it is the "
-                f"same for all resamples of the {count:,} test molecules: other molecules may be "
-                "harder."
-            )
-        elif count == 1:
+        if count == 1:
             yield (
                 f"The test {metric_of_targets(metrics, name)} is that of a single molecule, which "
                 f"cannot show whether the model is better than another: {_CROSS_VALIDATION} scores "
                 "every molecule once."
+            )
+        elif METRICS[name].higher_is_better and score == 1:
+            yield (
+                f"The test {metric_label(metrics, name)} of 1 has no interval, because it is the "
+                f"same for all resamples of the {count:,} test molecules: other molecules may be "
+                "harder."
             )
         return
     if count >= _FEW and ends[1] - ends[0] <= _WIDE * largest_gain(metrics, name):
