@@ -55,9 +55,9 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 def _look_like_dates(cells: pd.Series) -> bool:
     """Return whether numbers look like dates and have another order than these dates."""
-    months = cells.str.fullmatch(_UNPADDED).all()
-    has_both = cells.str.contains(r"\.1[0-2]$").any() and cells.str.contains(r"\.[1-9]$").any()
-    return bool(months and has_both) or _end_with_the_year(cells)
+    if cells.str.fullmatch(_UNPADDED).all():  # then those with two digits are 10 to 12
+        return bool(cells.str.contains(r"\.\d$").any() and cells.str.contains(r"\.\d\d$").any())
+    return _end_with_the_year(cells)
 
 
 def _end_with_the_year(cells: pd.Series) -> bool:
