@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,18 +60,24 @@ def require_same_order(**arguments: Any) -> None:
         for key, part in each.items()
     ]
     found = [(n, each.index) for n, each in [*arguments.items(), *parts] if hasattr(each, "iloc")]
-    for (one, first), (other, second) in pairwise(found):
-        if len(first) != len(second) or first.equals(second):
-            continue
-        try:
-            same = first.sort_values().equals(second.sort_values())
-        except TypeError:  # of several types, which have no order
-            same = False
-        if same:
-            raise ConfigError(
-                f"{one} and {other} have the same index in different orders, and rows are matched "
-                f"by position: use {other}.loc[{one}.index]"
-            )
+    distinct: list[tuple[str, Any]] = []  # a name of each different index
+    for other, second in found:
+        for one, first in distinct:
+            if first.equals(second):
+                break
+            if len(first) != len(second):
+                continue
+            try:
+                same = first.sort_values().equals(second.sort_values())
+            except TypeError:  # of several types, which have no order
+                same = False
+            if same:
+                raise ConfigError(
+                    f"{one} and {other} have the same index in different orders, and rows are "
+                    f"matched by position: use {other}.loc[{one}.index]"
+                )
+        else:
+            distinct.append((other, second))
 
 
 def with_text_names(columns: Any) -> Any:

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from molsepnorm.errors import DataError
-from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
+from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn, require_same_order
 
 
 def fit(cells) -> FeatureColumn:
@@ -135,3 +135,13 @@ def test_inputs_start_with_those_that_come_first():
         assert replace(longest, **shorter).is_start_of(longest)
     assert not replace(longest, descriptors=()).is_start_of(longest)
     assert not longest.is_start_of(replace(longest, pairs=0))
+
+
+def test_orders_are_compared_beyond_an_argument_with_another_index():
+    """Otherwise its neighbours would be matched by position in different orders."""
+    table = pd.DataFrame({"smiles": ["C", "CC"], "time": [3.0, 1.0]}, index=[10, 20])
+    columns = {"pH": pd.Series([7, 5]), "time": table["time"]}
+    require_same_order(smiles=table["smiles"], columns=columns)
+    columns["time"] = table["time"].sort_values()
+    with pytest.raises(ConfigError, match=r"smiles and columns\['time'\] have the same index in"):
+        require_same_order(smiles=table["smiles"], columns=columns)
