@@ -30,7 +30,16 @@ from molsepnorm.molecules.molecule import MolGraph
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["INDICES", "RAW_FILES", "SETS", "TABLES", "ZincSet", "find_files", "load_zinc"]
+__all__ = [
+    "INDICES",
+    "RAW_FILES",
+    "SETS",
+    "TABLES",
+    "ZincSet",
+    "find_files",
+    "load_zinc",
+    "require_size",
+]
 
 _TARGET = "penalised_logp"
 INDICES = tuple(f"{split}.index" for split in SPLITS)
@@ -137,12 +146,19 @@ def _from_csv(name: str, folder: Path, splits: dict[str, Sequence[int]]) -> Iter
                 except ValueError as error:  # an invalid number or molecule
                     raise DataError(f"{locate(path, index)}: {error}") from None
                 row += 1
-        if abs(row - start - size) > size // 100:  # public lists of SMILES lack a few molecules
-            raise DataError(
-                f"{name} should have {size:,} molecules in its {split} split, and {path} has "
-                f"{row - start:,}: it is not a table of ZINC. {_TABLES}"
-            )
+        require_size(name, split, path, row - start)
         splits[split] = range(start, row)
+
+
+def require_size(name: str, split: str, path: Path, found: int) -> None:
+    """Raise a `DataError` if a table's number of molecules is not that of a split. Public lists of
+    SMILES may lack one in a hundred."""
+    size = SETS[name].sizes[SPLITS.index(split)]
+    if abs(found - size) > size // 100:
+        raise DataError(
+            f"{name} should have {size:,} molecules in its {split} split, and {path} has "
+            f"{found:,}: it is not a table of ZINC. {_TABLES}"
+        )
 
 
 def _subset(path: Path, split: str, size: int) -> Iterator[pd.DataFrame]:

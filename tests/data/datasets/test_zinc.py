@@ -15,6 +15,8 @@ import pytest
 from support import set_zinc_sizes
 
 from molsepnorm.data.datasets import DataConfig, load
+from molsepnorm.data.datasets.dataset import SPLITS
+from molsepnorm.data.datasets.zinc import require_size
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
 
@@ -316,6 +318,13 @@ def test_tables_of_other_molecules_do_not_pass_for_the_full_set(tmp_path, monkey
         rf"{len(smiles)}: it is not a table of ZINC. Put train.csv.gz",
     ):
         load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
+
+
+def test_the_real_tables_have_the_size_of_the_full_set(datasets):
+    for split in SPLITS:
+        path = datasets / "zinc" / f"{split}.csv.gz"
+        with gzip.open(path) as file:
+            require_size("zinc-full", split, path, sum(1 for _ in file) - 1)
 
 
 def test_the_full_set_may_lack_one_molecule_in_a_hundred(tmp_path, monkeypatch):
