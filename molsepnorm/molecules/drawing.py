@@ -91,7 +91,7 @@ class Panel:
         """Return the molecule, and the colour of each atom whose number is not 0."""
         shares = self.values / limit if limit > 0 else self.values
         chosen = {atom: colours(each) for atom, each in enumerate(shares.tolist()) if each}
-        return _explained(self.smiles), chosen
+        return _molecule(self.smiles), chosen
 
 
 def atom_names(smiles: str) -> list[str]:
@@ -100,11 +100,11 @@ def atom_names(smiles: str) -> list[str]:
     >>> atom_names("CCO")
     ['C 0', 'C 1', 'O 2']
     """
-    atoms = _explained(smiles).GetAtoms()
+    atoms = _molecule(smiles).GetAtoms()
     return [f"{atom.GetSymbol()} {atom.GetIdx()}" for atom in atoms]
 
 
-def _explained(smiles: str) -> Chem.Mol:
+def _molecule(smiles: str) -> Chem.Mol:
     """Return the molecule of `Chem.MolFromSmiles`, without the warnings that RDKit prints."""
     with rdBase.BlockLogs():
         return Chem.MolFromSmiles(smiles)

@@ -10,7 +10,6 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Intervals
-from molsepnorm.tasks.target import uncertainty_names
 
 if TYPE_CHECKING:
     from molsepnorm.predict.forward import Outcome
@@ -100,7 +99,7 @@ def uncertainty_columns(
             if (transform := target.transformation) is not None:
                 low, high = np.sort([transform.inverse(end) for end in ends], axis=0)
                 arrays = [low, high, *arrays]
-            tables.append(dict(zip(uncertainty_names(target), arrays, strict=True)))
+            tables.append(dict(zip(target.uncertainty_columns, arrays, strict=True)))
             continue
         names = np.array([*map(_quoted, target.classes or ("0", "1"))], dtype=object)
         probabilities = calibration.probabilities(np.where(valid[:, None], values, 0.5))
@@ -111,7 +110,7 @@ def uncertainty_columns(
         sets = np.array([_SEPARATOR.join(names[row]) or nothing for row in held], dtype=object)
         sets[~valid] = ""
         arrays = [np.where(valid, calibrated, np.nan), sets]
-        tables.append(dict(zip(uncertainty_names(target), arrays, strict=True)))
+        tables.append(dict(zip(target.uncertainty_columns, arrays, strict=True)))
     return tables
 
 

@@ -13,7 +13,7 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
-__all__ = ["BOUND_SIGNS", "Target", "check_labels", "interval_names", "uncertainty_names"]
+__all__ = ["BOUND_SIGNS", "Target", "check_labels", "interval_names"]
 
 BOUND_SIGNS = {1: ">", -1: "<"}
 """Signs of lower and upper bounds, see `Dataset.bounds`."""
@@ -113,15 +113,28 @@ class Target:
         return f"{self.name}_nearest"
 
     @property
+    def forest_column(self) -> str:
+        """Name of the column of the random forest's predictions in the files of a run."""
+        return f"{self.name}_forest"
+
+    @property
+    def uncertainty_columns(self) -> list[str]:
+        """Names of the columns that `predict --uncertainty` adds, in their order."""
+        if self.kind != "regression":
+            return [f"{self.name}_calibrated", f"{self.name}_set"]
+        names = [f"{self.learned_name}_std", *interval_names(self.learned_name)]
+        return names if self.transformation is None else [*interval_names(self.name), *names]
+
+    @property
     def every_column(self) -> list[str]:
         """Names of all columns that tables of predictions may have for the target."""
         return [
             self.prediction_column,
             *self.output_columns,
             f"{self.learned_name}_spread",
-            f"{self.name}_forest",
+            self.forest_column,
             self.nearest_column,
-            *uncertainty_names(self),
+            *self.uncertainty_columns,
         ]
 
     @property
@@ -175,14 +188,6 @@ class Target:
         if kind != "regression" and class_weight == "balanced":
             return replace(target, class_weights=_balanced(present, max(target.width, 2)))
         return target
-
-
-def uncertainty_names(target: Target) -> list[str]:
-    """Return the names of the columns of uncertainty for a target, in their order."""
-    if target.kind != "regression":
-        return [f"{target.name}_calibrated", f"{target.name}_set"]
-    names = [f"{target.learned_name}_std", *interval_names(target.learned_name)]
-    return names if target.transformation is None else [*interval_names(target.name), *names]
 
 
 def interval_names(name: str) -> list[str]:

@@ -43,8 +43,8 @@ __all__ = [
     "STRIDE",
     "UNREACHABLE_ROW",
     "Format",
+    "first_names",
     "format_named",
-    "listed",
     "recognise",
     "v1_names",
 ]
@@ -183,17 +183,17 @@ def recognise(source: str, state: Mapping[str, Tensor], settings: Mapping[str, A
     missing = [name for name in wanted if name not in names]
     left = sorted(names[name] for name in names.keys() - set(wanted))
     if missing or left:
-        found = [f"missing: {listed(missing)}"] if missing else []
-        found += [f"left over: {listed(left)}"] if left else []
+        found = [f"missing: {first_names(missing)}"] if missing else []
+        found += [f"left over: {first_names(left)}"] if left else []
         raise ModelError(f"these are not the tensors of a {source} network; {'; '.join(found)}")
     tensors = {
         name: state[original].to(torch.promote_types(state[original].dtype, torch.float32))
         for name, original in names.items()
     }
     if bad := _misshapen(form, tensors, names):
-        raise ModelError(f"shapes that do not fit: {listed(bad)}")
+        raise ModelError(f"shapes that do not fit: {first_names(bad)}")
     if bad := [names[name] for name, value in tensors.items() if not value.isfinite().all()]:
-        raise ModelError(f"the checkpoint is damaged; not finite: {listed(bad)}")
+        raise ModelError(f"the checkpoint is damaged; not finite: {first_names(bad)}")
     return Recognised(form, tensors, names, unused, layers)
 
 
@@ -209,7 +209,7 @@ def v1_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def listed(names: list[str]) -> str:
+def first_names(names: list[str]) -> str:
     """Return the first names and the number of the others."""
     return first_of(names, _MAX_LISTED)
 

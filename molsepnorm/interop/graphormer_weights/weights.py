@@ -14,7 +14,7 @@ from molsepnorm.interop.graphormer_weights.formats import (
     BOND_SHIFT,
     STRIDE,
     UNREACHABLE_ROW,
-    listed,
+    first_names,
     recognise,
 )
 from molsepnorm.molecules import featurize
@@ -129,7 +129,9 @@ def import_weights(
         for kind in ("weight", "bias"):
             qkv = [f"{theirs[part]}.{kind}" for part in "qkv"]
             if len({tensors[each].shape for each in qkv}) > 1:
-                raise ModelError(f"these differ in shape: {listed([given[each] for each in qkv])}")
+                raise ModelError(
+                    f"these differ in shape: {first_names([given[each] for each in qkv])}"
+                )
             joined = torch.cat([tensors[each] for each in qkv])
             put(f"layers.{index}.attention.qkv.{kind}", joined, *qkv)
     for ours_module, module in modules.items():
@@ -158,7 +160,7 @@ def import_weights(
         for each, value in ours.items()
         if value.shape != (shape := wanted[each].shape)
     ]:
-        raise ModelError(f"shapes that do not fit: {listed(bad)}")
+        raise ModelError(f"shapes that do not fit: {first_names(bad)}")
     counts = {
         "atoms": sum(sizes.atoms),
         "in_degrees": len(degrees),

@@ -19,7 +19,7 @@ from molsepnorm.predict.screening.plan import Library, ScreenTask, find_files, o
 from molsepnorm.predict.screening.work import ADDED, Done, Work
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks import Target
-from molsepnorm.tasks.target import interval_names, uncertainty_names
+from molsepnorm.tasks.target import interval_names
 
 __all__ = ["ScreenOptions", "ScreenProgress", "Screened", "screen"]
 
@@ -197,7 +197,7 @@ def _columns(predictor: Predictor, library: Library) -> FilterColumns:
     absent: dict[str, str] = {}
     for target in predictor.model.task.targets:
         if predictor.level is None:
-            absent |= dict.fromkeys(uncertainty_names(target), "--uncertainty")
+            absent |= dict.fromkeys(target.uncertainty_columns, "--uncertainty")
         if not predictor.domain:
             absent[target.nearest_column] = "--domain"
     if not predictor.domain:
@@ -215,7 +215,7 @@ def _probability_names(target: Target) -> list[str]:
     """Return the names that the columns of a target's probabilities have."""
     if target.kind == "regression":
         return []
-    calibrated, _ = uncertainty_names(target)
+    calibrated, _ = target.uncertainty_columns
     return [*target.output_columns, calibrated]
 
 

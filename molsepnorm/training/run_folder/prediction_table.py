@@ -42,7 +42,7 @@ def predictions_table(
         for target, columns, others in zip(
             task.targets, predicted, task.tables(baseline[order]), strict=True
         ):
-            columns[f"{target.name}_forest"] = others[target.prediction_column]
+            columns[target.forest_column] = others[target.prediction_column]
     taken = {*table, *(column for columns in predicted for column in columns)}
     for name, inputs in dataset.columns.items():
         free = free_name(name, taken, "_input")
