@@ -98,6 +98,18 @@ def test_intervals_that_follow_a_signal_cover_near_and_far_molecules():
     assert coverage["one width"][1] > 0.99 and coverage["one width"][2] < 0.75
 
 
+def test_intervals_of_few_molecules_hold_as_many_labels_as_the_level_says():
+    """The molecules that choose and fit the signal also give the quantile."""
+    held = []
+    for number in range(150):
+        residuals, x, noise = drawn(1020, number)
+        few = {"x": x[:20], "noise": noise[:20]}
+        found = Intervals.fit(residuals[:20], few, 10.0)
+        half = found.half_widths(found.sd({"x": x[20:], "noise": noise[20:]}, 1000), 0.9)
+        held.append((np.abs(residuals[20:]) <= half).mean())
+    assert np.mean(held) > 0.9
+
+
 @pytest.mark.parametrize("spread", [0.5, 50.0])
 def test_intervals_are_hardly_wider_than_the_labels(spread):
     """Beyond the signals of validation, where errors were never seen."""
