@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from types import CodeType
 
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files import writing
@@ -67,7 +68,8 @@ def get(name: str) -> Featurizer:
 def fingerprint(name: str) -> str:
     """Return a digest of a plug-in's declaration and source file; empty for a built-in featuriser.
 
-    It is part of the file name of encoded data, so that a changed plug-in does not reuse them.
+    It is part of the file name of encoded data, so that a changed plug-in does not reuse them. A
+    class that was defined interactively has no source file; the code of its methods is used.
     """
     if name in _BUILT_IN:
         return ""
@@ -75,7 +77,8 @@ def fingerprint(name: str) -> str:
     try:
         source = inspect.getsource(inspect.getmodule(cls) or cls)
     except (OSError, TypeError):  # defined interactively
-        source = ""
+        functions = (each for each in vars(cls).values() if inspect.isfunction(each))
+        source = "".join(_code(function.__code__) for function in functions)
     return writing.fingerprint(repr(SIZES[name]), source)[:8]
 
 
@@ -99,6 +102,12 @@ class _Sizes(Mapping[str, FeatureSizes]):
 SIZES: Mapping[str, FeatureSizes] = _Sizes()
 """The featurisers with their declared features. zinc: the 28 atom and 3 bond types of ZINC. ogb:
 OGB's 9 atom and 3 bond features. rich: OGB's features and ring membership."""
+
+
+def _code(code: CodeType) -> str:
+    """Return the instructions and constants of a function, without its place in a file."""
+    constants = [_code(each) if isinstance(each, CodeType) else each for each in code.co_consts]
+    return repr((code.co_code, code.co_names, constants))
 
 
 def _class_of(name: str) -> type[Featurizer]:

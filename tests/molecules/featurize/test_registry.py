@@ -150,6 +150,19 @@ def test_the_fingerprint_depends_on_the_version_and_the_source(tmp_path, monkeyp
     assert len(seen) == 4
 
 
+def test_the_fingerprint_of_a_class_without_a_file_depends_on_its_code(monkeypatch):
+    """As in a notebook, where a cell is changed and run again."""
+    seen = []
+    for scale in (1, 1, 2):
+        notebook = {"Base": Chain, "__name__": "notebook"}
+        body = f"def many(self, smiles): return [{scale} * len(each) for each in smiles]"
+        exec(f"class Mine(Base):\n    name = 'mine'\n    {body}\n", notebook)
+        monkeypatch.setattr(registry, "_registered", {})
+        featurize.register(notebook["Mine"])
+        seen.append(featurize.fingerprint("mine"))
+    assert seen[0] == seen[1] != seen[2]
+
+
 def test_molecule_level_features_are_checked_for_each_molecule():
     made = Chain().many(["C", "CCC", "CC"])
     assert made[0].features.dtype == np.float32
