@@ -224,8 +224,16 @@ def molecules_of(
 
 
 def report(rows: int, failed: int, output: Path | None, done: str) -> None:
-    """Print on standard error how many rows were written, and how many could not be `done`."""
+    """Print on standard error how many rows were written, and how many could not be `done`.
+
+    Raises:
+        DataError: none could; the reasons are written.
+    """
     written = f" to {output}" if output else ""
+    if rows == failed > 0:
+        raise DataError(
+            f"{counted(rows, 'row')}{written}, and none could be {done}: see the column error"
+        )
     failures = f"; {failed:,} could not be {done}, see the column error" if failed else ""
     say(f"{counted(rows, 'row')}{written}{failures}", err=True)
 

@@ -178,6 +178,18 @@ def test_errors_locate_a_smiles_in_its_source(run, workspace):
     assert "Error: --smiles, line 2: RDKit cannot read 'C1CC': unclosed ring" in result.stderr
 
 
+@pytest.mark.parametrize("command", ["predict", "embed"])
+def test_a_table_in_which_all_rows_fail_is_an_error(refused, workspace, tmp_path, command):
+    """The column of SMILES is probably another one. The reasons are written."""
+    table, written = tmp_path / "in.csv", tmp_path / "out.csv"
+    table.write_text("smiles,structure\nCompound 1,CCO\nCompound 2,CCN\n")
+    given = (command, "--model", workspace / "model", "--input", table, "--output", written)
+    done = "predicted" if command == "predict" else "embedded"
+    message = f"2 rows to {written}, and none could be {done}: see the column error"
+    assert refused(*given, code=1) == message
+    assert written.read_text().count("whitespace inside 'Compound") == 2
+
+
 # --- streams --------------------------------------------------------------------------------------
 
 
