@@ -21,7 +21,7 @@ from molsepnorm.data.checking.report import (
     four_digits,
 )
 from molsepnorm.data.checking.scan import Scan
-from molsepnorm.data.datasets.cells import blank_classes
+from molsepnorm.data.datasets.cells import blank_classes, word_of
 from molsepnorm.data.datasets.columns import ParsedColumn
 from molsepnorm.data.datasets.labels import MAX_CLASSES, option_of_kind
 from molsepnorm.data.datasets.split_text import split_origin
@@ -170,15 +170,13 @@ def _cells(scan: Scan) -> Iterator[Finding]:
 
 
 def _spellings(scan: Scan) -> Iterator[Finding]:
-    """Find words of a column that differ only in upper and lower case, or in spaces."""
-    kinds = zip(scan.labels.names, scan.labels.kinds, strict=True)
-    names = [name for name, kind in kinds if kind == "multiclass"]
+    """Find spellings of one word in feature columns; those of classes are errors."""
     groups = []
-    for name in (*names, *scan.config.feature_columns):
+    for name in scan.config.feature_columns:
         written: dict[str, set[str]] = defaultdict(set)
         cells = scan.table[name].str.strip()
         for cell in cells[~blank_classes(cells)].unique():
-            written["".join(cell.split()).casefold()].add(cell)
+            written[word_of(cell)].add(cell)
         for words in written.values():
             if len(words) > 1:
                 rows = np.flatnonzero(cells.isin(words))

@@ -11,12 +11,14 @@ import pandas as pd
 from molsepnorm.data.tables.decimals import BLANKS
 from molsepnorm.tasks.inputs import MISSING
 
-__all__ = ["ParsedCells", "blank_classes", "parse_cells", "parse_with_words"]
+__all__ = ["ParsedCells", "blank_classes", "parse_cells", "parse_with_words", "word_of"]
 
 _YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
     **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),
 }
+_ABBREVIATED = {"y": "yes", "1": "yes", "n": "no", "0": "no"}
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
 _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
 
 
@@ -43,6 +45,16 @@ def blank_classes(cells: pd.Series) -> pd.Series:
     "none" is a class, such as no odour, and so is "Na", the counter-ion sodium.
     """
     return cells.isin(MISSING)
+
+
+def word_of(cell: str) -> str:
+    """Return a text that is the same for two spellings of a word.
+
+    >>> word_of("In-active") == word_of("inactive"), word_of("Y") == word_of("yes")
+    (True, True)
+    """
+    plain = " ".join(_BETWEEN_LETTERS.sub("", cell.casefold()).split())
+    return _ABBREVIATED.get(plain, plain)
 
 
 def parse_cells(column: pd.Series, binary: bool = False) -> ParsedCells:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cells import blank_classes
+from molsepnorm.data.datasets.cells import blank_classes, word_of
 from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
@@ -349,6 +349,16 @@ def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
             f"{table.source}, column '{name}': a multi-class target needs two classes or more, "
             f"found {', '.join(classes) or 'none'}"
         )
+    first: dict[str, str] = {}
+    for each in () if named else found:
+        if (other := first.setdefault(word_of(each), each)) != each:
+            row = int((codes == (text == each).argmax()).argmax())
+            listed = json.dumps({name: [*classes]}, ensure_ascii=False)
+            raise DataError(
+                f"{table.cell(row, name)}: '{each}' and '{other}' would be two classes, and look "
+                "like one. Write each class in one way, or list the classes if all are different: "
+                + shlex.join(["--set", f"data.classes={listed}"])
+            )
     unknown = np.flatnonzero(~blank & ~text.isin(classes).to_numpy())
     if len(unknown):  # the text that occurs first
         row = int((codes == unknown[0]).argmax())

@@ -377,19 +377,20 @@ def test_columns_of_classes_may_have_commas_in_their_names(write):
 
 
 def test_spellings_of_one_word_are_a_problem(write):
+    """Those of feature columns; NA is a missing value. Classes with two spellings are refused."""
     grades, assays = ("low", "high", "High"), ("fret ", "FRET", "elisa")
-    rows = [(smiles, grades[i % 3], assays[i % 3]) for i, smiles in enumerate(ALKANES)]
-    settings = {"targets": ["grade"], "feature_columns": ["assay"]}
-    report = _check(write(rows, "smiles,grade,assay"), **settings)
+    rows = [(smiles, i, assays[i % 3]) for i, smiles in enumerate(ALKANES)]
+    settings = {"targets": ["y"], "feature_columns": ["assay"]}
+    report = _check(write(rows, "smiles,y,assay"), **settings)
     found = _found(report, "spellings")
-    assert found in report.problems and found.count == 2
-    assert [group.what for group in found.groups] == [
-        "assay: 'FRET', 'fret'",
-        "grade: 'High', 'high'",
-    ]
-    assert _rows(found) == [[0, 1, 3, 4, 6], [1, 2, 4, 5, 7]]
-    rows = [(smiles, ("Na", " NA", " high")[i % 3]) for i, smiles in enumerate(ALKANES)]
-    assert _found(_check(write(rows), targets=["y"]), "spellings") is None
+    assert found in report.problems and found.count == 1
+    assert [group.what for group in found.groups] == ["assay: 'FRET', 'fret'"]
+    assert _rows(found) == [[0, 1, 3, 4, 6]]
+    rows = [(smiles, i, ("Na", " NA", " high")[i % 3]) for i, smiles in enumerate(ALKANES)]
+    assert _found(_check(write(rows, "smiles,y,assay"), **settings), "spellings") is None
+    rows = [(smiles, grades[i % 3]) for i, smiles in enumerate(ALKANES)]
+    (problem, *_) = _check(write(rows), targets=["y"]).problems
+    assert "'High' and 'high' would be two classes" in problem.text
 
 
 def test_a_time_column_of_numbers_with_two_meanings_is_refused(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -203,6 +205,29 @@ def test_without_any_column_of_numbers():
     )
     with pytest.raises(ConfigError, match=message):
         read({"name": ["a", "b"], "odour": ["mild", "strong"]})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("High", "high"), ("in-active", "inactive"), ("Y", "yes"), ("0", "no")]
+)
+def test_two_spellings_of_a_class_are_refused(one, other):
+    """They would be two classes without a word."""
+    cells = {"y": [one, "medium", other, "medium"]}
+    message = f"line 4, column 'y': '{other}' and '{one}' would be two classes, and look like one"
+    with pytest.raises(DataError, match=message) as error:
+        read(cells, targets=["y"], task_type="multiclass")
+    assert shlex.split(str(error.value))[-2:] == [
+        "--set",
+        "data.classes=" + json.dumps({"y": sorted([one, "medium", other])}),
+    ]
+    listed = read(cells, targets=["y"], classes={"y": [one, "medium", other]})
+    assert values(listed) == [[0, 1, 2, 1]]
+
+
+def test_classes_that_differ_in_a_sign_or_a_digit_are_different():
+    cells = ["+", "-", "1-2", "12", "A1", "A-1", "<5", ">5"]
+    labels = read({"y": cells}, targets=["y"], task_type="multiclass")
+    assert labels.classes == (tuple(sorted(cells)),)
 
 
 # Numbers and yes/no
@@ -496,11 +521,9 @@ def test_one_kind_for_all_or_for_one(kind):
 
 
 def test_yes_and_no_as_quantities_and_as_classes():
-    """Spelt as they are spelt, so of classes each spelling is one."""
-    columns = {"y": ["yes", "no", "Yes"]}
+    columns = {"y": ["yes", "no", "yes"]}
     assert values(read(columns, task_type="regression")) == [[1, 0, 1]]
-    labels = read(columns, task_type="multiclass")
-    assert labels.classes == (("Yes", "no", "yes"),)
+    assert read(columns, task_type="multiclass").classes == (("no", "yes"),)
 
 
 @pytest.mark.parametrize("number", ["5.1", ">5", "<= 0"])
@@ -564,9 +587,9 @@ def test_few_whole_numbers_are_remarked_on():
 
 def test_classes_of_few_rows_are_named():
     """Unless the classes are configured."""
-    cells = [*["low"] * 9, *["high"] * 5, *["High"] * 4, "hihg"]
+    cells = [*["low"] * 9, *["high"] * 5, *["medium"] * 4, "hihg"]
     remark = (
-        "y: classes with fewer than 5 rows: High (4), hihg (1). A model hardly learns them: "
+        "y: classes with fewer than 5 rows: hihg (1), medium (4). A model hardly learns them: "
         "correct wrong spellings, or merge classes."
     )
     assert read({"y": cells}, targets=["y"]).warnings == (remark,)
@@ -577,13 +600,13 @@ def test_classes_of_few_rows_are_named():
 
 
 def test_words_are_classes_in_their_order():
-    """Also two of them; upper case is another class."""
+    """Also two of them."""
     labels = read({"y": [" sweet", "bitter ", "sweet", "N/A", "bitter"]}, targets=["y"])
     assert labels.kinds == ("multiclass",)
     assert labels.classes == (("bitter", "sweet"),)
     assert values(labels) == [[1, 0, 1, None, 0]]
-    labels = read({"y": ["b", "a", "B", "ä"] * 2}, targets=["y"])
-    assert labels.classes == (("B", "a", "b", "ä"),)
+    labels = read({"y": ["b", "a", "C", "ä"] * 2}, targets=["y"])
+    assert labels.classes == (("C", "a", "b", "ä"),)
 
 
 def test_many_words_that_hardly_repeat_are_not_guessed_to_be_classes():
