@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 
 import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.files.digests import json_digest
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import encode
@@ -48,8 +50,12 @@ def joined_model() -> PropertyModel:
 
 
 def change_description(path, change) -> None:
-    """Change the description and remove its digests."""
+    """Change the description, and enter the digests of all files as they are."""
     about = json.loads(path.read_text())
-    del about["sha256"]
     change(about)
+    files = [path.with_name(name) for name in about["sha256"]]
+    about["sha256"] = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file != path
+    }
+    about["sha256"][path.name] = json_digest(about)
     path.write_text(json.dumps(about))

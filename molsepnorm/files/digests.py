@@ -45,20 +45,18 @@ def write_sealed(path: Path, parts: Iterable[Any]) -> None:
         file.write(digest.hexdigest().encode())
 
 
-def check_sealed(path: Path) -> str | None:
+def check_sealed(path: Path) -> str:
     """Compare a safetensors file with the digest in it, and return the digest.
 
-    Returns None if there is no digest, as in files of earlier versions.
-
     Raises:
-        ValueError: the content does not match.
+        ValueError: the content does not match, or there is no digest.
     """
     with open(path, "rb", buffering=0) as file:
         length = file.read(8)
         header = length + file.read(min(int.from_bytes(length, "little"), _LARGEST_HEADER))
         field = _FIELD.search(header)
         if field is None:
-            return None
+            raise ValueError("it holds no digest")
         begin, end = field.span(1)
         digest = hashlib.sha256(header[:begin] + BLANK.encode() + header[end:])
         buffer = memoryview(bytearray(_CHUNK))

@@ -1,7 +1,6 @@
 """`config.json`: the networks' architectures, task, featuriser and versions of a model folder.
 
-The file also contains the SHA-256 digests of all files, its own included. Files of earlier versions
-have no digests; the type of each of their entries is checked instead.
+The file also contains the SHA-256 digests of all files, its own included.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ __all__ = ["CONFIG", "SCHEMA", "SUPERVISED", "brief", "check_entries", "describe
 CONFIG = "config.json"
 """Name of the file."""
 
-SCHEMA = 2
-"""Version of the folder's format; it is increased whenever the meaning of an entry changes. A model
-of one network, without forests and standardisation, is written as version 1."""
+SCHEMA = 1
+"""Version of the folder's format; it is increased whenever the meaning of an entry changes."""
 
 SUPERVISED = "supervised"
 """Name of the objective that trains the head of the network."""
@@ -63,9 +61,8 @@ class _Description:
 
 def describe(model: PropertyModel) -> dict[str, Any]:
     """Return the entries of `config.json`; no digests are entered yet."""
-    plain = not (model.partners or model.forests or model.standardize != "none")
     about: dict[str, Any] = {
-        "schema": 1 if plain else SCHEMA,  # earlier versions read a plain model
+        "schema": SCHEMA,
         "molsepnorm": __version__,
         "featurizer": model.featurizer,
         "featurizer_version": featurize.SIZES[model.featurizer].version,
@@ -94,7 +91,7 @@ def describe(model: PropertyModel) -> dict[str, Any]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read `config.json` and compare it with its digest; without a digest, check all types.
+    """Read `config.json` and compare it with its digest.
 
     Raises:
         ModelError: the file is damaged, or was written by a newer molsepnorm.
@@ -109,16 +106,12 @@ def read_config(path: Path) -> dict[str, Any]:
             f"{path} was written by molsepnorm {about.get('molsepnorm')!s:.80} (schema {schema}), "
             f"and this is {__version__} (schema {SCHEMA}): upgrade molsepnorm to use this model"
         )
-    if KEY not in about:
-        check_entries(path, about)
-        return about
-    digests = about[KEY]
+    digests = about.get(KEY)
     expected = digests.pop(CONFIG, None) if isinstance(digests, dict) else None
     if not has_digest(about, expected):
         raise ModelError(
             f"{path} is damaged or was changed: its content does not match its digest. Copy the "
-            "folder from its source again or, if you meant to change it, remove its entry "
-            f"'{KEY}'"
+            "folder from its source again"
         )
     return about
 

@@ -158,8 +158,7 @@ def read_folder(folder: Path | str) -> dict[str, Any]:
 
 def training_files(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, ...]:
     """Return the file of the training molecules, if it is there."""
-    digest = about[KEY].get(TRAINING_FILE, "") if KEY in about else None
-    return (TrainingFile(path.absolute(), digest),) if path.is_file() else ()
+    return (TrainingFile(path.absolute(), about[KEY].get(TRAINING_FILE)),) if path.is_file() else ()
 
 
 def find_folder(folder: Path | str) -> Path:

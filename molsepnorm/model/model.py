@@ -155,8 +155,8 @@ class PropertyModel:
             why = (
                 "they were left out when it was trained (--no-training-structures) or shared"
                 if self.domain is not None
-                else "it was trained on data without SMILES, joined, converted or written by an "
-                "earlier version, or its run is not finished"
+                else "it was trained on data without SMILES, joined or converted, or its run is "
+                "not finished"
             )
             raise ConfigError(
                 f"this model does not have its training molecules, so similarities to them are "

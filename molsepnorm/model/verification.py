@@ -32,21 +32,21 @@ def check_files(folder: Path | str) -> dict[Path, str | None]:
     config, weights, structures = (folder / n for n in (CONFIG, WEIGHTS, TRAINING_FILE))
     try:
         about = read_config(config)
-        found[config] = "" if KEY in about else None
+        found[config] = ""
     except ModelError as error:
         found[config] = str(error)
         return found  # the digests of the other files are in this one
     try:
         read_weights(weights, about)
-        found[weights] = found[config]
+        found[weights] = ""
     except ModelError as error:
         found[weights] = str(error)
-    if TRAINING_FILE in about.get(KEY, ()) and not structures.exists():
+    if TRAINING_FILE in about[KEY] and not structures.exists():
         found[structures] = f"{structures} is missing: copy the folder from its source again"
     for file in training_files(structures, about):
         try:
             file.read()
-            found[structures] = found[config]
+            found[structures] = ""
         except ModelError as error:
             found[structures] = str(error)
     if (card := folder / CARD) in found:

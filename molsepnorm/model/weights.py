@@ -74,7 +74,7 @@ def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
 
     Args:
         path: the file.
-        about: the entries of the description, which hold the digest, if there is one.
+        about: the entries of the description, which hold the digest.
 
     Raises:
         ModelError: the file is damaged, or holds a number that is not finite.
@@ -82,7 +82,7 @@ def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
     """
     with clear_errors(path, "read"):
         content = path.read_bytes()
-    if KEY in about and hashlib.sha256(content).hexdigest() != about[KEY].get(WEIGHTS):
+    if hashlib.sha256(content).hexdigest() != about[KEY].get(WEIGHTS):
         raise other_weights(path, f"it does not match its digest in {CONFIG}")
     try:
         weights = load(content)

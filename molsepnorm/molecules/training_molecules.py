@@ -139,7 +139,8 @@ class TrainingFile:
 
     path: Path
     digest: str | None
-    """SHA-256 of the file; None if it is not compared."""
+    """SHA-256 of the file; None if the model folder has none, as where it belongs to another
+    model."""
 
     def read(self) -> TrainingMolecules:
         """Return the molecules.
@@ -151,7 +152,7 @@ class TrainingFile:
         with clear_errors(self.path, "read"):
             content = self.path.read_bytes()
         try:
-            if self.digest not in (None, hashlib.sha256(content).hexdigest()):
+            if self.digest != hashlib.sha256(content).hexdigest():
                 raise ValueError("it does not match its digest in config.json")
             return TrainingMolecules.from_bytes(content)
         except ValueError as error:

@@ -56,8 +56,8 @@ def require_calibrated(model: PropertyModel, level: float) -> None:
     if not model.calibration:
         raise ConfigError(
             "this model has no intervals: they are fitted to the validation molecules when a model "
-            "is trained on a table, and this one was joined, converted, trained on other data or "
-            "written by an earlier version. Train it again, or leave the intervals out"
+            "is trained on a table, and this one was joined, converted or trained on other data. "
+            "Train it again, or leave the intervals out"
         )
     for each in model.calibration:
         if isinstance(each, Intervals):

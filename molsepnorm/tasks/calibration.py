@@ -76,7 +76,7 @@ class Intervals:
     signal: str | None = None
     """Name of the signal; None if all molecules have the same standard deviation."""
     largest: float | None = None
-    """The largest standard deviation; None for no limit, as in models of earlier versions."""
+    """The largest standard deviation; None for no limit."""
 
     @property
     def highest_level(self) -> float:

@@ -153,13 +153,8 @@ class Task:
         return tuple(dict.fromkeys([*[self.metric][: len(own)], *others]))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the task as plain JSON values; a target without a transform has no such entry, so
-        that earlier versions can read it."""
-        content = asdict(self)
-        for target in content["targets"]:
-            if target["transform"] == NO_TRANSFORM:
-                del target["transform"]
-        return content
+        """Return the task as plain JSON values."""
+        return asdict(self)
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> Task:

@@ -8,7 +8,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from model_folders import CONFIG, change_description, joined_model, outputs_of, small_model
+from model_folders import CONFIG, joined_model, outputs_of, small_model
 
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
@@ -55,7 +55,7 @@ def test_classes_and_their_weights_are_read_back(tmp_path):
 def test_several_networks_are_read_back_exactly(tmp_path):
     model = joined_model()
     model.save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["schema"] == SCHEMA == 2
+    assert json.loads((tmp_path / "config.json").read_text())["schema"] == SCHEMA
     again = PropertyModel.from_pretrained(tmp_path)
     assert again.weights == model.weights
     for here, there in zip(model.networks, again.networks, strict=True):
@@ -63,20 +63,6 @@ def test_several_networks_are_read_back_exactly(tmp_path):
         ours, theirs = here.state_dict(), there.state_dict()
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def test_a_folder_of_the_first_version_is_read(tmp_path):
-    """It has no entries for classes, class weights and the regression loss."""
-    model = small_model()
-    model.save_pretrained(tmp_path)
-
-    def forget(about):
-        for target in about["task"]["targets"]:
-            del target["classes"], target["class_weights"]
-        del about["task"]["regression_loss"]
-
-    change_description(tmp_path / "config.json", forget)
-    assert PropertyModel.from_pretrained(tmp_path).task == model.task
 
 
 def test_the_folder_holds_json_and_safetensors(tmp_path):
@@ -89,7 +75,7 @@ def test_the_folder_holds_json_and_safetensors(tmp_path):
         "model.safetensors",
     ]
     about = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert about["schema"] == 1 and "partners" not in about  # which earlier versions read
+    assert about["schema"] == SCHEMA and "partners" not in about
     assert about["featurizer"] == "zinc"
     assert [target["name"] for target in about["task"]["targets"]] == ["logS", "toxic"]
     assert about["network"]["width"] == 16

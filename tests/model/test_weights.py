@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
-from model_folders import small_model
+from model_folders import change_description, small_model
 from safetensors.torch import save
 
 from molsepnorm.errors import ModelError
@@ -74,7 +72,7 @@ def test_the_description_of_another_model_is_refused(tmp_path):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("tensor", ["head.weight", "layers.0.attention_norm.tok_norm.weight"])
 def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
-    """They are neither saved nor, from a file of an earlier version, loaded."""
+    """They are neither saved nor, from the file of a faulty program, loaded."""
     model = small_model()
     model.save_pretrained(tmp_path)
     state = model.network.state_dict()
@@ -85,9 +83,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path, value, tensor):
         model.save_pretrained(tmp_path)
     assert path.read_bytes() == before
     path.write_bytes(save({name: each.contiguous() for name, each in state.items()}))
-    about = json.loads((tmp_path / "config.json").read_text())
-    del about["sha256"]
-    (tmp_path / "config.json").write_text(json.dumps(about))
+    change_description(tmp_path / "config.json", lambda about: None)
     with pytest.raises(
         ModelError, match=rf"model.safetensors .*\({tensor} has a number that is not finite\)"
     ):

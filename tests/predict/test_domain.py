@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from model_folders import change_description
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
@@ -273,7 +274,7 @@ def test_a_saved_model_has_its_domain_again(model, tmp_path):
 
 def test_models_without_a_domain_say_so(model):
     old = replace(model, domain=None, structures=())
-    with pytest.raises(ConfigError, match="converted or written by an earlier version"):
+    with pytest.raises(ConfigError, match="joined or converted, or its run is"):
         Predictor(old, domain=True)
     with pytest.raises(ConfigError, match="but no threshold of similarity"):
         Predictor(replace(model, domain=None), domain=True)
@@ -289,10 +290,7 @@ def test_models_without_a_domain_say_so(model):
 @pytest.mark.parametrize("entry", [{"threshold": 2, "kind": "errors"}, {"threshold": 0.5}, 7])
 def test_a_damaged_entry_is_refused(model, tmp_path, entry):
     model.save_pretrained(tmp_path)
-    path = tmp_path / "config.json"
-    about = json.loads(path.read_text())
-    del about["sha256"]
-    path.write_text(json.dumps(about | {"domain": entry}))
+    change_description(tmp_path / "config.json", lambda about: about.update(domain=entry))
     with pytest.raises(ModelError, match="config.json does not describe a model"):
         PropertyModel.from_pretrained(tmp_path)
 

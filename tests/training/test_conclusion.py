@@ -126,7 +126,6 @@ def test_intervals_that_contain_too_few_test_labels(coverage, narrow):
     known = {"level": 0.9, "width": 1.0, "molecules": 20, "coverage": coverage}
     calibration = {
         "y": {**known, "test_molecules": 20},
-        "of an earlier version": known,
         "without test labels": {**known, "coverage": None, "test_molecules": 0},
     }
     texts = conclusion(metrics(calibration=calibration))[1:]

@@ -327,13 +327,6 @@ def test_a_file_accepts_the_spellings_of_the_command_line(tmp_path, name, writte
     assert getattr(load_config(config=path).data, name) == value
 
 
-def test_every_setting_of_version_0_1_still_loads(tmp_path):
-    """config.yaml of an earlier run has all settings of that time."""
-    config = load_config(config=Path(__file__).parent / "data" / "config-0.1.yaml")
-    config.save(tmp_path / "config.yaml")
-    assert load_config(config=tmp_path / "config.yaml") == config.resolved()
-
-
 @pytest.mark.parametrize(
     ("settings", "preset", "start"),
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.torch import load_file, save_file
+from model_folders import change_description
 
 from molsepnorm.errors import ModelError
 from molsepnorm.model import PropertyModel
@@ -76,20 +76,6 @@ def test_a_missing_file_is_found(trained):
         verify(trained)
 
 
-def test_files_without_digests_are_listed_as_such(trained):
-    """Such files were written by earlier versions. A number that is not finite is still found."""
-    model = trained / "model"
-    about = json.loads((model / "config.json").read_text())
-    del about["sha256"]
-    (model / "config.json").write_text(json.dumps(about))
-    found = _status(model)
-    assert found["config.json"] == found["model.safetensors"] == "no digest"
-    weights = load_file(model / "model.safetensors")
-    weights["head.weight"] = weights["head.weight"] * float("inf")
-    save_file(weights, model / "model.safetensors")
-    assert _status(model)["model.safetensors"] == "damaged"
-
-
 def test_the_models_of_members_are_verified(trained):
     shutil.copytree(trained / "model", trained / "members" / "1" / "model")
     path = trained / "members" / "1" / "model" / "model.safetensors"
@@ -102,13 +88,8 @@ def test_the_models_of_members_are_verified(trained):
 
 def test_a_model_that_needs_another_featuriser_is_reported(trained):
     """The digests match, but the model cannot be used."""
-    from molsepnorm.files.digests import json_digest
-
-    path = trained / "model" / "config.json"
-    about = json.loads(path.read_text())
-    about["featurizer_version"] = "0"
-    del about["sha256"]["config.json"]
-    about["sha256"]["config.json"] = json_digest(about)
-    path.write_text(json.dumps(about))
+    change_description(
+        trained / "model" / "config.json", lambda about: about.update(featurizer_version="0")
+    )
     (problem,) = [each for each in verify(trained / "model") if each.status == "damaged"]
     assert "version 0 of the featuriser" in problem.problem

@@ -246,7 +246,6 @@ def _conditions(contents: Contents, row: int) -> str:
     cells = (
         f"{escape(name)} <b>{escape(table.iloc[row, place])}</b>"
         for place, name in enumerate(names, start=first)
-        if table.columns[place].startswith(name)  # runs of earlier versions have no such columns
     )
     text = ", ".join(cells)
     return f"<div>{text}</div>" if text else ""

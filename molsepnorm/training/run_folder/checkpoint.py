@@ -138,8 +138,7 @@ def load_checkpoint(
     with _clear_damage(path):
         with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
             progress = _progress(path, file.metadata())
-            if check_sealed(path) is None:
-                raise ValueError("it holds no digest")
+            check_sealed(path)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         objective.load_state(_under("network/", tensors), _under("objective/", tensors))
         if average is not None:
