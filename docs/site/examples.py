@@ -111,11 +111,8 @@ def _shown(value: Any) -> tuple[str, str]:
         return "", ""
     if isinstance(value, str) and "<svg" in value:
         return "", _svg(value)
-    for method in ("_repr_html_", "_repr_svg_"):
-        html = getattr(value, method, lambda: None)()
-        if html is not None:
-            return "", html if method == "_repr_html_" else _svg(html)
-    return f"{value!r}\n", ""
+    html = getattr(value, "_repr_html_", lambda: None)()
+    return (f"{value!r}\n", "") if html is None else ("", html)
 
 
 def _figures() -> str:

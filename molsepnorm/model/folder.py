@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = [
     "README",
     "find_folder",
+    "packed",
     "read_folder",
     "require_new_model",
     "require_replaceable",
@@ -77,18 +78,26 @@ def write_folder(model: PropertyModel, folder: Path | str) -> None:
         StorageError: the folder holds other files, or it cannot be written.
     """
     require_replaceable(folder)
-    weights = pack_weights(model.networks, model.forests, folder)
-    about = describe(model)
-    about[KEY][WEIGHTS] = hashlib.sha256(weights).hexdigest()
-    structures = model.training_molecules().to_bytes() if model.structures else None
-    if structures is not None:
-        about[KEY][TRAINING_FILE] = hashlib.sha256(structures).hexdigest()
+    about, files = packed(model)
     about[KEY][CONFIG] = json_digest(about)
     with replacing(folder, folder=True) as scratch:
         (scratch / CONFIG).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        (scratch / WEIGHTS).write_bytes(weights)
-        if structures is not None:
-            (scratch / TRAINING_FILE).write_bytes(structures)
+        for name, content in files.items():
+            (scratch / name).write_bytes(content)
+
+
+def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return the entries of `config.json` without its own digest, and the other files by name.
+
+    Raises:
+        ModelError: a number of the model is not finite.
+    """
+    files = {WEIGHTS: pack_weights(model.networks, model.forests)}
+    if model.structures:
+        files[TRAINING_FILE] = model.training_molecules().to_bytes()
+    about = describe(model)
+    about[KEY] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return about, files
 
 
 def read_folder(folder: Path | str) -> dict[str, Any]:

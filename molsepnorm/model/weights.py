@@ -39,15 +39,12 @@ _FOREST = "forest-{}."  # prefix of a forest's tensors, counted from 1
 _PARTNER = "partner-{}."  # prefix of a partner's tensors, counted from 1
 
 
-def pack_weights(
-    networks: Sequence[Graphormer], forests: Sequence[Forest], folder: Path | str
-) -> bytes:
+def pack_weights(networks: Sequence[Graphormer], forests: Sequence[Forest]) -> bytes:
     """Return the content of the file.
 
     Args:
         networks: all networks of the model.
         forests: its forests, if any.
-        folder: the model folder, for error messages.
 
     Raises:
         ModelError: a number is not finite.
@@ -62,9 +59,8 @@ def pack_weights(
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelError(
-                f"the model cannot be saved in {folder}: {name} has a number that is not "
-                "finite, as after a training that diverged. Train again with a lower learning "
-                "rate"
+                f"the model cannot be saved: {name} has a number that is not finite, as after a "
+                "training that diverged. Train again with a lower learning rate"
             )
     return save({name: tensor.contiguous() for name, tensor in tensors.items()})
 

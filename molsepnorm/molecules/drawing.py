@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
 from rdkit import Chem, rdBase
-from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.molecules.featurize.registry import SIZES
 from molsepnorm.molecules.featurize.smiles import read_smiles
-from molsepnorm.molecules.featurize.zinc import ATOM_LABELS
-from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = [
     "DIVERGING",
@@ -27,7 +22,6 @@ __all__ = [
     "Panel",
     "atom_names",
     "draw",
-    "draw_graph",
     "draw_grid",
     "draw_structure",
     "hexadecimal",
@@ -214,14 +208,11 @@ def _set_options(drawer: Any) -> None:
     options.legendFontSize = 15
 
 
-_GRAPH = 300, 220  # pixels of a graph
 _MAX_DRAWN = 200  # atoms; a larger drawing cannot be read
-_ORDERS = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE, Chem.BondType.AROMATIC)
-_NO_CHARGE = 5  # index of the charge 0 in OGB's features, which begin at -5
 
 
 def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
-    """Return an SVG element of a molecule; None if it is invalid or too large.
+    """Return an SVG element of a molecule on white; None if it is invalid or too large.
 
     Args:
         smiles: the SMILES.
@@ -233,86 +224,8 @@ def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
         return None
     if not 0 < mol.GetNumAtoms() <= _MAX_DRAWN:
         return None
-    return _svg(mol, size, prepare=True)
-
-
-def draw_graph(graph: MolGraph) -> str | None:
-    """Return an SVG element of the atoms and bonds of a graph; None if it is too large.
-
-    The number and the range of the features show which featuriser made the graph. The elements,
-    charges and bonds of zinc, ogb and rich are drawn, without stereochemistry. If no or several
-    featurisers fit, an atom is drawn as its first feature, a number, and all bonds are single.
-    """
-    if graph.num_atoms > _MAX_DRAWN:
-        return None
-    fitting = [name for name, sizes in SIZES.items() if _fits(graph, sizes.atoms, sizes.bonds)]
-    name = fitting[0] if len(fitting) == 1 else None
-    mol = Chem.RWMol()
-    for features in graph.atom_features.tolist():
-        if name == "zinc":
-            mol.AddAtom(_zinc_atom(ATOM_LABELS[features[0]]))
-        elif name in ("ogb", "rich"):
-            mol.AddAtom(_ogb_atom(features))
-        else:
-            atom = Chem.Atom(0)
-            atom.SetProp("atomLabel", str(features[0]) if features else "*")
-            mol.AddAtom(atom)
-    known = name in ("zinc", "ogb", "rich")
-    for (one, other), features in zip(
-        graph.bonds.tolist(), graph.bond_features.tolist(), strict=True
-    ):
-        kind = features[0] if known else 0
-        mol.AddBond(one, other, _ORDERS[kind] if kind < len(_ORDERS) else Chem.BondType.ZERO)
-    with rdBase.BlockLogs():
-        mol.UpdatePropertyCache(strict=False)
-        Chem.FastFindRings(mol)
-        with suppress(Chem.KekulizeException):  # otherwise aromatic bonds are drawn dashed
-            Chem.Kekulize(mol, clearAromaticFlags=True)
-    return _svg(mol, _GRAPH, prepare=False)
-
-
-def _fits(graph: MolGraph, atoms: Sequence[int], bonds: Sequence[int]) -> bool:
-    """Return whether the features of a graph are in the range of a featuriser."""
-    parts = ((graph.atom_features, atoms), (graph.bond_features, bonds))
-    return all(
-        not len(values) or (values.shape[1] == len(sizes) and (values < np.array(sizes)).all())
-        for values, sizes in parts
-    )
-
-
-def _zinc_atom(label: str) -> Chem.Atom:
-    """Return the atom of a label such as "N H2 +"."""
-    element, *marks = label.split()
-    atom = Chem.Atom(element)
-    for mark in marks:
-        if mark in "+-":
-            atom.SetFormalCharge(1 if mark == "+" else -1)
-        else:
-            atom.SetNumExplicitHs(int(mark[1:]))
-    atom.SetNoImplicit(bool(marks))
-    return atom
-
-
-def _ogb_atom(features: Sequence[int]) -> Chem.Atom:
-    """Return the atom of OGB's features."""
-    element, _, _, charge, hydrogens = features[:5]
-    last = [size - 1 for size in SIZES["ogb"].atoms]  # stands for all other values
-    atom = Chem.Atom(element + 1 if element < last[0] else 0)
-    atom.SetFormalCharge(charge - _NO_CHARGE if charge < last[3] else 0)
-    atom.SetNumExplicitHs(hydrogens)
-    atom.SetNoImplicit(True)
-    atom.SetIsAromatic(bool(features[7]))
-    return atom
-
-
-def _svg(mol: Chem.Mol, size: tuple[int, int], prepare: bool) -> str:
-    """Return an SVG element on white, so that it can be read on dark pages, too."""
     drawer: Any = rdMolDraw2D.MolDraw2DSVG(*size)
-    options = drawer.drawOptions()
-    options.fixedBondLength = 32
-    options.prepareMolsBeforeDrawing = prepare
-    if not prepare:
-        rdDepictor.Compute2DCoords(mol)
+    drawer.drawOptions().fixedBondLength = 32
     drawer.DrawMolecule(mol)
     drawer.FinishDrawing()
     text: str = drawer.GetDrawingText()

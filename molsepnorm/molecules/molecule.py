@@ -72,12 +72,6 @@ class MolGraph:
         """M, the number of bonds, each counted once."""
         return len(self.bonds)
 
-    def _repr_svg_(self) -> str | None:
-        """Return a drawing for notebooks, see `drawing.draw_graph`."""
-        from molsepnorm.molecules.drawing import draw_graph
-
-        return draw_graph(self)
-
     def __repr__(self) -> str:
         return f"MolGraph({self.num_atoms} atoms, {self.num_bonds} bonds)"
 

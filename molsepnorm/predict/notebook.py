@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from html import escape
 from typing import TYPE_CHECKING
 
+from molsepnorm.files.page import table
 from molsepnorm.tasks.metrics import significant
 
 if TYPE_CHECKING:
@@ -18,13 +18,7 @@ _SIZE = 220, 160  # pixels of a molecule
 
 def table_html(rows: Iterable[tuple[object, ...]], heading: tuple[str, ...] = ()) -> str:
     """Return an HTML table; all texts are escaped, and numbers have four significant digits."""
-
-    def line(cells: tuple[object, ...], tag: str) -> str:
-        inner = (f"<{tag} style='text-align:left'>{escape(_text(each))}</{tag}>" for each in cells)
-        return f"<tr>{''.join(inner)}</tr>"
-
-    body = "".join(line(cells, "td") for cells in rows)
-    return f"<table>{line(heading, 'th') if heading else ''}{body}</table>"
+    return table([[_text(each) for each in cells] for cells in rows], heading)
 
 
 def prediction_html(prediction: Prediction) -> str:

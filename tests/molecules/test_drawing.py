@@ -8,7 +8,6 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from rdkit import Chem
 
 from molsepnorm.molecules import drawing
 from molsepnorm.molecules.drawing import (
@@ -16,14 +15,10 @@ from molsepnorm.molecules.drawing import (
     SEQUENTIAL,
     Panel,
     draw,
-    draw_graph,
     draw_grid,
     draw_structure,
     hexadecimal,
 )
-from molsepnorm.molecules.featurize import get
-from molsepnorm.molecules.featurize.registry import SIZES
-from molsepnorm.molecules.molecule import MolGraph
 
 ETHANOL = Panel("CCO", np.array([-1.0, 0.0, 0.5]), 'a <b> & "c"')
 
@@ -97,58 +92,7 @@ def drawn_atoms(svg: str) -> set[str]:
     return set(re.findall(r"(?:atom|bond)-\d+", svg))
 
 
-@pytest.mark.parametrize("name", ["zinc", "ogb", "rich"])
-@pytest.mark.parametrize("smiles", [CHARGED, "C#N", "O=[N+]([O-])c1ccsc1Cl", "[Na+].[Cl-]", "C"])
-def test_a_graph_is_drawn_with_its_elements_and_bonds(monkeypatch, name, smiles):
-    """The molecule that is drawn has the canonical SMILES of the one that was read."""
-    if name == "zinc" and "Na" in smiles:
-        pytest.skip("not among the labels of zinc")
-    seen = []
-    real = drawing._svg
-    monkeypatch.setattr(
-        drawing, "_svg", lambda mol, *args, **named: seen.append(mol) or real(mol, *args, **named)
-    )
-    graph = get(name)(smiles)
-    svg = graph._repr_svg_()
-    (mol,) = seen
-    plain = Chem.MolFromSmiles(smiles.replace("@", ""))
-    read = Chem.MolFromSmiles(Chem.MolToSmiles(mol))
-    assert Chem.MolToSmiles(read) == Chem.MolToSmiles(plain)
-    assert {each for each in drawn_atoms(svg) if each[0] == "b"} == {
-        f"bond-{number}" for number in range(graph.num_bonds)
-    }
-
-
-def test_a_graph_of_unknown_features_shows_their_numbers():
-    """It is not taken for a molecule of a featuriser."""
-    for first in ([3, 200, 7], [3, 27, 28]):
-        features = np.array([[each] for each in first])
-        graph = MolGraph(features, np.array([[0, 1], [1, 2]]), np.zeros((2, 1), int))
-        assert {"bond-0", "bond-1"} <= drawn_atoms(draw_graph(graph))
-    wide = MolGraph(np.zeros((2, 4), int), np.array([[0, 1]]), np.zeros((1, 2), int))
-    assert "bond-0" in drawn_atoms(draw_graph(wide))
-    bare = MolGraph(np.zeros((2, 0), int), np.array([[0, 1]]), np.zeros((1, 0), int))
-    assert "bond-0" in drawn_atoms(draw_graph(bare))
-
-
-def test_a_graph_that_fits_several_featurisers_is_not_guessed(monkeypatch):
-    graph = get("zinc")("CO")
-    assert "atom-1" in drawn_atoms(draw_graph(graph))
-    known = draw_graph(graph)
-    monkeypatch.setattr(drawing, "SIZES", {**SIZES, "other": SIZES["zinc"]})
-    assert draw_graph(graph) != known
-
-
-def test_features_that_stand_for_rare_values_are_drawn():
-    """The last element and the last charge of ogb, and a bond of no common type."""
-    atoms = np.zeros((2, 9), int)
-    atoms[:, 0], atoms[:, 3] = (118, 25), 11
-    graph = MolGraph(atoms, np.array([[0, 1]]), np.array([[4, 0, 0]]))
-    assert "bond-0" in drawn_atoms(draw_graph(graph))
-
-
 def test_large_molecules_are_not_drawn():
-    assert get("zinc")("C" * 201)._repr_svg_() is None
     assert draw_structure("C" * 201, (200, 100)) is None
     for invalid in ("C1CC", "", "C\0", "C\0O"):
         assert draw_structure(invalid, (200, 100)) is None

@@ -14,7 +14,12 @@ import pandas as pd
 
 from molsepnorm.data.datasets.cached import cached_standard
 from molsepnorm.data.datasets.cells import blank_classes, parse_cells
-from molsepnorm.data.datasets.columns import ParsedColumn, configured_kind, parse_columns
+from molsepnorm.data.datasets.columns import (
+    Columns,
+    ParsedColumn,
+    configured_kind,
+    parse_columns,
+)
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.duplicates import used_rows
@@ -206,11 +211,9 @@ def scan_table(config: DataConfig) -> Scan:
 
     refusals: list[Refusal] = []
     labels = _labels(_without(table, invalid_labels), config, refusals)
-    weights = _try(lambda: read_weights(table, config), "weights", refusals)
+    weights = _try(lambda: read_weights(_parsed(table, config), config), "weights", refusals)
     labels = labels.without_weight_0(weights)
-    if config.feature_columns:
-        parsed = parse_columns([table], config)
-        _try(lambda: read_features(parsed, config), "features", refusals)
+    _try(lambda: read_features(_parsed(table, config), config), "features", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
     parts = (
         _try(
@@ -282,15 +285,21 @@ def _try(
         return None
 
 
+def _parsed(table: pd.DataFrame, config: DataConfig) -> Columns:
+    return parse_columns([table], config)
+
+
 def _labels(table: pd.DataFrame, config: DataConfig, refusals: list[Refusal]) -> Labels:
     labels: Labels | None
     try:
-        labels = _try(lambda: read_labels(table, config), "targets", refusals)
+        labels = _try(lambda: read_labels(_parsed(table, config), config), "targets", refusals)
     except OpenChoice as error:
         option, value = error.options[0]
         reason = f"{error}. Name the targets, such as {shlex.join([option, value])}"
         refusals.append(Refusal("targets", reason, {option: value}))
-        labels = _try(lambda: read_labels(table, config, strict=False), "targets", refusals)
+        labels = _try(
+            lambda: read_labels(_parsed(table, config), config, strict=False), "targets", refusals
+        )
     except ConfigError as error:
         if config.targets or config.task_type or config.classes or config.transform:
             raise

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cells import blank_classes, word_of
-from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
+from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.targets import choose_targets
@@ -108,11 +108,11 @@ class Labels:
         )
 
 
-def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool = True) -> Labels:
+def read_labels(table: Columns, config: DataConfig, strict: bool = True) -> Labels:
     """Return the labels of a table of text, as configured or as they look.
 
     Args:
-        table: the whole table, or what `parse_columns` returned of it.
+        table: what `parse_columns` returned.
         config: the roles of the columns.
         strict: raise an error if no targets are named and they cannot be guessed; otherwise all
             columns of numbers are targets.
@@ -122,8 +122,6 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
             targets (`OpenChoice`); or a transform is for a target that is not a number.
         DataError: a cell does not fit its target, or cannot be transformed.
     """
-    if isinstance(table, pd.DataFrame):
-        table = parse_columns([table], config)
     names, warnings = choose_targets(table, config, strict)
     configured = _configured_kinds(names, config)
     kinds: list[Kind] = []
@@ -176,7 +174,7 @@ def read_labels(table: pd.DataFrame | Columns, config: DataConfig, strict: bool 
     )
 
 
-def read_weights(table: pd.DataFrame | Columns, config: DataConfig) -> np.ndarray | None:  # (rows,)
+def read_weights(table: Columns, config: DataConfig) -> np.ndarray | None:  # (rows,)
     """Return the weight of each row in the loss, 1 for a blank; None without such a column.
 
     Raises:
@@ -186,8 +184,6 @@ def read_weights(table: pd.DataFrame | Columns, config: DataConfig) -> np.ndarra
     name = config.weight_column
     if name is None:
         return None
-    if isinstance(table, pd.DataFrame):
-        table = parse_columns([table], config)
     table.require(name)
     weights = np.nan_to_num(_numbers(table, name, "weights are numbers, or blank for 1"), nan=1)
     if (weights < 0).any():

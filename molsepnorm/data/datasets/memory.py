@@ -118,10 +118,9 @@ def memory_dataset(
     if weights is not None:
         column = pd.Series(np.asarray(_unmasked(weights), dtype=object).ravel())
         _require_length("weights", len(column), len(listed))
-        weights = read_weights(
-            pd.DataFrame({_WEIGHTS: _cells(column, _WEIGHTS, config)}),
-            config.model_copy(update={"weight_column": _WEIGHTS}),
-        )
+        weighted = config.model_copy(update={"weight_column": _WEIGHTS})
+        cells = pd.DataFrame({_WEIGHTS: _cells(column, _WEIGHTS, config)})
+        weights = read_weights(parse_columns([cells], weighted), weighted)
     for name in config.feature_columns:
         if features is None:
             raise ConfigError(

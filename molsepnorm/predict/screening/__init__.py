@@ -8,6 +8,6 @@
 - `screen`: all of it, in one process or in several.
 """
 
-from molsepnorm.predict.screening.screen import Screened, ScreenOptions, ScreenProgress, screen
+from molsepnorm.predict.screening.screen import ScreenOptions, ScreenProgress, screen
 
-__all__ = ["ScreenOptions", "ScreenProgress", "Screened", "screen"]
+__all__ = ["ScreenOptions", "ScreenProgress", "screen"]

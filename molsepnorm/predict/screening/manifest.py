@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from molsepnorm._version import __version__
@@ -18,7 +17,7 @@ from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, remove_leftovers, write_json
 from molsepnorm.model import PropertyModel
-from molsepnorm.model.description import CONFIG
+from molsepnorm.model.folder import packed
 from molsepnorm.predict.screening.best import Ranking
 from molsepnorm.predict.screening.plan import Library, task_name
 from molsepnorm.predict.screening.work import PARTS, REJECTED, Done, part_path, read_counts
@@ -66,10 +65,8 @@ class _Content:
 def model_digest(model: PropertyModel) -> str:
     """Return the digest of what `save_pretrained` writes for a model, except for the version of
     molsepnorm."""
-    with TemporaryDirectory(prefix="molsepnorm-") as folder:
-        model.save_pretrained(Path(folder) / "model")
-        about = json.loads((Path(folder) / "model" / CONFIG).read_bytes())
-    del about["molsepnorm"], about[KEY][CONFIG]  # the digests of the other files stay
+    about, _ = packed(model)
+    del about["molsepnorm"]
     return json_digest(about)
 
 

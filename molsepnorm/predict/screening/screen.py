@@ -21,7 +21,7 @@ from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.target import interval_names
 
-__all__ = ["ScreenOptions", "ScreenProgress", "Screened", "screen"]
+__all__ = ["ScreenOptions", "ScreenProgress", "screen"]
 
 ROWS_PER_PART = 10_000
 """Number of rows of a task."""
@@ -55,13 +55,18 @@ class ScreenOptions:
 
 @dataclass(frozen=True)
 class ScreenProgress:
-    """Progress of a screen."""
+    """Counts of a screen that is under way or finished."""
 
+    folder: Path
+    """The output."""
     rows: int = 0
     """Number of rows that are done, those of earlier starts included."""
     kept: int = 0
+    """Number of rows that pass the filter; once the screen is finished, of those in the output."""
     rejected: int = 0
+    """Number of rows that failed; they are in the folder `rejected`."""
     parts: int = 0
+    """Number of Parquet files in the folder `parts`."""
     expected: int = 0
     """Number of all rows; an estimate unless all files are Parquet."""
     ranked_by: str | None = None
@@ -78,23 +83,6 @@ class ScreenProgress:
         )
 
 
-@dataclass(frozen=True)
-class Screened:
-    """The results of a finished screen."""
-
-    folder: Path
-    rows: int
-    """Number of rows of the library."""
-    kept: int
-    """Number of rows that were kept."""
-    rejected: int
-    """Number of rows that failed; they are in the folder `rejected`."""
-    parts: int
-    """Number of Parquet files in the folder `parts`."""
-    ranked_by: str | None = None
-    """As in `ScreenProgress`."""
-
-
 def screen(
     predictor: Predictor,
     inputs: Sequence[str],
@@ -103,7 +91,7 @@ def screen(
     on: Literal["here", "ray"] = "here",
     actors: int | None = None,
     on_progress: Callable[[ScreenProgress], None] = lambda _: None,
-) -> Screened:
+) -> ScreenProgress:
     """Predict the molecules of files, and write those that pass a filter or are the best.
 
     The rows of each file are cut into tasks. The result of each task is a Parquet file in the
@@ -276,9 +264,9 @@ def _run(
     rows: int,
     results: Mapped,
     on_progress: Callable[[ScreenProgress], None],
-) -> Screened:
+) -> ScreenProgress:
     ranked = None if work.ranking is None else str(work.ranking)
-    progress = ScreenProgress(expected=work.library.rows, ranked_by=ranked)
+    progress = ScreenProgress(manifest.folder, expected=work.library.rows, ranked_by=ranked)
     best = Best(work.ranking)
     finished: set[str] = set()
     for done in manifest.begin():
@@ -299,8 +287,7 @@ def _run(
             manifest.parts(), work.ranking, manifest.folder, work.library.smiles_column, digits
         )
     manifest.write()
-    counts = progress.rows, kept, progress.rejected, progress.parts
-    return Screened(manifest.folder, *counts, progress.ranked_by)
+    return replace(progress, kept=kept)
 
 
 @contextmanager

@@ -30,7 +30,8 @@ def table_of(columns: dict[str, list[str]]) -> pd.DataFrame:
 
 
 def read(columns: dict[str, list[str]], **settings) -> Labels:
-    return read_labels(table_of(columns), DataConfig(table=TABLE, **settings))
+    config = DataConfig(table=TABLE, **settings)
+    return read_labels(parse_columns([table_of(columns)], config), config)
 
 
 def values(labels: Labels) -> list:
@@ -409,10 +410,11 @@ def test_the_place_is_the_row_s_in_the_file():
     """Whatever the index, as after quoted line breaks."""
     table = table_of({"y": ["1", "2", "x"]})
     table.index = pd.Index([0, 5, 9])
-    with pytest.raises(DataError, match="my.csv, line 11, column 'y': 'x' is not a number"):
-        read_labels(table, DataConfig(table=TABLE, targets=["y"]))
-    with pytest.raises(DataError, match="my.sdf, record 10, column 'y': 'x' is not a number"):
-        read_labels(table, DataConfig(table=Path("my.sdf"), targets=["y"]))
+    for name, place in (("my.csv", "line 11"), ("my.sdf", "record 10")):
+        config = DataConfig(table=Path(name), targets=["y"])
+        message = f"{name}, {place}, column 'y': 'x' is not a number"
+        with pytest.raises(DataError, match=message):
+            read_labels(parse_columns([table], config), config)
 
 
 # Bounds
@@ -462,9 +464,8 @@ def test_a_column_of_bounds_alone_is_refused_unless_its_kind_is_given():
 def test_bounds_among_yes_and_no_or_in_weights_are_mistakes():
     with pytest.raises(DataError, match="line 4, column 'y': '>5' is neither 0 nor 1"):
         read({"y": ["1", "0", ">5"]}, targets=["y"], task_type="binary")
-    table = table_of({"w": ["1", ">5"]})
     with pytest.raises(DataError, match="line 3, column 'w': '>5' is not a number"):
-        read_weights(table, DataConfig(table=TABLE, weight_column="w"))
+        weights(["1", ">5"], weight_column="w")
 
 
 # Transforms
@@ -715,7 +716,8 @@ def test_classes_of_columns_that_look_like_numbers():
 
 def weights(cells: list[str], **settings) -> np.ndarray | None:
     config = DataConfig(table=TABLE, **settings)
-    return read_weights(table_of({"y": ["1"] * len(cells), "w": cells}), config)
+    table = table_of({"y": ["1"] * len(cells), "w": cells})
+    return read_weights(parse_columns([table], config), config)
 
 
 def test_weights_are_numbers_and_blanks_1():

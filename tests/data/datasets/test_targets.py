@@ -10,6 +10,7 @@ from rdkit import Chem
 from rdkit.Chem import Descriptors
 
 from molsepnorm.data.datasets import DataConfig
+from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.labels import read_labels
 from molsepnorm.errors import OpenChoice
 
@@ -24,7 +25,12 @@ COUNTS = [f"{row % 4}" for row in range(len(SMILES))]
 
 def read(columns: dict[str, list[str]], strict: bool = True, **settings):
     table = pd.DataFrame({"smiles": SMILES, **columns}, dtype=object)
-    return read_labels(table, DataConfig(table=Path("my.csv"), **settings), strict)
+    return of_table(table, strict, **settings)
+
+
+def of_table(table: pd.DataFrame, strict: bool = True, **settings):
+    config = DataConfig(table=Path("my.csv"), **settings)
+    return read_labels(parse_columns([table], config), config, strict)
 
 
 def options(columns: dict[str, list[str]], **settings) -> tuple[str, list[list[str]]]:
@@ -112,16 +118,15 @@ def test_values_of_a_descriptor_are_recognised(descriptor, digits):
     table["x"][3] = ""
     frame = pd.DataFrame({"smiles": smiles, **table}, dtype=object)
     frame.loc[5, "smiles"] = "C1CC"
-    config = DataConfig(table=Path("my.csv"))
     with pytest.raises(OpenChoice, match=f"x: equal to RDKit's descriptor {descriptor}"):
-        read_labels(frame, config)
+        of_table(frame)
     only = frame[["smiles", "x"]]
-    assert read_labels(only, config).names == ("x",)
+    assert of_table(only).names == ("x",)
     with pytest.raises(OpenChoice) as caught:
-        read_labels(only.assign(verdict=WORDS), config)
+        of_table(only.assign(verdict=WORDS))
     assert caught.value.options == [["--targets", "verdict"]]
     frame.loc[4, "x"] = "0.5"
-    assert read_labels(frame, config).names == ("x", "y")
+    assert of_table(frame).names == ("x", "y")
 
 
 def test_columns_of_words_leave_the_choice_open():
