@@ -136,7 +136,8 @@ def _csv(path: Path) -> None:
 
 def _sealed(path: Path) -> None:
     load(path.read_bytes())
-    check_sealed(path)
+    if path.parent.name != "model":  # the digests of these files are in config.json
+        check_sealed(path)
 
 
 def _yaml(path: Path) -> None:

@@ -140,8 +140,8 @@ def ablate(
 
     Prints the mean and standard deviation of each variant, and its mean difference from the first
     variant over pairs of runs with the same seed, with a 95 % interval and the p-value of a paired
-    t-test. Run the same command again to continue after an interruption. If a setting of the
-    architecture varies, a table is trained on from random weights (--from none).
+    t-test. Run the same command again to continue after an interruption. On a table, training
+    starts from random weights (--from none) if a setting of the architecture varies.
 
     \b
     molsepnorm ablate --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m

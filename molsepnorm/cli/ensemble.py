@@ -17,7 +17,7 @@ from molsepnorm.errors import counted
 @output_option("Folder of the joined model.", required=True)
 @option("--force", is_flag=True, help="Replace an existing model.")
 def ensemble(models: tuple[Path, ...], output: Path, force: bool) -> None:
-    """Join trained models to one model, which predicts their mean.
+    """Join trained models into one model, which predicts their mean.
 
     MODELS are folders of runs or of models with the same targets and inputs. Predictions of the
     joined model have their standard deviation over the networks as <target>_spread. To train an

@@ -55,9 +55,9 @@ def explain(
 ) -> None:
     """Explain predictions by the contributions of atoms and fragments.
 
-    The contributions of a molecule's atoms add up to its prediction minus the prediction without
-    atoms. The page also has the fragments with the largest contributions over all molecules.
-    docs/explain.md describes the method.
+    The contributions of a molecule's atoms, its descriptors and the feature columns add up to its
+    prediction minus the prediction without them. The page also has the fragments with the largest
+    contributions over all molecules. docs/explain.md describes the method.
 
     \b
     molsepnorm explain --model runs/logS --smiles "CC(=O)Oc1ccccc1C(=O)O" --output aspirin.html

@@ -46,7 +46,7 @@ def export(
     smiles_column: str | None,
     output: Path,
 ) -> None:
-    """Write a model for other programs, from tensors to predictions.
+    """Write a model as ONNX or TorchScript, which maps tensors to predictions.
 
     The folder has model.onnx or model.pt, model.json, which describes the inputs and outputs, and
     example.npz. The file is compared with `molsepnorm predict` before it is put in place. With

@@ -50,7 +50,7 @@ def pretrain(
     settings: dict[str, Any],
     **options: Any,
 ) -> None:
-    """Train a model on structures alone, from which `train --from` then starts.
+    """Train a model on structures without labels, as a start for `train --from`.
 
     The weights of the losses are settings: objective.descriptors, objective.fingerprint,
     objective.masked and objective.contrastive.

@@ -32,7 +32,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
     heading="Server",
     default=_LOCAL[0],
     show_default=True,
-    help="Address to listen on. With another one, other computers can use the server too.",
+    help="Address to listen on. With 0.0.0.0 other computers can use the server, too.",
 )
 @option(
     "--port",
@@ -74,7 +74,7 @@ def serve(
     max_mb: float,
     time_limit: float,
 ) -> None:
-    """Open a page in the browser that predicts for pasted molecules and tables.
+    """Start a page in the browser that predicts pasted molecules and tables.
 
     The page shows the molecules with predictions, intervals, the nearest training molecules and
     the contributions of their atoms, and works without internet. Programs send SMILES to /predict.

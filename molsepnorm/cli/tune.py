@@ -28,7 +28,8 @@ from molsepnorm.cli.signals import rank, stop_on_signal
     "--trials",
     heading="Search",
     type=click.IntRange(min=1),
-    help="Number of trials. The first one is the recipe; trials that are stopped early count.",
+    help="Number of trials, including those that are stopped early. The first one is the recipe. "
+    "Required without --budget.",
 )
 @option("--budget", help="Time of the search, such as 30m or 1h. At least the recipe is trained.")
 @option(

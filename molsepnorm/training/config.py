@@ -162,8 +162,8 @@ class RunConfig(_Section):
     patience: Annotated[int | None, "--patience"] = Field(None, ge=1, le=1_000_000)
     """Early stopping: stop after this many epochs without improvement. Off by default."""
     baseline: Annotated[bool, "--no-baseline"] = True
-    """Baseline of a run on a table. By default a random forest is fitted to the same rows and
-    compared with the network; --no-baseline turns it off.
+    """By default a run on a table also fits a random forest to the same rows and compares it with
+    the network; --no-baseline turns this off.
 
     A forest that is not blended takes at most a quarter of the run's time, or 20 s if that is more.
     Data sets with a name, such as zinc, have no baseline."""
@@ -176,9 +176,9 @@ class RunConfig(_Section):
     molecules. If several hundred show no gain, the forest is left out. Prediction is faster
     without it."""
     refit: Annotated[bool, "--no-refit"] = True
-    """Second fit at the end, on tables. By default the kernel regression of fine-tuning (up to
-    12,000 molecules) and the random forest are fitted again to the training and validation
-    molecules, once the epoch and the weight of the forest are chosen; --no-refit leaves this out.
+    """By default a run on a table ends with a second fit: once the epoch and the weight of the
+    forest are chosen, the kernel regression of fine-tuning (up to 12,000 molecules) and the random
+    forest are fitted again to the training and validation molecules. --no-refit leaves this out.
 
     Validation scores, intervals and calibrated probabilities are those of the model before, which
     has not seen the validation molecules. In an ensemble by folds nothing is fitted again."""
@@ -189,8 +189,8 @@ class RunConfig(_Section):
     member in common. folds: each member is also validated on another fold, so that every molecule
     outside the test split trains at least one member."""
     training_structures: Annotated[bool, "--no-training-structures"] = True
-    """Training molecules in the model folder. By default the model keeps their SMILES, fingerprints
-    and labels for `predict --domain`; --no-training-structures leaves this file out.
+    """By default the model folder holds the SMILES, fingerprints and labels of the training
+    molecules, which `predict --domain` needs; --no-training-structures leaves this file out.
 
     The weights still hold embeddings of the training molecules, see docs/sharing.md. A fingerprint
     shows most of a structure, so it does not hide the molecule."""

@@ -102,7 +102,7 @@ def test_a_single_smiles_is_no_list(predictor):
 def test_a_prediction_shows_its_values_and_its_molecule(predictor):
     (prediction,) = predictor.predict(["CC(=O)O"])
     page = ET.fromstring(prediction._repr_html_())
-    cells = [[cell.text or "" for cell in row] for row in page.find("table")]
+    cells = [[cell.text or "" for cell in row] for row in page.iter("tr")]
     found = dict(cells)
     assert found["SMILES"] == "CC(=O)O"
     assert float(found["y"]) == pytest.approx(prediction.values["y"], rel=1e-3)

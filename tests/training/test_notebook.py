@@ -12,7 +12,7 @@ from molsepnorm.training import TrainingResult, train
 def test_a_result_shows_its_scores_and_conclusion(configure, tmp_path):
     result = train(configure({"run.epochs": 1}), tmp_path / "a<b>")
     page = ET.fromstring(result._repr_html_())
-    rows = [[cell.text or "" for cell in row] for row in page.find("table")]
+    rows = [[cell.text or "" for cell in row] for row in page.iter("tr")]
     assert rows[0] == ["metric", "validation", "test", "trivial baseline"]
     scores = {name: cells for name, *cells in rows[1:]}
     for column, part in enumerate(("val", "test", "test_constant")):

@@ -131,8 +131,8 @@ class DataConfig(BaseModel):
     smiles_column: Annotated[str, "--smiles-column", "--smiles-columns"] = "smiles"
     """Name of the SMILES column."""
     targets: Annotated[_Names | None, "--targets", "--target-columns"] = None
-    """Columns to predict, separated by commas. By default all columns of numbers, in a
-    table of labels.
+    """Columns to predict, separated by commas. By default all columns of numbers, if the table
+    holds nothing but SMILES, identifiers and labels.
 
     In YAML, a list of names. Columns that another setting names are not targets."""
     task_type: Annotated[
@@ -235,7 +235,7 @@ class DataConfig(BaseModel):
     validation molecules are drawn again, the test molecules stay the same."""
 
     test_set: Annotated[bool, "--no-test", "Split"] = True
-    """Test set of cross-validation. By default it is held out of all folds; with --no-test every
+    """By default the test set of cross-validation is held out of all folds. With --no-test every
     fold is the test set of one run.
 
     The validation molecules are then drawn from those outside the fold, by data.split_type and in

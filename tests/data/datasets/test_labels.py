@@ -94,15 +94,9 @@ def test_a_column_whose_kind_is_named_is_a_target():
 def test_no_column_is_taken_twice():
     """Weights, splits, ignored columns and the SMILES, numbers all of them, are no targets."""
     columns = {name: ["1.5", "2", "3"] for name in ("y", "weight", "split", "extra", "more")}
-    labels = read_labels(
-        table_of(columns).assign(smiles="7"),
-        DataConfig(
-            table=TABLE,
-            weight_column="weight",
-            splits_column="split",
-            ignore_columns=["extra", "more"],
-        ),
-    )
+    columns["smiles"] = ["7"] * 3
+    settings = {"weight_column": "weight", "splits_column": "split"}
+    labels = read(columns, ignore_columns=["extra", "more"], **settings)
     assert labels.names == ("y",)
 
 
