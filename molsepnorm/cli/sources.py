@@ -191,8 +191,13 @@ def announce_unfinished(folder: Path) -> None:
 
 def refuse_repeated(folders: Sequence[Path]) -> None:
     """Raise a `ConfigError` if a model is named twice, since it would count twice in a mean."""
-    if len({*folders}) < len(folders):
-        repeated = next(each for each in folders if folders.count(each) > 1)
+    if len(folders) < 2:
+        return
+    from molsepnorm.model.folder import find_folder
+
+    found = [find_folder(each).resolve() for each in folders]  # a run and its model folder are one
+    if len({*found}) < len(found):
+        repeated = next(f for f, each in zip(folders, found, strict=True) if found.count(each) > 1)
         raise ConfigError(f"the model {repeated} was given twice: name each model once")
 
 

@@ -29,7 +29,7 @@ __all__ = ["CONFIG", "SCHEMA", "SUPERVISED", "brief", "check_entries", "describe
 CONFIG = "config.json"
 """Name of the file."""
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the folder's format; it is increased whenever the meaning of an entry changes."""
 
 SUPERVISED = "supervised"

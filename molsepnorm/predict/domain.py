@@ -9,6 +9,7 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.tasks.target import BOUND_SIGNS
 
@@ -36,16 +37,19 @@ def require_domain(model: PropertyModel) -> TrainingMolecules:
 
 
 def nearest_training(
-    smiles: Sequence[str], molecules: TrainingMolecules
+    smiles: Sequence[str], molecules: TrainingMolecules, level: Level
 ) -> tuple[np.ndarray, np.ndarray, list[str | None]]:
     """Return the index of the most similar training molecule of each molecule, int64 [n], the
     similarity, float64 [n], and the reason if a SMILES has no fingerprint, or None.
 
-    A molecule without a fingerprint has the index 0 and the similarity NaN.
+    The SMILES are standardised at the level of the model. A molecule without a fingerprint has the
+    index 0 and the similarity NaN.
     """
     from molsepnorm.molecules.featurize.nearest import nearest_molecules
 
-    index, similarity, found = nearest_molecules(smiles, molecules.smiles, molecules.fingerprints)
+    index, similarity, found = nearest_molecules(
+        smiles, molecules.smiles, molecules.fingerprints, level
+    )
     what = "it cannot be compared with the training molecules"
     errors = [None if error is None else f"{what}: {error}" for error in found]
     return index, similarity, errors

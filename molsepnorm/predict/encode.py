@@ -126,7 +126,8 @@ class Prepare:
         nearest = np.zeros(len(smiles), dtype=np.int64)
         similarity = np.full(len(smiles), np.nan)
         rows = [row for row, error in enumerate(errors) if error is None]
-        found = nearest_training([smiles[row] for row in rows], self._molecules)
+        readable = [smiles[row] for row in rows]
+        found = nearest_training(readable, self._molecules, self._standardize)
         nearest[rows], similarity[rows] = found[:2]
         for row, error in zip(rows, found[2], strict=True):
             errors[row] = error

@@ -12,6 +12,7 @@ from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.model.folder import find_folder
+from molsepnorm.molecules.featurize.standardize import LEVELS, Level, standardized
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Target
@@ -57,7 +58,7 @@ def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
     return None
 
 
-def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
+def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     """Return the SMILES of validation and test molecules that the start was trained on.
 
     These are the training molecules of the run in that folder, and of those that it was started
@@ -69,6 +70,8 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
     Args:
         dataset: data set of the new run.
         start: folder of the model to start from.
+        level: at which the new run standardises structures. Molecules are compared at the highest
+            level of all these runs.
 
     Raises:
         ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has
@@ -76,48 +79,54 @@ def trained_on_before(dataset: Dataset, start: Path) -> list[str]:
     """
     if dataset.smiles is None:
         return []
-    found: set[str] = set()
+    found: list[str] = []
+    levels = [level]
     visited: set[Path] = set()
     folder: Path | None = start
     while folder is not None:
         run = RunFolder.of_model(resolve(folder))
         if run is None:
             if folder == start or resolve(folder).exists():
-                found |= _molecules_of_model(folder)
+                found += _molecules_of_model(folder, levels)
             break
         if run.path.resolve() in visited:
             break
         visited.add(run.path.resolve())
         config = load_config(config=run.config)
         if config.data.in_memory:
-            found |= _molecules_of_model(run.path)
+            found += _molecules_of_model(run.path, levels)
         elif config.data.table is not None and config.objective.name == SUPERVISED:
-            found |= {_canonical(text) for text in _training_smiles(run, config)}
+            found += _training_smiles(run, config)
+            levels.append(config.data.standardize)
         folder = config.finetune.start
     if not found:
         return []
+    highest = max(levels, key=LEVELS.index)
+    trained = {_canonical(text, highest) for text in found}
     scored: dict[str, str] = {}
     for split in ("val", "test"):
         for row in dataset.store.rows[dataset.splits[split]]:
-            scored.setdefault(_canonical(dataset.smiles[row]), dataset.smiles[row])
-    return [text for canonical, text in scored.items() if canonical in found]
+            scored.setdefault(_canonical(dataset.smiles[row], highest), dataset.smiles[row])
+    return [text for canonical, text in scored.items() if canonical in trained]
 
 
-def _molecules_of_model(folder: Path) -> set[str]:
-    """Return the canonical SMILES of the training molecules that a model folder has, if any."""
+def _molecules_of_model(folder: Path, levels: list[Level]) -> tuple[str, ...]:
+    """Return the SMILES of the training molecules that a model folder has, if any, and add the
+    level at which its model standardises them."""
     if not (find_folder(folder) / TRAINING_FILE).is_file():
-        return set()
-    molecules = PropertyModel.from_pretrained(folder).training_molecules()
-    return {_canonical(text) for text in molecules.smiles}
+        return ()
+    model = PropertyModel.from_pretrained(folder)
+    levels.append(model.standardize)
+    return model.training_molecules().smiles
 
 
-def _canonical(smiles: str) -> str:
-    """Return RDKit's canonical SMILES; the text itself if RDKit cannot read it, as for some
-    molecules of OGB's sets, which come as graphs."""
+def _canonical(smiles: str, level: Level) -> str:
+    """Return RDKit's canonical SMILES of the standardised molecule; the text itself if RDKit cannot
+    read it, as for some molecules of OGB's sets, which come as graphs."""
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     try:
-        return canonical_smiles(smiles)
+        return canonical_smiles(standardized([smiles], level)[0])
     except InvalidMolecule:
         return smiles
 

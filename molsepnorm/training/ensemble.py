@@ -240,7 +240,7 @@ def _trained_on(
     start = config.finetune.start
     if found and start is not None:
         with suppress(MolsepnormError):
-            found = len(trained_on_before(united(splits), start))
+            found = len(trained_on_before(united(splits), start, config.data.standardize))
     return {name: found} if found else {}
 
 

@@ -196,7 +196,7 @@ def _trained_on(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
     start = config.finetune.start
     assert start is not None
     try:
-        found = trained_on_before(dataset, start)
+        found = trained_on_before(dataset, start, config.data.standardize)
     except MolsepnormError as error:
         return 0, f"The molecules that {start} was trained on cannot be compared: {error}"
     if not found:

@@ -138,6 +138,9 @@ def test_models_that_cannot_be_averaged_are_refused(refused, workspace, model):
     assert "model 1 has y (regression), and model 2 has y (binary)" in message
     message = refused("predict", "--model", one, "--model", one, *smiles)
     assert f"the model {one} was given twice" in message
+    again = one.parent / "other" / ".." / one.name
+    message = refused("predict", "--model", again, "--model", one, *smiles)
+    assert f"the model {again} was given twice" in message
 
 
 def test_an_unfinished_run_names_the_epoch_of_its_model(run, workspace, model, tmp_path):

@@ -161,7 +161,7 @@ def test_brackets_of_any_depth_are_refused(tmp_path, depth):
     text = (tmp_path / "config.json").read_text()
     nested = "[" * depth + "]" * depth
     (tmp_path / "config.json").write_text(
-        text.replace('"schema": 1', f'"schema": 1, "a": {nested}')
+        text.replace('"schema": 2', f'"schema": 2, "a": {nested}')
     )
     with pytest.raises(ModelError, match="config.json is damaged"):
         PropertyModel.from_pretrained(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,7 +101,25 @@ def test_a_molecule_that_rdkit_cannot_read_does_not_prevent_the_comparison(
         store=SimpleNamespace(rows=np.arange(2)),
         splits={"val": np.array([0]), "test": np.array([1])},
     )
-    assert trained_on_before(dataset, start) == [trained]
+    assert trained_on_before(dataset, start, "none") == [trained]
+
+
+@pytest.mark.parametrize("levels", [("none", "parent"), ("parent", "none"), ("parent", "parent")])
+@pytest.mark.parametrize("known_by", ["run", "model"])
+def test_molecules_are_compared_at_the_higher_level(
+    configure, tmp_path, table, split_rows, levels, known_by
+):
+    """As the model that standardises them reads them, whichever form the tables have."""
+    start = train(configure(ONE | {"data.standardize": levels[0]}), tmp_path / "start").folder
+    trained = _rows(table)[split_rows(start)["train"][0]].partition(",")[0]
+    if known_by == "model":
+        start = shutil.copytree(start / "model", tmp_path / "model")
+    dataset = SimpleNamespace(
+        smiles=["FCCCCCBr", f"{trained}.Cl"],
+        store=SimpleNamespace(rows=np.arange(2)),
+        splits={"val": np.array([0]), "test": np.array([1])},
+    )
+    assert trained_on_before(dataset, start, levels[1]) == [f"{trained}.Cl"]
 
 
 def test_new_molecules_give_no_warning(configure, tmp_path):

@@ -207,9 +207,9 @@ def test_the_next_run_may_be_validated_on_the_same_molecules(with_columns, setti
     dataset = select(
         tmp_path / "run", load_config(config=tmp_path / "run/config.yaml").data
     ).dataset
-    assert trained_on_before(dataset, tmp_path / "run") == []
+    assert trained_on_before(dataset, tmp_path / "run", "none") == []
     exchanged = {**dataset.splits, "train": dataset.splits["val"], "val": dataset.splits["train"]}
-    found = trained_on_before(replace(dataset, splits=exchanged), tmp_path / "run")
+    found = trained_on_before(replace(dataset, splits=exchanged), tmp_path / "run", "none")
     assert len(found) == len(dataset.splits["train"])
 
 

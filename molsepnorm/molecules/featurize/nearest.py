@@ -9,12 +9,13 @@ import numpy as np
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
+from molsepnorm.molecules.featurize.standardize import Level, standardized
 
 __all__ = ["nearest_molecules"]
 
 
 def nearest_molecules(
-    smiles: Sequence[str], known: Sequence[str], fingerprints: np.ndarray
+    smiles: Sequence[str], known: Sequence[str], fingerprints: np.ndarray, level: Level = "none"
 ) -> tuple[np.ndarray, np.ndarray, list[InvalidMolecule | None]]:
     """Return the most similar known molecule of each molecule, and their Tanimoto similarity.
 
@@ -22,9 +23,11 @@ def nearest_molecules(
     molecule is itself among the known ones, it is the nearest.
 
     Args:
-        smiles: n SMILES.
-        known: SMILES of m molecules.
-        fingerprints: uint8 [m, BITS // 8], their fingerprints, see `packed_morgan`.
+        smiles: n SMILES, standardised.
+        known: SMILES of m molecules, as they were before they were standardised.
+        fingerprints: uint8 [m, BITS // 8], fingerprints of their standardised forms, see
+            `packed_morgan`.
+        level: of this standardisation.
 
     Returns:
         The index, int64 [n], and the similarity, float64 [n], and the error of a SMILES that RDKit
@@ -44,14 +47,18 @@ def nearest_molecules(
         near, share = nearest(own, fingerprints)
         equal = np.flatnonzero(share == 1)
         texts = [smiles[rows[place]] for place in equal]
-        same = _same_molecules(texts, own[equal], known, fingerprints)
+        same = _same_molecules(texts, own[equal], known, fingerprints, level)
         near[equal] = np.where(same < 0, near[equal], same)
         index[rows], similarity[rows] = near, share
     return index, similarity, errors
 
 
 def _same_molecules(
-    smiles: Sequence[str], bits: np.ndarray, known: Sequence[str], fingerprints: np.ndarray
+    smiles: Sequence[str],
+    bits: np.ndarray,
+    known: Sequence[str],
+    fingerprints: np.ndarray,
+    level: Level,
 ) -> np.ndarray:  # int64 (n,)
     """Return the index of the first known molecule that each molecule is; -1 if it is none, or the
     only one with its fingerprint."""
@@ -69,7 +76,7 @@ def _same_molecules(
         text = canonical_smiles(smiles[row])
         for other in order[start:end].tolist():  # with few exceptions, equal fingerprints
             if other not in canonical:
-                canonical[other] = canonical_smiles(known[other])
+                canonical[other] = canonical_smiles(standardized([known[other]], level)[0])
             if canonical[other] == text:
                 found[row] = other
                 break

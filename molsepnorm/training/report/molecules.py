@@ -12,6 +12,7 @@ import numpy as np
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.files.page import code
 from molsepnorm.molecules.drawing import draw_structure
+from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.tasks.molecule_errors import describe_error, mean_errors, relative_errors
 from molsepnorm.training.completing.domain import drawn, error_by_similarity
 from molsepnorm.training.report.charts import Chart
@@ -56,7 +57,7 @@ def molecules_sections(contents: Contents) -> dict[str, str]:
     known = _training_molecules(contents)
     return {
         "Errors by similarity to the training molecules": _similarity(contents, errors, known),
-        "Errors by scaffold": _scaffolds(errors),
+        "Errors by scaffold": _scaffolds(errors, contents.model.standardize),
         "The worst predictions": _worst(contents, errors, known),
     }
 
@@ -83,7 +84,7 @@ def _training_molecules(contents: Contents) -> tuple[list[str], np.ndarray] | No
             found = contents.model.training_molecules()
             return list(found.smiles), found.fingerprints
         if (smiles := contents.smiles("train")) is not None and smiles:
-            return smiles, packed_morgan(smiles)
+            return smiles, packed_morgan(standardized(smiles, contents.model.standardize))
     except InvalidMolecule:
         return None
     return None
@@ -101,7 +102,8 @@ def _similarity(
     if not bins and known is not None:
         rows = np.flatnonzero(np.isfinite(errors.mean))
         rows = drawn(rows, _MAX_COMPARED)
-        similarity = nearest_molecules([errors.smiles[row] for row in rows], *known)[1]
+        forms = standardized([errors.smiles[row] for row in rows], contents.model.standardize)
+        similarity = nearest_molecules(forms, *known)[1]
         bins, meaning = error_by_similarity(similarity, errors.mean[rows]), errors.meaning
     if not bins:
         return "<p>The run's folder has no training molecules to compare with.</p>"
@@ -141,18 +143,19 @@ def _side(found: Mapping[str, Any], where: str) -> str:
     return f"{found.get('molecules', 0):,} molecules {where}{mean}"
 
 
-def _scaffolds(errors: _Errors) -> str:
+def _scaffolds(errors: _Errors, level: Level) -> str:
     """Return the scaffolds with the most test molecules, and their mean errors."""
     from molsepnorm.molecules.featurize.scaffold import murcko_scaffold
 
     mean = errors.mean
     every = np.flatnonzero(np.isfinite(mean))
     rows = drawn(every, _MAX_COMPARED)
+    forms = standardized([errors.smiles[row] for row in rows], level)
     sample = "" if len(rows) == len(every) else f" {len(rows):,} randomly drawn"
     groups: dict[str, list[int]] = {}
-    for row in rows.tolist():
+    for row, form in zip(rows.tolist(), forms, strict=True):
         try:
-            groups.setdefault(murcko_scaffold(errors.smiles[row]), []).append(row)
+            groups.setdefault(murcko_scaffold(form), []).append(row)
         except InvalidMolecule:
             continue
     ordered = sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
@@ -178,6 +181,7 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
     """Return the test predictions with the largest errors, drawn."""
     from molsepnorm.molecules.featurize.nearest import nearest_molecules
 
+    level = contents.model.standardize
     own: dict[str, list[tuple[str, int]]] = {}
     for split in ("train", "val"):  # the model may be fitted to validation molecules, too
         for row, text in enumerate(contents.smiles(split) or ()):
@@ -194,7 +198,7 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
     index, similarity = (
         (np.zeros(len(places), dtype=np.int64), np.full(len(places), np.nan))
         if known is None
-        else nearest_molecules(smiles, *known)[:2]
+        else nearest_molecules(standardized(smiles, level), *known, level)[:2]
     )
     cards = []
     for (row, column), text, near, share in zip(places, smiles, index, similarity, strict=True):
