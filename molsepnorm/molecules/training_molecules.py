@@ -139,8 +139,7 @@ class TrainingFile:
 
     path: Path
     digest: str | None
-    """SHA-256 of the file; None if the model folder has none, as where it belongs to another
-    model."""
+    """SHA-256 of the file in config.json; None if it has none, so that the file is refused."""
 
     def read(self) -> TrainingMolecules:
         """Return the molecules.

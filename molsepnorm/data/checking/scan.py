@@ -211,9 +211,12 @@ def scan_table(config: DataConfig) -> Scan:
 
     refusals: list[Refusal] = []
     labels = _labels(_without(table, invalid_labels), config, refusals)
-    weights = _try(lambda: read_weights(_parsed(table, config), config), "weights", refusals)
+    weights = None
+    if config.weight_column is not None:
+        weights = _try(lambda: read_weights(_parsed(table, config), config), "weights", refusals)
     labels = labels.without_weight_0(weights)
-    _try(lambda: read_features(_parsed(table, config), config), "features", refusals)
+    if config.feature_columns:
+        _try(lambda: read_features(_parsed(table, config), config), "features", refusals)
     readable = np.array([row for row, text in enumerate(canonical) if text], dtype=np.int64)
     parts = (
         _try(
