@@ -234,7 +234,8 @@ def _read_times(
             f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. "
             f"{counted(len(odd), 'such cell')} in this column; expected are ISO dates such "
             "as 2021, 2021-05 or 2021-05-03, numbers in all cells, or a blank to leave the row "
-            "out. Dates with the year at the end and months such as 2021.2 are not numbers"
+            "out. Numbers that look like dates of another order, such as 052021 or 030521, are not "
+            "times"
         )
     return times
 

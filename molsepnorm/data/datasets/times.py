@@ -14,13 +14,23 @@ from molsepnorm.errors import counted
 __all__ = ["describe_times", "read_times", "split_by_time"]
 
 _MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12]\d|3[01])"
-_YEAR_LAST = re.compile(rf"{_MONTH}\.(19|20)\d{{1,2}}|({_DAY}{_MONTH}|{_MONTH}{_DAY})(19|20)\d\d")
-"""Dates whose order is not that of the numbers they look like: 05.2021, 03052021, 05312021, and
-10.202, as which October 2020 is written by programs that read it as a number."""
-_MONTH_YEAR = re.compile(rf"{_MONTH}\.([0-2]\d|9\d)")
-_UNPADDED = re.compile(r"(19|20)\d\d\.([1-9]|1[0-2])")
+_YEAR_LAST = re.compile(
+    rf"{_MONTH}\.(19|20)\d{{1,2}}|({_MONTH}|{_DAY}{_MONTH}|{_MONTH}{_DAY})(19|20)\d\d"
+)
+"""05.2021, 052021, 03052021 and 05312021, and 10.202, as which October 2020 is written by programs
+that read it as a number."""
+_MONTH_YEAR = re.compile(rf"{_MONTH}\.([0-2]\d|9\d)|(0[1-9]|1[0-2])\d\d")
+"""05.21 and 0521."""
+_YEAR_MONTH = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])")
+_YEAR_FIRST = re.compile(rf"(19|20)\d\d({_MONTH}{_DAY}?)?")
+"""2021, 202105 and 20210503, also without leading zeros."""
+_YEAR_DOT_MONTH = re.compile(r"(19|20)\d\d\.([1-9]|1[0-2])")
 """2021.2 and 2021.10, months without a leading zero: as numbers, October is before February."""
 _TWO_MONTH, _TWO_DAY = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
+_YEAR_OF_TWO_DIGITS = re.compile(
+    rf"{_TWO_DAY}{_TWO_MONTH}\d\d|{_TWO_MONTH}{_TWO_DAY}\d\d|\d\d{_TWO_MONTH}{_TWO_DAY}"
+)
+"""030521, 053121 and 210531."""
 
 
 def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -28,9 +38,10 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
     Cells are numbers, or dates in ISO 8601 such as 2021, 2021-05, 2021-05-03 and
     2021-05-03T14:30:00Z, where a year or a month stands for its first moment. If all cells are
-    numbers, their order is numerical, unless they look like dates that end with the year, such as
-    05.2021, 05.21, 03052021 and 030521, or like months without a leading zero, such as 2021.2 and
-    2021.10, which are not valid.
+    numbers, their order is numerical. Numbers that look like dates of another order are not valid:
+    those that end with the year (05.2021, 052021, 03052021), have a year of two digits (05.21,
+    0521, 030521), or start with the year and differ in length (2021 and 20210503, 20219 and 202110,
+    2021.2 and 2021.10).
 
     Returns:
         float64 [R]: numbers, or microseconds since 1970; NaN for an empty cell.
@@ -54,26 +65,22 @@ def read_times(column: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _look_like_dates(cells: pd.Series) -> bool:
-    """Return whether numbers look like dates and have another order than these dates."""
-    if cells.str.fullmatch(_UNPADDED).all():  # then those with two digits are 10 to 12
-        return bool(cells.str.contains(r"\.\d$").any() and cells.str.contains(r"\.\d\d$").any())
-    return _end_with_the_year(cells)
-
-
-def _end_with_the_year(cells: pd.Series) -> bool:
-    """Return whether numbers look like dates that end with the year."""
+    """Return whether numbers look like dates whose order is, or may be, another one."""
+    cells = cells.str.replace(r"^(\d{4,})\.0$", r"\1", regex=True)  # from a column of floats
+    lengths = {*cells.str.len()}
+    if cells.str.fullmatch(_YEAR_DOT_MONTH).all():  # then those with two digits are 10 to 12
+        return len(lengths) > 1
+    if cells.str.fullmatch(_YEAR_FIRST).all() and (len(lengths) > 1 or lengths == {7}):
+        return True
     years = cells.str.fullmatch(_YEAR_LAST)
     if years.mean() > 0.5 and cells[years].str.contains(r"(?:19|20)\d\d$").any():
         return True
     if cells.str.fullmatch(_MONTH_YEAR).all():
-        return True
-    if not cells.str.fullmatch(r"\d{5,6}").all():
+        return bool(cells.str.contains(r"^0|\.").any())  # 1125 may be a number of days
+    if cells.str.fullmatch(_YEAR_MONTH).all() or not cells.str.fullmatch(r"\d{5,6}").all():
         return False
     digits = cells.str.zfill(6)  # programs that read numbers drop the first 0
-    orders = (rf"{_TWO_DAY}{_TWO_MONTH}\d\d", rf"{_TWO_MONTH}{_TWO_DAY}\d\d")
-    if not any(digits.str.fullmatch(order).all() for order in orders):
-        return False
-    return digits.str[:2].nunique() > digits.str[4:].nunique()  # there are more days than years
+    return bool(digits.str.fullmatch(_YEAR_OF_TWO_DIGITS).all())
 
 
 def split_by_time(
