@@ -190,7 +190,8 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
     """Merge the rows of one molecule into the first, and count the changes; return them as text."""
     rows, used = scan.repeated[number], scan.merged[number]
     first, changed = int(rows[0]), []
-    has_weight_0 = scan.weights is not None and scan.weights[first] == 0
+    weights = scan.weights
+    gains_weight = weights is not None and weights[first] == 0 and weights[used].any()
     targets = {name: i for i, name in enumerate(scan.labels.names)}
     for name, column in zip(scan.table.columns, cells, strict=True):
         if name == scan.config.smiles_column:
@@ -216,7 +217,7 @@ def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str
                 column[first] = ""
                 counts["conflicts"] += 1
                 changed.append(f"{name}: {shown} conflict: emptied")
-            elif not full and first not in used and has_weight_0 and column[first].strip():
+            elif not full and gains_weight and column[first].strip():
                 column[first] = ""
                 changed.append(f"{name}: the weight of its row is 0: emptied")
         if full and full[0] != first:

@@ -22,7 +22,7 @@ from molsepnorm.data.datasets.columns import (
 )
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
-from molsepnorm.data.datasets.duplicates import used_rows
+from molsepnorm.data.datasets.duplicates import merged_label, used_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import (
     SPLIT_OF_WORD,
@@ -384,12 +384,9 @@ def _parts(
     column = table[config.column_of_split].tolist() if config.column_of_split else None
     numbers, index = _numbers(canonical), table.index.to_numpy()
     source = config.table
-    values = labels.values
+    # a row stands for all rows of its molecule if they are merged
+    values = _merged_labels(labels, numbers) if merges else labels.values
     is_labelled = np.isfinite(values).any(axis=1)
-    if merges:  # a row stands for all rows of its molecule
-        if config.split_type == "stratified":
-            values = _merged_classes(values, numbers)
-        is_labelled = np.isin(numbers, numbers[is_labelled])
 
     def split(chosen: np.ndarray) -> dict[str, np.ndarray]:
         strata = strata_of(config, labels.kinds, values[chosen])
@@ -401,17 +398,20 @@ def _parts(
     return with_validation(splits, numbers, config)
 
 
-def _merged_classes(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:  # (R, T)
-    """Return the classes in which all rows of a molecule have its merged class; NaN where the
-    classes of its rows differ."""
-    values = values.copy()
+def _merged_labels(labels: Labels, numbers: np.ndarray) -> np.ndarray:  # (R, T)
+    """Return the labels in which all rows of a molecule have its merged label, numbers without
+    regard to weights; NaN where it has none or they conflict."""
+    values = labels.values.copy()
+    bounds = np.zeros(values.shape, np.int8) if labels.bounds is None else labels.bounds
     order = np.argsort(numbers, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
         if len(rows) > 1 and numbers[rows[0]] >= 0:
-            for column in values.T:
-                labels = column[rows]
-                classes = np.unique(labels[~np.isnan(labels)])
-                column[rows] = classes[0] if len(classes) == 1 else np.nan
+            weights = np.ones(len(rows))
+            for i, kind in enumerate(labels.kinds):
+                label = merged_label(
+                    values[rows, i], bounds[rows, i], weights, kind == "regression"
+                )
+                values[rows, i] = label.value
     return values
 
 

@@ -14,7 +14,7 @@ from molsepnorm.data.datasets.leaks import same_molecules
 from molsepnorm.data.datasets.splits import split_labelled, strata_of, with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
 
-__all__ = ["merge_and_split", "used_labels", "used_rows"]
+__all__ = ["merge_and_split", "merged_label", "used_labels", "used_rows"]
 
 
 def merge_and_split(
@@ -48,7 +48,7 @@ def merge_and_split(
             strata = strata_of(config, dataset.kinds, dataset.labels[chosen])
             return split(rows[chosen], numbers[chosen], strata)
 
-        return split_labelled(divide, molecules, is_labelled, named)
+        return split_labelled(divide, molecules, ~np.isnan(dataset.labels).all(axis=1), named)
 
     if config.duplicates == "keep":
         drawn = config.split is not None and config.draws_molecules
@@ -73,7 +73,7 @@ def merge_and_split(
                 f"is in {SPLITS[split_of[one]]} at {location(int(rows[one]))}: data.duplicates: "
                 "mean needs all rows of a molecule in one split"
             )
-    for group in groups:
+    for group in groups:  # labels that conflict are counted by `_merged`
         is_labelled[group] = is_labelled[group].any()
     dataset = _merged(dataset, groups, location)
     splits = divided(dataset.molecules, every)
@@ -139,7 +139,9 @@ class _Label(NamedTuple):
     """True if there are labels, but none can be used."""
 
 
-def _merge(values: np.ndarray, bounds: np.ndarray, weights: np.ndarray, number: bool) -> _Label:
+def merged_label(
+    values: np.ndarray, bounds: np.ndarray, weights: np.ndarray, number: bool
+) -> _Label:
     """Return the label from those of the rows, (n,) each; NaN if it is missing.
 
     Numbers are averaged with the weights of the rows. Classes are kept where they agree.
@@ -172,7 +174,7 @@ def _merged(
         used = used_rows(group, has_labels)
         for i, kind in enumerate(dataset.kinds):
             values, of_rows = labels[used, i].astype(float), bounds[used, i]
-            label = _merge(values, of_rows, weights[used], kind == "regression")
+            label = merged_label(values, of_rows, weights[used], kind == "regression")
             exact = values[~np.isnan(values) & (of_rows == 0)]
             if kind == "regression" and len(exact) > 1:
                 squares[i] += ((exact - exact.mean()) ** 2).sum()

@@ -464,6 +464,25 @@ def test_a_stratified_split_is_that_of_training(write, duplicates):
     }
 
 
+@pytest.mark.parametrize("kind", ["classes", "bounds"])
+def test_a_molecule_whose_labels_conflict_is_in_no_drawn_split(write, kind):
+    cells = (0, 1) if kind == "classes" else ("<5", ">7")
+    rows = [
+        *((each, i % 2) for i, each in enumerate(ALKANES[1:])),
+        *((ALKANES[0], c) for c in cells),
+    ]
+    config = DataConfig(table=write(rows), duplicates="mean", targets=["y"])
+    dataset = load(config, OGB)
+    used = np.concatenate([*dataset.splits.values()])
+    assert len(used) == len(ALKANES) - 1
+    assert np.isfinite(dataset.labels[used]).all()
+    assert "Left out: 1 label of merged rows" in dataset.warnings[-1]
+    parts = scan_table(config).parts
+    assert {name: dataset.store.rows[part].tolist() for name, part in dataset.splits.items()} == {
+        name: part.tolist() for name, part in parts.items()
+    }
+
+
 def test_validation_rows_are_drawn_after_the_rows_of_a_molecule_are_merged(write):
     rows = [(each, i, "test" if i < 5 else "train") for i, each in enumerate(ALKANES)] * 2
     path, settings = write(rows, "smiles,y,part"), {"splits_column": "part", "duplicates": "mean"}

@@ -128,6 +128,14 @@ def test_a_label_of_weight_0_is_emptied_beside_another_target(write):
     assert "z: the weight of its row is 0: emptied" in clean.changes[0].reason
 
 
+@pytest.mark.parametrize(("other", "cell", "weight"), [(2, "", "1"), (0, "9", "0")])
+def test_a_label_of_weight_0_stays_without_weight(write, other, cell, weight):
+    """It would count with the mean weight of rows that have no label."""
+    rows = [*((*row, 1) for row in FINE), ("CCO", 9, 0), ("OCC", "", other)]
+    clean = _clean(write(rows, "smiles,y,w"), targets=["y"], weight_column="w")
+    assert clean.table.iloc[-1].tolist() == ["CCO", cell, weight]
+
+
 def test_a_missing_label_is_no_label_of_weight_0(write):
     rows = [*((*row, row[1], 1) for row in FINE), ("CCO", "", "NA", 1), ("OCC", 5, "", 1)]
     clean = _clean(write(rows, "smiles,y,z,w"), targets=["y", "z"], weight_column="w")
