@@ -162,7 +162,9 @@ class PropertyModel:
                 f"this model does not have its training molecules, so similarities to them are "
                 f"unknown: {why}. Train it again, or leave the domain out"
             )
-        found = TrainingMolecules.joined([each.read() for each in self.structures])
+        found = TrainingMolecules.joined(
+            [each.read() for each in self.structures], self.standardize
+        )
         if found.labels.shape[1] != len(self.task.targets):
             raise ModelError(
                 f"{TRAINING_FILE} belongs to another model: it has labels of "

@@ -16,6 +16,7 @@ import numpy as np
 
 from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors
+from molsepnorm.molecules.featurize.standardize import Level
 
 __all__ = ["TRAINING_FILE", "TrainingFile", "TrainingMolecules"]
 
@@ -114,16 +115,22 @@ class TrainingMolecules:
         return TrainingMolecules(smiles, prints, labels, bounds)
 
     @staticmethod
-    def joined(parts: Sequence[TrainingMolecules]) -> TrainingMolecules:
-        """Return the union of one or more parts; a molecule with the same SMILES and labels in
-        several parts occurs once."""
+    def joined(parts: Sequence[TrainingMolecules], level: Level) -> TrainingMolecules:
+        """Return the union of one or more parts, whose molecules are standardised at `level`.
+
+        A molecule that several parts write in different ways has the SMILES of the first of them.
+        A molecule with the same labels in several parts occurs once.
+        """
         if len(parts) == 1:
             return parts[0]
-        smiles = [text for part in parts for text in part.smiles]
+        from molsepnorm.molecules.featurize.nearest import with_one_text
+
         prints, labels, bounds = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("fingerprints", "labels", "bounds")
         )
+        written = [text for part in parts for text in part.smiles]
+        smiles = with_one_text(written, prints, level)
         first: dict[tuple[str, bytes, bytes], int] = {}
         for row, text in enumerate(smiles):
             first.setdefault((text, labels[row].tobytes(), bounds[row].tobytes()), row)

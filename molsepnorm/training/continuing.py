@@ -8,11 +8,11 @@ from pathlib import Path
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig, Dataset
-from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.errors import ConfigError
 from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.model.folder import find_folder
-from molsepnorm.molecules.featurize.standardize import LEVELS, Level, standardized
+from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
 from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Target
@@ -102,11 +102,11 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     if not found:
         return []
     highest = max(levels, key=LEVELS.index)
-    trained = {_canonical(text, highest) for text in found}
+    trained = {molecule_key(text, highest) for text in found}
     scored: dict[str, str] = {}
     for split in ("val", "test"):
         for row in dataset.store.rows[dataset.splits[split]]:
-            scored.setdefault(_canonical(dataset.smiles[row], highest), dataset.smiles[row])
+            scored.setdefault(molecule_key(dataset.smiles[row], highest), dataset.smiles[row])
     return [text for canonical, text in scored.items() if canonical in trained]
 
 
@@ -118,17 +118,6 @@ def _molecules_of_model(folder: Path, levels: list[Level]) -> tuple[str, ...]:
     model = PropertyModel.from_pretrained(folder)
     levels.append(model.standardize)
     return model.training_molecules().smiles
-
-
-def _canonical(smiles: str, level: Level) -> str:
-    """Return RDKit's canonical SMILES of the standardised molecule; the text itself if RDKit cannot
-    read it, as for some molecules of OGB's sets, which come as graphs."""
-    from molsepnorm.molecules.featurize.smiles import canonical_smiles
-
-    try:
-        return canonical_smiles(standardized([smiles], level)[0])
-    except InvalidMolecule:
-        return smiles
 
 
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:

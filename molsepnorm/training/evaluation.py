@@ -270,13 +270,19 @@ def _fitted_to_validation(run: RunFolder, metrics: Mapping[str, Any]) -> str | N
 
 
 def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> str | None:
-    """Return how many of some molecules (n,) the model was trained on, as far as their SMILES are
-    written in the same way; None if there are none, or the model has no training molecules."""
+    """Return how many of some molecules (n,) the model was trained on; None if there are none, or
+    the model has no training molecules."""
     smiles = dataset.written or dataset.smiles
     if not model.structures or smiles is None:
         return None
-    known = {*model.training_molecules().smiles}
-    count = sum(smiles[row] in known for row in dataset.store.rows[graphs].tolist())
+    from molsepnorm.molecules.featurize.nearest import fingerprints_of, with_one_text
+
+    known = model.training_molecules()
+    own = [smiles[row] for row in dataset.store.rows[graphs].tolist()]
+    bits = np.concatenate([known.fingerprints, fingerprints_of(dataset.smiles_of(graphs))[0]])
+    texts = with_one_text([*known.smiles, *own], bits, model.standardize)
+    trained = {*texts[: len(known)]}
+    count = sum(text in trained for text in texts[len(known) :])
     return f"the model is trained on {count:,} of these molecules" if count else None
 
 

@@ -72,9 +72,20 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_the_union_has_equal_molecules_once():
     one, other = molecules("CCO", "CCN"), molecules("CCC", "CCO", seed=1)
-    assert TrainingMolecules.joined([one]) is one
-    assert same(TrainingMolecules.joined([one, one]), one)
-    both = TrainingMolecules.joined([one, other])
+    assert TrainingMolecules.joined([one], "none") is one
+    assert same(TrainingMolecules.joined([one, one], "none"), one)
+    both = TrainingMolecules.joined([one, other], "none")
     assert both.smiles == ("CCO", "CCN", "CCC", "CCO")  # with other labels
     assert (both.fingerprints[2:] == other.fingerprints).all()
     np.testing.assert_array_equal(both.labels[2:], other.labels)
+
+
+def test_a_molecule_that_parts_write_differently_has_one_smiles():
+    """So its labels of all parts are found, see `TrainingMolecules.measured`."""
+    one, other = molecules("CCO", "CCN"), molecules("CCC", "OCC", seed=1)
+    other.fingerprints[1] = one.fingerprints[0]
+    one.labels[:], other.labels[:] = 1, 2
+    both = TrainingMolecules.joined([one, other], "none")
+    assert both.smiles == ("CCO", "CCN", "CCC", "CCO")
+    labels, bounds, _ = both.measured
+    assert labels[3].tolist() == labels[0].tolist() and bounds[3].tolist() == bounds[0].tolist()

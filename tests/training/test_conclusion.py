@@ -505,6 +505,11 @@ def test_validation_and_test_are_compared_over_the_same_targets(of_one_class):
     found = comparisons(task, entries, predictions, labels, constant, molecules)
     assert None not in (entries["val"]["roc_auc"], entries["test"]["roc_auc"])
     assert ("roc_auc" in found["val_test_difference"]) == (len(of_one_class) != 1)
+    scored = ["a"] if "test" in of_one_class else ["a", "b"]
+    assert found["scored_targets"]["roc_auc"] == scored
+    content = metrics(**{key: entries[key] for key in ("test", "test_constant")}, **found)
+    named = "ROC-AUC of a 0." if "test" in of_one_class else "mean ROC-AUC of a and b 0."
+    assert named in conclusion(content)[0]
 
 
 def test_the_interval_of_independent_scores_covers_their_difference():

@@ -111,8 +111,8 @@ def test_a_table_that_is_not_split_has_no_splits(coloured, split):
         evaluate(result.model, data, split)
 
 
-def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path):
-    """Those of all rows of the table, too; molecules of another table are new."""
+def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path, rows_of):
+    """Those of all rows of the table, too, and of another table that writes them in another way."""
     config, result = coloured
     found = {split: evaluate(result.folder, config.data, split).leak for split in SPLITS}
     assert found == {
@@ -124,7 +124,10 @@ def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path):
     other = _new_table(tmp_path / "new.csv", [("CCSSC", 1, 1, "red"), ("CSSC", 0, 1, "blue")])
     assert evaluate(result.folder, other).leak is None
     copied = config.data.model_copy(update={"table": tmp_path / "copy.csv"})
-    copied.table.write_bytes(config.data.table.read_bytes())
+    rows = rows_of(config.data.table)
+    for row in rows:
+        row["smiles"] = f"[CH3]{row['smiles'][1:]}"  # the first atom has one neighbour
+    _new_table(copied.table, [[*row.values()] for row in rows])
     count = len(result.model.training_molecules().smiles)
     found = evaluate(result.folder, copied).leak
     assert found == f"the model is trained on {count} of these molecules"

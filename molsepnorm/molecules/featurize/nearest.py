@@ -1,4 +1,4 @@
-"""`nearest_molecules`: the most similar of some molecules to each of others."""
+"""Molecules that are found by their fingerprints: the most similar ones, and the same ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
-from molsepnorm.molecules.featurize.smiles import canonical_smiles
-from molsepnorm.molecules.featurize.standardize import Level, standardized
+from molsepnorm.molecules.featurize.fingerprints import BITS, nearest, packed_morgan
+from molsepnorm.molecules.featurize.standardize import Level, molecule_key
 
-__all__ = ["nearest_molecules"]
+__all__ = ["fingerprints_of", "nearest_molecules", "with_one_text"]
 
 
 def nearest_molecules(
@@ -33,24 +32,51 @@ def nearest_molecules(
         The index, int64 [n], and the similarity, float64 [n], and the error of a SMILES that RDKit
         cannot read, or None. A molecule with an error has the index 0 and the similarity NaN.
     """
+    bits, errors = fingerprints_of(smiles)
     index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
+    rows = np.array([row for row, error in enumerate(errors) if error is None], dtype=np.int64)
+    if len(rows):
+        index[rows], similarity[rows] = nearest(bits[rows], fingerprints)
+        equal = np.flatnonzero(similarity == 1)
+        texts = [smiles[row] for row in equal.tolist()]
+        same = _same_molecules(texts, bits[equal], known, fingerprints, level)
+        index[equal] = np.where(same < 0, index[equal], same)
+    return index, similarity, errors
+
+
+def fingerprints_of(smiles: Sequence[str]) -> tuple[np.ndarray, list[InvalidMolecule | None]]:
+    """Return the fingerprints of n SMILES, uint8 [n, BITS // 8] as those of `packed_morgan`, and
+    the error of a SMILES that RDKit cannot read, or None. The bits of such a one are 0."""
+    bits = np.zeros((len(smiles), BITS // 8), dtype=np.uint8)
     errors: list[InvalidMolecule | None] = [None] * len(smiles)
-    bits, rows = [], []
     for row, text in enumerate(smiles):
         try:
-            bits.append(packed_morgan([text]))
-            rows.append(row)
+            bits[row] = packed_morgan([text])[0]
         except InvalidMolecule as error:
             errors[row] = error
-    if rows:
-        own = np.concatenate(bits)
-        near, share = nearest(own, fingerprints)
-        equal = np.flatnonzero(share == 1)
-        texts = [smiles[rows[place]] for place in equal]
-        same = _same_molecules(texts, own[equal], known, fingerprints, level)
-        near[equal] = np.where(same < 0, near[equal], same)
-        index[rows], similarity[rows] = near, share
-    return index, similarity, errors
+    return bits, errors
+
+
+def with_one_text(smiles: Sequence[str], fingerprints: np.ndarray, level: Level) -> list[str]:
+    """Return the SMILES in which every row of a molecule has the text of its first row.
+
+    Args:
+        smiles: n SMILES, as they were before they were standardised at `level`.
+        fingerprints: uint8 [n, BITS // 8], fingerprints of their standardised forms. Only texts
+            with equal fingerprints are compared, by `molecule_key`.
+        level: of this standardisation.
+    """
+    texts = list(smiles)
+    alike: dict[int, dict[str, None]] = {}
+    hashes = _hashes(fingerprints).tolist()
+    for text, number in zip(texts, hashes, strict=True):
+        alike.setdefault(number, {})[text] = None
+    first: dict[tuple[int, str], str] = {}
+    for number, different in alike.items():
+        known: dict[str, str] = {}
+        for text in different if len(different) > 1 else ():
+            first[number, text] = known.setdefault(molecule_key(text, level), text)
+    return [first.get(each, each[1]) for each in zip(hashes, texts, strict=True)]
 
 
 def _same_molecules(
@@ -73,10 +99,10 @@ def _same_molecules(
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
         if end - start < 2:
             continue
-        text = canonical_smiles(smiles[row])
+        text = molecule_key(smiles[row], "none")
         for other in order[start:end].tolist():  # with few exceptions, equal fingerprints
             if other not in canonical:
-                canonical[other] = canonical_smiles(standardized([known[other]], level)[0])
+                canonical[other] = molecule_key(known[other], level)
             if canonical[other] == text:
                 found[row] = other
                 break

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rdkit import Chem
     from rdkit.Chem.MolStandardize.rdMolStandardize import TautomerEnumerator
 
-__all__ = ["LEVELS", "Level", "protomer_key", "standard_smiles", "standardized"]
+__all__ = ["LEVELS", "Level", "molecule_key", "protomer_key", "standard_smiles", "standardized"]
 
 Level = Literal["none", "salts", "parent", "tautomer"]
 """How far structures are standardised; each level includes the ones before it."""
@@ -88,6 +88,22 @@ def standard_smiles(smiles: str, level: Level) -> str:
         except (RuntimeError, ValueError) as error:
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise InvalidMolecule(f"RDKit cannot standardise it: {reason:.80}") from error
+
+
+def molecule_key(smiles: str, level: Level) -> str:
+    """Return the canonical SMILES of a standardised molecule, which is the same for all its SMILES;
+    the text itself if RDKit cannot read it, as for some molecules of OGB's sets, which come as
+    graphs.
+
+    >>> molecule_key("OCC", "none"), molecule_key("C[NH3+].[Cl-]", "parent")
+    ('CCO', 'CN')
+    """
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    try:
+        return canonical_smiles(standardized([smiles], level)[0])
+    except InvalidMolecule:
+        return smiles
 
 
 def protomer_key(smiles: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.files.page import code
 from molsepnorm.molecules.drawing import draw_structure
-from molsepnorm.molecules.featurize.standardize import Level, standardized
+from molsepnorm.molecules.featurize.standardize import Level, molecule_key, standardized
 from molsepnorm.tasks.molecule_errors import describe_error, mean_errors, relative_errors
 from molsepnorm.training.completing.domain import drawn, error_by_similarity
 from molsepnorm.training.report.charts import Chart
@@ -152,21 +153,22 @@ def _scaffolds(errors: _Errors, level: Level) -> str:
     rows = drawn(every, _MAX_COMPARED)
     forms = standardized([errors.smiles[row] for row in rows], level)
     sample = "" if len(rows) == len(every) else f" {len(rows):,} randomly drawn"
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, dict[str, list[int]]] = {}  # the rows of each molecule
     for row, form in zip(rows.tolist(), forms, strict=True):
         try:
-            groups.setdefault(murcko_scaffold(form), []).append(row)
+            own = groups.setdefault(murcko_scaffold(form), {})
         except InvalidMolecule:
             continue
+        own.setdefault(molecule_key(form, "none"), []).append(row)
     ordered = sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
     cards = [
         f'<div class="card">{_scaffold(text)}<div>{counted(len(own), "molecule")}</div>'
-        f"<div>mean error <b>{mean[own].mean():.3g}</b></div></div>"
+        f"<div>mean error <b>{mean[[*chain(*own.values())]].mean():.3g}</b></div></div>"
         for text, own in ordered[:_SCAFFOLDS]
     ]
     return (
         f"<p>The {len(cards)} most frequent of {len(groups):,} Bemis–Murcko scaffolds of{sample} "
-        f"test molecules. The error is the {escape(errors.meaning)}; over all test molecules it is "
+        f"test rows. The error is the {escape(errors.meaning)}; over all test rows it is "
         f'{mean[every].mean():.3g}.</p><div class="cards scaffolds">{"".join(cards)}</div>'
     )
 
@@ -182,10 +184,7 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
     from molsepnorm.molecules.featurize.nearest import nearest_molecules
 
     level = contents.model.standardize
-    own: dict[str, list[tuple[str, int]]] = {}
-    for split in ("train", "val"):  # the model may be fitted to validation molecules, too
-        for row, text in enumerate(contents.smiles(split) or ()):
-            own.setdefault(text, []).append((split, row))
+    measured_rows = {} if known is None else _rows_of_known(contents, *known)
     order = np.argsort(-np.nan_to_num(errors.relative, nan=-1.0), axis=None, kind="stable")
     places = [divmod(int(each), errors.relative.shape[1]) for each in order[:_WORST]]
     places = [place for place in places if np.isfinite(errors.relative[place])]
@@ -214,7 +213,7 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
             closest = f"similarity {share:.2f}, {code(known[0][near])}"
             truths = (
                 trained.truth(place)
-                for split, place in own.get(known[0][near], ())
+                for split, place in measured_rows.get(known[0][near], ())
                 if (trained := labels[split, column]) is not None
                 and np.isfinite(trained.labels[place])
             )
@@ -238,6 +237,30 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
         "for similar molecules with very different labels.</p>"
         f'<div class="cards">{"".join(cards)}</div>'
     )
+
+
+def _rows_of_known(
+    contents: Contents, smiles: Sequence[str], fingerprints: np.ndarray
+) -> dict[str, list[tuple[str, int]]]:
+    """Return the split and the row of every training and validation row of some known molecules,
+    by each SMILES of these molecules; the model may be fitted to validation molecules, too."""
+    from molsepnorm.molecules.featurize.nearest import fingerprints_of, with_one_text
+
+    level = contents.model.standardize
+    places = [
+        (split, row, text)
+        for split in ("train", "val")
+        for row, text in enumerate(contents.smiles(split) or ())
+    ]
+    found = {*smiles}
+    texts = [*smiles, *dict.fromkeys(text for *_, text in places if text not in found)]
+    others = fingerprints_of(standardized(texts[len(smiles) :], level))[0]
+    shared = with_one_text(texts, np.concatenate([fingerprints, others]), level)
+    first = dict(zip(texts, shared, strict=True))
+    rows: dict[str, list[tuple[str, int]]] = {}
+    for split, row, text in places:
+        rows.setdefault(first[text], []).append((split, row))
+    return {text: rows[first[text]] for text in smiles if first[text] in rows}
 
 
 def _conditions(contents: Contents, row: int) -> str:

@@ -27,7 +27,8 @@ def comparisons(
 ) -> dict[str, Any]:
     """Return the entries of `metrics.json` that compare the scores of a model.
 
-    `scored_targets` has the targets of each headline, if there are several targets.
+    `scored_targets` has the targets of each headline that have a test score, all of them if none
+    has one, if there are several targets.
     `constant_difference` holds the test scores of the model minus those of the trivial baseline,
     with intervals of a paired bootstrap. `val_test_difference` holds the validation scores minus
     the test scores; means over other targets are not compared. All intervals are 95 % intervals.
@@ -56,10 +57,11 @@ def comparisons(
         defined = _defined(val, name)
         if name in defined & of_val.keys() & of_test.keys() and defined == _defined(test, name):
             unpaired[name] = _independent(val[name], of_val[name], test[name], of_test[name])
-    scored = {
-        name: [target.name for target in task.targets if target.kind in METRICS[name].kinds]
-        for name in names
-    }
+    scored = {}
+    for name in names:
+        own = [target.name for target in task.targets if target.kind in METRICS[name].kinds]
+        defined = [each for each in own if test.get(f"{name}/{each}") is not None]
+        scored[name] = defined or own  # a single target has no score of its own
     return {
         "headlines": list(names),
         **({"scored_targets": scored} if len(task.targets) > 1 else {}),

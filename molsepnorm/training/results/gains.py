@@ -78,8 +78,9 @@ def largest_gain(metrics: Mapping[str, Any], name: str) -> float:
 def metric_label(metrics: Mapping[str, Any], name: str) -> str:
     """Return the name of a metric in text, such as "RMSE" or "mean RMSE" of several targets."""
     metric, _, target = name.partition("/")
-    several = not target and any(each.startswith(f"{name}/") for each in metrics["test"])
-    return f"{'mean ' if several else ''}{METRICS[metric].label}"
+    own = [score for key, score in metrics["test"].items() if key.startswith(f"{name}/")]
+    is_mean = not target and len(own) > 1 and sum(score is not None for score in own) != 1
+    return f"{'mean ' if is_mean else ''}{METRICS[metric].label}"
 
 
 def metric_of_targets(metrics: Mapping[str, Any], name: str) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
-from molsepnorm.molecules.featurize.nearest import nearest_molecules
+from molsepnorm.molecules.featurize.nearest import nearest_molecules, with_one_text
 from molsepnorm.molecules.featurize.standardize import standardized
 
 
@@ -21,3 +21,11 @@ def test_a_known_molecule_is_its_own_nearest_one_at_any_level():
     index, similarity, _ = nearest_molecules(["CCCO"], known, packed_morgan(known))
     assert index.tolist() == [4] and 0 < similarity[0] < 1
     assert np.isnan(nearest_molecules(["C1CC"], known, packed_morgan(known))[1]).all()
+
+
+def test_rows_of_a_molecule_get_the_text_of_the_first():
+    smiles = ["OCC", "CCO", "C[C@H](N)O", "C[C@@H](N)O", "CCO.Cl", "N[C@@H](C)O", "CCO"]
+    for level, salt in (("none", "CCO.Cl"), ("salts", "OCC")):
+        bits = packed_morgan(standardized(smiles, level))
+        expected = ["OCC", "OCC", "C[C@H](N)O", "C[C@@H](N)O", salt, "C[C@H](N)O", "OCC"]
+        assert with_one_text(smiles, bits, level) == expected
