@@ -46,7 +46,6 @@ class _Graphormer(BaseEstimator):
         overrides: Mapping[str, Any] | None = None,
         validation_fraction: float = 0.1,
         on_invalid: Literal["raise", "nan"] = "raise",
-        warm_start: bool = False,
         random_state: int | np.random.RandomState | None = 0,
         device: str = "cpu",
         processes: int = 1,
@@ -56,7 +55,6 @@ class _Graphormer(BaseEstimator):
         self.overrides = overrides
         self.validation_fraction = validation_fraction
         self.on_invalid = on_invalid
-        self.warm_start = warm_start
         self.random_state = random_state
         self.device = device
         self.processes = processes
@@ -95,7 +93,6 @@ class _Graphormer(BaseEstimator):
                 sample_weight = np.concatenate([sample_weight, own])
             molecules = molecules + others
             labels = pd.concat([labels, table], ignore_index=True)
-        warm = self.model_ if self.warm_start and hasattr(self, "model_") else None
         result = fit(
             molecules,
             labels,
@@ -105,12 +102,11 @@ class _Graphormer(BaseEstimator):
                 "run.seed": seed,
                 "run.device": self.device,
                 "data.on_invalid": _ON_INVALID[self.on_invalid],
-                **({} if self.start is None or warm else {"finetune.start": self.start}),
+                **({} if self.start is None else {"finetune.start": self.start}),
                 **({} if self.epochs is None else {"run.epochs": self.epochs}),
                 **settings,
                 **(self.overrides or {}),
             },
-            model=warm,
         )
         assert result.model is not None
         self.model_ = result.model
@@ -188,7 +184,6 @@ _PARAMETERS = """
         validation_fraction: share of the molecules that choose the epoch.
         on_invalid: "raise" an error for a molecule that cannot be read, or leave it out in `fit`
             and predict NaN for it.
-        warm_start: start from the weights of the last `fit`, if there was one.
         random_state: seed of the split, the order of the batches and the new weights.
         device: as in `Predictor`.
         processes: processes of `predict`.

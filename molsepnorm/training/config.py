@@ -145,7 +145,7 @@ class RunConfig(_Section):
     budget: Annotated[_Time | None, "--budget"] = None
     """Training time, such as 640s, 11m or 1.5h. Replaces --epochs by the number of epochs that fit.
 
-    The speed is measured before training starts."""
+    The speed is measured before training starts. For an ensemble, it is the time of each member."""
     batch_size: Annotated[int, "--batch-size"] = Field(64, ge=2, le=1 << 20)
     """Molecules per step, summed over all processes."""
     max_groups: int = Field(4, ge=1, le=1 << 20)

@@ -21,7 +21,6 @@ __all__ = [
     "is_architecture",
     "open_start",
     "require_fit",
-    "settings_of",
     "with_start",
 ]
 
@@ -165,15 +164,6 @@ def with_start(
     if wrong:
         raise _other_architecture(start, wrong)
     return content
-
-
-def settings_of(model: PropertyModel) -> dict[str, Any]:
-    """Return the settings that a run takes from the model that it starts from, by dotted names."""
-    data = {**_standardization(model), "featurizer": model.featurizer}
-    return {
-        **{f"model.{name}": value for name, value in _architecture(model).items()},
-        **{f"data.{name}": value for name, value in data.items()},
-    }
 
 
 def _architecture(model: PropertyModel) -> dict[str, Any]:

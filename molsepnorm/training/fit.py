@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import require_same_order, with_text_names
 from molsepnorm.training.architecture import encoding
 from molsepnorm.training.callback import Callback, TrainingResult
-from molsepnorm.training.finetuning import NO_START, settings_of
 from molsepnorm.training.recipes import load_config, table_recipe
 from molsepnorm.training.run import train_on
 
@@ -36,7 +34,6 @@ def fit(
     overrides: Mapping[str, Any] | None = None,
     folder: Path | str | None = None,
     resume: bool = False,
-    model: PropertyModel | None = None,
     callback: Callback | None = None,
 ) -> TrainingResult:
     """Train a model on molecules and labels in memory; without a folder, no file is written.
@@ -78,8 +75,6 @@ def fit(
             "run.epochs": 50}. `data.on_invalid` is "fail" here unless set to "skip".
         folder: the run folder, for checkpoints and results; see `train`.
         resume: continue the run in `folder`, with the same molecules, labels and settings.
-        model: a trained model of the same architecture to start from, in place of the one that
-            `finetune.start` names.
         callback: see `train`.
 
     Returns:
@@ -99,13 +94,10 @@ def fit(
         fixed["data.feature_columns"] = list(feature_columns)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
-    start: dict[str, Any] = {}
-    if model is not None:  # in place of the start of the recipe
-        start = {"finetune.start": NO_START, **({} if preset else settings_of(model))}
     settings = load_config(
         config=table_recipe(overrides or {}, preset) if config is None else config,
         preset=preset,
-        overrides={"data.on_invalid": "fail", **start, **(overrides or {}), **fixed},
+        overrides={"data.on_invalid": "fail", **(overrides or {}), **fixed},
     )
     dataset = memory_dataset(
         molecules,
@@ -122,7 +114,6 @@ def fit(
         dataset,
         folder,
         resume=resume,
-        model=model,
         score=len(dataset.splits["test"]) > 0,
         callback=callback,
     )

@@ -180,6 +180,12 @@ class Trainer:
                 f"continues with {self._learning_rate(taken):.3g}. The result differs from that of "
                 f"an uninterrupted run of {run.length} epochs."
             )
+        if epochs % run.validate_every and progress.epoch == epochs:
+            self.callback.on_warning(
+                f"The model was validated after epoch {epochs}, too, which an uninterrupted run of "
+                f"{run.length} epochs would not do (run.validate_every: {run.validate_every}), so "
+                "the best epoch may be another one."
+            )
         self.world.on_main_process(lambda: folder.lengthen(self.config))
         self.save()
 

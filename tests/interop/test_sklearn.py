@@ -287,25 +287,6 @@ def test_nan_in_a_list_of_classes_is_missing():
     assert model.classes_.tolist() == sorted(set(THREE))
 
 
-def test_a_warm_start_continues(fitted):
-    model = regressor(warm_start=True, epochs=1)
-    first = model.fit(SMILES, Y).model_
-    second = model.fit(SMILES, Y).model_
-    cold = clone(model).fit(SMILES, Y).model_
-    weights = [each.network.state_dict() for each in (first, second, cold)]
-    name = next(name for name in weights[0] if name.endswith("weight"))
-    assert weights[0][name].equal(weights[2][name])
-    assert not weights[0][name].equal(weights[1][name])
-
-
-def test_a_warm_start_with_the_default_recipe_continues():
-    """The first fit may end with a kernel regression, whose architecture is not the recipe's."""
-    model = GraphormerRegressor(warm_start=True, epochs=1)
-    first = model.fit(SMILES, Y).model_
-    assert model.fit(SMILES, Y).model_ is not first
-    assert np.isfinite(model.predict(SMILES)).all()
-
-
 def test_weights_of_molecules_count():
     """Molecules without weight do not change the model."""
     lied = [value + 100 for value in Y[:12]] + Y[12:]

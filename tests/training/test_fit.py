@@ -148,19 +148,6 @@ def test_a_model_without_a_test_split_has_intervals_and_a_domain(empty, settings
     assert f"is {scored.model.domain.threshold:.2f} or more" in card
 
 
-def test_a_trained_model_is_a_start():
-    parts = {"train": range(40), "val": range(40, 48)}
-    start = fit(SMILES, Y, splits=parts, overrides=SMALL).model
-    still = {**SMALL, "run.epochs": 1, "optim.lr": 1e-12}
-    again, fresh = (
-        fit(SMILES, Y, splits=parts, overrides=still, model=each).model for each in (start, None)
-    )
-    name = next(name for name in start.network.state_dict() if name.endswith("weight"))
-    weights = [each.network.state_dict()[name] for each in (start, again, fresh)]
-    assert weights[1].numpy() == pytest.approx(weights[0].numpy(), abs=1e-6)
-    assert not np.allclose(weights[2].numpy(), weights[0].numpy(), atol=1e-3)
-
-
 class Seen(molsepnorm.training.Callback):
     def on_start(self, config, dataset, model, folder):
         self.dataset = dataset

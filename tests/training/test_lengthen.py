@@ -65,6 +65,14 @@ def test_a_schedule_that_depends_on_the_length_is_stretched_with_a_warning(
     assert rates == [old, learning_rate(5, 6, config.optim)]
 
 
+@pytest.mark.parametrize(("every", "warned"), [(1, False), (2, True), (3, False)])
+def test_a_validation_that_a_longer_run_lacks_has_a_warning(configure, tmp_path, every, warned):
+    train(configure({**CONSTANT, "run.epochs": 3, "run.validate_every": every}), tmp_path / "run")
+    seen = Recorder()
+    train(folder=tmp_path / "run", resume=True, epochs=4, callback=seen)
+    assert any("validated after epoch 3, too" in each for each in seen.warnings) == warned
+
+
 def test_each_length_keeps_its_scores(configure, tmp_path, outcome, stop_at):
     """Also if the longer run is stopped, when it has no scores, and continued without a number."""
     config = configure({**CONSTANT, "run.epochs": 1})

@@ -20,14 +20,15 @@ from molsepnorm.data.tables.formats import (
     names_smiles,
     open_decompressed,
 )
-from molsepnorm.errors import DataError, warn_of_data
+from molsepnorm.errors import DataError, first_of, warn_of_data
 from molsepnorm.optional import require_package
 
 __all__ = ["read_excel"]
 
 _BLOCK = 1 << 20
 _FORMULA = re.compile(rb"<([\w.-]+:)?f[\s/>]")
-_MAX_TAG = 64  # bytes of the longest start of a formula
+_MERGED = re.compile(rb"<(?:[\w.-]+:)?mergeCell\s+ref=[\"']([A-Z]+\d+:[A-Z]+(\d+))[\"']")
+_MAX_TAG = 64  # bytes of the longest start of a formula, or of a range of merged cells
 Row = tuple[Any, ...]
 
 
@@ -35,7 +36,8 @@ def read_excel(path: Path, name: str, rows: int, smiles_column: str) -> Iterator
     """Yield a sheet of a workbook in pieces; the index of a row is its number, less 2.
 
     It is the first sheet with a column of SMILES, or else the first; a warning names it if there
-    are several. The first row that is not blank is the header. Numbers become text with the digits
+    are several. Merged cells below the header have a warning, since all but the first of them are
+    blank. The first row that is not blank is the header. Numbers become text with the digits
     needed to read them back (1.0 is "1"), booleans "true" and "false", dates ISO dates; a formula
     is its stored value. Blank rows at the end are left out; others are rows of blank cells.
 
@@ -117,6 +119,8 @@ def _rows(openpyxl: Any, path: Path, name: str, smiles_column: str) -> Iterator[
                 )
         while row and row[-1] in (None, ""):
             row = row[:-1]
+        if row and not started:
+            _warn_of_merged(path, name, sheets[0]._worksheet_path, header=number)
         if row:
             yield from blank
             blank, started = [], True
@@ -152,15 +156,32 @@ def _with_molecules(sheets: Sequence[Any], smiles_column: str) -> int:
 
 def _has_formulas(path: Path) -> bool:
     with zipfile.ZipFile(path) as archive:
-        for entry in archive.namelist():
-            if entry.startswith("xl/worksheets/") and entry.endswith(".xml"):
-                with archive.open(entry) as file:
-                    before = b""
-                    while block := file.read(_BLOCK):
-                        if _FORMULA.search(before + block):
-                            return True
-                        before = block[-_MAX_TAG:]
-    return False
+        names = [each for each in archive.namelist() if each.startswith("xl/worksheets/")]
+        sheets = [name for name in names if name.endswith(".xml")]
+        return any(next(_found(archive, name, _FORMULA), None) for name in sheets)
+
+
+def _warn_of_merged(path: Path, name: str, entry: str, header: int) -> None:
+    """Warn of merged cells below the row of the header; `entry` is the sheet in the file."""
+    with zipfile.ZipFile(path) as archive:
+        found = {each[1]: int(each[2]) for each in _found(archive, entry, _MERGED)}
+    if ranges := [each.decode() for each, last in found.items() if last > header]:
+        warn_of_data(
+            f"{name} has merged cells ({first_of(ranges, 3)}): only the first cell of a range has "
+            "its value, and the others are blank. Unmerge them, and fill in the values that belong "
+            "to several rows"
+        )
+
+
+def _found(
+    archive: zipfile.ZipFile, entry: str, pattern: re.Pattern[bytes]
+) -> Iterator[re.Match[bytes]]:
+    """Yield the matches in a file of the archive; those at the end of a block may come twice."""
+    with archive.open(entry) as file:
+        before = b""
+        while block := file.read(_BLOCK):
+            yield from pattern.finditer(before + block)
+            before = block[-_MAX_TAG:]
 
 
 def _next(table: Iterator[tuple[int, Row]], rows: int) -> list[tuple[int, Row]]:

@@ -60,8 +60,8 @@ def comparisons(
     scored = {}
     for name in names:
         own = [target.name for target in task.targets if target.kind in METRICS[name].kinds]
-        defined = [each for each in own if test.get(f"{name}/{each}") is not None]
-        scored[name] = defined or own  # a single target has no score of its own
+        with_score = [each for each in own if test.get(f"{name}/{each}") is not None]
+        scored[name] = with_score or own  # a single target has no score of its own
     return {
         "headlines": list(names),
         **({"scored_targets": scored} if len(task.targets) > 1 else {}),

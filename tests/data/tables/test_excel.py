@@ -108,6 +108,25 @@ def test_a_wrong_size_in_the_file_does_not_cut_off_rows(tmp_path):
     assert read_table(tmp_path / "y.xlsx")["y"].tolist() == ["1", "2"]
 
 
+def test_merged_cells_of_the_sheet_that_is_read_have_a_warning(tmp_path):
+    """Those of the header do not matter."""
+    book = openpyxl.Workbook()
+    other = book.create_sheet("other")
+    for sheet in (book.active, other):
+        for row in (["smiles", "y", "y"], ["C", 1], ["CC", None], ["CCC", 3]):
+            sheet.append(row)
+    other.merge_cells("B2:B3")
+    book.active.merge_cells("B1:C1")
+    book.save(tmp_path / "x.xlsx")
+    with pytest.warns(DataWarning) as found:
+        read_table(tmp_path / "x.xlsx")
+    assert not any("has merged cells" in str(each.message) for each in found)
+    book.active.merge_cells("B2:B3")
+    book.save(tmp_path / "x.xlsx")
+    with pytest.warns(DataWarning, match=r"x\.xlsx has merged cells \(B2:B3\): only the first"):
+        assert read_table(tmp_path / "x.xlsx").iloc[:, 1].tolist() == ["1", "", "3"]
+
+
 def test_a_formula_is_its_stored_value(tmp_path):
     """A formula without one would silently be blank."""
     path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", 1], ["CC", "=1+1"])
