@@ -370,7 +370,8 @@ def _data_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DataWarning)
         yield notes
-    notes += (str(each.message) for each in caught if issubclass(each.category, DataWarning))
+    messages = (str(each.message) for each in caught if issubclass(each.category, DataWarning))
+    notes += dict.fromkeys(messages)
 
 
 def _blocks(smiles: Sequence[str]) -> Iterator[slice]:
