@@ -80,8 +80,8 @@ def check(
     from molsepnorm.cli.data_display import print_clean, print_commands, print_report
     from molsepnorm.data.checking.check import check_table
     from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
+    from molsepnorm.data.checking.reading import scan_table
     from molsepnorm.data.checking.report import write_targets
-    from molsepnorm.data.checking.scan import scan_table
 
     config = configuration({**options, "data": file}).data
     if copy is not None:

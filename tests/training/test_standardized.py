@@ -11,7 +11,7 @@ import pytest
 from model_folders import change_description
 
 from molsepnorm.data.checking.check import check_table
-from molsepnorm.data.checking.scan import scan_table
+from molsepnorm.data.checking.reading import scan_table
 from molsepnorm.data.datasets import DataConfig, cached, load
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.errors import ConfigError, DataError, ModelError

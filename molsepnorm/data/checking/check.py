@@ -43,7 +43,7 @@ def check_table(scan: Scan) -> TableReport:
     column's standard deviation.
 
     >>> from pathlib import Path
-    >>> from molsepnorm.data.checking.scan import scan_table
+    >>> from molsepnorm.data.checking.reading import scan_table
     >>> from molsepnorm.data.datasets import DataConfig
     >>> report = check_table(scan_table(DataConfig(table=Path("data/demo.csv"))))
     >>> report.rows == report.readable, [finding.kind for finding in report.problems]

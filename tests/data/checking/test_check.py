@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from molsepnorm.data.checking.check import check_table
-from molsepnorm.data.checking.scan import scan_table
+from molsepnorm.data.checking.reading import scan_table
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, StorageError
 from molsepnorm.molecules import featurize

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.clean import clean_table, write_clean
-from molsepnorm.data.checking.scan import scan_table
+from molsepnorm.data.checking.reading import scan_table
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, StorageError
 
