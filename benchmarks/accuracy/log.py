@@ -15,7 +15,7 @@ from typing import Any
 
 from environment import changed, commit, machine
 
-from molsepnorm.files.writing import fingerprint
+from molsepnorm.files.digests import short_digest
 from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.training import TrainConfig, load_config
 from molsepnorm.training.finetuning import NO_START
@@ -183,7 +183,7 @@ def from_folder(
         date=begun.isoformat(" ", "minutes").removesuffix("+00:00"),
         commit=commit().split()[0],
         changed_tree=changed("molsepnorm", "configs"),
-        code=fingerprint(*sorted((top / "molsepnorm").rglob("*.py")))[:8],
+        code=short_digest(*sorted((top / "molsepnorm").rglob("*.py")))[:8],
         machine=machine(),
         threads=environment["threads"],
         torch=environment["packages"]["torch"],

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from molsepnorm.errors import MolsepnormError, StorageError
-from molsepnorm.files.writing import cache_folder, fingerprint, write_json
+from molsepnorm.files.digests import short_digest
+from molsepnorm.files.writing import cache_folder, write_json
 
 __all__ = [
     "Results",
@@ -126,7 +127,7 @@ def remembered(
         MolsepnormError: a fast path left the device unusable. The verdict is cached, so the next
             process does not use that path.
     """
-    key = fingerprint(json.dumps([_identity(device), settings], default=str, sort_keys=True))
+    key = short_digest(json.dumps([_identity(device), settings], default=str, sort_keys=True))
     if key in _known:
         return _known[key]
     path = cache_folder() / "verdicts" / f"{key}.json"
@@ -167,7 +168,7 @@ def _identity(device: torch.device) -> dict[str, str]:
         "driver": driver(),
         "torch": torch.__version__,
         "triton": triton,
-        "source": fingerprint(*sorted(Path(__file__).parents[1].rglob("*.py"))),
+        "source": short_digest(*sorted(Path(__file__).parents[1].rglob("*.py"))),
     }
 
 

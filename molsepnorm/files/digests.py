@@ -1,4 +1,4 @@
-"""SHA-256 digests, which detect damaged or exchanged files.
+"""Digests of files and contents: SHA-256 ones detect damaged or exchanged files.
 
 A safetensors file can contain its own digest: the digest of the file with `BLANK` under `KEY` in
 the metadata of the header is computed, and then written in place of `BLANK`.
@@ -13,7 +13,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BLANK", "KEY", "check_sealed", "has_digest", "json_digest", "write_sealed"]
+from molsepnorm.files.writing import clear_errors
+
+__all__ = [
+    "BLANK",
+    "KEY",
+    "check_sealed",
+    "has_digest",
+    "json_digest",
+    "short_digest",
+    "write_sealed",
+]
 
 KEY = "sha256"
 BLANK = "0" * 64
@@ -80,3 +90,17 @@ def has_digest(content: Any, digest: Any) -> bool:
         return json_digest(content) == digest
     except RecursionError:
         return False
+
+
+def short_digest(*parts: Path | str | bytes) -> str:
+    """Return a short hash of texts, bytes and file contents, for instance as a cache key."""
+    digest = hashlib.blake2b(digest_size=12)
+    for part in parts:
+        if isinstance(part, Path):
+            with clear_errors(part, "read"), open(part, "rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+        else:
+            digest.update(part.encode() if isinstance(part, str) else part)
+        digest.update(b"\0")
+    return digest.hexdigest()

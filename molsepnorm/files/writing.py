@@ -33,7 +33,6 @@ __all__ = [
     "cache_folder",
     "clear_errors",
     "csv_writer",
-    "fingerprint",
     "is_encodable",
     "remove_leftovers",
     "replacing",
@@ -261,17 +260,3 @@ class _LineEnds:
 
     def write(self, row: str) -> None:
         self._file.write(row.removesuffix("\r\n") + self._end)
-
-
-def fingerprint(*parts: Path | str | bytes) -> str:
-    """Return a short hash of texts, bytes and file contents, for instance as a cache key."""
-    digest = hashlib.blake2b(digest_size=12)
-    for part in parts:
-        if isinstance(part, Path):
-            with clear_errors(part, "read"), open(part, "rb") as file:
-                while chunk := file.read(1 << 20):
-                    digest.update(chunk)
-        else:
-            digest.update(part.encode() if isinstance(part, str) else part)
-        digest.update(b"\0")
-    return digest.hexdigest()

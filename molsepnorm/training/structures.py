@@ -13,10 +13,10 @@ import numpy as np
 from molsepnorm.devices.threads import usable_cores
 from molsepnorm.errors import StorageError
 from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
+from molsepnorm.files.digests import short_digest
 from molsepnorm.files.writing import (
     cache_folder,
     clear_errors,
-    fingerprint,
     replacing,
     scratch_folder,
 )
@@ -87,7 +87,7 @@ def structure_features(
         StorageError: the cache cannot be written.
     """
     version = f"{_VERSION} {RDKIT_VERSION}"
-    key = fingerprint("\n".join((version, *DESCRIPTORS, *FAST_DESCRIPTORS, *smiles)))
+    key = short_digest("\n".join((version, *DESCRIPTORS, *FAST_DESCRIPTORS, *smiles)))
     paths = {name: cache_folder() / f"structures-{key}.{name}" for name in names}
     found, missing = {}, {}
     for name, path in paths.items():

@@ -15,7 +15,7 @@ import numpy as np
 from molsepnorm.analysis.geometry.figure import new_figure
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import ConfigError, DivergedError
-from molsepnorm.files.writing import fingerprint
+from molsepnorm.files.digests import short_digest
 from molsepnorm.model import PropertyModel
 from molsepnorm.optional import require_package
 from molsepnorm.tasks.metrics import Metric
@@ -113,8 +113,8 @@ def tune(
         "configuration": config.resolved().content(),
         "search space": values,
         "number of splits": len(data),
-        "data": [each.fingerprint for each in data],
-        "splits": [fingerprint(json.dumps(each.split_rows())) for each in data],
+        "data": [each.digest for each in data],
+        "splits": [short_digest(json.dumps(each.split_rows())) for each in data],
     }
     recipe = {name: value_of(config, name) for name in values}
     with opened(folder, values, recipe, metric, config.run.seed, record) as study:

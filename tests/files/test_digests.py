@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
-from molsepnorm.files.digests import BLANK, KEY, check_sealed, json_digest, write_sealed
+from molsepnorm.errors import StorageError
+from molsepnorm.files.digests import (
+    BLANK,
+    KEY,
+    check_sealed,
+    json_digest,
+    short_digest,
+    write_sealed,
+)
 
 
 def _sealed(path, **metadata: str) -> str:
@@ -72,3 +80,31 @@ def test_a_json_digest_depends_on_content_not_layout():
     assert json_digest({"a": 1, "b": [1.5, "é"]}) == json_digest({"b": [1.5, "é"], "a": 1})
     assert json_digest({"a": 1}) != json_digest({"a": 1.5})
     assert json_digest({"a": "1"}) != json_digest({"a": 1})
+
+
+def test_a_short_digest_depends_on_contents_not_names(tmp_path):
+    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
+    one.write_bytes(b"abc" * 700_000)  # more than is read at once
+    same.write_bytes(b"abc" * 700_000)
+    other.write_bytes(b"abc" * 699_999 + b"abd")
+    assert short_digest(one) == short_digest(same)
+    assert short_digest(one) != short_digest(other)
+    assert short_digest(one, "x") != short_digest(one, "y")
+
+
+def test_a_short_digest_depends_on_order_and_boundaries_of_parts():
+    prints = [
+        short_digest("ab", "c"),
+        short_digest("a", "bc"),
+        short_digest("abc"),
+        short_digest("c", "ab"),
+        short_digest("abc", ""),
+        short_digest(),
+    ]
+    assert len(set(prints)) == len(prints)
+    assert all(len(print_) == 24 for print_ in prints)
+
+
+def test_a_short_digest_of_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(StorageError, match=r"cannot read .*missing: there is no such file"):
+        short_digest(tmp_path / "missing")

@@ -23,7 +23,6 @@ from molsepnorm.files import writing as files
 from molsepnorm.files.writing import (
     clear_errors,
     csv_writer,
-    fingerprint,
     replacing,
     scratch_folder,
     write_json,
@@ -175,34 +174,6 @@ def test_invalid_json_content_keeps_the_old_file(tmp_path, tree, content):
     with pytest.raises((ValueError, TypeError)):
         write_json(tmp_path / "a.json", {"x": content})
     assert tree(tmp_path) == {"a.json": b"1\n"}
-
-
-def test_a_fingerprint_depends_on_contents_not_names(tmp_path):
-    one, same, other = (tmp_path / name for name in ("one", "same", "other"))
-    one.write_bytes(b"abc" * 700_000)  # more than is read at once
-    same.write_bytes(b"abc" * 700_000)
-    other.write_bytes(b"abc" * 699_999 + b"abd")
-    assert fingerprint(one) == fingerprint(same)
-    assert fingerprint(one) != fingerprint(other)
-    assert fingerprint(one, "x") != fingerprint(one, "y")
-
-
-def test_a_fingerprint_depends_on_order_and_boundaries_of_parts():
-    prints = [
-        fingerprint("ab", "c"),
-        fingerprint("a", "bc"),
-        fingerprint("abc"),
-        fingerprint("c", "ab"),
-        fingerprint("abc", ""),
-        fingerprint(),
-    ]
-    assert len(set(prints)) == len(prints)
-    assert all(len(print_) == 24 for print_ in prints)
-
-
-def test_a_fingerprint_of_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(StorageError, match=r"cannot read .*missing: there is no such file"):
-        fingerprint(tmp_path / "missing")
 
 
 KILLED = """

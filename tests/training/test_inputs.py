@@ -347,7 +347,7 @@ def test_other_cells_are_other_data(tmp_path):
     for temperatures in ((298.15, 310.15), (298.15, 311.15)):
         table = write(tmp_path / "t.csv", measured(temperatures))
         data = load_config(table, overrides=SETTINGS).data
-        fingerprints.add(datasets.load(data, EncodingSpec(bond_sizes=(3,))).fingerprint)
+        fingerprints.add(datasets.load(data, EncodingSpec(bond_sizes=(3,))).digest)
     assert len(fingerprints) == 2
 
 

@@ -61,7 +61,7 @@ def test_a_table_is_encoded_in_standard_form_and_keeps_its_smiles(salts):
     graphs = (store.sizes for store in (plain.store, found.store))
     assert [sizes[20] for sizes in graphs] == [5, 4]
     assert found.store.path != plain.store.path
-    assert found.fingerprint != plain.fingerprint
+    assert found.digest != plain.digest
 
 
 def test_a_salt_and_its_parent_are_one_molecule(salts):

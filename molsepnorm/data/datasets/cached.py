@@ -16,13 +16,12 @@ from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.store import SCHEMA, GraphStore, Rejected, StoreWriter
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.files.arrays import REMEDY, open_arrays, refuse_damaged, write_arrays
-from molsepnorm.files.digests import KEY, json_digest
+from molsepnorm.files.digests import KEY, json_digest, short_digest
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import cache_folder, replacing, write_json
-from molsepnorm.files.writing import fingerprint as digest
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.sound import require_sound
-from molsepnorm.molecules.featurize import SIZES, fingerprint
+from molsepnorm.molecules.featurize import SIZES, plugin_digest
 from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
 
@@ -150,7 +149,7 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
     from molsepnorm.molecules.featurize.smiles import Unwritten
 
-    key = digest(json.dumps(with_reasons(smiles)))
+    key = short_digest(json.dumps(with_reasons(smiles)))
     path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
     if path.exists():
         with suppress(ModelError, LookupError, TypeError):  # a damaged file is made anew
@@ -223,7 +222,7 @@ def _open_labels(path: Path, num_graphs: int, num_targets: int) -> CachedLabels:
 
 def _tag(featurizer: str, encoding: EncodingSpec) -> str:
     bonds = "x".join(map(str, encoding.bond_sizes))
-    plug_in = fingerprint(featurizer)
+    plug_in = plugin_digest(featurizer)
     return (
         f"b{bonds}-g{encoding.max_degree}-d{encoding.max_distance}-l{encoding.max_path_length}"
         f"{plug_in and f'-v{plug_in}'}-s{SCHEMA}"

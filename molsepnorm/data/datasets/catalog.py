@@ -103,6 +103,6 @@ def _ogb(data_dir: Path | None, stores: Sequence[str]) -> Iterator[NamedSet]:
 
 
 def _count(stores: Sequence[str], featurizer: str, keys: str) -> int:
-    """Count the names of stores that begin with <featuriser>-<key>-<fingerprint>-b…"""
+    """Count the names of stores that begin with <featuriser>-<key>-<digest>-b…"""
     pattern = re.compile(rf"{featurizer}-(?:{keys})-(?:[0-9a-f]+|downloaded)-b\d")
     return sum(pattern.match(name) is not None for name in stores)

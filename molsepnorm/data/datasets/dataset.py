@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.store import GraphStore, Rejected
-from molsepnorm.files.writing import fingerprint
+from molsepnorm.files.digests import short_digest
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
@@ -183,12 +183,12 @@ class Dataset:
         return about
 
     @property
-    def fingerprint(self) -> str:
+    def digest(self) -> str:
         """Hash of the encoded molecules, labels, weights, feature columns and further values."""
         values = (self.labels, self.weights, *self.arrays.values())
         arrays = (each for each in values if each is not None)
         columns = [json.dumps(self.columns)] if self.columns else []
-        return fingerprint(
+        return short_digest(
             self.store.digest,
             json.dumps(self.targets),
             *columns,

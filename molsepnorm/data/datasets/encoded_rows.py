@@ -10,7 +10,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import DataError
-from molsepnorm.files.writing import fingerprint
+from molsepnorm.files.digests import short_digest
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
@@ -58,7 +58,7 @@ def _key(smiles: Sequence[str], standard: Sequence[str]) -> str:
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
     texts = [smiles] if standard is smiles else [smiles, standard]
-    return fingerprint(json.dumps(list(map(with_reasons, texts))), RDKIT_VERSION)
+    return short_digest(json.dumps(list(map(with_reasons, texts))), RDKIT_VERSION)
 
 
 def _molecules(

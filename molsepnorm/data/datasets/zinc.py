@@ -22,7 +22,8 @@ from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.pickles import Tensor, read_molecules
 from molsepnorm.errors import DataError, InvalidMolecule
-from molsepnorm.files.writing import cache_folder, clear_errors, fingerprint, replacing
+from molsepnorm.files.digests import short_digest
+from molsepnorm.files.writing import cache_folder, clear_errors, replacing
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
@@ -97,7 +98,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
         molecules = _from_csv(name, folder, splits)
     else:
         folder = find_files(data_dir, "ZINC/raw", RAW_FILES)
-        key = fingerprint(*(folder / file for file in RAW_FILES)) if folder else "downloaded"
+        key = short_digest(*(folder / file for file in RAW_FILES)) if folder else "downloaded"
         key = f"{name}-{key}"
         molecules = _from_pickles(name, folder, data_dir, splits)
     store, labels = cached_set(key, about.featurizer, encoding, 1, molecules, splits)
@@ -108,7 +109,7 @@ def _of_tables(folder: Path, names: Sequence[str]) -> str:
     """Return a digest of tables of SMILES, and of the version of RDKit, which reads them."""
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
-    return fingerprint(*(folder / name for name in names), RDKIT_VERSION)
+    return short_digest(*(folder / name for name in names), RDKIT_VERSION)
 
 
 def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:

@@ -9,10 +9,10 @@ from importlib.metadata import EntryPoint, entry_points
 from types import CodeType
 
 from molsepnorm.errors import ConfigError, did_you_mean
-from molsepnorm.files import writing
+from molsepnorm.files.digests import short_digest
 from molsepnorm.molecules.featurize.featurizer import FeatureSizes, Featurizer
 
-__all__ = ["GROUP", "SIZES", "fingerprint", "get", "register"]
+__all__ = ["GROUP", "SIZES", "get", "plugin_digest", "register"]
 
 GROUP = "molsepnorm.featurizers"
 """The entry-point group in which packages list their featurisers, each under its name."""
@@ -65,7 +65,7 @@ def get(name: str) -> Featurizer:
     return _class_of(name)()
 
 
-def fingerprint(name: str) -> str:
+def plugin_digest(name: str) -> str:
     """Return a digest of a plug-in's declaration and source file; empty for a built-in featuriser.
 
     It is part of the file name of encoded data, so that a changed plug-in does not reuse them. A
@@ -79,7 +79,7 @@ def fingerprint(name: str) -> str:
     except (OSError, TypeError):  # defined interactively
         functions = (each for each in vars(cls).values() if inspect.isfunction(each))
         source = "".join(_code(function.__code__) for function in functions)
-    return writing.fingerprint(repr(SIZES[name]), source)[:8]
+    return short_digest(repr(SIZES[name]), source)[:8]
 
 
 class _Sizes(Mapping[str, FeatureSizes]):

@@ -47,14 +47,14 @@ def environment_record(
             {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()
         ],
         "command": sys.argv,
-        "data": dataset.fingerprint,
+        "data": dataset.digest,
         "warnings": list(dataset.warnings),
         **start,
     }
 
 
 def recorded_fingerprint(path: Path) -> str:
-    """Return the fingerprint of the data from an `environment.json`.
+    """Return the digest of the data from an `environment.json`.
 
     Raises:
         ModelError: the file is damaged.
@@ -62,7 +62,7 @@ def recorded_fingerprint(path: Path) -> str:
     environment = read_json(path)
     recorded = environment.get("data", "") if isinstance(environment, dict) else None
     if not isinstance(recorded, str):
-        raise ModelError(f"{path} is damaged: it has no fingerprint of the data")
+        raise ModelError(f"{path} is damaged: it has no digest of the data")
     return recorded
 
 

@@ -211,7 +211,7 @@ class RunFolder:
             ModelError: the files that describe them are damaged.
         """
         recorded = recorded_fingerprint(self.environment)
-        if recorded != dataset.fingerprint:
+        if recorded != dataset.digest:
             problem = ""
         elif splits and (saved := read_json(self.splits)) != _splits(dataset):
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")

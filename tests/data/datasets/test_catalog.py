@@ -45,7 +45,7 @@ def test_what_papers_compare_by(cached):
     assert sets["ogbg-molpcba"].tasks == 128
 
 
-SOME = "0123456789abcdef01234567-b3-g15-d39"  # a fingerprint, and the sizes of an encoding
+SOME = "0123456789abcdef01234567-b3-g15-d39"  # a digest, and the sizes of an encoding
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_a_name_in_two_packages_is_refused(tmp_path, monkeypatch):
 
 def test_the_fingerprint_depends_on_the_version_and_the_source(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    seen = {featurize.fingerprint("ogb")}
+    seen = {featurize.plugin_digest("ogb")}
     assert seen == {""}
     for number, source in enumerate(("", "# changed\n", "", "version = '2'\n")):
         module = f"fingerprinted_{number}"
@@ -146,7 +146,7 @@ def test_the_fingerprint_depends_on_the_version_and_the_source(tmp_path, monkeyp
         (tmp_path / f"{module}.py").write_text(body)
         monkeypatch.setattr(registry, "_registered", {})
         featurize.register(__import__(module).Mine)
-        seen.add(featurize.fingerprint("mine"))
+        seen.add(featurize.plugin_digest("mine"))
     assert len(seen) == 4
 
 
@@ -159,7 +159,7 @@ def test_the_fingerprint_of_a_class_without_a_file_depends_on_its_code(monkeypat
         exec(f"class Mine(Base):\n    name = 'mine'\n    {body}\n", notebook)
         monkeypatch.setattr(registry, "_registered", {})
         featurize.register(notebook["Mine"])
-        seen.append(featurize.fingerprint("mine"))
+        seen.append(featurize.plugin_digest("mine"))
     assert seen[0] == seen[1] != seen[2]
 
 

@@ -18,7 +18,7 @@ from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.ogb import package
 from molsepnorm.data.datasets.ogb.files import OgbFiles
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, did_you_mean
-from molsepnorm.files.writing import fingerprint
+from molsepnorm.files.digests import short_digest
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.molecule import MolGraph
@@ -81,7 +81,7 @@ def load_ogb(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datase
     files = OgbFiles.locate(name, data_dir)
     splits: dict[str, Sequence[int]] = {}
     store, labels = cached_set(
-        f"{name}-{fingerprint(*files.paths)}",
+        f"{name}-{short_digest(*files.paths)}",
         FEATURIZER,
         encoding,
         about.num_tasks,
