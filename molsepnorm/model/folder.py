@@ -32,6 +32,7 @@ from molsepnorm.model.description import (
     read_config,
 )
 from molsepnorm.model.encoding import require_featurizer
+from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.model.weights import (
     WEIGHTS,
     other_weights,
@@ -41,7 +42,6 @@ from molsepnorm.model.weights import (
     take_networks,
 )
 from molsepnorm.molecules.featurize.standardize import LEVELS
-from molsepnorm.molecules.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task

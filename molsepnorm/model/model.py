@@ -16,14 +16,14 @@ from molsepnorm.model.checks import require_forest_share, require_shares
 from molsepnorm.model.description import SUPERVISED
 from molsepnorm.model.encoding import encoding_of
 from molsepnorm.model.folder import read_folder, write_folder
-from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encoding import EncodingSpec
-from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.molecules.training_molecules import (
+from molsepnorm.model.training_molecules import (
     TRAINING_FILE,
     TrainingFile,
     TrainingMolecules,
 )
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task

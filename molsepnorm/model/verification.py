@@ -8,8 +8,8 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import KEY
 from molsepnorm.model.description import CONFIG, read_config
 from molsepnorm.model.folder import find_folder, read_folder, training_files, weights_digest
+from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.model.weights import WEIGHTS, read_weights
-from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card
 from molsepnorm.pretrained.card import CARD
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.tasks.target import BOUND_SIGNS
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import with_features
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import (
     EncodedGraphs,
@@ -23,7 +24,6 @@ from molsepnorm.molecules.encodings.encoding import (
 )
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.predict.domain import nearest_training
 
 __all__ = ["EncodedRows", "Group", "Prepare", "Row", "encoded_groups", "smiles_of"]

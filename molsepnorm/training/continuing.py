@@ -12,8 +12,8 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.model.folder import find_folder
+from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
-from molsepnorm.molecules.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Target
 from molsepnorm.training.config import TrainConfig

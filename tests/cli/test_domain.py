@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.model.training_molecules import TRAINING_FILE
 
 from .conftest import TINY
 

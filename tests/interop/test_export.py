@@ -429,7 +429,7 @@ def test_an_export_answers_as_the_predictor(to: Any, tmp_path: Path) -> None:
 
 
 def test_the_check_compares_training_molecules_and_writes_none(tmp_path: Path) -> None:
-    from molsepnorm.molecules.training_molecules import TrainingMolecules
+    from molsepnorm.model.training_molecules import TrainingMolecules
 
     secret = ["CCCCCOCCCCC", "CCCCCNCCCCC"]
     structures = TrainingMolecules(

@@ -18,8 +18,8 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
-from molsepnorm.molecules.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor, predict_rows

@@ -13,8 +13,8 @@ import torch
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
-from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows

@@ -12,7 +12,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, join
-from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Target
 from molsepnorm.training import train, train_on

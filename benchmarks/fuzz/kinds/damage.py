@@ -25,7 +25,7 @@ from benchmarks.fuzz import promises
 from benchmarks.fuzz.work import SCREEN, Work, command
 from molsepnorm import Predictor
 from molsepnorm.files.digests import BLANK, KEY, json_digest, write_sealed
-from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.predict.screening import screen
 
 _VALUES = (

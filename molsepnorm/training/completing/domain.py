@@ -12,7 +12,7 @@ import numpy as np
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules.training_molecules import TrainingMolecules
+from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.domain import Domain
 from molsepnorm.tasks.metrics import numbered

@@ -15,7 +15,7 @@ from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.split_text import split_details
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.tasks.metrics import label_of, significant
 from molsepnorm.training.config import TrainConfig

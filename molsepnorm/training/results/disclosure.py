@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from molsepnorm.model import README, PropertyModel
-from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.nn.kernel_head import KernelHead
 
 __all__ = ["CONTENTS", "revealed", "without_structures"]

@@ -20,7 +20,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import README, PropertyModel
-from molsepnorm.molecules.training_molecules import TRAINING_FILE
+from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.training.recipes import read_yaml
 from molsepnorm.training.results.disclosure import CONTENTS, revealed, without_structures
 from molsepnorm.training.run_folder.folder import RunFolder

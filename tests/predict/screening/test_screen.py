@@ -23,8 +23,8 @@ from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
-from molsepnorm.molecules.training_molecules import TrainingMolecules
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict.screening import ScreenOptions, ScreenProgress, screen

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.errors import ModelError, StorageError
-from molsepnorm.molecules.training_molecules import TrainingFile, TrainingMolecules
+from molsepnorm.model.training_molecules import TrainingFile, TrainingMolecules
 
 
 def molecules(*smiles: str, seed: int = 0) -> TrainingMolecules:
