@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,6 @@ def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
 def run_examples(path: str, namespace: dict[str, Any]) -> list[str]:
     """Run the Python blocks of a page one after another and return what each of them prints."""
     blocks = [each for each in examples(TOP / path) if each.language == "python"]
-    # the only change: fewer epochs
-    blocks = [
-        replace(each, code=each.code.replace('"run.epochs": 50', '"run.epochs": 1'))
-        for each in blocks
-    ]
     return [output.text for output in run(blocks, namespace)]
 
 
