@@ -57,7 +57,7 @@ lint: install
 	$(BIN)/mypy
 
 settings: install
-	$(BIN)/python -m molsepnorm.training.reference
+	$(BIN)/python docs/site/settings.py
 
 fuzz: install
 	$(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)

@@ -1,7 +1,7 @@
 """Options that several commands share, and the configuration that they make.
 
-The options of settings come from `settings.json`, which is generated from the settings' declaration
-(see `molsepnorm.training.reference`), so that a command's help imports neither pydantic nor torch.
+The options of settings come from `settings.json`, which `make settings` generates from the
+settings' declaration, so that a command's help imports neither pydantic nor torch.
 """
 
 from __future__ import annotations

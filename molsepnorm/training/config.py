@@ -3,7 +3,7 @@
 A setting is declared once, as a field of its section. A string such as "--lr" in its annotation
 makes it a command-line option as well; a further string is the heading that `--help` shows it
 under. The docstring below it is its help text up to the first blank line, and its entry in
-`docs/settings.md` as a whole (see `molsepnorm.training.reference`).
+`docs/settings.md` as a whole; `make settings` writes both.
 """
 
 from __future__ import annotations

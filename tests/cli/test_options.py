@@ -12,18 +12,17 @@ from pathlib import Path
 
 import click
 import pytest
+from settings import settings
 
 from molsepnorm import training
 from molsepnorm.cli import main
-from molsepnorm.training import TrainingResult, reference
+from molsepnorm.training import TrainingResult
 
 COMMANDS = ("train", "benchmark")
 
 
 SETTINGS = {
-    setting.options[0].removeprefix("--"): setting.name
-    for setting in reference.settings()
-    if setting.options
+    setting.options[0].removeprefix("--"): setting.name for setting in settings() if setting.options
 }
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
 TESTED_ELSEWHERE |= {"allow-leak", "no-test"}  # flags
@@ -291,7 +290,7 @@ def test_help_lists_every_option_under_its_heading(ok, command):
     headings = ["Data:", "Split:", "Recipe:", "Network:", "Optimiser:", "Training:", "Hardware:"]
     positions = [text.index(f"\n{heading}\n") for heading in (*headings, "Output:", "Help:")]
     assert positions == sorted(positions)
-    for setting in reference.settings():
+    for setting in settings():
         if setting.options and (setting.name, command) != ("run.seed", "benchmark"):
             after = text.partition(f"\n{setting.heading}:\n")[2]
             assert f"\n  {setting.options[0]}" in f"\n{after}".partition("\n\n")[0]

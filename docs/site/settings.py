@@ -1,7 +1,7 @@
 """Write what follows from the declared settings: `docs/settings.md` and the command-line options.
 
-`python -m molsepnorm.training.reference` (or `make settings`) writes both files. The options are
-stored as JSON so that `molsepnorm train --help` imports neither pydantic nor torch.
+`python docs/site/settings.py` (or `make settings`) writes both files. The options are stored as
+JSON so that `molsepnorm train --help` imports neither pydantic nor torch.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from pydantic import BaseModel
 from molsepnorm.data.datasets import NAMES
 from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.recipes import config_folder, read_recipe
+from molsepnorm.training.recipes import read_recipe
 
 __all__ = ["OPTIONS", "PAGE", "Setting", "markdown", "options_json", "settings"]
 
-OPTIONS = Path(__file__).parents[1] / "cli" / "settings.json"
-PAGE = config_folder().parent / "docs" / "settings.md"
+TOP = Path(__file__).parents[2]
+OPTIONS = TOP / "molsepnorm" / "cli" / "settings.json"
+PAGE = TOP / "docs" / "settings.md"
 
 _HEADINGS = {"model": "Network", "optim": "Optimiser", "finetune": "Fine-tuning", "run": "Training"}
 _TYPES = {int: "integer", float: "number", bool: "yes or no", list: "list", dict: "mapping"}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from settings import OPTIONS, PAGE, markdown, options_json, settings
 
-from molsepnorm.training import reference
 from molsepnorm.training.config import TrainConfig
 
-SETTINGS = {setting.name: setting for setting in reference.settings()}
+SETTINGS = {setting.name: setting for setting in settings()}
 
 
-@pytest.mark.parametrize("written", [reference.options_json, reference.markdown])
-def test_committed_files_match_the_declarations(written):
-    path = {reference.options_json: reference.OPTIONS, reference.markdown: reference.PAGE}[written]
+@pytest.mark.parametrize(("path", "written"), [(OPTIONS, options_json), (PAGE, markdown)])
+def test_committed_files_match_the_declarations(path, written):
     assert path.read_text(encoding="utf-8") == written(), "run `make settings` and commit"
 
 
