@@ -16,7 +16,6 @@ from molsepnorm.cli.options import (
     configuration,
     json_option,
     option,
-    output_option,
     recipe_options,
     setting_options,
 )
@@ -45,7 +44,6 @@ def data() -> None:
     help="Write a cleaned copy, and the removed and changed rows to OUT.removed.csv.",
 )
 @option("--force", is_flag=True, help="Replace existing files of --fix.")
-@output_option("Write the table of targets to this CSV file.", metavar="TARGETS.csv")
 @option("--strict", is_flag=True, help="Exit with status 1 if problems are found.")
 @json_option
 @click.pass_context
@@ -54,7 +52,6 @@ def check(
     file: Path,
     copy: Path | None,
     force: bool,
-    output: Path | None,
     strict: bool,
     as_json: bool,
     **options: Any,
@@ -81,7 +78,6 @@ def check(
     from molsepnorm.data.checking.check import check_table
     from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
     from molsepnorm.data.checking.reading import scan_table
-    from molsepnorm.data.checking.report import write_targets
 
     config = configuration({**options, "data": file}).data
     if copy is not None:
@@ -89,8 +85,6 @@ def check(
     scan = scan_table(config)
     report = check_table(scan)
     content = report.to_json()
-    if output is not None:
-        write_targets(report.targets, output, file)
     if not as_json:
         print_report(report)
     if copy is not None:

@@ -10,17 +10,14 @@ from rich.table import Table
 
 from molsepnorm.cli.console import make_console, make_table, print_dataset
 from molsepnorm.data.checking.clean import CleanTable
-from molsepnorm.data.checking.report import (
-    Group,
-    TableReport,
-    TargetSummary,
-    four_digits,
-)
+from molsepnorm.data.checking.report import Group, TableReport
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.catalog import NamedSet
+from molsepnorm.data.datasets.summary import TargetSummary
 from molsepnorm.data.tables import name_of_copy
 from molsepnorm.errors import counted
 from molsepnorm.molecules.featurize.standardize import LEVELS
+from molsepnorm.tasks.metrics import four_digits
 
 _MAX_TARGETS = 30  # maximum number of targets that are listed
 _MAX_ROWS = 3  # maximum number of rows listed for each group
@@ -48,8 +45,7 @@ def print_report(report: TableReport) -> None:
         console.print(_targets(report.targets))
         if len(report.targets) > _MAX_TARGETS:
             console.print(
-                f"{len(report.targets) - _MAX_TARGETS:,} more targets are in the table that "
-                "--output TARGETS.csv writes"
+                f"{len(report.targets) - _MAX_TARGETS:,} more targets are in the output of --json"
             )
     for heading, findings in (
         ("Problems", report.problems),
@@ -188,25 +184,14 @@ def _targets(targets: Sequence[TargetSummary]) -> Table:
     table = make_table("Targets", *headings, *((">min", ">max") if measured else ()))
     table.columns[len(headings) - 1].no_wrap = False
     for target in targets[:_MAX_TARGETS]:
-        shape = _shares(target) if target.labels else ""
-        ends = ["", ""]
-        if target.mean is not None:
-            shape = f"{four_digits(target.mean)} ± {four_digits(target.sd or 0.0)}"
-            ends = [four_digits(each) for each in (target.min, target.max) if each is not None]
+        ends = ("" if each is None else four_digits(each) for each in (target.min, target.max))
         counts = [f"{target.labels:,}", f"{target.missing:,}"]
         if bounded:
             counts.insert(1, f"{target.bounds:,}")
-        table.add_row(target.name, target.kind, *counts, shape, *(ends if measured else ()))
+        table.add_row(
+            target.name, target.kind, *counts, target.distribution, *(ends if measured else ())
+        )
     return table
-
-
-def _shares(target: TargetSummary) -> str:
-    """Frequencies of the classes, the most common first."""
-    if target.kind == "binary":
-        return f"{target.classes['1']:,} yes ({target.classes['1'] / target.labels:.1%})"
-    ordered = sorted(target.classes.items(), key=lambda item: -item[1])
-    shown = [f"{name} {count / target.labels:.1%}" for name, count in ordered[:5]]
-    return ", ".join(shown) + (", …" if len(ordered) > 5 else "")
 
 
 def _line(group: Group) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.table import Table
 
 from molsepnorm.cli.console import make_table
@@ -63,29 +63,14 @@ def splits_table(dataset: Dataset) -> Table:
     bounded = dataset.bounds is not None
     headings = ["split", ">rows", "target", ">labels", *[">bounds"] * bounded, ">missing"]
     table = make_table("Splits", *headings, "distribution")
-    every, exact = ~np.isnan(dataset.labels), dataset.exact_labels
     for split in SPLITS:
         rows = dataset.splits[split]
-        for i, name in enumerate(dataset.targets[:MAX_TARGETS]):
-            labels, known = exact[rows, i], int(every[rows, i].sum())
-            present = labels[~np.isnan(labels)].astype(float)
-            counts = [known, *[known - len(present)] * bounded, len(rows) - known]
-            first = (split, f"{len(rows):,}") if i == 0 else ("", "")
-            classes = dataset.classes[i] if dataset.classes else ()
-            shape = _distribution(present, dataset.kinds[i], classes)
-            table.add_row(*first, name, *(f"{count:,}" for count in counts), shape)
+        first = (split, f"{len(rows):,}")
+        for each in islice(dataset.summaries(rows), MAX_TARGETS):
+            counts = (each.labels, *[each.bounds] * bounded, each.missing)
+            table.add_row(*first, each.name, *(f"{n:,}" for n in counts), each.distribution or "-")
+            first = ("", "")
     return table
-
-
-def _distribution(labels: np.ndarray, kind: str, classes: Sequence[str]) -> str:
-    if not len(labels):
-        return "-"
-    if kind == "binary":
-        return f"{labels.mean():.1%} yes"
-    if kind == "multiclass":
-        shares = np.bincount(labels.astype(int), minlength=len(classes)) / len(labels)
-        return ", ".join(f"{share:.0%} {name}" for name, share in zip(classes, shares, strict=True))
-    return f"{significant(labels.mean())} ± {significant(labels.std())}"
 
 
 def scores_table(

@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 
-import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -117,7 +116,7 @@ def test_check_of_a_large_table_prints_short_lists(table):
     rows = [(f"{'C' * 90}O", i, *range(40)) for i in range(50)]
     path = table(*rows, header=",".join(["smiles", "y", *(f"t{i}" for i in range(40))]))
     text = _ok("check", path, "--task-type", "y=multiclass")
-    assert "11 more targets are in the table that --output TARGETS.csv writes" in text
+    assert "11 more targets are in the output of --json" in text
     assert max(map(len, text.splitlines())) < 400
     assert f"line 42 {'C' * 49}…, line 43" in text
 
@@ -312,20 +311,6 @@ def test_tables_fit_the_terminal_and_no_name_is_cut(panel, monkeypatch, width):
     assert "…" not in table
     if width > max(map(len, PANEL)):
         assert max(map(len, table.splitlines())) <= width
-
-
-def test_the_table_of_targets_is_written_whole(panel, tmp_path):
-    output = tmp_path / "targets.csv"
-    _ok("check", panel, "--targets", ",".join(PANEL), "--output", output)
-    found = pd.read_csv(output)
-    assert found["name"].tolist() == PANEL
-    assert set(found["classes"]) == {"0: 20; 1: 20"}
-    _ok("check", _assay(tmp_path / "my.csv"), "--output", output)
-    exact = [float(f"{2 ** (0.4 * i):.3g}") for i in range(1, 41) if i % 10]
-    (row,) = pd.read_csv(output).to_dict("records")
-    assert (row["labels"], row["bounds"], row["missing"]) == (40, 4, 0)
-    assert (row["mean"], row["sd"]) == pytest.approx((np.mean(exact), np.std(exact)), rel=1e-12)
-    assert "choose another name" in _error("check", panel, "--output", panel, code=2)
 
 
 # --- list -----------------------------------------------------------------------------------------

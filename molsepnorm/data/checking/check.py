@@ -13,13 +13,7 @@ import numpy as np
 from molsepnorm.data.checking.findings import GROUPS, found, group, some
 from molsepnorm.data.checking.measurements import measurements
 from molsepnorm.data.checking.molecules import forms, largest, molecules
-from molsepnorm.data.checking.report import (
-    Finding,
-    Group,
-    TableReport,
-    TargetSummary,
-    four_digits,
-)
+from molsepnorm.data.checking.report import Finding, Group, TableReport
 from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.cells import blank_classes, word_of
 from molsepnorm.data.datasets.columns import ParsedColumn
@@ -28,6 +22,7 @@ from molsepnorm.data.datasets.split_text import split_origin
 from molsepnorm.data.datasets.splits import assigns_splits, split_words
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.errors import counted
+from molsepnorm.tasks.metrics import four_digits
 
 __all__ = ["check_table"]
 
@@ -60,34 +55,10 @@ def check_table(scan: Scan) -> TableReport:
         molecules=int(scan.molecules.max()) + 1,
         atoms=int(sizes.sum()),
         warnings=tuple(warnings),
-        targets=tuple(_summaries(scan)),
+        targets=scan.summaries,
         splits={name: len(rows) for name, rows in scan.parts.items()},
         findings=tuple(_findings(scan, sizes)),
     )
-
-
-def _summaries(scan: Scan) -> Iterator[TargetSummary]:
-    labels = scan.labels
-    for i, (name, kind, classes, column) in enumerate(
-        zip(labels.names, labels.kinds, labels.classes, scan.columns, strict=True)
-    ):
-        present = column[~np.isnan(column)]
-        bounds = int(np.count_nonzero(scan.bounds[scan.readable, i]))
-        measured = kind == "regression" and len(present) > 0
-        names = {"regression": (), "binary": ("0", "1"), "multiclass": classes}[kind]
-        yield TargetSummary(
-            name,
-            kind,
-            labels=len(present) + bounds,
-            bounds=bounds,
-            missing=len(column) - len(present) - bounds,
-            mean=float(present.mean()) if measured else None,
-            sd=float(present.std()) if measured else None,
-            median=float(np.median(present)) if measured else None,
-            min=float(present.min()) if measured else None,
-            max=float(present.max()) if measured else None,
-            classes={each: int((present == i).sum()) for i, each in enumerate(names)},
-        )
 
 
 _WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)

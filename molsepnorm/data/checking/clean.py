@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.checking.report import four_digits
 from molsepnorm.data.checking.scan import Scan, location
 from molsepnorm.data.datasets.cells import parse_cells
 from molsepnorm.data.datasets.duplicates import used_labels
@@ -251,7 +250,7 @@ def _settle(scan: Scan, column: np.ndarray, rows: np.ndarray, target: int) -> tu
         transform = transform_of(labels.transforms[target], labels.names[target])
         middle = middle if transform is None else transform.inverse(middle)
     median = f"{middle:.10g}"
-    return median, f"median {four_digits(float(middle))} of {shown}"
+    return median, f"median {median} of {shown}"
 
 
 def _unlike(scan: Scan, first: int, row: int) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from molsepnorm.data.checking.findings import found, group, some
-from molsepnorm.data.checking.report import Finding, Group, four_digits
+from molsepnorm.data.checking.report import Finding, Group
 from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.cells import parse_cells
 from molsepnorm.errors import ConfigError, counted
+from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import transform_of
 
 __all__ = ["measurements", "suggested_transform"]

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from molsepnorm.errors import ConfigError
-from molsepnorm.files.writing import replacing, write_csv
-from molsepnorm.tasks.metrics import Kind
+from molsepnorm.data.datasets.summary import TargetSummary
 
-__all__ = [
-    "Finding",
-    "Group",
-    "Location",
-    "TableReport",
-    "TargetSummary",
-    "four_digits",
-    "write_targets",
-]
+__all__ = ["Finding", "Group", "Location", "TableReport"]
 
 
 @dataclass(frozen=True)
@@ -64,28 +52,6 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class TargetSummary:
-    """The labels of a target in the rows that are molecules."""
-
-    name: str
-    kind: Kind
-    labels: int
-    """Number of labels present."""
-    bounds: int
-    """Number of these labels that are bounds, such as ">10"."""
-    missing: int
-    mean: float | None
-    """This and the next four are those of the labels that are not bounds, after the transform. They
-    are None if the target is not a number or has no such label."""
-    sd: float | None
-    median: float | None
-    min: float | None
-    max: float | None
-    classes: dict[str, int]
-    """Number of labels of each class, "0" and "1" for binary targets; empty for numbers."""
-
-
-@dataclass(frozen=True)
 class TableReport:
     """The result of `check_table`."""
 
@@ -100,6 +66,7 @@ class TableReport:
     warnings: tuple[str, ...]
     """Guesses about the table, such as which columns are targets."""
     targets: tuple[TargetSummary, ...]
+    """The labels of each target in the rows that are molecules."""
     splits: dict[str, int]
     """Number of rows in train, val and test; empty if there is no split."""
     findings: tuple[Finding, ...]
@@ -117,35 +84,3 @@ class TableReport:
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
         return asdict(self)
-
-
-def four_digits(number: float) -> str:
-    """Return a number with four significant digits, for people.
-
-    >>> four_digits(0.6930041), four_digits(123456.7), four_digits(3.42028e-28)
-    ('0.693', '123,457', '3.42e-28')
-    """
-    if 1000 <= abs(number) < 1e9:
-        return f"{number:,.0f}"
-    return f"{number:.4g}"
-
-
-def write_targets(targets: Sequence[TargetSummary], output: Path, source: Path) -> None:
-    """Write a CSV file with a row for each target and full precision.
-
-    The column `classes` has the number of labels of each class, such as "0: 12; 1: 30".
-
-    Raises:
-        ConfigError: `output` is the table that was checked.
-        StorageError: it cannot be written.
-    """
-    if output.exists() and source.exists() and output.samefile(source):
-        raise ConfigError(f"{output} is the table that is checked: choose another name")
-    names = [each.name for each in fields(TargetSummary)]
-    rows = []
-    for target in targets:
-        row = {name: getattr(target, name) for name in names}
-        row["classes"] = "; ".join(f"{name}: {n}" for name, n in target.classes.items())
-        rows.append(row.values())
-    with replacing(output) as scratch:
-        write_csv(scratch, names, rows)

@@ -16,6 +16,7 @@ from molsepnorm.data.datasets.dataset import Rejected
 from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
+from molsepnorm.data.datasets.summary import TargetSummary
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate
 
@@ -137,6 +138,13 @@ class Scan:
     def columns(self) -> np.ndarray:  # float64 (T, molecules)
         """Exact labels of the readable rows, by target."""
         return self.exact[self.readable].T
+
+    @property
+    def summaries(self) -> tuple[TargetSummary, ...]:
+        """The labels of each target in the readable rows."""
+        of = self.labels
+        values = of.values[self.readable].T
+        return tuple(map(TargetSummary.of, of.names, of.kinds, of.classes, values, self.columns))
 
     @cached_property
     def sd(self) -> np.ndarray:  # float64 (T,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.datasets.summary import TargetSummary
 from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.files.digests import short_digest
 from molsepnorm.tasks import Target
@@ -158,6 +159,12 @@ class Dataset:
                 more = (each.row for each in self.merged if each.into in own)
                 found[name] = sorted([*found[name], *more])
         return found
+
+    def summaries(self, graphs: np.ndarray) -> Iterator[TargetSummary]:
+        """Return the labels of each target in some molecules, given by their indices (int64)."""
+        labels, exact = self.labels[graphs], self.exact_labels[graphs]
+        classes = self.classes or ((),) * len(self.targets)
+        return map(TargetSummary.of, self.targets, self.kinds, classes, labels.T, exact.T)
 
     def about_labels(self, parts: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
         """Return what a reader of scores needs to know about the labels, by target.

@@ -41,13 +41,14 @@ from molsepnorm.tasks.metrics.scoring import (
     resampled_scores,
     score,
 )
-from molsepnorm.tasks.metrics.text import significant
+from molsepnorm.tasks.metrics.text import four_digits, significant
 
 __all__ = [
     "METRICS",
     "Kind",
     "Metric",
     "draw_resamples",
+    "four_digits",
     "interval",
     "label_of",
     "mean_and_sd",
