@@ -22,13 +22,13 @@ from molsepnorm.cli.console import make_console, print_dataset
 from molsepnorm.cli.tables import (
     MAX_TARGETS,
     label_notes,
-    number,
     scores_table,
     sizes,
     splits_table,
 )
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.model import PropertyModel
+from molsepnorm.tasks.metrics import significant
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.composition import composition
@@ -191,7 +191,7 @@ class TrainingDisplay(_Display):
             name = headline(metrics)
             self.console.print(
                 f"Member {folder.name}: best epoch {metrics['best_epoch']} of {metrics['epochs']}, "
-                f"validation {name} {number(metrics['val'][name])}"
+                f"validation {name} {significant(metrics['val'][name])}"
             )
 
     def _print_scores(self, metrics: Mapping[str, Any]) -> None:
@@ -246,7 +246,9 @@ class ReplicatesDisplay(_Display):
         if not result.finished or self.quiet or folder is None:
             return
         name = headline(metrics)
-        scores = (f"{split} {name} {number(metrics[split][name])}" for split in ("val", "test"))
+        scores = (
+            f"{split} {name} {significant(metrics[split][name])}" for split in ("val", "test")
+        )
         run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
         self.console.print(f"{run}: {', '.join(scores)}, {_clock(metrics['seconds'])}")
 

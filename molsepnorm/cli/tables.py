@@ -11,7 +11,7 @@ from rich.table import Table
 from molsepnorm.cli.console import make_table
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
-from molsepnorm.tasks.metrics import METRICS, significant
+from molsepnorm.tasks.metrics import METRICS, between, significant
 from molsepnorm.training.comparing.ablation import Ablation
 from molsepnorm.training.results.scores import headline
 
@@ -40,7 +40,9 @@ def tuning_table(tuning: Tuning) -> Table:
     def add(each: TrialRecord) -> None:
         values = (each.settings[name] for name in names)
         cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
-        table.add_row("recipe" if each.recipe else str(each.number), number(each.score), *cells)
+        table.add_row(
+            "recipe" if each.recipe else str(each.number), significant(each.score), *cells
+        )
 
     for each in ranked[:_BEST]:
         add(each)
@@ -94,10 +96,9 @@ def scores_table(
     for metric in metrics:
         cells = []
         for title, column in scores.items():
-            cells.append(number(column[metric]))
+            cells.append(significant(column[metric]))
             if title == split and intervals:
-                ends = intervals.get(metric)
-                cells.append(f"{number(ends[0])} to {number(ends[1])}" if ends else "")
+                cells.append(between(intervals.get(metric)))
         table.add_row(metric, *cells)
     return table
 
@@ -146,7 +147,7 @@ def replicates_table(summary: Mapping[str, Any]) -> Table:
         if "/" not in metric:
             cells = [_mean_and_sd(column.get(metric)) for column in columns.values()]
             if pooled is not None:
-                cells.append(number(pooled["scores"][metric]))
+                cells.append(significant(pooled["scores"][metric]))
             table.add_row(metric, *cells)
     return table
 
@@ -160,7 +161,7 @@ def folds_table(summary: Mapping[str, Any]) -> Table:
     title = f"{METRICS[metric].label} of each fold"
     table = make_table(title, "fold", ">molecules", *(f">{name}" for name in columns))
     for fold, count in enumerate(summary["out_of_fold"]["molecules"]):
-        cells = (number(column[metric]["values"][fold]) for column in columns.values())
+        cells = (significant(column[metric]["values"][fold]) for column in columns.values())
         table.add_row(str(fold), f"{count:,}", *cells)
     return table
 
@@ -193,8 +194,4 @@ def _mean_and_sd(figures: Mapping[str, Any] | None) -> str:
     if figures is None:
         return ""
     sd = "" if figures["sd"] is None else f" ± {significant(figures['sd'])}"
-    return f"{number(figures['mean'])}{sd}"
-
-
-def number(value: float | None) -> str:
-    return "undefined" if value is None else significant(value)
+    return f"{significant(figures['mean'])}{sd}"

@@ -41,12 +41,13 @@ from molsepnorm.tasks.metrics.scoring import (
     resampled_scores,
     score,
 )
-from molsepnorm.tasks.metrics.text import four_digits, significant
+from molsepnorm.tasks.metrics.text import between, four_digits, significant
 
 __all__ = [
     "METRICS",
     "Kind",
     "Metric",
+    "between",
     "draw_resamples",
     "four_digits",
     "interval",

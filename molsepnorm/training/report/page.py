@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from molsepnorm._version import __version__
 from molsepnorm.errors import counted, first_of
 from molsepnorm.files.page import code, page, table
-from molsepnorm.tasks.metrics import METRICS, label_of, significant
+from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import learning_curves, target_figures
@@ -87,11 +87,11 @@ def _conclusion(contents: Contents) -> str:
     intervals = metrics.get("test_interval_95", {})
     for name in metrics.get("headlines", ()):
         ends = intervals.get(name)
-        between = "" if ends is None else f"95 % interval {_number(ends[0])} to {_number(ends[1])}"
+        interval = "" if ends is None else f"95 % interval {_between(ends)}"
         value = metrics["test"].get(name)
         tiles.append(
             f"<div>test {escape(label_of(name))}<b>{_number(value)}</b>"
-            f'<span class="soft">{between}</span></div>'
+            f'<span class="soft">{interval}</span></div>'
         )
     sentences = "".join(f"<li>{escape(each)}</li>" for each in conclusion(metrics))
     numbers = f'<div class="numbers">{"".join(tiles)}</div>' if tiles else ""
@@ -290,16 +290,12 @@ def _reproduce(contents: Contents) -> str:
     )
 
 
-def _number(value: Any) -> str:
-    return "—" if value is None else significant(float(value), 3)
+_number = partial(significant, digits=3, none="—")
+_between = partial(between, digits=3, none="—")
 
 
 def _signed(value: float) -> str:
     return f"{'+' if value > 0 else ''}{significant(value, 3)}"
-
-
-def _between(ends: Sequence[float] | None) -> str:
-    return "—" if ends is None else f"{_number(ends[0])} to {_number(ends[1])}"
 
 
 def _tidy(cell: str) -> str:

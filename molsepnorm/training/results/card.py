@@ -17,7 +17,7 @@ from molsepnorm.data.datasets.split_text import split_details
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
-from molsepnorm.tasks.metrics import label_of, significant
+from molsepnorm.tasks.metrics import between, label_of, significant
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
@@ -168,17 +168,16 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
         return
     yield f"The model was chosen by {metrics['chosen_by']} on the validation split.\n"
     columns = score_columns(metrics)
-    if intervals := metrics.get("test_interval_95"):
-        ends = {name: " to ".join(map(_number, each)) for name, each in intervals.items()}
-        columns["95 % interval of the test"] = ends
+    intervals = metrics.get("test_interval_95")
     names = list(metrics["test"])
     if len({name.partition("/")[2] for name in names}) > _MAX_TARGETS + 1:
         names = [name for name in names if "/" not in name]
     rows = []
     for name in names:
-        cells = (_number(column.get(name)) for column in columns.values())
+        cells = [significant(column.get(name), none="") for column in columns.values()]
+        cells += [between(intervals.get(name))] if intervals else []
         rows.append([label_of(name), *cells])
-    yield from _table(["metric", *columns], rows)
+    yield from _table(["metric", *columns, *["95 % interval of the test"] * bool(intervals)], rows)
     if intervals:
         yield "\nIntervals are 95 % bootstrap intervals of the test scores. The trivial baseline"
         yield "predicts the same for every molecule."
@@ -201,8 +200,9 @@ def _uncertainty(model: PropertyModel, metrics: Mapping[str, Any]) -> Iterator[s
         size = found.get("width" if is_number else "classes")
         kind = "interval" if is_number else "set of classes"
         signal = found.get("signal") or "" if is_number else "class"
-        numbers = (_number(found["coverage"]), _number(size), f"{found['molecules']:,}")
-        rows.append([name, kind, f"{found['level']:g}", *numbers, signal])
+        shown = [significant(each, none="") for each in (found["coverage"], size)]
+        shown.append(f"{found['molecules']:,}")
+        rows.append([name, kind, f"{found['level']:g}", *shown, signal])
     headings = ["target", "kind", "level", "coverage", "width or classes", "validation molecules"]
     yield from _table([*headings, "depends on"], rows[:_MAX_TARGETS])
 
@@ -244,7 +244,7 @@ def _errors(domain: Mapping[str, Any]) -> Iterator[str]:
         name = "validation" if split == "val" else split
         parts = ((domain[side][split], side) for side in ("inside", "outside"))
         texts = (
-            f"{_number(part['error']) or 'unknown'} for {part['molecules']:,} {side}"
+            f"{significant(part['error'], none='unknown')} for {part['molecules']:,} {side}"
             for part, side in parts
         )
         yield f"  - {name}: {', '.join(texts)}"
@@ -285,10 +285,3 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterato
 def _cell(value: object) -> str:
     """Return a text on one line, in which | does not end a cell of a table."""
     return " ".join(str(value).split()).replace("|", "\\|")
-
-
-def _number(value: float | str | None) -> str:
-    """Return a number with four significant digits, and a text as it is."""
-    if isinstance(value, str):
-        return value
-    return "" if value is None else significant(value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from molsepnorm.errors import counted, first_of, listed
-from molsepnorm.tasks.metrics import METRICS, significant
+from molsepnorm.tasks.metrics import METRICS, between, significant
 from molsepnorm.training.results.gains import (
     MAX_NAMED,
     Gain,
@@ -288,12 +288,11 @@ def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
         return
     if count >= _FEW and ends[1] - ends[0] <= _WIDE * largest_gain(metrics, name):
         return
-    low, high = (significant(end, 3) for end in ends)
     is_small = metrics.get("molecules", {}).get("train", _SMALL) < _SMALL
     what = f"Cross-validation ({_CROSS_VALIDATION})" if is_small else "A larger test split"
     yield (
-        f"The test {metric_label(metrics, name)} is uncertain: its 95 % interval is {low} to "
-        f"{high} with {counted(count, 'test molecule')}. {what} narrows it."
+        f"The test {metric_label(metrics, name)} is uncertain: its 95 % interval is "
+        f"{between(ends, 3)} with {counted(count, 'test molecule')}. {what} narrows it."
     )
 
 

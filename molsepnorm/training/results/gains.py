@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from molsepnorm.errors import listed
-from molsepnorm.tasks.metrics import METRICS, significant
+from molsepnorm.tasks.metrics import METRICS, between, significant
 
 __all__ = [
     "MAX_NAMED",
@@ -45,7 +45,7 @@ class Gain(NamedTuple):
         low, high = (self.low, self.high) if self.by >= 0 else (-self.high, -self.low)
         if low == high != 0:
             return f"a difference of {significant(low, 3)}, the same in all bootstrap resamples"
-        ends = f"{significant(low, 3)} to {significant(high, 3)}"
+        ends = between((low, high), 3)
         return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
 
 
