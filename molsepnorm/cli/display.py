@@ -20,7 +20,6 @@ from rich.progress import (
 
 from molsepnorm.cli.console import make_console, print_dataset
 from molsepnorm.cli.tables import (
-    MAX_TARGETS,
     label_notes,
     scores_table,
     sizes,
@@ -33,7 +32,7 @@ from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
-from molsepnorm.training.results.scores import headline, score_columns
+from molsepnorm.training.results.scores import MAX_TARGETS, headline, score_columns
 from molsepnorm.training.run_folder.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -201,9 +200,7 @@ class TrainingDisplay(_Display):
             if "members" in metrics:
                 made = f"Mean of {len(metrics['members'])} models"
             self.console.print(f"{made}. Time: {_clock(metrics['seconds'])}")
-        self.console.print(
-            scores_table(score_columns(metrics), metrics.get("test_interval_95", {}))
-        )
+        self.console.print(scores_table(score_columns(metrics)))
         for line in label_notes(metrics.get("labels", {})):
             self.console.print(line)
         if sentences := conclusion(metrics):

@@ -60,6 +60,7 @@ def evaluate(
     from molsepnorm.cli.tables import label_notes, scores_table
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
+    from molsepnorm.training.results.scores import INTERVAL
 
     if (options["dataset"] is None) == (options["data"] is None):
         raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
@@ -85,6 +86,7 @@ def evaluate(
             "so the scores of these targets are undefined: the model's weights are damaged, or its "
             "values overflow"
         )
-    console.print(scores_table({found.split: scores}, found.intervals, found.split))
+    intervals = {INTERVAL: found.intervals} if found.intervals else {}
+    console.print(scores_table({found.split: scores, **intervals}))
     for line in label_notes(found.labels):
         console.print(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,18 @@ from rich.table import Table
 from molsepnorm.cli.console import make_table
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
-from molsepnorm.tasks.metrics import METRICS, between, significant
+from molsepnorm.tasks.metrics import METRICS, significant
 from molsepnorm.training.comparing.ablation import Ablation
-from molsepnorm.training.results.scores import headline
+from molsepnorm.training.results.scores import (
+    INTERVAL,
+    MAX_TARGETS,
+    headline,
+    listed_metrics,
+    score_rows,
+)
 
 if TYPE_CHECKING:
     from molsepnorm.tuning import TrialRecord, Tuning
-
-MAX_TARGETS = 12
-"""Maximum number of targets that are listed one by one."""
 
 _BEST = 5  # trials that are listed
 
@@ -75,31 +78,17 @@ def splits_table(dataset: Dataset) -> Table:
     return table
 
 
-def scores_table(
-    scores: Mapping[str, Mapping[str, float | None]],
-    intervals: Mapping[str, Sequence[float]] | None = None,
-    split: str = "test",
-) -> Table:
+def scores_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return a table with a row for each metric and a column for each title.
 
-    With many targets, only the means over all targets are shown. The intervals are 95 % intervals
-    of the scores of a split; their column is that after the split.
+    With many targets, only the means over all targets are shown. See `score_columns`.
     """
-    table = make_table("Scores", "metric")
-    for title in scores:
-        table.add_column(title, justify="right", no_wrap=" " not in title)  # titles wrap at spaces
-        if title == split and intervals:
-            table.add_column("95 % interval", justify="right", no_wrap=True)
-    metrics = list(next(iter(scores.values())))
-    if len(metrics) > MAX_TARGETS * 4:
-        metrics = [name for name in metrics if "/" not in name]
-    for metric in metrics:
-        cells = []
-        for title, column in scores.items():
-            cells.append(significant(column[metric]))
-            if title == split and intervals:
-                cells.append(between(intervals.get(metric)))
-        table.add_row(metric, *cells)
+    table = make_table("Scores", "metric", *(f">{title}" for title in columns))
+    for column in table.columns:  # titles wrap at spaces
+        column.no_wrap = " " not in str(column.header) or column.header == INTERVAL
+    rows = score_rows(columns)
+    for metric in listed_metrics(rows):
+        table.add_row(metric, *rows[metric])
     return table
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from molsepnorm.files.page import table
@@ -11,30 +10,26 @@ from molsepnorm.tasks.metrics import significant
 if TYPE_CHECKING:
     from molsepnorm.predict.prediction import Prediction
 
-__all__ = ["prediction_html", "table_html"]
+__all__ = ["prediction_html"]
 
 _SIZE = 220, 160  # pixels of a molecule
-
-
-def table_html(rows: Iterable[tuple[object, ...]], heading: tuple[str, ...] = ()) -> str:
-    """Return an HTML table; all texts are escaped, and numbers have four significant digits."""
-    return table([[_text(each) for each in cells] for cells in rows], heading)
 
 
 def prediction_html(prediction: Prediction) -> str:
     """Return a drawing of the molecule and a table of its predictions, or the error."""
     from molsepnorm.molecules.drawing import draw_structure
 
-    rows: list[tuple[object, ...]] = [("SMILES", prediction.smiles)]
     if prediction.error is not None:
-        return table_html([*rows, ("error", prediction.error)])
+        return table([("SMILES", prediction.smiles), ("error", prediction.error)])
+    rows: list[tuple[str, object]] = [("SMILES", prediction.smiles)]
     rows += (prediction.values or {}).items()
     for target, shares in prediction.probabilities.items():
         rows += ((f"{target}, probability of {name}", share) for name, share in shares.items())
     rows += ((f"{name}_spread", each) for name, each in prediction.spread.items())
     rows += prediction.uncertainty.items()
     rows += prediction.domain.items()
-    return f"<div>{draw_structure(prediction.smiles, _SIZE) or ''}{table_html(rows)}</div>"
+    cells = [(name, _text(value)) for name, value in rows]
+    return f"<div>{draw_structure(prediction.smiles, _SIZE) or ''}{table(cells)}</div>"
 
 
 def _text(value: object) -> str:

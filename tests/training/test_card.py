@@ -89,10 +89,10 @@ def test_the_scores_are_those_of_metrics_json(run):
     assert cells(card, "RMSE") == [
         "RMSE",
         *(significant(metrics[split]["rmse"]) for split in ("val", "test")),
+        f"{significant(low)} to {significant(high)}",
         significant(metrics["test_constant"]["rmse"]),
         significant(metrics["blend"]["network"]["test"]["rmse"]),
         significant(metrics["baseline"]["test"]["rmse"]),
-        f"{significant(low)} to {significant(high)}",
     ]
 
 
@@ -101,9 +101,12 @@ def test_the_uncertainty_is_that_of_metrics_json(run):
     for name, row in ("ic50_nM", "ic50_nM"), ("a|b", "a\\|b"):
         found = run.metrics["calibration"][name]
         size = found["width" if name == "ic50_nM" else "classes"]
-        numbers = ["" if each is None else significant(each) for each in (found["coverage"], size)]
-        line = f"| {row} | {'interval' if name == 'ic50_nM' else 'set of classes'} | 0.9 | "
-        assert f"\n{line}{' | '.join(numbers)} | {found['molecules']} |" in section
+        unit = "wide" if name == "ic50_nM" else "classes"
+        shown = [
+            "—" if found["coverage"] is None else f"{found['coverage']:.1%}",
+            "—" if size is None else f"{significant(size, 3)} {unit}",
+        ]
+        assert f"\n| {row} | 90% | {' | '.join(shown)} | {found['molecules']} |" in section
     assert "no intervals" not in section
     config = load_config(config=run.folder / "config.yaml")
     dataset = load(config.data, run.model.encoding)

@@ -19,9 +19,9 @@ def significant(value: float | None, digits: int = 4, none: str = "undefined") -
     return whole if digits <= len(whole.lstrip("-")) < 10 else text.removesuffix(".")
 
 
-def between(ends: Sequence[float] | None, digits: int = 4, none: str = "") -> str:
-    """Return an interval, such as "0.6930 to 0.7100", or `none` if it is None."""
-    return none if ends is None else " to ".join(significant(end, digits) for end in ends)
+def between(ends: Sequence[float] | None, digits: int = 4) -> str:
+    """Return an interval, such as "0.6930 to 0.7100", or "—" if it is None."""
+    return "—" if ends is None else " to ".join(significant(end, digits) for end in ends)
 
 
 def four_digits(value: float) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from molsepnorm.training.completing.domain import drawn, error_by_similarity
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, TargetPredictions
 from molsepnorm.training.report.figures import figure
+from molsepnorm.training.results.scores import domain_errors
 
 __all__ = ["molecules_sections"]
 
@@ -124,10 +124,9 @@ def _similarity(
     if (threshold := domain.get("threshold")) is not None:
         ends = np.array(chart.y_ends)
         chart.line(np.full(2, float(threshold)), ends, "guide", f"threshold {threshold:.2f}")
-        inside, outside = (domain.get(side, {}).get("test", {}) for side in ("inside", "outside"))
         sides = (
             f" The dashed line is the limit of the model's domain, {threshold:.2f}: "
-            f"{_side(inside, 'inside')}, {_side(outside, 'outside')}."
+            f"{domain_errors(domain, 'test')}."
         )
     caption = f"Test molecules; the error is the {escape(meaning)}.{sides}"
     counts = ", ".join(f"{e['molecules']:,} ({e['low']:.1f}–{e['high']:.1f})" for e in bins)
@@ -136,12 +135,6 @@ def _similarity(
         f'<p class="soft">Molecules by similarity: {counts}. A bar of few molecules is uncertain.'
         "</p>"
     )
-
-
-def _side(found: Mapping[str, Any], where: str) -> str:
-    error = found.get("error")
-    mean = "" if error is None else f" with a mean error of {error:.3g}"
-    return f"{found.get('molecules', 0):,} molecules {where}{mean}"
 
 
 def _scaffolds(errors: _Errors, level: Level) -> str:

@@ -20,7 +20,12 @@ from molsepnorm.training.report.figures import learning_curves, target_figures
 from molsepnorm.training.report.molecules import molecules_sections
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
-from molsepnorm.training.results.scores import score_columns
+from molsepnorm.training.results.scores import (
+    calibration_table,
+    score_columns,
+    score_notes,
+    score_rows,
+)
 
 __all__ = ["report_page"]
 
@@ -154,15 +159,13 @@ def _warnings(contents: Contents) -> Iterator[str]:
 def _scores(contents: Contents) -> str:
     """Return the table of all scores, and the paired differences from the forest."""
     metrics = contents.metrics
-    scores = score_columns(metrics)
-    intervals = metrics.get("test_interval_95", {})
+    columns = score_columns(metrics)
+    scores = score_rows(columns, digits=3)
     differences = metrics.get("baseline_difference", {})
-    head = ["", *scores, *(["test, 95 % interval"] if intervals else [])]
-    head += ["test − random forest (95 % interval)"] if differences else []
+    head = ["", *columns, *["test − random forest (95 % interval)"] * bool(differences)]
 
     def row(name: str, title: str) -> list[str]:
-        cells = [title, *(_number(each.get(name)) for each in scores.values())]
-        cells += [_between(intervals.get(name))] if intervals else []
+        cells = [title, *scores[name]]
         if differences:
             found = differences.get(name)
             cells.append(
@@ -176,17 +179,8 @@ def _scores(contents: Contents) -> str:
     means = [name for name in metrics["test"] if "/" not in name]
     several = [name for name in metrics["test"] if "/" in name]
     several.sort(key=lambda name: order.get(name.partition("/")[2], 0))
-    notes = {
-        "trivial baseline": "The trivial baseline predicts the same for all molecules.",
-        "without forest": "The model averages a network or kernel regression with the random "
-        "forest; the column without forest has the scores of the former.",
-        "random forest": "The random forest reads Morgan fingerprints and descriptors, and was "
-        "trained on the same molecules.",
-    }
-    said = [text for title, text in notes.items() if title in scores]
-    if "trivial baseline" in scores and "random forest" not in scores:
-        said.append("The run has no forest beside it.")
-    text = f"<p>{' '.join(said)}</p>" if said else ""
+    notes = score_notes(columns)
+    text = f"<p>{notes}</p>" if notes else ""
     text += table([row(name, label_of(name)) for name in means], head)
     if differences:
         text += (
@@ -232,26 +226,9 @@ def _predictions(contents: Contents) -> str:
 
 def _intervals(contents: Contents) -> str:
     """Return the coverage of the intervals and sets of each target."""
-    calibration = contents.metrics.get("calibration")
-    if not calibration:
+    if not contents.metrics.get("calibration"):
         return ""
-    rows = []
-    for name, entry in calibration.items():
-        width = entry.get("width")
-        classes = entry.get("classes")
-        size = f"{_number(classes)} classes" if classes is not None else f"{_number(width)} wide"
-        covered = entry.get("coverage")
-        rows.append(
-            (
-                name,
-                f"{entry['level']:.0%}",
-                "—" if covered is None else f"{covered:.1%}",
-                "—" if width is None and classes is None else size,
-                f"{entry.get('molecules', 0):,}",
-                entry.get("signal") or "—",
-            )
-        )
-    head = ("target", "level", "coverage", "mean size", "fitted to molecules", "depends on")
+    head, rows = calibration_table(contents.metrics)
     return (
         "<p>Intervals (and sets of classes) are fitted to the validation molecules. Coverage is "
         "the share of test molecules whose label lies inside; it should be close to the level. "
@@ -291,7 +268,7 @@ def _reproduce(contents: Contents) -> str:
 
 
 _number = partial(significant, digits=3, none="—")
-_between = partial(between, digits=3, none="—")
+_between = partial(between, digits=3)
 
 
 def _signed(value: float) -> str:

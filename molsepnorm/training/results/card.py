@@ -17,17 +17,22 @@ from molsepnorm.data.datasets.split_text import split_details
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
-from molsepnorm.tasks.metrics import between, label_of, significant
+from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
 from molsepnorm.training.results.disclosure import CONTENTS, revealed
-from molsepnorm.training.results.scores import score_columns
+from molsepnorm.training.results.scores import (
+    MAX_TARGETS,
+    calibration_table,
+    domain_errors,
+    listed_metrics,
+    score_columns,
+    score_notes,
+    score_rows,
+)
 
 __all__ = ["elements", "model_card"]
-
-_MAX_TARGETS = 12
-"""Maximum number of targets whose scores are listed one by one."""
 
 _ELEMENT = re.compile(
     r"\[\d*([A-Z][a-z]?|se|as|te|si|[bcnops*])[^\]]*\]|(Cl|Br|[BCNOPSFI]|[bcnops*])"
@@ -168,19 +173,11 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
         return
     yield f"The model was chosen by {metrics['chosen_by']} on the validation split.\n"
     columns = score_columns(metrics)
-    intervals = metrics.get("test_interval_95")
-    names = list(metrics["test"])
-    if len({name.partition("/")[2] for name in names}) > _MAX_TARGETS + 1:
-        names = [name for name in names if "/" not in name]
-    rows = []
-    for name in names:
-        cells = [significant(column.get(name), none="") for column in columns.values()]
-        cells += [between(intervals.get(name))] if intervals else []
-        rows.append([label_of(name), *cells])
-    yield from _table(["metric", *columns, *["95 % interval of the test"] * bool(intervals)], rows)
-    if intervals:
-        yield "\nIntervals are 95 % bootstrap intervals of the test scores. The trivial baseline"
-        yield "predicts the same for every molecule."
+    cells = score_rows(columns)
+    rows = ([label_of(name), *cells[name]] for name in listed_metrics(cells))
+    yield from _table(["metric", *columns], rows)
+    if notes := score_notes(columns):
+        yield f"\n{notes}"
     if sentences := conclusion(metrics):
         yield f"\n{_cell(' '.join(sentences))}"
 
@@ -194,17 +191,8 @@ def _uncertainty(model: PropertyModel, metrics: Mapping[str, Any]) -> Iterator[s
         yield "validation split. They were not compared with other molecules."
         return
     yield "validation split. Coverage and size are those of the test split.\n"
-    rows = []
-    for name, found in metrics["calibration"].items():
-        is_number = "width" in found
-        size = found.get("width" if is_number else "classes")
-        kind = "interval" if is_number else "set of classes"
-        signal = found.get("signal") or "" if is_number else "class"
-        shown = [significant(each, none="") for each in (found["coverage"], size)]
-        shown.append(f"{found['molecules']:,}")
-        rows.append([name, kind, f"{found['level']:g}", *shown, signal])
-    headings = ["target", "kind", "level", "coverage", "width or classes", "validation molecules"]
-    yield from _table([*headings, "depends on"], rows[:_MAX_TARGETS])
+    headings, rows = calibration_table(metrics)
+    yield from _table(headings, rows[:MAX_TARGETS])
 
 
 def _domain(model: PropertyModel, dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -242,12 +230,7 @@ def _errors(domain: Mapping[str, Any]) -> Iterator[str]:
     yield f"- Errors inside and outside the domain ({_cell(domain['error'])}):"
     for split in domain["inside"]:
         name = "validation" if split == "val" else split
-        parts = ((domain[side][split], side) for side in ("inside", "outside"))
-        texts = (
-            f"{significant(part['error'], none='unknown')} for {part['molecules']:,} {side}"
-            for part, side in parts
-        )
-        yield f"  - {name}: {', '.join(texts)}"
+        yield f"  - {name}: {domain_errors(domain, split)}"
 
 
 def _use(model: PropertyModel) -> Iterator[str]:

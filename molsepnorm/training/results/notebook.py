@@ -7,14 +7,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from molsepnorm.predict.notebook import table_html
+from molsepnorm.files.page import table
 from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.results.conclusion import conclusion
-from molsepnorm.training.results.scores import score_columns
+from molsepnorm.training.results.scores import listed_metrics, score_columns, score_rows
 
 __all__ = ["result_html"]
-
-_MAX_ROWS = 30
 
 
 def result_html(folder: Path | None, finished: bool, metrics: Mapping[str, Any]) -> str:
@@ -25,14 +23,13 @@ def result_html(folder: Path | None, finished: bool, metrics: Mapping[str, Any])
     head = f"<p>Run <code>{escape(where)}</code>, {state}</p>"
     if not metrics:
         return f"<div>{head}</div>"
-    names, columns = [*metrics["test"]], score_columns(metrics)
-    rows = [
-        (label_of(name), *(column.get(name) for column in columns.values()))
-        for name in names[:_MAX_ROWS]
-    ]
-    more = f"<p>{len(names) - _MAX_ROWS:,} more in metrics.json</p>" * (len(names) > _MAX_ROWS)
+    columns = score_columns(metrics)
+    cells = score_rows(columns)
+    rows = [(label_of(name), *cells[name]) for name in listed_metrics(cells)]
+    hidden = len(cells) - len(rows)
+    more = f"<p>{hidden:,} more in metrics.json</p>" if hidden else ""
     sentences = "".join(f"<li>{escape(each)}</li>" for each in conclusion(metrics))
     return (
-        f"<div>{head}{table_html(rows, ('metric', *columns))}{more}"
+        f"<div>{head}{table(rows, ('metric', *columns))}{more}"
         f"{f'<ul>{sentences}</ul>' if sentences else ''}</div>"
     )

@@ -1,31 +1,114 @@
-"""The scores in `metrics.json`: the columns of a table, the one that compares runs, and leaks."""
+"""The content of `metrics.json`: tables as text, the score that compares runs, and leaks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from molsepnorm.errors import counted
+from molsepnorm.tasks.metrics import between, significant
 
-__all__ = ["headline", "leaks", "score_columns"]
+__all__ = [
+    "INTERVAL",
+    "MAX_TARGETS",
+    "calibration_table",
+    "domain_errors",
+    "headline",
+    "leaks",
+    "listed_metrics",
+    "score_columns",
+    "score_notes",
+    "score_rows",
+]
+
+INTERVAL = "95 % interval"
+"""Title of the column of intervals."""
+
+MAX_TARGETS = 12
+"""Maximum number of targets that are listed one by one."""
+
+_NOTES = {
+    INTERVAL: "Intervals are bootstrap intervals of the test scores.",
+    "trivial baseline": "The trivial baseline predicts the same for all molecules.",
+    "without forest": "The model averages a network or kernel regression with the random forest; "
+    "the column without forest has the scores of the former.",
+    "random forest": "The random forest reads Morgan fingerprints and descriptors, and was trained "
+    "on the same molecules.",
+}
 
 
 def score_columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the columns of a table of scores by their titles, from the content of `metrics.json`.
 
-    They are the validation and the test scores, and the test scores of the trivial baseline, of the
-    networks without the forest they are blended with, and of the random forest, as far as the run
-    has them.
+    They are the validation and the test scores, the intervals of the latter, and the test scores of
+    the trivial baseline, of the networks without the forest they are blended with, and of the
+    random forest, as far as the run has them.
     """
     blend, baseline = metrics.get("blend", {}), metrics.get("baseline", {})
     columns = {
         "validation": metrics.get("val"),
         "test": metrics.get("test"),
+        INTERVAL: metrics.get("test_interval_95") or None,
         "trivial baseline": metrics.get("test_constant"),
         "without forest": blend.get("network", {}).get("test"),
         "random forest": baseline.get("test"),
     }
-    return {title: scores for title, scores in columns.items() if scores is not None}
+    return {title: each for title, each in columns.items() if each is not None}
+
+
+def score_rows(columns: Mapping[str, Mapping[str, Any]], digits: int = 4) -> dict[str, list[str]]:
+    """Return the cells of each metric as text, from columns of scores or of intervals."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return between(value, digits)
+        return significant(value, digits, none="—")
+
+    first, *_ = columns.values()
+    return {name: [cell(each.get(name)) for each in columns.values()] for name in first}
+
+
+def listed_metrics(names: Iterable[str]) -> list[str]:
+    """Return the metrics of a short table: with many targets, only the means over all of them."""
+    names = list(names)
+    is_long = len({name.partition("/")[2] for name in names} - {""}) > MAX_TARGETS
+    return [name for name in names if "/" not in name] if is_long else names
+
+
+def score_notes(columns: Container[str]) -> str:
+    """Return sentences that explain the columns of scores."""
+    notes = [text for title, text in _NOTES.items() if title in columns]
+    if "trivial baseline" in columns and "random forest" not in columns:
+        notes.append("The run has no forest beside it.")
+    return " ".join(notes)
+
+
+def calibration_table(metrics: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the rows of a table of the intervals and sets of each target."""
+    rows = []
+    for name, found in metrics["calibration"].items():
+        size, unit, signal = found.get("classes"), "classes", "class"
+        if "width" in found:
+            size, unit, signal = found["width"], "wide", found.get("signal") or "—"
+        covered = found.get("coverage")
+        shown = ["—" if covered is None else f"{covered:.1%}"]
+        shown.append("—" if size is None else f"{significant(size, 3)} {unit}")
+        rows.append(
+            [name, f"{found['level']:.0%}", *shown, f"{found.get('molecules', 0):,}", signal]
+        )
+    return ["target", "level", "coverage", "mean size", "fitted to molecules", "depends on"], rows
+
+
+def domain_errors(domain: Mapping[str, Any], split: str) -> str:
+    """Return the mean errors of a split inside and outside the domain, from the entry `domain` of
+    `metrics.json`."""
+    parts = []
+    for side in ("inside", "outside"):
+        found = domain.get(side, {}).get(split, {})
+        error = found.get("error")
+        mean = "" if error is None else f" with a mean error of {significant(error, 3)}"
+        parts.append(f"{found.get('molecules', 0):,} molecules {side}{mean}")
+    return ", ".join(parts)
 
 
 def headline(summary: Mapping[str, Any]) -> str:
