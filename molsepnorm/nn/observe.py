@@ -1,7 +1,9 @@
-"""Embeddings of molecules inside a network, layer by layer."""
+"""Tensors inside a network: the embeddings of molecules, layer by layer, and other outputs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernels.readout import FastReadout
 from molsepnorm.nn.norms import Unchanged
 
-__all__ = ["embedding_sites", "layer_embeddings"]
+__all__ = ["embedding_sites", "layer_embeddings", "observed"]
 
 
 def embedding_sites(network: Graphormer) -> tuple[str, ...]:
@@ -26,18 +28,27 @@ def layer_embeddings(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2
 
     The mean is NaN after a last layer that computes the graph token only.
     """
-    outputs: list[Tensor] = []
+    found = observed(network, batch, _modules(network), lambda x: _token_and_mean(x, batch))
+    return torch.stack(found, dim=2)
 
-    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-        outputs.append(output)
 
-    hooks = [module.register_forward_hook(keep) for module in _modules(network)]
-    try:
+def observed(
+    network: Graphormer,
+    batch: GraphBatch,
+    modules: Iterable[nn.Module],
+    read: Callable[[Tensor], Tensor],
+) -> list[Tensor]:
+    """Embed a batch, and return `read` of the output of each module of the network."""
+    found: list[Tensor] = []
+
+    def keep(module: nn.Module, inputs: Any, output: Tensor) -> None:
+        found.append(read(output))
+
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(keep))
         network.embed(batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return torch.stack([_token_and_mean(x, batch) for x in outputs], dim=2)
+    return found
 
 
 def _modules(network: Graphormer) -> list[nn.Module]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.layer import GraphormerLayer
+from molsepnorm.nn.observe import observed
 from molsepnorm.nn.parts import FAST, PLAIN
 
 __all__ = ["TokenAttention"]
@@ -38,16 +39,7 @@ class TokenAttention:
 
         Slot 0 is the graph token, the atoms follow, and padding has weight 0.
         """
-        kept: list[Tensor] = []
-
-        def keep(module: nn.Module, inputs: Any, weights: Tensor) -> None:
-            kept.append(weights[:, :, 0].mean(0))  # of (H, graphs, Q, S)
-
-        attention = [cast(GraphormerLayer, layer).attention for layer in self._network.layers]
-        hooks = [each.dropout.register_forward_hook(keep) for each in attention]
-        try:
-            self._network.embed(batch)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return torch.stack(kept).mean(0)[batch.order]
+        sites = [cast(GraphormerLayer, each).attention.dropout for each in self._network.layers]
+        # weights (H, graphs, Q, S)
+        means = observed(self._network, batch, sites, lambda weights: weights[:, :, 0].mean(0))
+        return torch.stack(means).mean(0)[batch.order]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, ModelError, StorageError
+from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.interop.graphormer_weights.formats import FORMATS, STRIDE, format_named, v1_names
 from molsepnorm.interop.graphormer_weights.parity import (
@@ -242,11 +242,7 @@ def _settings_beside(path: Path) -> dict[str, Any]:
     config = path.with_name("config.json")
     if not config.exists():
         return {}
-    try:
-        with clear_errors(config, "read"):
-            content = json.loads(config.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{config} is damaged: {error}") from error
+    content = read_json(config)
     if not isinstance(content, dict) or content.get("model_type") != "graphormer":
         return {}
     return {"multi_hop_max_dist": 5} | content  # the default, which the file may omit
