@@ -64,9 +64,9 @@ def revealed(model: PropertyModel) -> Iterator[str]:
         cells = ", the cells of its feature columns" * bool(columns)
         yield (
             f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
-            f"(a kernel regression): for each of them its embedding{features}{cells} and a weight for "
-            "each target. Anyone with the file can test whether a known molecule is among them and "
-            "estimate their labels"
+            f"(a kernel regression): for each of them its embedding{features}{cells} and a weight "
+            "for each target. Anyone with the file can test whether a known molecule is among them "
+            "and estimate their labels"
             + (", and can reconstruct parts of their structures." if features else ".")
         )
     if model.forests:
