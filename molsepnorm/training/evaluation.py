@@ -272,7 +272,7 @@ def _fitted_to_validation(run: RunFolder, metrics: Mapping[str, Any]) -> str | N
 def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> str | None:
     """Return how many of some molecules (n,) the model was trained on; None if there are none, or
     the model has no training molecules."""
-    smiles = dataset.written or dataset.smiles
+    smiles = dataset.source_smiles
     if not model.structures or smiles is None:
         return None
     from molsepnorm.molecules.featurize.nearest import fingerprints_of, with_one_text

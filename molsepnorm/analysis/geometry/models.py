@@ -72,7 +72,7 @@ def load_models(
                 )
                 model = replace(model, task=task)
             rows = dataset.store.rows[graphs]
-            written = dataset.written or dataset.smiles
+            written = dataset.source_smiles
             smiles = None if written is None else tuple(written[row] for row in rows)
             bounds = None if dataset.bounds is None else dataset.bounds[graphs]
             molecules = (dataset.store, graphs, dataset.labels[graphs], smiles, bounds)

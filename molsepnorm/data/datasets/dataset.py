@@ -104,9 +104,19 @@ class Dataset:
         return self.arrays.get(BOUNDS)
 
     @property
+    def bound_signs(self) -> np.ndarray:
+        """int8 [G, T]: `bounds`, or 0 everywhere if there are none."""
+        return np.zeros(self.labels.shape, np.int8) if self.bounds is None else self.bounds
+
+    @property
     def exact_labels(self) -> np.ndarray:
         """The labels, float32 [G, T], with NaN in place of bounds. Metrics use these."""
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
+
+    @property
+    def source_smiles(self) -> Sequence[str] | None:
+        """SMILES of every row as they are in the source; None if it has none."""
+        return self.written or self.smiles
 
     @property
     def plain_targets(self) -> tuple[Target, ...]:

@@ -161,10 +161,9 @@ def _merged(
     dataset: Dataset, groups: Sequence[np.ndarray], location: Callable[[int], str]
 ) -> Dataset:
     """Return the data set with the labels of each group in its first molecule."""
-    rows, smiles = dataset.store.rows, dataset.written or dataset.smiles
+    rows, smiles = dataset.store.rows, dataset.source_smiles
     assert smiles is not None
-    labels = dataset.labels.copy()
-    bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds.copy()
+    labels, bounds = dataset.labels.copy(), dataset.bound_signs.copy()
     weights = np.ones(len(rows)) if dataset.weights is None else dataset.weights.astype(float)
     has_labels = ~np.isnan(labels).all(axis=1)
     conflicts, merged = 0, []

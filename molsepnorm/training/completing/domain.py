@@ -179,11 +179,10 @@ def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[dict
 
 def _molecules(task: Task, dataset: Dataset, rows: _Rows, bits: np.ndarray) -> TrainingMolecules:
     """Return training molecules with their labels in the unit of the table."""
-    smiles = dataset.written or dataset.smiles
+    smiles = dataset.source_smiles
     assert smiles is not None
     learned = dataset.labels[rows]
-    bounds = np.zeros(learned.shape, np.int8) if dataset.bounds is None else dataset.bounds[rows]
-    labels, bounds = learned.astype(np.float64), bounds.copy()
+    labels, bounds = learned.astype(np.float64), dataset.bound_signs[rows]
     for i, target in enumerate(task.targets):
         if (transform := target.transformation) is None:
             # the shortest decimal number that is the same float32

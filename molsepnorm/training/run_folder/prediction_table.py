@@ -34,10 +34,10 @@ def predictions_table(
     rows = dataset.store.rows[graphs]
     table: dict[str, Any] = dict([dataset.position(rows)])
     table |= {name: [cells[row] for row in rows] for name, cells in dataset.identifiers.items()}
-    if (smiles := dataset.written or dataset.smiles) is not None:
+    if (smiles := dataset.source_smiles) is not None:
         table["smiles"] = [smiles[row] for row in rows]
     labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
-    bounds = np.zeros(labels.shape, np.int8) if dataset.bounds is None else dataset.bounds[graphs].T
+    bounds = dataset.bound_signs[graphs].T
     if baseline is not None:
         for target, columns, others in zip(
             task.targets, predicted, task.tables(baseline[order]), strict=True
