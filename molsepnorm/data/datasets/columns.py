@@ -33,6 +33,11 @@ _NUMBERING = re.compile(
 )
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
+_UNIT = r"(pp[mb]|min|h|hr|d|[°º]?[CFK]|[fpnuµμmkMG]?(M|mol|g|[lL]|m|s|eV|J|cal|Pa))([ /·*].*)?"
+_WITH_UNIT = re.compile(
+    rf"{_BADLY_WRITTEN}|[<>~≈≤≥]?=?\s*[-+]?\d[\d.,]*([eE][-+]?\d+)?\s*(%|(±|\+/?-).*|{_UNIT})"
+)
+_COMPARED_WORDS = 100  # with _WITH_UNIT
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
 
@@ -69,6 +74,7 @@ class ParsedColumn:
         self._first_word: tuple[int, str] | None = None
         self.first_bound: tuple[int, str] | None = None
         """Row and text of the first cell that is written as a bound."""
+        self._some_words: list[str] = []
         self._first_yes_no: tuple[int, str] | None = None
         self._first_none: tuple[int, str] | None = None
         self._few: set[float] | None = set()
@@ -106,6 +112,8 @@ class ParsedColumn:
             if getattr(self, name) is None and where.any():
                 row = int(where.argmax())
                 setattr(self, name, (self.rows + row, column.iloc[row]))
+        if len(self._some_words) < _COMPARED_WORDS and words.any():
+            self._some_words += column[words].iloc[:_COMPARED_WORDS].str.strip().tolist()
         if bounded.any():
             rows = np.flatnonzero(bounded)
             self._bounds.append((self.rows + rows, bounds[rows]))
@@ -206,6 +214,12 @@ class ParsedColumn:
     def mostly_numbers(self) -> bool:
         """Return whether more cells are numbers than neither numbers nor blanks, but not all."""
         return 0 < self.bad < self._finite - self._misplaced
+
+    def numbers_with_units(self) -> bool:
+        """Return whether there are no numbers, and most words are numbers with a unit, an error or
+        a decimal comma, such as 13%, 37.2 nM, 12.3±0.2 and 0,5."""
+        matches = [_WITH_UNIT.fullmatch(word) is not None for word in self._some_words]
+        return not self._plain and 2 * sum(matches) > len(matches)
 
     def look_like_numbering(self) -> bool:
         """Return whether the name and distinct whole numbers suggest row or catalogue numbers."""

@@ -91,7 +91,7 @@ def choose_targets(
     ]
     names = [each.name for each in numeric if each.name not in numbering]
     rest = [each for each in candidates if each not in numeric]
-    nearly = [each for each in rest if each.mostly_numbers()]
+    nearly = [each for each in rest if each.mostly_numbers() or each.numbers_with_units()]
     left_out = []
     if numbering:
         numbers = separated(numbering)
@@ -130,11 +130,11 @@ def _open_choice(
         table: the columns.
         config: the roles of the columns.
         unsure: columns of numbers whose kind or classes are not configured.
-        nearly: columns of numbers with some words.
+        nearly: columns of numbers with some words or with units.
         words: columns of words that are no identifiers.
         names: all columns that would be targets.
     """
-    nearly = [each for each in nearly if not each.named_like_numbering]
+    nearly = [each for each in nearly if not _is_detail(each)]
     several = len(names) + len(nearly) > 1
     if not unsure or not (several or words):
         return None
@@ -171,6 +171,13 @@ def _open_choice(
         f"{'; '.join(reasons[:4])}",
         [_option(choice) for choice in choices],
     )
+
+
+def _is_detail(column: ParsedColumn) -> bool:
+    """Return whether a column of numbers with words or units is named like row numbers, or like a
+    temperature of the experiment."""
+    accompanies = _ACCOMPANYING.fullmatch(_plain(column.name)) is not None
+    return column.named_like_numbering or (accompanies and column.numbers_with_units())
 
 
 def _option(names: Sequence[str]) -> list[str]:

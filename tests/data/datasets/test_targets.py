@@ -143,6 +143,29 @@ def test_a_column_with_some_words_is_a_candidate():
     assert found == [["--targets", "pIC50"]]
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [("37.2%", "5 %"), ("37.2 nM", "5nM"), ("12.3±0.2", "1±1"), ("0,5", "1,5"), ("12 h", "3 h")],
+)
+def test_numbers_with_units_are_candidates(cells):
+    """The only column of numbers would otherwise be the target without a word."""
+    units = [cells[row % 2] for row in range(len(SMILES))]
+    message, found = options({"mp": NUMBERS, "inhibition": units})
+    assert f"inhibition: some cells are not numbers, such as '{cells[0]}'" in message
+    assert found == [
+        ["--targets", "mp"],
+        ["--targets", "inhibition"],
+        ["--targets", "mp,inhibition"],
+    ]
+    assert read({"mp": NUMBERS, "temperature": units}).names == ("mp",)
+
+
+@pytest.mark.parametrize("cells", [("12a", "3D"), ("2021-05-03", "2021-05-04"), ("64-17-5", "A1")])
+def test_texts_that_begin_with_a_number_are_words(cells):
+    words = [cells[row % 2] for row in range(len(SMILES))]
+    assert read({"mp": NUMBERS, "sample": words}).names == ("mp",)
+
+
 def test_the_user_decides():
     columns = {"MW": NUMBERS, "fold": COUNTS, "y, log": NUMBERS, "kind": WORDS}
     assert options(columns)[1] == [["--set", 'data.targets=["y, log"]']]
