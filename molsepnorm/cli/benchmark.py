@@ -13,6 +13,7 @@ from molsepnorm.cli.console import print_json, say
 from molsepnorm.cli.options import (
     GroupedCommand,
     configuration,
+    given_settings,
     json_option,
     named_texts,
     option,
@@ -154,6 +155,11 @@ def ablate(
     from molsepnorm.training.finetuning import is_architecture
 
     first = next(iter(variants_of(vary).values()))
+    if both := sorted(given_settings(options).keys() & first.keys()):
+        raise click.UsageError(
+            f"{both[0]} is set on its own as well, and a setting is either set or varied: leave "
+            "one out"
+        )
     own = {name: value for name, value in first.items() if is_architecture(name)}
     display = ReplicatesDisplay(quiet=as_json, several=True)
     ablation = _train_all(run, options, display, output, "ablation", own, vary=vary, seeds=seeds)

@@ -68,4 +68,9 @@ class Tuning:
     @property
     def best(self) -> TrainConfig | None:
         """The configuration of the best trial, once there is a complete one."""
-        return self.config.changed(self.ranked[0].settings) if self.ranked else None
+        if not self.ranked:
+            return None
+        settings = dict(self.ranked[0].settings)
+        if "optim.regression_loss" in settings and self.config.run.metric is None:
+            settings["run.metric"] = self.metric.name  # the default depends on the loss
+        return self.config.changed(settings)

@@ -239,6 +239,11 @@ def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     assert str(tmp_path / "norms" / "ablation.json") in text
 
 
+def test_a_setting_is_either_set_or_varied(ablate, refused):
+    text = refused(*ablate, "--set", "model.norm=sep")
+    assert "model.norm is set on its own as well" in text
+
+
 def test_json_output_equals_the_file(ablate, ok, tmp_path):
     printed = json.loads(ok(*ablate, "--seeds", "0", "--json"))
     assert printed == json.loads((tmp_path / "norms" / "ablation.json").read_text())

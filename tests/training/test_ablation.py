@@ -173,6 +173,8 @@ def test_a_forest_is_fitted_only_if_a_variant_uses_it(
     [
         ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among sep, sep-ln, sep-bn"),
         ({"norm": ["sep", "sep"]}, "the variant sep is given twice: list each value once"),
+        ({"optim.lr": ["1e-3", "0.001"]}, "lr=1e-3 and lr=0.001 have the same settings"),
+        ({"optim.regression_loss": ["l1", "mse"]}, "set run.metric .--metric rmse or --metric mae"),
         ({"norm": "sep"}, "norm must be a list, and is one text: write"),
         ({"norm": ["sep"]}, "needs at least two variants, such as norm=shared,sep"),
         ({}, "needs at least two variants"),

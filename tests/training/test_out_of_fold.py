@@ -153,7 +153,7 @@ def test_a_row_that_no_model_can_read_has_the_reason(with_columns, tmp_path, row
     for _ in range(2):  # the second call finds the runs finished
         train_replicates(config, tmp_path / "cv", seeds=[0])
     first, *rows, last = rows_of(tmp_path / "cv" / OOF)
-    assert first["error"] == "the molecule has no label, so it is in no fold"
+    assert first["error"] == "the row has no label, or the weight 0, so it is in no fold"
     assert "a feature column has a value that no training row" in last["error"]
     assert last["y_pred"] == first["y_pred"] == ""
     assert all(row["y_pred"] and not row["error"] for row in rows)

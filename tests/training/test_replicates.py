@@ -307,6 +307,7 @@ def test_more_seeds_on_another_split_are_refused(with_columns, tmp_path, way):
     [
         ([], None, {}, "at least one seed is needed, each once, such as 0-9 or 0,1,2"),
         ([0, 1, 0], None, {}, "at least one seed is needed, each once"),
+        ([2**80], None, {}, "a seed is at most"),
         ([-1], None, {}, "at least one seed is needed, each once, such as"),
         ([0], 0, {}, "at least one split is needed; got 0"),
         ([0], -2, {}, "at least one split is needed; got -2"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,16 @@ def _tuning(config, metric, scores, states):
         for number, (score, state) in enumerate(zip(scores, states, strict=True))
     )
     return Tuning(Path("tune"), METRICS[metric], 1, config, trials, {}, finished=True)
+
+
+def test_the_best_trial_keeps_the_metric_of_the_search(configure):
+    """The default metric depends on the loss, so it may be another one."""
+    settings = {"optim.regression_loss": "l1"}
+    trial = TrialRecord(0, "complete", 0.5, (0.5,), 1.0, settings, recipe=False)
+    tuning = Tuning(Path(), METRICS["rmse"], 1, configure(), (trial,), {}, finished=True)
+    assert tuning.best.run.metric == "rmse"
+    own = replace(tuning, config=configure({"run.metric": "r2"}))
+    assert own.best.run.metric == "r2"
 
 
 @pytest.mark.parametrize(("metric", "best"), [("rmse", 2), ("roc_auc", 3)])

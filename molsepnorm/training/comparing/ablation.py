@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,14 @@ def ablate(
             "--blend forest includes it."
         )
     configs = {name: config.changed(shared | each) for name, each in variants_of(vary).items()}
+    for (one, own), (other, its) in combinations(configs.items(), 2):
+        if own == its:
+            raise ConfigError(f"the variants {one} and {other} have the same settings")
+    if "optim.regression_loss" in vary and config.run.metric is None:
+        raise ConfigError(
+            "the metric that selects the epoch depends on optim.regression_loss, so the variants "
+            "would be compared by different ones: set run.metric (--metric rmse or --metric mae)"
+        )
     if len(configs) < 2:
         raise ConfigError("an ablation needs at least two variants, such as norm=shared,sep")
     result = Ablation(folder, "", {}, {}, finished=False)

@@ -28,7 +28,7 @@ __all__ = ["OOF", "is_nested", "require_trainable", "write_out_of_fold"]
 OOF = "oof_predictions.csv"
 
 _UNREADABLE = "a feature column has a value that no training row outside its fold has"
-_UNLABELLED = "the molecule has no label, so it is in no fold"
+_UNLABELLED = "the row has no label, or the weight 0, so it is in no fold"
 
 
 def is_nested(config: TrainConfig) -> bool:

@@ -10,6 +10,7 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import write_json
@@ -87,6 +88,8 @@ def train_replicates(
     with hold(config.data.table, config.data.splits_file):
         if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
             raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
+        if max(seeds) > MAX_SEED:
+            raise ConfigError(f"a seed is at most {MAX_SEED}; got {max(seeds)}")
         if splits is not None:
             _require_several(config, splits)
         splits = splits or config.data.folds
