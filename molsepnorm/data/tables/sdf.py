@@ -18,7 +18,7 @@ from molsepnorm.errors import DataError, warn_of_data
 __all__ = ["read_sdf"]
 
 _TITLE = "name"
-_PROPERTY = re.compile(r"^>[^\n]*?<(.*)>[^>\n]*$", re.MULTILINE)
+_PROPERTY = re.compile(r"^>(?=[ \t<])[^\n]*?<(.*)>[^>\n]*$", re.MULTILINE)  # not a value >10
 _END = "M  END"
 
 

@@ -99,6 +99,7 @@ def test_titles_fill_the_blanks_of_a_property_called_name(tmp_path):
         ("> <a>\n> <b>\n3\n", {"a": "", "b": "3"}),
         ("> <a>\n\n\n> <b>\n\n\n\n", {"a": "", "b": ""}),
         ("> <a>\n> 50\n\n> <b>\n<5\n\n", {"a": "> 50", "b": "<5"}),
+        ("> <a>\n>=10 <M>\n\n> <b>\n>5 <M>\n\n", {"a": ">=10 <M>", "b": ">5 <M>"}),
         ("> <IC50 (<1 h)>\n7\n\n", {"IC50 (<1 h)": "7"}),
         ("> DT12 <a b> (7) \n 7 \n\n", {"a b": " 7 "}),
         ("> <a>\n1 \n  \n\t\n> <b>\n  \n\n", {"a": "1 ", "b": ""}),
