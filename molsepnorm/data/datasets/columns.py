@@ -113,7 +113,8 @@ class ParsedColumn:
                 row = int(where.argmax())
                 setattr(self, name, (self.rows + row, column.iloc[row]))
         if len(self._some_words) < _COMPARED_WORDS and words.any():
-            self._some_words += column[words].iloc[:_COMPARED_WORDS].str.strip().tolist()
+            some = column[words].iloc[:_COMPARED_WORDS]  # may be an infinite number in memory
+            self._some_words += [str(each).strip() for each in some]
         if bounded.any():
             rows = np.flatnonzero(bounded)
             self._bounds.append((self.rows + rows, bounds[rows]))
