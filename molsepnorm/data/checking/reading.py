@@ -253,8 +253,7 @@ def _parts(
 def _merged_labels(labels: Labels, numbers: np.ndarray) -> np.ndarray:  # (R, T)
     """Return the labels in which all rows of a molecule have its merged label, numbers without
     regard to weights; NaN where it has none or they conflict."""
-    values = labels.values.copy()
-    bounds = np.zeros(values.shape, np.int8) if labels.bounds is None else labels.bounds
+    values, bounds = labels.values.copy(), labels.bound_signs
     order = np.argsort(numbers, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
         if len(rows) > 1 and numbers[rows[0]] >= 0:

@@ -125,9 +125,8 @@ class Scan:
 
     @cached_property
     def bounds(self) -> np.ndarray:  # int8 (R, T)
-        """The bounds of `Labels.bounds`, 0 if there are none."""
-        none = np.zeros(self.labels.values.shape, dtype=np.int8)
-        return none if self.labels.bounds is None else self.labels.bounds
+        """See `Labels.bound_signs`."""
+        return self.labels.bound_signs
 
     @cached_property
     def exact(self) -> np.ndarray:  # float64 (R, T)

@@ -65,6 +65,11 @@ class Labels:
     """int8 [rows, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
     where it equals the label; None if there are no bounds."""
 
+    @property
+    def bound_signs(self) -> np.ndarray:
+        """int8 [rows, T]: `bounds`, or 0 everywhere if there are none."""
+        return np.zeros(self.values.shape, np.int8) if self.bounds is None else self.bounds
+
     def without_weight_0(self, weights: np.ndarray | None) -> Labels:
         """Return the labels without those of rows of weight 0, which do not count.
 

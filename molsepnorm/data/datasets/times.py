@@ -13,20 +13,21 @@ from molsepnorm.errors import counted
 
 __all__ = ["describe_times", "read_times", "split_by_time"]
 
+_YEAR = r"(19|20)\d\d"
 _MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12]\d|3[01])"
+_TWO_MONTH, _TWO_DAY = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
 _YEAR_LAST = re.compile(
-    rf"{_MONTH}\.(19|20)\d{{1,2}}|({_MONTH}|{_DAY}{_MONTH}|{_MONTH}{_DAY})(19|20)\d\d"
+    rf"{_MONTH}\.(19|20)\d{{1,2}}|({_MONTH}|{_DAY}{_MONTH}|{_MONTH}{_DAY}){_YEAR}"
 )
 """05.2021, 052021, 03052021 and 05312021, and 10.202, as which October 2020 is written by programs
 that read it as a number."""
-_MONTH_YEAR = re.compile(rf"{_MONTH}\.([0-2]\d|9\d)|(0[1-9]|1[0-2])\d\d")
+_MONTH_YEAR = re.compile(rf"{_MONTH}\.([0-2]\d|9\d)|{_TWO_MONTH}\d\d")
 """05.21 and 0521."""
-_YEAR_MONTH = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])")
-_YEAR_FIRST = re.compile(rf"(19|20)\d\d({_MONTH}{_DAY}?)?")
+_YEAR_MONTH = re.compile(rf"{_YEAR}{_TWO_MONTH}")
+_YEAR_FIRST = re.compile(rf"{_YEAR}({_MONTH}{_DAY}?)?")
 """2021, 202105 and 20210503, also without leading zeros."""
-_YEAR_DOT_MONTH = re.compile(r"(19|20)\d\d\.([1-9]|1[0-2])")
+_YEAR_DOT_MONTH = re.compile(rf"{_YEAR}\.([1-9]|1[0-2])")
 """2021.2 and 2021.10, months without a leading zero: as numbers, October is before February."""
-_TWO_MONTH, _TWO_DAY = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"
 _YEAR_OF_TWO_DIGITS = re.compile(
     rf"{_TWO_DAY}{_TWO_MONTH}\d\d|{_TWO_MONTH}{_TWO_DAY}\d\d|\d\d{_TWO_MONTH}{_TWO_DAY}"
 )

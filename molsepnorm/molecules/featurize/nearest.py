@@ -66,17 +66,16 @@ def with_one_text(smiles: Sequence[str], fingerprints: np.ndarray, level: Level)
             with equal fingerprints are compared, by `molecule_key`.
         level: of this standardisation.
     """
-    texts = list(smiles)
     alike: dict[int, dict[str, None]] = {}
     hashes = _hashes(fingerprints).tolist()
-    for text, number in zip(texts, hashes, strict=True):
+    for text, number in zip(smiles, hashes, strict=True):
         alike.setdefault(number, {})[text] = None
     first: dict[tuple[int, str], str] = {}
     for number, different in alike.items():
         known: dict[str, str] = {}
         for text in different if len(different) > 1 else ():
             first[number, text] = known.setdefault(molecule_key(text, level), text)
-    return [first.get(each, each[1]) for each in zip(hashes, texts, strict=True)]
+    return [first.get(each, each[1]) for each in zip(hashes, smiles, strict=True)]
 
 
 def _same_molecules(

@@ -235,8 +235,8 @@ def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarr
 def _rows_of_known(
     contents: Contents, smiles: Sequence[str], fingerprints: np.ndarray
 ) -> dict[str, list[tuple[str, int]]]:
-    """Return the split and the row of every training and validation row of some known molecules,
-    by each SMILES of these molecules; the model may be fitted to validation molecules, too."""
+    """Return where known molecules occur in the training and validation splits, as split and row,
+    by SMILES. The model may be fitted to validation molecules, too."""
     from molsepnorm.molecules.featurize.nearest import fingerprints_of, with_one_text
 
     level = contents.model.standardize

@@ -21,7 +21,7 @@ from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.start import LoadedWeights
 
-__all__ = ["environment_record", "recorded_fingerprint", "recorded_start"]
+__all__ = ["environment_record", "recorded_digest", "recorded_start"]
 
 
 def environment_record(
@@ -53,7 +53,7 @@ def environment_record(
     }
 
 
-def recorded_fingerprint(path: Path) -> str:
+def recorded_digest(path: Path) -> str:
     """Return the digest of the data from an `environment.json`.
 
     Raises:

@@ -55,7 +55,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Objective, Results
 from molsepnorm.training.run_folder.environment import (
     environment_record,
-    recorded_fingerprint,
+    recorded_digest,
     recorded_start,
 )
 from molsepnorm.training.run_folder.history import append_epoch, read_history
@@ -210,7 +210,7 @@ class RunFolder:
             DataError: they have changed.
             ModelError: the files that describe them are damaged.
         """
-        recorded = recorded_fingerprint(self.environment)
+        recorded = recorded_digest(self.environment)
         if recorded != dataset.digest:
             problem = ""
         elif splits and (saved := read_json(self.splits)) != _splits(dataset):
