@@ -28,6 +28,13 @@ from molsepnorm.cli.train import run_training
     multiple=True,
     help="File with SMILES: CSV, TSV, Parquet, SDF or .smi; may be repeated.",
 )
+@option(
+    "--teacher",
+    heading="Data",
+    type=FILE,
+    help="Parquet file, or folder of them, with embeddings of these molecules by another model, in "
+    "the columns smiles and embedding.",
+)
 @setting_options("data.smiles_column", "data.featurizer", "data.on_invalid")
 @recipe_options
 @setting_options(
@@ -44,6 +51,7 @@ from molsepnorm.cli.train import run_training
 def pretrain(
     ctx: click.Context,
     files: tuple[Path, ...],
+    teacher: Path | None,
     output: Path | None,
     resume: Path | None,
     quiet: bool,
@@ -52,11 +60,12 @@ def pretrain(
 ) -> None:
     """Train a model on structures without labels, as a start for `train --from`.
 
-    The weights of the losses are settings: objective.descriptors, objective.fingerprint,
-    objective.masked and objective.contrastive.
+    The weights of the losses are settings: objective.teacher, objective.descriptors,
+    objective.fingerprint, objective.masked and objective.contrastive.
 
     \b
     molsepnorm pretrain --data molecules.smi --output runs/pretrained
+    molsepnorm pretrain --data molecules.smi --teacher vectors.parquet
     molsepnorm pretrain --data a.csv --data b.parquet --set objective.masked=1 --epochs 5
     molsepnorm pretrain --resume runs/pretrained
     molsepnorm train --data my.csv --targets logS --from runs/pretrained
@@ -68,6 +77,8 @@ def pretrain(
         if not files:
             raise click.UsageError("name the molecules: --data FILE")
         options["config"] = options["config"] or config_folder() / "pretrain.yaml"
-        structures = {"data.structures": [str(file) for file in files]}
-        config = configuration({**options, "settings": {**settings, **structures}})
+        given: dict[str, Any] = {"data.structures": [str(file) for file in files]}
+        if teacher is not None:
+            given |= {"objective.teacher": 1.0, "objective.teacher_vectors": str(teacher)}
+        config = configuration({**options, "settings": {**given, **settings}})
     run_training(ctx, config, output, resume, quiet)

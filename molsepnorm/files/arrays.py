@@ -24,7 +24,7 @@ REMEDY = "delete it, and it will be made again"
 
 _DTYPES = {
     name: np.dtype(f"{name[0].lower()}{int(name[1:]) // 8}")
-    for name in ("U8", "U16", "I16", "I32", "I64", "F32")
+    for name in ("U8", "U16", "I16", "I32", "I64", "F16", "F32")
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _WRONG_CONTENT = (ValueError, TypeError, AttributeError, LookupError, RecursionError, OverflowError)

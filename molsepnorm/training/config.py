@@ -86,6 +86,10 @@ class PretrainingConfig(ObjectiveConfig):
     """Pre-training on structures: the weights of its losses."""
 
     name: str = "pretraining"
+    teacher: float = Field(0.0, ge=0, le=1000)
+    """Weight of the regression of another model's embeddings, `teacher_vectors`."""
+    teacher_vectors: Path | None = None
+    """Parquet file, or folder of them, with the columns smiles and embedding."""
     descriptors: float = Field(1.0, ge=0, le=1000)
     """Weight of the regression of RDKit's 2D descriptors."""
     descriptor_share: float = Field(0.7, gt=0, le=1)
@@ -100,6 +104,15 @@ class PretrainingConfig(ObjectiveConfig):
     """Weight of the prediction of masked atoms and bonds."""
     mask_share: float = Field(0.15, gt=0, lt=1)
     """Share of the atoms, and of the bonds, that are masked."""
+
+    @model_validator(mode="after")
+    def _check(self) -> PretrainingConfig:
+        if bool(self.teacher) != (self.teacher_vectors is not None):
+            raise ValueError(
+                "teacher is the weight of the vectors in teacher_vectors: set both, as --teacher "
+                "vectors.parquet does, or none"
+            )
+        return self
 
 
 OBJECTIVE_SETTINGS: dict[str, type[ObjectiveConfig]] = {
@@ -270,13 +283,18 @@ class TrainConfig(_Section):
         }
         if self.data.structures:
             changes["structures"] = [each.resolve() for each in self.data.structures]
+        objective = self.objective
+        if isinstance(objective, PretrainingConfig) and objective.teacher_vectors is not None:
+            vectors = objective.teacher_vectors.resolve()
+            objective = objective.model_copy(update={"teacher_vectors": vectors})
         finetune = self.finetune
         if finetune.start is not None:
             finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
         if self.run.by_folds:
             changes["folds"] = self.run.ensemble
         data = self.data.model_copy(update=changes)
-        return self.model_copy(update={"data": data, "finetune": finetune})
+        changed = {"data": data, "objective": objective, "finetune": finetune}
+        return self.model_copy(update=changed)
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
         """Return a copy with other values of some settings, given by their dotted names.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import PretrainingConfig
 from molsepnorm.training.objectives.objective import Examples
-from molsepnorm.training.objectives.pretext import Pretext, with_structure_targets
+from molsepnorm.training.objectives.pretext import Pretext, with_structure_features
 
 __all__ = ["Fingerprint"]
 
@@ -21,8 +24,13 @@ class Fingerprint(Pretext):
     Source: KPGT (Li et al., KDD 2022, arXiv 2206.03364) predicts the bits of another fingerprint.
     """
 
-    prepare = staticmethod(with_structure_targets)
     shifts: Tensor
+
+    @staticmethod
+    def prepare(
+        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
+    ) -> Dataset:
+        return with_structure_features(dataset, progress)
 
     def __init__(
         self, network: Graphormer, examples: Examples, settings: PretrainingConfig

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 from torch import Tensor, nn
 
 from molsepnorm.data.datasets.dataset import Dataset
@@ -17,10 +16,7 @@ from molsepnorm.training.config import PretrainingConfig
 from molsepnorm.training.objectives.objective import Examples
 from molsepnorm.training.structures import structure_features
 
-__all__ = ["Pretext", "clipped_scaling", "with_structure_targets"]
-
-_SAMPLE = 50_000  # training molecules from which the scaling is estimated
-_TAILS = (0.1, 99.9)  # percentiles to which values are limited
+__all__ = ["Pretext", "with_structure_features"]
 
 
 class Pretext(nn.Module, ABC):
@@ -39,7 +35,9 @@ class Pretext(nn.Module, ABC):
         self.examples = examples
 
     @staticmethod
-    def prepare(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
+    def prepare(
+        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
+    ) -> Dataset:
         """Return the data set with the arrays that the loss reads; see `Objective.prepare`."""
         return dataset
 
@@ -57,7 +55,7 @@ class Pretext(nn.Module, ABC):
         """
 
 
-def with_structure_targets(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
+def with_structure_features(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
     """Return the data set with its descriptors and fingerprints, which are computed once."""
     if "descriptors" in dataset.arrays:
         return dataset
@@ -67,25 +65,5 @@ def with_structure_targets(dataset: Dataset, progress: Callable[[int, int], None
             "losses objective.masked or objective.contrastive, or a table of SMILES"
         )
     smiles = dataset.smiles_of(slice(None))
-    targets = structure_features(smiles, ("descriptors", "fingerprint"), progress)
-    scaling = clipped_scaling(targets["descriptors"], dataset.splits["train"])
-    return replace(dataset, arrays={**dataset.arrays, **targets, "descriptor_scaling": scaling})
-
-
-def clipped_scaling(descriptors: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
-    """Return the mean and the standard deviation of each descriptor, without its extreme values.
-
-    They are computed after the values below the 0.1st and above the 99.9th percentile were replaced
-    by these percentiles. The standard deviation of a constant descriptor is 1.
-    """
-    sample = train
-    if len(train) > _SAMPLE:
-        sample = np.random.default_rng(0).choice(train, _SAMPLE, replace=False)
-    values = descriptors[np.sort(sample)].astype(np.float64)
-    empty = np.isnan(values).all(axis=0)
-    values[:, empty] = 0.0
-    low, high = np.nanpercentile(values, _TAILS, axis=0)
-    values = np.clip(values, low, high)
-    scale = np.nanstd(values, axis=0)
-    constant = scale <= 1e-6 * np.maximum(np.nanmax(np.abs(values), axis=0), 1)
-    return np.stack([np.nanmean(values, axis=0), np.where(constant, 1.0, scale)]).astype(np.float32)
+    features = structure_features(smiles, ("descriptors", "fingerprint"), progress)
+    return replace(dataset, arrays={**dataset.arrays, **features})

@@ -16,15 +16,16 @@ from molsepnorm.tasks import Task
 from molsepnorm.training.config import PretrainingConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.contrastive import Contrastive
-from molsepnorm.training.objectives.descriptors import Descriptors
 from molsepnorm.training.objectives.fingerprint import Fingerprint
 from molsepnorm.training.objectives.masked import Masked
 from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
 from molsepnorm.training.objectives.pretext import Pretext
+from molsepnorm.training.objectives.regression import Descriptors, Teacher
 
 __all__ = ["PRETEXTS", "Pretraining"]
 
 PRETEXTS: dict[str, type[Pretext]] = {
+    "teacher": Teacher,
     "descriptors": Descriptors,
     "fingerprint": Fingerprint,
     "contrastive": Contrastive,
@@ -56,8 +57,9 @@ class Pretraining(Objective):
     def prepare(
         config: TrainConfig, dataset: Dataset, progress: Callable[[int, int], None]
     ) -> Dataset:
-        for name in _weights(_settings(config)):
-            dataset = PRETEXTS[name].prepare(dataset, progress)
+        settings = _settings(config)
+        for name in _weights(settings):
+            dataset = PRETEXTS[name].prepare(settings, dataset, progress)
         return dataset
 
     @staticmethod

@@ -7,6 +7,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from rdkit import Chem
@@ -15,17 +17,16 @@ from support import far_from_initial
 
 from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, StopWhen, load_config, train
 from molsepnorm.training.architecture import architecture
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.objectives import Examples
-from molsepnorm.training.objectives import pretext as module
-from molsepnorm.training.objectives.pretext import clipped_scaling
+from molsepnorm.training.objectives import Examples, pretext, regression
 from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining
+from molsepnorm.training.objectives.regression import clipped_scaling
 
 NETWORK = {
     "data.featurizer": "zinc",
@@ -40,11 +41,18 @@ NETWORK = {
     "run.epochs": 3,
     "objective.name": "pretraining",
 }
-ALL = {"descriptors": 1.0, "fingerprint": 0.5, "contrastive": 0.25, "masked": 2.0}
+ALL = {"teacher": 1.5, "descriptors": 1.0, "fingerprint": 0.5, "contrastive": 0.25, "masked": 2.0}
 
 
 def weights(**values: float) -> dict[str, float]:
     return {f"objective.{name}": values.get(name, 0.0) for name in PRETEXTS}
+
+
+def write_vectors(path, smiles: list[str]) -> np.ndarray:
+    """Write the numbers of C, N and O as a teacher's vectors; return them, [n, 3]."""
+    vectors = np.array([[text.upper().count(sign) for sign in "CNO"] for text in smiles])
+    pq.write_table(pa.table({"smiles": smiles, "embedding": vectors.astype(float).tolist()}), path)
+    return vectors
 
 
 @pytest.fixture
@@ -59,6 +67,9 @@ def configure(tmp_path):
             rows = [[f"{'C' * n}{m}C{end}"] for n in (1, 2) for m in middles for end in ends]
             csv.writer(file).writerows([["smiles"], *rows[:molecules]])
         empty.write_text("")
+        if settings.get("objective.teacher"):
+            write_vectors(tmp_path / "vectors.parquet", [row[0] for row in rows[:molecules]])
+            settings = {**settings, "objective.teacher_vectors": str(tmp_path / "vectors.parquet")}
         source = {"data.structures": [str(path)]}
         return load_config(config=empty, overrides={**source, **NETWORK, **settings})
 
@@ -86,7 +97,7 @@ def descriptors():
     values[rng.random(values.shape) < 0.125] = np.nan
     values[0, 0], values[1, 1], values[4, 3] = 1000, -1000, np.nan
     scaling = clipped_scaling(values, np.arange(10, 40))
-    arrays = {"descriptors": values, "descriptor_scaling": scaling}
+    arrays = {"descriptors": values, "descriptors_scaling": scaling}
     arrays = {name: torch.from_numpy(array) for name, array in arrays.items()}
     network = torch.nn.Module()
     network.embedding_width = 5
@@ -144,6 +155,44 @@ def test_a_molecule_without_any_descriptor_has_no_loss(descriptors):
     assert not loss.head.weight.grad.any()
 
 
+def test_the_teachers_loss_is_that_of_its_standardised_vectors(configure, tmp_path):
+    """Rows are in another order and written otherwise; a molecule without a vector is left out."""
+    config = configure(20, weights(teacher=1))
+    dataset = datasets.load(config.data, encoding_of(architecture(config)))
+    mols = [Chem.MolFromSmiles(text) for text in dataset.smiles]
+    smiles = [Chem.MolToSmiles(mol, rootedAtAtom=mol.GetNumAtoms() - 1) for mol in mols]
+    assert any(new != old for new, old in zip(smiles, dataset.smiles, strict=True))
+    vectors = write_vectors(tmp_path / "vectors.parquet", smiles[:0:-1])[::-1]  # not of the first
+    objective, dataset = objective_of(config)
+    assert "has vectors of 19 of 20 molecules" in dataset.warnings[-1]
+    loss = objective.losses["teacher"].eval()
+    read = torch.randn(4, 16)
+    train = dataset.splits["train"]
+    known = vectors[train[train > 0] - 1]
+    targets = (vectors[[6, 2, 18]] - known.mean(0)) / known.std(0)
+    with torch.no_grad():
+        found = loss(None, read, None, torch.tensor([7, 0, 3, 19]))
+        errors = (loss.head(read)[[0, 2, 3]].numpy() - targets) ** 2
+    assert float(found) == pytest.approx(errors.mean(), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        {"smiles": ["CCO"], "vector": [[1.0]]},
+        {"smiles": ["C" * 40], "embedding": [[1.0]]},
+        {"smiles": ["CCO", "CCN"], "embedding": [[1.0], [1.0, 2.0]]},
+        {"smiles": ["CCO"], "embedding": [[1e6]]},
+        {"smiles": ["CCO"], "embedding": ["1.0"]},
+    ],
+)
+def test_unusable_vectors_of_a_teacher_are_refused(configure, tmp_path, vectors):
+    config = configure(20, weights(teacher=1))
+    pq.write_table(pa.table(vectors), tmp_path / "vectors.parquet")
+    with pytest.raises(DataError):
+        objective_of(config)
+
+
 def test_the_loss_of_fingerprints_is_that_of_rdkits_bits(configure):
     objective, dataset = objective_of(configure(20, weights(fingerprint=1)))
     loss = objective.losses["fingerprint"].eval()
@@ -194,7 +243,7 @@ def test_the_scaling_ignores_outliers_constants_and_missing_values():
 
 
 def test_the_scaling_is_estimated_from_a_sample_of_many_molecules(monkeypatch):
-    monkeypatch.setattr(module, "_SAMPLE", 400)
+    monkeypatch.setattr(regression, "_SAMPLE", 400)
     values = np.random.default_rng(1).normal(3, 2, size=(5000, 2)).astype(np.float32)
     train = np.arange(1000, 5000)
     values[:1000] = 1e6
@@ -270,7 +319,7 @@ def test_a_weight_of_zero_computes_nothing(configure, monkeypatch):
     def refuse(*_):
         raise AssertionError("was computed")
 
-    monkeypatch.setattr(module, "structure_features", refuse)
+    monkeypatch.setattr(pretext, "structure_features", refuse)
     objective, dataset = objective_of(configure(20, weights(contrastive=1, masked=1)))
     assert [*objective.losses] == ["contrastive", "masked"]
     assert not dataset.arrays
