@@ -242,12 +242,30 @@ def test_masked_batch_norm_without_running_statistics_uses_those_of_the_batch() 
 
 
 def test_masked_batch_norm_gradcheck() -> None:
-    """Gradients through the masked mean and variance equal finite differences."""
-    norm = MaskedBatchNorm1d(3).double()
+    """First and second derivatives through the statistics equal finite differences."""
+    norm = perturbed(MaskedBatchNorm1d(3)).double()
     x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([True, True, False, True, False, True, True])
     parameters = tuple(norm.parameters())
     assert torch.autograd.gradcheck(lambda x, *_: norm(x, mask), (x, *parameters))
+    assert torch.autograd.gradgradcheck(lambda x, *_: norm(x, mask), (x, *parameters))
+
+
+def test_gradients_of_each_sample_by_torch_func() -> None:
+    """vmap over grad equals a loop; with statistics of the batch and without running ones."""
+    norm = perturbed(MaskedBatchNorm1d(WIDTH, track_running_stats=False)).double()
+    parameters = dict(norm.named_parameters())
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, mask: Tensor) -> Tensor:
+        return torch.func.functional_call(norm, parameters, (x, mask)).pow(3).sum()
+
+    x, mask = some_input(dtype=torch.float64), some_mask()
+    mask[:, :3] = True
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(parameters, x, mask)
+    for index in range(GRAPHS):
+        one = torch.autograd.grad(loss(parameters, x[index], mask[index]), [*parameters.values()])
+        for name, gradient in zip(parameters, one, strict=True):
+            torch.testing.assert_close(each[name][index], gradient, rtol=1e-10, atol=1e-10)
 
 
 def test_gradients_are_right_with_rows_overwritten_in_place() -> None:
