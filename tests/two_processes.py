@@ -13,6 +13,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,17 @@ def one_graph_in_all(world: DistributedContext) -> str:
     return message_of(lambda: norm.tokens(torch.randn(1 - world.rank, WIDTH)))
 
 
+def converted_by_torch(world: DistributedContext) -> dict:
+    """SepNorm after torch's conversion, and its second derivatives."""
+    norm = SepNorm(WIDTH, nn.LayerNorm, nn.BatchNorm1d)
+    norm = nn.SyncBatchNorm.convert_sync_batchnorm(norm)
+    x = graph_of(world.rank)[None].requires_grad_()
+    y = norm(x, mask=torch.tensor([[False, True]]))
+    (first,) = torch.autograd.grad(y.pow(3).sum(), x, retain_graph=True)
+    create = partial(torch.autograd.grad, y.pow(3).sum(), x, create_graph=True)
+    return {"output": y.detach(), "gradient": first, "second": message_of(create)}
+
+
 def shared(world: DistributedContext) -> dict:
     """Return, for several numbers of molecules, this process's part and the gathered rows."""
     found = {}
@@ -264,8 +276,8 @@ def main() -> None:
         for options in NETWORKS:
             found[f"training {options}"] = training_steps(world, options)
         for scenario in (
-            *(one_graph_each, one_graph_in_all, shared, agreed, errors, in_turn),
-            *(random_numbers, own_program),
+            *(one_graph_each, one_graph_in_all, converted_by_torch, shared, agreed, errors),
+            *(in_turn, random_numbers, own_program),
         ):
             found[scenario.__name__] = scenario(world)
     found["left"] = not torch.distributed.is_initialized()

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.kernels import at_least_float32, normalize
 from molsepnorm.sepnorm.synchronized import all_process_statistics, has_several_processes
 
-__all__ = ["MaskedBatchNorm1d", "is_synchronized", "mask_aware", "synchronize_norms"]
+__all__ = [
+    "MaskedBatchNorm1d",
+    "contains_batch_norm",
+    "counts_rows",
+    "is_synchronized",
+    "mask_aware",
+    "normalize_real",
+    "synchronize_norms",
+]
 
 
 class MaskedBatchNorm1d(nn.BatchNorm1d):
@@ -40,7 +50,7 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
                 processes together count a single row.
         """
         rows = at_least_float32(input).reshape(-1, input.shape[-1])
-        if not self.counts_rows:
+        if not counts_rows(self):
             assert self.running_mean is not None and self.running_var is not None
             y = self._standardize(rows, self.running_mean, self.running_var)
         else:
@@ -48,11 +58,6 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
             if self.training and self.track_running_stats:
                 self._update(mean, variance, count)
         return y.view_as(input).to(input.dtype)
-
-    @property
-    def counts_rows(self) -> bool:
-        """True if the statistics are those of the input, as in training. A mask is read then."""
-        return self.training or self.running_mean is None  # as in nn.BatchNorm1d
 
     def _normalize_batch(
         self, rows: Tensor, mask: Tensor | None
@@ -72,7 +77,8 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
 
     def _standardize(self, rows: Tensor, mean: Tensor, variance: Tensor) -> Tensor:  # (m, d)
         y = (rows - mean) * torch.rsqrt(variance + self.eps)
-        return y * self.weight + self.bias if self.affine else y
+        y = y if self.weight is None else y * self.weight
+        return y if self.bias is None else y + self.bias
 
     @torch.no_grad()
     def _update(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
@@ -81,40 +87,117 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
         rate = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
         unbiased = variance * count / (count - 1).clamp(min=1)
-        self.running_var.lerp_(unbiased.to(self.running_var.dtype), rate)
+        for running, batch in ((self.running_mean, mean), (self.running_var, unbiased)):
+            running.copy_(running + rate * (batch - running))  # computed in the higher precision
+
+
+class _SynchronizedBatchNorm(MaskedBatchNorm1d):
+    """Batch norm over the channels of (n, d, …), as torch's, that counts the rows of all processes.
+
+    A mask has the shape of the input without d.
+    """
+
+    synchronized = True
+
+    def forward(self, input: Tensor, mask: Tensor | None = None) -> Tensor:
+        return super().forward(input.movedim(1, -1), mask).movedim(-1, 1).contiguous()
 
 
 def synchronize_norms(network: nn.Module) -> None:
     """Make every batch norm of a network count the rows of all processes, in place.
 
-    A plain `nn.BatchNorm1d` is replaced by a `MaskedBatchNorm1d` with the same parameters, buffers
-    and options. (`nn.SyncBatchNorm` has no mask and does not run on a CPU.) In a single process the
-    outputs stay the same, up to rounding.
+    Batch norms of torch are replaced by norms with the same parameters, buffers and options.
+    (`nn.SyncBatchNorm`, which stays, does not run on a CPU.) In a single process the outputs stay
+    the same, up to rounding.
+
+    Raises:
+        ConfigError: a subclass of a batch norm has a `forward` of its own.
     """
     for module in list(network.modules()):
-        for name, child in module.named_children():
-            setattr(module, name, mask_aware(child))
-    for module in network.modules():
         if isinstance(module, MaskedBatchNorm1d):
             module.synchronized = True
+        for name, child in module.named_children():
+            if isinstance(child, _BatchNorm) and not isinstance(
+                child, MaskedBatchNorm1d | nn.SyncBatchNorm
+            ):
+                if not _computes_as_torch(child):
+                    raise ConfigError(
+                        f"'{name}' of a {type(module).__name__} cannot count the rows of all "
+                        f"processes: {type(child).__name__} has a forward of its own. Use a batch "
+                        "norm of torch, or a layer norm"
+                    )
+                setattr(module, name, _with_state_of(child, _SynchronizedBatchNorm))
 
 
 def mask_aware(norm: nn.Module) -> nn.Module:
-    """Return the norm itself; a plain `nn.BatchNorm1d` is replaced by a `MaskedBatchNorm1d`.
+    """Return a `MaskedBatchNorm1d` for a batch norm of torch, and other norms as they are.
 
-    The new norm shares all parameters and buffers with the old one.
+    The new norm shares all parameters and buffers with the old one. It counts the rows of all
+    processes if the old one is an `nn.SyncBatchNorm`.
+
+    Raises:
+        ConfigError: an `nn.SyncBatchNorm` counts the rows of a group of processes.
     """
-    if type(norm) is not nn.BatchNorm1d:
+    if isinstance(norm, nn.SyncBatchNorm):
+        if norm.process_group is not None:
+            raise ConfigError(
+                "a batch norm of tokens with a mask counts the rows of all processes, not those of "
+                "a process group: leave out process_group="
+            )
+    elif not isinstance(norm, _BatchNorm) or not _computes_as_torch(norm):
         return norm
+    masked = _with_state_of(norm, MaskedBatchNorm1d)
+    masked.synchronized = isinstance(norm, nn.SyncBatchNorm)
+    return masked
+
+
+def _computes_as_torch(norm: _BatchNorm) -> bool:
+    return type(norm).forward is _BatchNorm.forward
+
+
+def _with_state_of(norm: _BatchNorm, kind: type[MaskedBatchNorm1d]) -> MaskedBatchNorm1d:
+    """Return a norm of another class with the options, parameters and buffers of a batch norm."""
     options = norm.eps, norm.momentum, norm.affine, norm.track_running_stats
-    masked = MaskedBatchNorm1d(norm.num_features, *options, device="meta")
+    new = kind(norm.num_features, *options, device="meta")
     for name, parameter in norm._parameters.items():
-        masked.register_parameter(name, parameter)
+        new.register_parameter(name, parameter)
     for name, buffer in norm._buffers.items():
-        masked.register_buffer(name, buffer)
-    return masked.train(norm.training)
+        new.register_buffer(name, buffer)
+    return new.train(norm.training)
+
+
+def normalize_real(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:  # (…, d)
+    """Normalise x (…, d); a batch norm counts only the rows where the mask (…) is true.
+
+    Raises:
+        ConfigError: there is a mask, and a batch norm that cannot read it.
+    """
+    if isinstance(norm, MaskedBatchNorm1d):
+        return norm(x, mask)
+    if mask is not None and counts_rows(norm):
+        raise ConfigError(
+            f"the norm of the tokens, a {type(norm).__name__}, contains a batch norm that cannot "
+            "read the mask and would count padding: use nn.BatchNorm1d itself, as in "
+            "SepNorm(width, tok_norm=nn.BatchNorm1d), or leave out the mask if there is no padding"
+        )
+    return norm(x)
+
+
+def contains_batch_norm(norm: nn.Module) -> bool:
+    """Return whether a norm is or contains a batch norm."""
+    return any(isinstance(module, _BatchNorm) for module in norm.modules())
+
+
+def counts_rows(norm: nn.Module) -> bool:
+    """Return whether it is or contains a batch norm that computes statistics of its input.
+
+    Batch norms do so in training, and without running statistics. They read a mask then.
+    """
+    return any(
+        isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
+        for module in norm.modules()
+    )
 
 
 def is_synchronized(norm: nn.Module) -> bool:

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 __all__ = ["at_least_float32", "normalize"]
 
@@ -55,25 +54,42 @@ def normalize(
 
 
 class _Normalize(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, counts: Tensor, count: Tensor, weight: Tensor, bias: Tensor, eps: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        share = counts.to(x.dtype) / count
-        counted = torch.where(counts, x, 0)
-        mean = counted.sum(0) / count
-        variance = counted.sub_(mean).square_().mul_(share).sum(0)
-        deviation = x - mean
-        scale = torch.rsqrt(variance + eps)
-        ctx.save_for_backward(deviation, share, scale, weight)
-        ctx.mark_non_differentiable(mean, variance)
-        return torch.addcmul(bias, deviation, weight * scale), mean, variance
+    generate_vmap_rule = True
 
     @staticmethod
-    @once_differentiable
+    def forward(
+        x: Tensor, counts: Tensor, count: Tensor, weight: Tensor, bias: Tensor, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mean, variance = _statistics(x, counts, count)
+        scale = torch.rsqrt(variance + eps)
+        return torch.addcmul(bias, x - mean, weight * scale), mean, variance
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        x, counts, count, weight, _, ctx.eps = inputs
+        _, mean, variance = output
+        ctx.mark_non_differentiable(mean, variance)
+        ctx.save_for_backward(x, counts, count, weight, mean, variance)
+
+    @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        deviation, share, scale, weight = ctx.saved_tensors
+        x, counts, count, weight, mean, variance = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for second derivatives, as functions of x
+            mean, variance = _statistics(x, counts, count)
+        deviation, scale = x - mean, torch.rsqrt(variance + ctx.eps)
         of_bias, along = grad.sum(0), (grad * deviation).sum(0)
         grad_x = torch.addcmul(of_bias, deviation, along * scale.square())
-        grad_x.mul_(share).sub_(grad).mul_(-weight * scale)
+        grad_x = grad_x.mul_(_share(x, counts, count)).sub_(grad).mul_(-weight * scale)
         return grad_x, None, None, along * scale, of_bias, None
+
+
+def _statistics(x: Tensor, counts: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and the biased variance (d,) of the rows that count."""
+    counted = torch.where(counts, x, 0)
+    mean = counted.sum(0) / count
+    return mean, counted.sub_(mean).pow_(2).mul_(_share(x, counts, count)).sum(0)
+
+
+def _share(x: Tensor, counts: Tensor, count: Tensor) -> Tensor:  # (m, 1)
+    """Return s_i, of the type of x."""
+    return counts.to(x.dtype) / count

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, is_synchronized, mask_aware
+from molsepnorm.errors import ConfigError
+from molsepnorm.sepnorm.batch_norm import (
+    MaskedBatchNorm1d,
+    contains_batch_norm,
+    counts_rows,
+    is_synchronized,
+    mask_aware,
+    normalize_real,
+)
+from molsepnorm.sepnorm.drop_in import DropIn, rename_keys
 from molsepnorm.sepnorm.kernels import at_least_float32
-from molsepnorm.sepnorm.unfused import Unfused
 
 __all__ = ["SepNorm", "SharedNorm", "normalize_special"]
 
+for name in ("at_least_float32", "_check_several"):
+    fx.wrap(name)  # torch.fx calls it without tracing it
 
-class SepNorm(Unfused, nn.Module):
+
+class SepNorm(DropIn):
     r"""Normalise slot 0 of a sequence, the graph token (or CLS), apart from the other slots.
 
     .. math:: y_0 = \mathrm{norm_{cls}}(x_0), \qquad y_i = \mathrm{norm_{tok}}(x_i) \quad (i \ge 1)
@@ -25,9 +37,12 @@ class SepNorm(Unfused, nn.Module):
 
     Differences:
 
-    - If `tok_norm` makes an `nn.BatchNorm1d`, it is replaced by a `MaskedBatchNorm1d`, which
+    - If `tok_norm` makes a batch norm of torch, it is replaced by a `MaskedBatchNorm1d`, which
       normalises channels, as the paper means, and counts real tokens only, never padding.
-    - Besides (n, l, d) the packed layout (m, d) of a `GraphBatch` is accepted.
+    - Besides (n, l, d) the packed layout (m, d) of a `GraphBatch` is accepted. Any other `tok_norm`
+      gets (n, l − 1, d), as published; a packed input needs one that normalises each row.
+
+    A state dict of the published module (`cls_norm_layer.…`, `tok_norm_layer.…`) can be loaded.
 
     The batch dimension comes first. For sequences (l, n, d), as with torch's `batch_first=False`,
     use `MultiTokenSepNorm(…, batch_first=False)` or `convert_to_sepnorm`.
@@ -66,7 +81,7 @@ class SepNorm(Unfused, nn.Module):
 
         Args:
             x: (n, l, d) with the token of each sequence at slot 0; or packed, (m, d). A nested
-                tensor of sequences is padded, normalised and nested again.
+                tensor of sequences is normalised as a packed input.
             graph_token: int64 (n,), the slots of the tokens; required if x is packed.
             mask: bool, x's shape without d: true at ordinary tokens, false at padding. It is read
                 by a batch norm of the ordinary tokens. Without a mask there is no padding. The
@@ -75,22 +90,29 @@ class SepNorm(Unfused, nn.Module):
         Raises:
             ValueError: x or the mask has another shape; x is packed and `graph_token` is missing;
                 or a batch norm of the graph token is trained on a single graph.
+            ConfigError: x is packed and `tok_norm` does not normalise each row; there is a mask,
+                and `tok_norm` contains a batch norm that cannot read it; or torch.fx traces a batch
+                norm of the tokens.
         """
+        if isinstance(x, fx.Proxy):
+            return self._traced(x)
         if x.is_nested:
             return self._nested(x)
         _check_shapes(x, mask, self.hidden_size)
         if x.dim() == 3:
-            graphs, slots, width = x.shape
-            graph_token = torch.arange(0, graphs * slots, slots, device=x.device)
-            mask = None if mask is None else mask.reshape(-1)
-            return self.forward(x.reshape(-1, width), graph_token, mask).view_as(x)
+            return self._sequences(x, mask)
         if graph_token is None:
             raise ValueError(
                 f"SepNorm got a packed input of shape {tuple(x.shape)} without the slots of the "
                 "graph tokens: pass graph_token=, or an input of shape (n, l, d), a single "
                 "sequence being (1, l, d)"
             )
-        y = self._normalize_ordinary(x, graph_token, mask)
+        _check_packable(self.tok_norm)
+        if counts_rows(self.tok_norm):
+            mask = torch.ones(len(x), dtype=torch.bool, device=x.device) if mask is None else mask
+            y = normalize_real(self.tok_norm, x, mask.index_fill(0, graph_token, False))
+        else:
+            y = self.tok_norm(x)  # the rows of graph tokens are replaced below
         token = self.tokens(x.index_select(0, graph_token)).to(y.dtype)
         if type(self.tok_norm) in (nn.LayerNorm, nn.RMSNorm, MaskedBatchNorm1d):
             return y.index_copy_(0, graph_token, token)  # their gradients do not read their output
@@ -104,26 +126,40 @@ class SepNorm(Unfused, nn.Module):
         """
         return normalize_special(self.cls_norm, x)
 
-    def _normalize_ordinary(self, x: Tensor, graph_token: Tensor, mask: Tensor | None) -> Tensor:
-        """Return norm_tok of all slots; the rows of graph tokens are replaced afterwards."""
-        if not isinstance(self.tok_norm, MaskedBatchNorm1d):
-            return self.tok_norm(x)
-        if mask is None:
-            mask = torch.ones(len(x), dtype=torch.bool, device=x.device)
-        return self.tok_norm(x, mask.index_fill(0, graph_token, False))
+    def _sequences(self, x: Tensor, mask: Tensor | None) -> Tensor:  # (n, l, d)
+        """Normalise sequences (n, l, d)."""
+        token = self.tokens(x[:, 0]).unsqueeze(1)
+        y = normalize_real(self.tok_norm, x[:, 1:], None if mask is None else mask[:, 1:])
+        return torch.cat([token.to(y.dtype), y], dim=1)
+
+    def _traced(self, x: Tensor) -> Tensor:
+        """Record the operations on sequences (n, l, d), for torch.fx."""
+        if contains_batch_norm(self.tok_norm):
+            raise ConfigError(
+                "torch.fx cannot trace a batch norm of tokens that reads a mask: make SepNorm a "
+                "leaf module (is_leaf_module of a torch.fx.Tracer), or use a layer norm of tokens"
+            )
+        return self._sequences(x, None)
 
     def _nested(self, x: Tensor) -> Tensor:
         """Normalise sequences of different lengths, as torch's encoder makes them in evaluation."""
-        sizes = [len(sequence) for sequence in x.unbind()]
-        padded = x.to_padded_tensor(0.0)  # (n, l, d)
-        slots = torch.arange(padded.shape[1], device=x.device)
-        mask = slots < torch.tensor(sizes, device=x.device)[:, None]
-        y = self.forward(padded, mask=mask)
-        rows = [row[:size] for row, size in zip(y, sizes, strict=True)]
-        return torch.nested.as_nested_tensor(rows, layout=x.layout)
+        sequences = x.unbind()
+        sizes = torch.tensor([len(sequence) for sequence in sequences], device=x.device)
+        starts = (sizes.cumsum(0) - sizes)[sizes > 0]
+        rows = self.forward(torch.cat(sequences), starts).split(sizes.tolist())
+        return torch.nested.as_nested_tensor(list(rows), layout=x.layout)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Load weights, also those of the published module."""
+        rename_keys(
+            state_dict, prefix, {"cls_norm_layer": "cls_norm", "tok_norm_layer": "tok_norm"}
+        )
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-class SharedNorm(Unfused, nn.Module):
+class SharedNorm(DropIn):
     """One norm for all tokens, with the call of `SepNorm`: the baseline that SepNorm replaces.
 
     Args:
@@ -151,13 +187,13 @@ class SharedNorm(Unfused, nn.Module):
         """
         if not x.is_nested:
             _check_shapes(x, mask, self.hidden_size)
-        if not isinstance(self.norm, MaskedBatchNorm1d):
-            return self.norm(x)
+        if x.dim() == 2:
+            _check_packable(self.norm)
         if mask is not None and x.dim() == 3:
             mask = torch.cat([torch.ones_like(mask[:, :1]), mask[:, 1:]], dim=1)
         elif mask is not None and graph_token is not None:
             mask = mask.index_fill(0, graph_token, True)
-        return self.norm(x, mask)
+        return normalize_real(self.norm, x, mask)
 
 
 def normalize_special(norm: nn.Module, x: Tensor) -> Tensor:  # (n, d), at least float32
@@ -169,16 +205,35 @@ def normalize_special(norm: nn.Module, x: Tensor) -> Tensor:  # (n, d), at least
         ValueError: a batch norm is trained on a single sequence; if it is synchronised, all
             processes together have a single one.
     """
-    is_batch_norm = isinstance(norm, _BatchNorm) and not is_synchronized(norm)
-    if norm.training and len(x) == 1 and is_batch_norm:
+    if norm.training and isinstance(norm, _BatchNorm) and not is_synchronized(norm):
+        _check_several(x)
+    weight = getattr(norm, "weight", None)
+    is_low = isinstance(weight, Tensor) and weight.element_size() < 4  # a half-precision network
+    return norm(x if is_low else at_least_float32(x))
+
+
+def _check_several(x: Tensor) -> None:
+    """Check that the tokens x (n, d) of a batch norm in training are several."""
+    if len(x) == 1:
         raise ValueError(
             "SepNorm's batch norm of the graph token (or CLS) cannot train on a batch of one graph "
             "(or sequence): its variance over the batch is not defined. Use batches of two or "
             "more, or cls_norm=nn.LayerNorm (graph_norm='layer' in a GraphormerConfig)"
         )
-    weight = getattr(norm, "weight", None)
-    is_low = isinstance(weight, Tensor) and weight.element_size() < 4  # a half-precision network
-    return norm(x if is_low else at_least_float32(x))
+
+
+_OF_ROWS = (nn.LayerNorm, nn.RMSNorm, nn.Identity, _BatchNorm)
+
+
+def _check_packable(norm: nn.Module) -> None:
+    """Check that a norm of the tokens, which may be wrapped, normalises packed rows (m, d)."""
+    if not any(isinstance(module, _OF_ROWS) for module in norm.modules()):
+        raise ConfigError(
+            f"the norm of the tokens, a {type(norm).__name__}, expects sequences and got packed "
+            "rows (m, d) of all sequences: pass an input of shape (n, l, d) (enable_nested_tensor="
+            "False in an nn.TransformerEncoder), or use nn.LayerNorm, nn.RMSNorm, nn.BatchNorm1d, "
+            "nn.Identity or a subclass"
+        )
 
 
 def _check_shapes(x: Tensor, mask: Tensor | None, width: int) -> None:

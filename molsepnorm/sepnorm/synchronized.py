@@ -66,7 +66,17 @@ class _OfAllProcesses(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Gradients of the loss summed over all processes."""
+        """Gradients of the loss summed over all processes.
+
+        Raises:
+            NotImplementedError: second derivatives, which autograd cannot follow into other
+                processes.
+        """
+        if torch.is_grad_enabled():
+            raise NotImplementedError(
+                "a batch norm over the rows of all processes has no second derivatives "
+                "(create_graph=True): compute them in a single process, or use a layer norm"
+            )
         mean, all_mean, share = ctx.saved_tensors
         both = torch.stack(gradients[:2])  # (2, d)
         distributed.all_reduce(both)

@@ -100,7 +100,7 @@ def test_packed_equals_rectangular(tok_norm: type[nn.Module], masked: bool) -> N
     rows, graph_token = packed(x_other)
     y = one(x, mask=mask)
     y_other = other(rows, graph_token, None if mask is None else mask.reshape(-1))
-    torch.testing.assert_close(y.reshape(-1, WIDTH), y_other, rtol=0, atol=0)
+    torch.testing.assert_close(y.reshape(-1, WIDTH), y_other)
     weight = torch.randn(x.shape)
     (y * weight).sum().backward()
     (y_other * weight.reshape(-1, WIDTH)).sum().backward()
@@ -175,8 +175,8 @@ def test_the_graph_token_is_not_counted_if_the_mask_is_true_there(layout: str) -
     with_token = mask.clone()
     with_token[:, 0] = True
     y = normalised(one, x, with_token, layout)
-    torch.testing.assert_close(y, other(x, mask=mask), rtol=0, atol=0)
-    assert one.tok_norm.running_mean.equal(other.tok_norm.running_mean)
+    torch.testing.assert_close(y, other(x, mask=mask))
+    torch.testing.assert_close(one.tok_norm.running_mean, other.tok_norm.running_mean)
     assert with_token[:, 0].all()
 
 
@@ -242,12 +242,30 @@ def test_masked_batch_norm_without_running_statistics_uses_those_of_the_batch() 
 
 
 def test_masked_batch_norm_gradcheck() -> None:
-    """Gradients through the masked mean and variance equal finite differences."""
-    norm = MaskedBatchNorm1d(3).double()
+    """First and second derivatives through the statistics equal finite differences."""
+    norm = perturbed(MaskedBatchNorm1d(3)).double()
     x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([True, True, False, True, False, True, True])
     parameters = tuple(norm.parameters())
     assert torch.autograd.gradcheck(lambda x, *_: norm(x, mask), (x, *parameters))
+    assert torch.autograd.gradgradcheck(lambda x, *_: norm(x, mask), (x, *parameters))
+
+
+def test_gradients_of_each_sample_by_torch_func() -> None:
+    """vmap over grad equals a loop; with statistics of the batch and without running ones."""
+    norm = perturbed(MaskedBatchNorm1d(WIDTH, track_running_stats=False)).double()
+    parameters = dict(norm.named_parameters())
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, mask: Tensor) -> Tensor:
+        return torch.func.functional_call(norm, parameters, (x, mask)).pow(3).sum()
+
+    x, mask = some_input(dtype=torch.float64), some_mask()
+    mask[:, :3] = True
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(parameters, x, mask)
+    for index in range(GRAPHS):
+        one = torch.autograd.grad(loss(parameters, x[index], mask[index]), [*parameters.values()])
+        for name, gradient in zip(parameters, one, strict=True):
+            torch.testing.assert_close(each[name][index], gradient, rtol=1e-10, atol=1e-10)
 
 
 def test_gradients_are_right_with_rows_overwritten_in_place() -> None:
@@ -545,7 +563,7 @@ def test_synchronize_norms_keeps_everything_but_the_class() -> None:
     state = network.state_dict(keep_vars=True)
     synchronize_norms(network)
     for norm in (network[0].cls_norm, network[0].tok_norm):
-        assert type(norm) is MaskedBatchNorm1d
+        assert isinstance(norm, MaskedBatchNorm1d)
         assert norm.synchronized
     assert network[0].cls_norm.training
     assert not network[0].tok_norm.training

@@ -16,6 +16,7 @@ import pytest
 import torch
 import two_processes
 from torch import distributed as dist
+from torch import nn
 from two_processes import CUTS, NETWORKS, OPTIONS, norm_steps, training_steps
 
 import molsepnorm
@@ -109,6 +110,18 @@ def test_synchronised_statistics_are_accurate(both) -> None:
 def test_a_single_graph_on_each_process_can_train(both) -> None:
     whole = SepNorm(two_processes.WIDTH)(torch.stack([two_processes.graph_of(r) for r in (0, 1)]))
     torch.testing.assert_close(torch.cat(both("one_graph_each")), whole.detach())
+
+
+def test_a_norm_that_torch_converts_counts_the_real_tokens_of_all_processes(both) -> None:
+    """Second derivatives, which would miss the other processes, are refused."""
+    x = torch.stack([two_processes.graph_of(rank) for rank in (0, 1)]).requires_grad_()
+    norm = SepNorm(two_processes.WIDTH, nn.LayerNorm, nn.BatchNorm1d)
+    y = norm(x)
+    (gradient,) = torch.autograd.grad(y.pow(3).sum(), x)
+    results = both("converted_by_torch")
+    torch.testing.assert_close(torch.cat([each["output"] for each in results]), y.detach())
+    torch.testing.assert_close(torch.cat([each["gradient"] for each in results]), gradient)
+    assert all(each["second"].startswith("NotImplementedError") for each in results)
 
 
 def test_a_single_graph_in_total_is_refused_by_all_processes(both) -> None:

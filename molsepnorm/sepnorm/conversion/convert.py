@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d
+from molsepnorm.sepnorm.batch_norm import contains_batch_norm
 from molsepnorm.sepnorm.conversion.architectures import Known, find_known
 from molsepnorm.sepnorm.conversion.multi_token import MultiTokenSepNorm
 from molsepnorm.sepnorm.conversion.norm_factories import NormFactory, make_norm_like
@@ -123,9 +123,7 @@ def convert_to_sepnorm(
     changes = _changes(model, replacements)
     for each in changes:
         setattr(each.module, each.name, each.new)
-    read_masks = [
-        new.padding for new in replacements.values() if isinstance(new.tok_norm, MaskedBatchNorm1d)
-    ]
+    read_masks = [new.padding for new in replacements.values() if contains_batch_norm(new.tok_norm)]
     hooks = [
         module.register_forward_pre_hook(PaddingHook(module, padding), with_kwargs=True)
         for home, padding in contexts.items()

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, mask_aware
+from molsepnorm.sepnorm.batch_norm import counts_rows, mask_aware, normalize_real
 from molsepnorm.sepnorm.conversion.padding import PaddingContext
+from molsepnorm.sepnorm.drop_in import DropIn, rename_keys
 from molsepnorm.sepnorm.sepnorm import normalize_special
-from molsepnorm.sepnorm.unfused import Unfused
 
 __all__ = ["MultiTokenSepNorm"]
 
 
-class MultiTokenSepNorm(Unfused, nn.Module):
+class MultiTokenSepNorm(DropIn):
     r"""Normalise each of k leading special tokens by its own layer, and all others by one layer.
 
     .. math::
@@ -51,7 +51,7 @@ class MultiTokenSepNorm(Unfused, nn.Module):
         Args:
             hidden_size: number of channels, C.
             cls_norm: makes the norm of a special token; called once for each.
-            tok_norm: makes the norm of all other slots. A plain batch norm becomes a
+            tok_norm: makes the norm of all other slots. A batch norm of torch becomes a
                 `MaskedBatchNorm1d`.
             special_tokens: number of special slots at the beginning, k.
             batch_first: true for sequences (B, S, C), false for (S, B, C).
@@ -88,12 +88,10 @@ class MultiTokenSepNorm(Unfused, nn.Module):
             return self(x.unsqueeze(batch), mask).squeeze(batch)
         slots = 1 if self.batch_first else 0
         self._check_shape(x, slots)
-        rest = self._others(x)
-        if isinstance(self.tok_norm, MaskedBatchNorm1d):
-            real = self._real(x, mask) if self.tok_norm.counts_rows else None
-            y = self.tok_norm(rest, None if real is None else self._others(real))
-        else:
-            y = self.tok_norm(rest)
+        real = self._real(x, mask) if counts_rows(self.tok_norm) else None
+        y = normalize_real(
+            self.tok_norm, self._others(x), None if real is None else self._others(real)
+        )
         tokens = [
             normalize_special(norm, x.select(slots, slot)).to(y.dtype).unsqueeze(slots)
             for slot, norm in enumerate(self.cls_norms)
@@ -138,11 +136,13 @@ class MultiTokenSepNorm(Unfused, nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Load weights, also those of a network that was not converted.
+        """Load weights, also those of a network that was not converted, or of the published module.
 
         Each norm then gets a copy of the weights of the single norm, and keeps its own running
         statistics.
         """
+        names = {"cls_norm_layer": "cls_norms.0", "tok_norm_layer": "tok_norm"}
+        rename_keys(state_dict, prefix, names)
         old = {name: state_dict.pop(prefix + name, None) for name in ("weight", "bias")}
         if any(value is not None for value in old.values()):
             for name, own in self.state_dict().items():

@@ -592,10 +592,11 @@ def test_batch_norms_of_tokens_can_be_synchronised(case: Case) -> None:
     convert_to_sepnorm(case.model.train())
     synchronised = copy.deepcopy(case.model)
     synchronize_norms(synchronised)
-    kinds = [type(norm) for each in sepnorms(synchronised) for norm in each.cls_norms]
+    norms = [norm for each in sepnorms(synchronised) for norm in each.cls_norms]
     firsts = case.special * len(case.first)
-    assert kinds.count(nn.LayerNorm) == firsts
-    assert kinds.count(MaskedBatchNorm1d) == case.special * case.sites - firsts
+    assert sum(type(norm) is nn.LayerNorm for norm in norms) == firsts
+    batch_norms = [norm for norm in norms if isinstance(norm, MaskedBatchNorm1d)]
+    assert sum(norm.synchronized for norm in batch_norms) == case.special * case.sites - firsts
     torch.testing.assert_close(
         case.answer(synchronised), case.answer(case.model), rtol=1e-3, atol=1e-4
     )
