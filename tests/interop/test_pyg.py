@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.utils.data import DataLoader
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader as GeometricLoader
 
 import molsepnorm
@@ -14,7 +14,7 @@ from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.interop.pyg import Collate, graphormer_config
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings.encoding import encode
-from molsepnorm.molecules.featurize.pyg import to_data
+from molsepnorm.molecules.featurize.pyg import from_data, to_data
 
 SMILES = ["CCO", "c1ccccc1CC#N", "C", "CC(=O)O", "C1CCCCC1", "OCC(N)C(=O)O", "[Na+].[Cl-]"]
 OGB = molsepnorm.featurize.get("ogb")
@@ -121,6 +121,14 @@ def test_batches_of_pytorch_geometric_are_refused(dataset, network):
         network(batch)
     with pytest.raises(ConfigError, match=r"list of Data; got DataBatch.*torch\.utils\.data"):
         collate(Batch.from_data_list(dataset))
+    for read in (
+        lambda: collate([batch]),
+        lambda: graphormer_config(GeometricLoader(dataset, batch_size=4), bond_offset=0),
+        lambda: from_data(Data.from_dict(batch.to_dict()), bond_offset=0),
+        lambda: molsepnorm.fit([batch], [1.0], bond_offset=0),
+    ):
+        with pytest.raises(ConfigError, match=r"batch of PyTorch Geometric.*batch\.to_data_list"):
+            read()
 
 
 def test_a_batch_is_made_of_a_list(dataset, network):

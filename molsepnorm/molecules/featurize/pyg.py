@@ -7,7 +7,7 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.molecules.featurize.registry import get
@@ -70,12 +70,17 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
     [[1]]
 
     Raises:
-        ConfigError: `bond_offset` is missing, or not a non-negative integer.
+        ConfigError: `bond_offset` is missing, or not a non-negative integer, or `data` is a batch.
         InvalidMolecule: one of the three arrays is missing or has a wrong shape, an edge occurs in
             one direction only, twice, from an atom to itself or with different attributes, or
             `MolGraph` refuses the arrays.
     """
     bond_offset = checked_offset(bond_offset)
+    if isinstance(data, Batch) or {"batch", "ptr"} & set(data.keys()):
+        raise ConfigError(
+            "the data are a batch of PyTorch Geometric, and a single molecule is expected: pass the "
+            "data set in place of its DataLoader, or batch.to_data_list()"
+        )
     x = _array(data, "x", "[N] or [N, A]")
     edge_index = _array(data, "edge_index", "[2, E]")
     edge_attr = _array(data, "edge_attr", "[E] or [E, K]")
