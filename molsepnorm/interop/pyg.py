@@ -61,7 +61,7 @@ class Collate:
 
         Raises:
             InvalidMolecule: one cannot be read; the message has its number in the batch.
-            ConfigError: `molecules` is empty, or is a `Data` or `Batch` instead of a list; the
+            ConfigError: `molecules` is empty, is a `Data` or `Batch`, or contains a `Batch`; the
                 features do not fit the architecture; or only some molecules have labels, or other
                 numbers of them.
         """
@@ -103,8 +103,8 @@ def graphormer_config(
         settings: fields of `GraphormerConfig`; they take precedence.
 
     Raises:
-        ConfigError: there are no molecules, their features differ in number, or `bond_offset` is
-            missing.
+        ConfigError: there are no molecules, one of them is a `Batch`, their features differ in
+            number, or `bond_offset` is missing.
         InvalidMolecule: a molecule cannot be read; the message has its number.
     """
     offset = checked_offset(bond_offset)

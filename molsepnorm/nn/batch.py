@@ -5,12 +5,15 @@ is one call for the whole batch. Attention needs rectangular tensors, so graphs 
 a padded group. A batch has a few groups. This keeps padding low although the graphs of a batch are
 drawn at random. Random batches matter for the graph token's batch norm: a batch of graphs of equal
 size would remove the effect of the size on the target.
+
+Lightning copies a batch and sets its fields, so these dataclasses are not frozen. It reads the size
+of a batch from its first tensor, `graph_token`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +21,7 @@ from torch import Tensor
 __all__ = ["GraphBatch", "PaddedGroup", "PathTable"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class PathTable:
     """The path vocabulary as tensors; see `molecules.encodings.PathVocabulary`."""
 
@@ -57,21 +60,23 @@ class PathTable:
         )
 
 
-@dataclass(frozen=True)
-class PaddedGroup:
+class PaddedGroup(NamedTuple):
     """The shape of a rectangle of slots: `graphs` graphs, each padded to `slots` slots."""
 
     graphs: int
     slots: int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class GraphBatch:
     """B molecules, encoded for the network.
 
     Molecule i of the batch has its graph token at slot `graph_token[i]`. Outputs therefore have the
     order of the molecules, however they are grouped.
     """
+
+    graph_token: Tensor
+    """int64 [B]: the slot of each molecule's graph token."""
 
     atoms: Tensor
     """int64 [M, A]: atom features; 0 in slots without an atom."""
@@ -81,9 +86,6 @@ class GraphBatch:
 
     mask: Tensor
     """bool [M]: true if a slot holds an atom, false for graph tokens and padding."""
-
-    graph_token: Tensor
-    """int64 [B]: the slot of each molecule's graph token."""
 
     pairs: Tensor
     """int64 [P]: path codes, group after group, each (graphs, S, S) in row-major order."""

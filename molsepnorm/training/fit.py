@@ -54,6 +54,7 @@ def fit(
     Args:
         molecules: G SMILES, RDKit molecules, `MolGraph` or PyTorch Geometric's `Data`. Graphs must
             have the features of `data.featurizer` (see `overrides`), by default those of OGB.
+            `Data` with chirality tags need the attribute `smiles`, which determines the tags.
         y: labels, an array or list (G,) or (G, T), or a pandas Series or DataFrame, whose column
             names become the names of the targets. NaN and None are missing labels. Numbers are
             regression targets, 0 and 1 binary ones, and words classes, unless `data.task_type` is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.utils.data import DataLoader
-from torch_geometric.data import Batch
+from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader as GeometricLoader
 
 import molsepnorm
@@ -14,7 +14,7 @@ from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.interop.pyg import Collate, graphormer_config
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings.encoding import encode
-from molsepnorm.molecules.featurize.pyg import to_data
+from molsepnorm.molecules.featurize.pyg import from_data, to_data
 
 SMILES = ["CCO", "c1ccccc1CC#N", "C", "CC(=O)O", "C1CCCCC1", "OCC(N)C(=O)O", "[Na+].[Cl-]"]
 OGB = molsepnorm.featurize.get("ogb")
@@ -121,6 +121,14 @@ def test_batches_of_pytorch_geometric_are_refused(dataset, network):
         network(batch)
     with pytest.raises(ConfigError, match=r"list of Data; got DataBatch.*torch\.utils\.data"):
         collate(Batch.from_data_list(dataset))
+    for read in (
+        lambda: collate([batch]),
+        lambda: graphormer_config(GeometricLoader(dataset, batch_size=4), bond_offset=0),
+        lambda: from_data(Data.from_dict(batch.to_dict()), bond_offset=0),
+        lambda: molsepnorm.fit([batch], [1.0], bond_offset=0),
+    ):
+        with pytest.raises(ConfigError, match=r"batch of PyTorch Geometric.*batch\.to_data_list"):
+            read()
 
 
 def test_a_batch_is_made_of_a_list(dataset, network):
@@ -129,3 +137,42 @@ def test_a_batch_is_made_of_a_list(dataset, network):
         collate(dataset[0])
     with pytest.raises(ConfigError, match="batch has no molecules: pass a list of at least one"):
         collate([])
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-true", "64-true"])
+@pytest.mark.filterwarnings("ignore")
+def test_lightning_averages_over_molecules_in_each_precision(network, tmp_path, precision):
+    """Six small molecules and two large ones, in batches of six."""
+    lightning = pytest.importorskip("pytorch_lightning")
+    dataset = [to_data(OGB("C"), y=0.0)] * 6 + [to_data(OGB("C" * 30), y=100.0)] * 2
+    config = graphormer_config(dataset, bond_offset=0, layers=1, width=8, ffn_width=8, heads=2)
+    collate = Collate(config, bond_offset=0)
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.network = molsepnorm.Graphormer(config)
+
+        def training_step(self, batch):
+            graphs, labels = batch
+            return (self.network(graphs) - labels).abs().mean()
+
+        def validation_step(self, batch):
+            self.log("mae", self.training_step(batch))
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    trainer = lightning.Trainer(
+        max_epochs=1,
+        precision=precision,
+        accelerator="cpu",
+        default_root_dir=tmp_path,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    loader = DataLoader(dataset, batch_size=6, collate_fn=collate)
+    trainer.fit(Module(), loader, loader)
+    assert float(trainer.callback_metrics["mae"]) == pytest.approx(25, abs=0.3)

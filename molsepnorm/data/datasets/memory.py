@@ -34,7 +34,6 @@ _KINDS = {  # by class; RDKit and PyTorch Geometric are not imported to recognis
     "torch_geometric.data.data.Data": _DATA,
 }
 _WEIGHTS = "weights"
-_COMPARED = 20  # graphs whose atoms are compared with those of their SMILES
 _TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period")
 """Types of cells, as pandas calls them."""
 
@@ -277,12 +276,12 @@ def _graphs(
 def _from_data(
     molecules: Sequence[Any], bond_offset: int | None, featurizer: str
 ) -> Iterator[MolGraph | InvalidMolecule]:
-    from molsepnorm.molecules.featurize.pyg import from_data, require_features
+    from molsepnorm.molecules.featurize.pyg import featurized
 
-    for data in molecules[:_COMPARED]:
-        require_features(data, featurizer)
-    for data in molecules:
+    for number, data in enumerate(molecules):
         try:
-            yield from_data(data, bond_offset)
+            yield featurized(data, bond_offset, featurizer)
+        except ConfigError as error:
+            raise ConfigError(f"molecule {number}: {error}") from None
         except InvalidMolecule as error:
             yield error

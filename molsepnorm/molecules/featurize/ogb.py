@@ -27,12 +27,12 @@ _BOND_TYPE[1.5] = 3  # the order of an aromatic bond; 1, 2 and 3 equal the types
 
 
 class OgbFeaturizer(Featurizer):
-    """OGB's features, equal to `ogb.utils.mol.smiles2graph`.
+    """OGB's features.
 
-    Atoms are in the order of the SMILES, or of its canonical form if a tetrahedral centre is
-    marked, since chirality tags depend on the order. Isotopes are ignored. A hydrogen that marks
-    the geometry of a double bond, as in `[H]/N=C/C`, is an atom in OGB; here it becomes implicit,
-    so the graph is that of `N=CC`.
+    The graph equals `ogb.utils.mol.smiles2graph` of the SMILES, or of its canonical form if a
+    tetrahedral centre is marked, since chirality tags depend on the order of the atoms. Isotopes
+    are ignored. A hydrogen that marks the geometry of a double bond, as in `[H]/N=C/C`, is an atom
+    in OGB; here it becomes implicit, so the graph is that of `N=CC`.
 
     Atom: element, chirality tag, degree with hydrogens, formal charge, hydrogens, radical
     electrons, hybridisation, aromatic, in a ring. Bond: type, stereo, conjugated. Rare values

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from molsepnorm.errors import ConfigError, InvalidMolecule
-from molsepnorm.molecules.featurize.registry import get
+from molsepnorm.molecules.featurize.registry import CHIRALITY, get
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["checked_offset", "from_data", "require_features", "to_data"]
+__all__ = ["checked_offset", "featurized", "from_data", "to_data"]
 
 
 def to_data(
@@ -52,7 +53,8 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
     """Return the graph in `data`, with bonds in the order and direction of their first edges.
 
     This is the inverse of `to_data`, for data of any origin: `x` may be [N] or [N, A], `edge_attr`
-    [E] or [E, K]. Every bond must occur in both directions, with equal attributes.
+    [E] or [E, K]. Every bond must occur in both directions, with equal attributes. Features do not
+    change, so chirality tags of OGB's data sets remain different from those of the featurisers.
 
     Args:
         bond_offset: the attribute of the first bond label, which is subtracted from `edge_attr`. It
@@ -70,12 +72,17 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
     [[1]]
 
     Raises:
-        ConfigError: `bond_offset` is missing, or not a non-negative integer.
+        ConfigError: `bond_offset` is missing, or not a non-negative integer, or `data` is a batch.
         InvalidMolecule: one of the three arrays is missing or has a wrong shape, an edge occurs in
             one direction only, twice, from an atom to itself or with different attributes, or
             `MolGraph` refuses the arrays.
     """
     bond_offset = checked_offset(bond_offset)
+    if isinstance(data, Batch) or "batch" in data or "ptr" in data:
+        raise ConfigError(
+            "the data are a batch of PyTorch Geometric, where a single molecule is expected: pass "
+            "the data set in place of its DataLoader, or batch.to_data_list()"
+        )
     x = _array(data, "x", "[N] or [N, A]")
     edge_index = _array(data, "edge_index", "[2, E]")
     edge_attr = _array(data, "edge_attr", "[E] or [E, K]")
@@ -99,31 +106,41 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
     )
 
 
-def require_features(data: Data, featurizer: str) -> None:
-    """Refuse data whose atom features are not those of a featuriser, as far as it has a SMILES.
+def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph:
+    """Return the graph of `data` with the chirality tags of a featuriser.
 
-    Those of PyTorch Geometric's `from_smiles` and its MoleculeNet have the same shape as OGB's, and
-    another meaning.
+    The tags of OGB's data sets and of `smiles2graph` depend on the order in which a SMILES is
+    written, those of the featuriser do not. The graph is therefore made from `data.smiles` if RDKit
+    can read it, and otherwise must have no tags. Other features are only compared.
 
     Raises:
-        ConfigError: the atoms differ from those of the SMILES.
+        ConfigError: there are chirality tags and no SMILES, or the atoms have other features than
+            those of the SMILES.
+        InvalidMolecule: as `from_data`.
     """
+    graph = from_data(data, bond_offset)
+    tags = slice(CHIRALITY, CHIRALITY + (featurizer in ("ogb", "rich")))
     smiles = getattr(data, "smiles", None)
-    if not isinstance(smiles, str):
-        return
-    try:
-        own = get(featurizer)(smiles).atom_features.tolist()
-        x = _array(data, "x", "[N] or [N, A]")
-    except InvalidMolecule:  # of its own, which `from_data` reports
-        return
-    found = x.reshape(len(x), -1).tolist()
-    if len(found) == len(own) and sorted(found) != sorted(own):
+    own = get(featurizer).many([smiles] if isinstance(smiles, str) else [])
+    if not own or isinstance(own[0], InvalidMolecule):
+        if graph.atom_features[:, tags].any():
+            raise ConfigError(
+                "the graph has chirality tags, whose meaning depends on the order of its SMILES, "
+                "and no SMILES that RDKit can read: pass the SMILES instead of the graph, or add "
+                "it as in to_data(graph, y, smiles)"
+            )
+        return graph
+    found, expected = (
+        sorted(np.delete(each.atom_features, tags, axis=1).tolist()) for each in (graph, own[0])
+    )
+    if len(found) == len(expected) and found != expected:
         raise ConfigError(
             f"the atoms of the graph with the SMILES {smiles} have other features than those of "
             f"the featuriser {featurizer}. from_smiles and MoleculeNet of PyTorch Geometric number "
             "the values in another way: pass the SMILES instead, or graphs of "
             f"molsepnorm.molecules.featurize.get('{featurizer}')"
         )
+    return replace(own[0], features=graph.features)
 
 
 def checked_offset(bond_offset: int | None) -> int:

@@ -12,7 +12,7 @@ from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.digests import short_digest
 from molsepnorm.molecules.featurize.featurizer import FeatureSizes, Featurizer
 
-__all__ = ["GROUP", "SIZES", "get", "plugin_digest", "register"]
+__all__ = ["CHIRALITY", "GROUP", "SIZES", "get", "plugin_digest", "register"]
 
 GROUP = "molsepnorm.featurizers"
 """The entry-point group in which packages list their featurisers, each under its name."""
@@ -23,6 +23,9 @@ _BUILT_IN = {
     "rich": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2, 4, 11, 11), bonds=(5, 6, 2, 2)),
 }
 """Declared here, so that encoded data and models are read without importing RDKit."""
+
+CHIRALITY = 1
+"""Index of the chirality tag among the atom features of `ogb` and `rich`."""
 
 _registered: dict[str, EntryPoint | type[Featurizer]] = {
     name: EntryPoint(name, f"{__package__}.{name}:{name.title()}Featurizer", GROUP)

@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.featurize.pyg import from_data, require_features, to_data
+from molsepnorm.molecules.featurize.pyg import featurized, from_data, to_data
 from molsepnorm.molecules.molecule import MolGraph
 
 
@@ -211,9 +211,28 @@ def test_atoms_of_another_featurizer_are_refused():
     """PyTorch Geometric's `from_smiles` has OGB's shape, and atomic numbers in place of OGB's,
     which begin at 0."""
     own = to_data(featurize.get("ogb")("CCO"), smiles="OCC")  # in any order
-    require_features(own, "ogb")
+    assert featurized(own, 0, "ogb").num_atoms == 3
     own.x[:, 0] += 1
     with pytest.raises(ConfigError, match="SMILES OCC have other features than those of the feat"):
-        require_features(own, "ogb")
+        featurized(own, 0, "ogb")
     del own.smiles
-    require_features(own, "ogb")
+    assert featurized(own, 0, "ogb").atom_features.tolist() == own.x.tolist()
+
+
+@pytest.mark.parametrize("smiles", ["O[C@H](F)C", "F[C@@H](O)C", "CC(F)O"])
+def test_chirality_tags_of_ogb_become_those_of_the_featurizer(smiles):
+    """`smiles2graph` reads tags in the order of writing. One molecule has one graph."""
+    graph = pytest.importorskip("ogb.utils.mol").smiles2graph(smiles)
+    arrays = {name: torch.from_numpy(graph[name]) for name in ("edge_index", "edge_feat")}
+    x = torch.from_numpy(graph["node_feat"])
+    data = Data(x=x, edge_index=arrays["edge_index"], edge_attr=arrays["edge_feat"], smiles=smiles)
+    expected = featurize.get("ogb")(smiles)
+    found = featurized(data, 0, "ogb")
+    assert found.atom_features.tolist() == expected.atom_features.tolist()
+    assert found.bonds.tolist() == expected.bonds.tolist()
+    del data.smiles
+    if "@" in smiles:
+        with pytest.raises(ConfigError, match="chirality tags.*to_data"):
+            featurized(data, 0, "ogb")
+    else:
+        assert featurized(data, 0, "ogb").atom_features.tolist() == x.tolist()

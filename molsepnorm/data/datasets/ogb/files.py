@@ -27,8 +27,8 @@ PARTS = ("train", "valid", "test")
 
 _RAW = ("num-node-list", "num-edge-list", "node-feat", "edge", "edge-feat", "graph-label")
 _SPLIT = tuple(f"split/scaffold/{part}.csv.gz" for part in PARTS)
-_NEEDED = (*(f"raw/{file}.csv.gz" for file in _RAW), *_SPLIT)
-_MAPPING = "mapping/mol.csv.gz"  # names of the labels, and SMILES; optional
+_MAPPING = "mapping/mol.csv.gz"  # names of the labels, and SMILES
+_NEEDED = (*(f"raw/{file}.csv.gz" for file in _RAW), *_SPLIT, _MAPPING)
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,11 @@ class OgbFiles:
     @property
     def paths(self) -> list[Path]:
         """All files that define the set."""
-        paths = [self.folder / file for file in (*_NEEDED, _MAPPING)]
-        return [path for path in paths if path.is_file()]
+        return [self.folder / file for file in _NEEDED]
 
     @property
     def mapping(self) -> Path:
-        """The table of labels and SMILES, which may be missing."""
+        """The table of labels and SMILES."""
         return self.folder / _MAPPING
 
     def raw(self, file: str) -> Path:
@@ -77,10 +76,10 @@ class OgbFiles:
         return tuple(f"task_{i + 1}" for i in range(num_tasks))
 
     @property
-    def smiles(self) -> Sequence[str] | None:
-        """SMILES in the order of the molecules, if the mapping has them. They are read on first
-        use, since the mapping of a large set has hundreds of columns."""
-        return _Smiles(self) if "smiles" in self._columns else None
+    def smiles(self) -> Sequence[str]:
+        """SMILES in the order of the molecules. They are read on first use, since the mapping of a
+        large set has hundreds of columns."""
+        return _Smiles(self)
 
     @property
     def split(self) -> list[list[int]]:
@@ -118,19 +117,11 @@ class OgbFiles:
 
     @property
     def _columns(self) -> list[str]:
-        if not self.mapping.is_file():
-            return []
         with self.reading(self.mapping):
-            try:
-                return (
-                    pd.read_csv(
-                        self.mapping, header=None, nrows=1, dtype=str, keep_default_na=False
-                    )
-                    .iloc[0]
-                    .tolist()
-                )
-            except pd.errors.EmptyDataError:
-                return []
+            header = pd.read_csv(
+                self.mapping, header=None, nrows=1, dtype=str, keep_default_na=False
+            )
+            return header.iloc[0].tolist()
 
 
 class _Smiles(Sequence[str]):
@@ -208,6 +199,6 @@ def _refusal(name: str, what: str) -> DataError:
     return DataError(
         f"{what}.\nUnpack {package.facts(name)['url']}, put its raw, split and mapping folders "
         f"into DIR/{folder_name(name)} and give --data-dir DIR, or set MOLSEPNORM_DATA=DIR. Needed "
-        f"are raw/ with {', '.join(_RAW)}, and split/scaffold/ with "
-        f"{', '.join(PARTS)}, each .csv.gz."
+        f"are raw/ with {', '.join(_RAW)}, split/scaffold/ with {', '.join(PARTS)}, and "
+        f"mapping/mol with a column smiles, each .csv.gz."
     )

@@ -1,4 +1,8 @@
-"""The ogbg-mol* sets of the Open Graph Benchmark: OGB's graphs, labels, splits and scores.
+"""The ogbg-mol* sets of the Open Graph Benchmark: OGB's molecules, labels, splits and scores.
+
+The graphs are made from the SMILES, as in `predict`. The chirality tags of OGB's own graphs depend
+on the order in which a SMILES is written. These graphs are used, without the tags, only for
+molecules that RDKit cannot read.
 
 Sources, in this order: OGB's raw files under the data folder, files downloaded before, a download.
 """
@@ -19,8 +23,10 @@ from molsepnorm.data.datasets.ogb import package
 from molsepnorm.data.datasets.ogb.files import OgbFiles
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, did_you_mean
 from molsepnorm.files.digests import short_digest
+from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize import SIZES
+from molsepnorm.molecules.featurize.registry import CHIRALITY
 from molsepnorm.molecules.molecule import MolGraph
 
 __all__ = ["FEATURIZER", "SETS", "OgbSet", "load_ogb", "official_score"]
@@ -77,11 +83,13 @@ def load_ogb(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datase
         DataError: the files are missing and cannot be downloaded, or do not fit together.
         StorageError: a file cannot be read, or the cache cannot be written.
     """
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
+
     about = _about(name)
     files = OgbFiles.locate(name, data_dir)
     splits: dict[str, Sequence[int]] = {}
     store, labels = cached_set(
-        f"{name}-{short_digest(*files.paths)}",
+        f"{name}-{short_digest(*files.paths, RDKIT_VERSION)}",
         FEATURIZER,
         encoding,
         about.num_tasks,
@@ -148,7 +156,7 @@ def _molecules(
     for source, number in (
         (files.raw("num-node-list"), len(num_atoms)),
         (files.raw("num-edge-list"), len(num_bonds)),
-        (files.mapping, expected if smiles is None else len(smiles)),
+        (files.mapping, len(smiles)),
     ):
         if number != expected:
             raise files.refusal(
@@ -157,6 +165,7 @@ def _molecules(
     splits.update(_official_split(files, expected))
     end_atom, end_bond = np.cumsum(num_atoms), np.cumsum(num_bonds)
     atoms = _features(files, "node-feat", end_atom[-1], SIZES[FEATURIZER].atoms)
+    atoms[:, CHIRALITY] = 0  # it depends on the order of writing
     bonds = files.read(files.raw("edge"), np.int32, end_bond[-1])
     bond_features = _features(files, "edge-feat", end_bond[-1], SIZES[FEATURIZER].bonds)
     labels = files.read(files.raw("graph-label"), np.float32, expected)  # (G, T)
@@ -165,16 +174,16 @@ def _molecules(
             f"{files.raw('graph-label')} has {labels.shape[1]} labels for each molecule, and "
             f"{about.name} has {about.num_tasks}"
         )
-    for row in range(expected):
-        of_atoms = slice(end_atom[row] - num_atoms[row], end_atom[row])
-        of_bonds = slice(end_bond[row] - num_bonds[row], end_bond[row])
-        try:
-            graph = MolGraph(atoms[of_atoms], bonds[of_bonds], bond_features[of_bonds])
-        except InvalidMolecule as error:
-            called = f" ({smiles[row]})" if smiles else ""
-            raise files.refusal(
-                f"{files.folder}, molecule {row}{called}, counted from 0: {error}"
-            ) from None
+    for row, graph in enumerate(featurize.get(FEATURIZER).stream(smiles)):
+        if isinstance(graph, InvalidMolecule):
+            of_atoms = slice(end_atom[row] - num_atoms[row], end_atom[row])
+            of_bonds = slice(end_bond[row] - num_bonds[row], end_bond[row])
+            try:
+                graph = MolGraph(atoms[of_atoms], bonds[of_bonds], bond_features[of_bonds])
+            except InvalidMolecule as error:
+                raise files.refusal(
+                    f"{files.folder}, molecule {row} ({smiles[row]}), counted from 0: {error}"
+                ) from None
         yield LabelledGraph(row, graph, labels[row])
 
 
