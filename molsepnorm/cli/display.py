@@ -99,6 +99,8 @@ class TrainingDisplay(_Display):
         targets = model.task.targets
         for target in targets[:MAX_TARGETS]:
             kind = ", ".join(target.classes) if target.classes else _KINDS[target.kind]
+            if target.kind == "binary" and target.classes:
+                kind += f"; {target.positive_class} is positive"
             self.console.print(f"Target: {target.name} ({kind})")
         if len(targets) > MAX_TARGETS:
             self.console.print(

@@ -103,6 +103,8 @@ def _predictions(model: PropertyModel, dataset: Dataset) -> Iterator[str]:
     for target, count in zip(model.task.targets, counts, strict=True):
         transform = target.transformation
         scale = transform or ("as in the data" if target.kind == "regression" else "probability")
+        if target.kind == "binary" and target.classes:
+            scale = f"probability of {target.positive_class}"
         classes = ", ".join(target.classes) or ("0, 1" if target.kind == "binary" else "")
         rows.append([target.name, target.kind, scale, classes, f"{count:,}"])
     yield from _table(["target", "kind", "scale", "classes", "training labels"], rows)
