@@ -14,7 +14,7 @@ from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     from molsepnorm.data.datasets import Dataset
@@ -76,6 +76,7 @@ def make_table(title: str, *headings: str) -> Table:
             if _width(self) > options.max_width:
                 yield from _stacked(self, options.max_width)
             else:
+                _share_width(self, options.max_width)
                 yield from super().__rich_console__(console, options)
             self.box = box
 
@@ -90,15 +91,28 @@ def make_table(title: str, *headings: str) -> Table:
 
 def _width(table: Table) -> int:
     """Return the smallest width at which no cell is cut."""
+    lines = len(table.columns) + 1 if table.box else 0
+    return lines + sum(_widths(table, column)[0] + 2 for column in table.columns)
+
+
+def _widths(table: Table, column: Column) -> tuple[int, int]:
+    """Return the smallest width at which no cell of a column is cut, and that of a single line."""
     from rich.cells import cell_len
 
-    width = len(table.columns) + 1 if table.box else 0
-    for column in table.columns:
-        cells = [str(cell) for cell in column.cells] + [str(column.header)] * table.show_header
-        if not column.no_wrap:
-            cells = [word for cell in cells for word in cell.split()]
-        width += max(map(cell_len, cells), default=0) + 2
-    return width
+    cells = [str(cell) for cell in column.cells] + [str(column.header)] * table.show_header
+    words = cells if column.no_wrap else [word for cell in cells for word in cell.split()]
+    shortest, full = (max(map(cell_len, each), default=0) for each in (words, cells))
+    return shortest, full
+
+
+def _share_width(table: Table, width: int) -> None:
+    """Divide the width that is left over among the columns that wrap: rich would cut their words,
+    and numbers in other columns."""
+    spare = width - _width(table)
+    needed = [full - shortest for shortest, full in (_widths(table, c) for c in table.columns)]
+    for column, need in zip(table.columns, needed, strict=True):
+        if need:
+            column.width = _widths(table, column)[0] + min(need, spare * need // sum(needed))
 
 
 def _stacked(table: Table, width: int) -> Iterator[Text]:

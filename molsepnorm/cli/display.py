@@ -99,6 +99,8 @@ class TrainingDisplay(_Display):
         targets = model.task.targets
         for target in targets[:MAX_TARGETS]:
             kind = ", ".join(target.classes) if target.classes else _KINDS[target.kind]
+            if target.kind == "binary" and target.classes:
+                kind += f"; {target.positive_class} is positive"
             self.console.print(f"Target: {target.name} ({kind})")
         if len(targets) > MAX_TARGETS:
             self.console.print(
@@ -136,24 +138,23 @@ class TrainingDisplay(_Display):
             self._start = (time.perf_counter(), position)
         if self._live is None:
             return
-        text = f"epoch {epoch + 1}{'' if math.isnan(loss) else f'  loss {loss:.4f}'}{self._score}"
+        text = f"epoch {epoch + 1}{_loss(loss)}{self._score}"
         text += f"  {rate:,.0f} graphs/s  {self._time_left(position)}"
         self._live.update(self._bar, completed=position, text=text)
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         score = record.scores.get(self._metric, record.val_loss)
-        self._score = f"  val {self._metric} {score:.4f}"
+        self._score = f"  val {self._metric} {significant(score)}"
         if self.quiet or self._live is not None:
             return
         every = max(1, epochs // _MAX_EPOCH_LINES)
         due = self._last_printed == 0 or record.epoch // every > self._last_printed // every
         if due or record.epoch == epochs:
             self._last_printed = record.epoch
-            loss = "" if math.isnan(record.train_loss) else f"  loss {record.train_loss:.4f}"
             speed = f"  {record.graphs_per_second:,.0f} graphs/s  {self._time_left(record.epoch)}"
             self.console.print(
-                f"epoch {record.epoch}/{epochs}{loss}{self._score}{' *' if record.best else ''}"
-                f"{speed if record.step else ''}"
+                f"epoch {record.epoch}/{epochs}{_loss(record.train_loss)}{self._score}"
+                f"{' *' if record.best else ''}{speed if record.step else ''}"
             )
 
     def on_end(self, result: TrainingResult) -> None:
@@ -268,9 +269,14 @@ class TuningDisplay(_Display):
         """Print a trial that has ended; * marks the best one so far."""
         kind = ", the recipe" if trial.recipe else ""
         best = " *" if trial in tuning.ranked[:1] else ""
-        score = "" if trial.score is None else f", val {tuning.metric.name} {trial.score:.4f}{best}"
+        score = f", val {tuning.metric.name} {significant(trial.score)}{best}"
+        score = "" if trial.score is None else score
         clock = _clock(trial.seconds or 0.0)
         self.console.print(f"trial {trial.number}{kind}: {trial.state}{score}, {clock}")
+
+
+def _loss(loss: float) -> str:
+    return "" if math.isnan(loss) else f"  loss {significant(loss)}"
 
 
 def _clock(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,14 @@ from rich.table import Table
 from molsepnorm.cli.console import make_table
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
-from molsepnorm.tasks.metrics import METRICS, significant
+from molsepnorm.tasks.metrics import signed, significant
 from molsepnorm.training.comparing.ablation import Ablation
+from molsepnorm.training.results.gains import metric_label
 from molsepnorm.training.results.scores import (
     INTERVAL,
     MAX_TARGETS,
     headline,
+    is_relative,
     listed_metrics,
     score_rows,
 )
@@ -88,7 +90,7 @@ def scores_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
         column.no_wrap = " " not in str(column.header) or column.header == INTERVAL
     rows = score_rows(columns)
     for metric in listed_metrics(rows):
-        table.add_row(metric, *rows[metric])
+        table.add_row(_row_name(metric, rows), *rows[metric])
     return table
 
 
@@ -132,13 +134,17 @@ def replicates_table(summary: Mapping[str, Any]) -> Table:
         columns["forest"] = summary["baseline"]["test"]
     headings = [f">{name}" for name in columns] + [">all rows"] * (pooled is not None)
     table = make_table(f"{summary['data']}: mean ± sd of {what}", "metric", *headings)
-    for metric in summary["test"]:
-        if "/" not in metric:
-            cells = [_mean_and_sd(column.get(metric)) for column in columns.values()]
-            if pooled is not None:
-                cells.append(significant(pooled["scores"][metric]))
-            table.add_row(metric, *cells)
+    for metric in listed_metrics(summary["test"]):
+        cells = [_mean_and_sd(column.get(metric)) for column in columns.values()]
+        if pooled is not None:
+            cells.append(significant(pooled["scores"][metric]))
+        table.add_row(_row_name(metric, summary["test"]), *cells)
     return table
+
+
+def _row_name(metric: str, names: Iterable[str]) -> str:
+    """Return the name of the row of a score in a table with the scores `names`."""
+    return f"{'relative ' * is_relative(metric, names)}{metric}"
 
 
 def folds_table(summary: Mapping[str, Any]) -> Table:
@@ -147,7 +153,7 @@ def folds_table(summary: Mapping[str, Any]) -> Table:
     columns = {"model": summary["test"], "trivial baseline": summary["test_constant"]}
     if "baseline" in summary:
         columns["forest"] = summary["baseline"]["test"]
-    title = f"{METRICS[metric].label} of each fold"
+    title = f"{metric_label(summary, metric)} of each fold"
     table = make_table(title, "fold", ">molecules", *(f">{name}" for name in columns))
     for fold, count in enumerate(summary["out_of_fold"]["molecules"]):
         cells = (significant(column[metric]["values"][fold]) for column in columns.values())
@@ -157,20 +163,24 @@ def folds_table(summary: Mapping[str, Any]) -> Table:
 
 def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     """Return the scores of each variant, and the differences from the first one on each split."""
-    first, *_ = ablation.replicates
-    label = METRICS[ablation.metric].label
-    title = f"{label}: mean ± sd of {counted(len(ablation.replicates[first].runs), 'run')}"
-    scores = make_table(title, "variant", ">val", ">test", ">parameters")
-    for name, replicates in ablation.replicates.items():
-        spreads = _spreads(replicates.summary, ablation.metric)
-        scores.add_row(name, *spreads, f"{replicates.summary['parameters']:,}")
-    title = f"{label}: difference from {first}, by pairs of runs"
-    differences = make_table(title, "variant", "split", ">mean", ">95 % interval", ">p")
-    for name, by_split in ablation.differences.items():
-        for split, each in by_split.items():
-            ends = f"{each.interval[0]:+.4f} to {each.interval[1]:+.4f}" if each.interval else ""
-            p = "" if each.p is None else f"{each.p:.2g}"
-            differences.add_row(name, split, f"{each.mean:+.4f}", ends, p)
+    (first, base), *_ = ablation.replicates.items()
+    labels = {
+        name: metric_label(base.summary, name) for name in listed_metrics(ablation.differences)
+    }
+    title = f"Mean ± sd of {counted(len(base.runs), 'run')}"
+    scores = make_table(title, "score", "variant", ">val", ">test", ">parameters")
+    title = f"Difference from {first}, by pairs of runs"
+    differences = make_table(title, "score", "variant", "split", ">mean", ">95 % interval", ">p")
+    for score, label in labels.items():
+        for name, replicates in ablation.replicates.items():
+            spreads = _spreads(replicates.summary, score)
+            scores.add_row(label, name, *spreads, f"{replicates.summary['parameters']:,}")
+        for name, by_split in ablation.differences[score].items():
+            for split, each in by_split.items():
+                assert each.mean is not None
+                ends = " to ".join(map(signed, each.interval or ()))
+                p = "" if each.p is None else f"{each.p:.2g}"
+                differences.add_row(label, name, split, signed(each.mean), ends, p)
     return scores, differences
 
 

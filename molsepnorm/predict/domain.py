@@ -93,7 +93,7 @@ def domain_columns(
         labels[missing] = np.nan
         if model.inputs.columns:
             labels[several[rows, i]] = np.nan
-        if target.kind == "multiclass":
+        if target.classes:
             names = np.array([*target.classes, ""], dtype=object)
             labels = names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
         elif molecules.bounds[:, i].any():

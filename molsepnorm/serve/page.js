@@ -155,8 +155,9 @@ function views() {
     const own = at(`${target.name}_pred`);
     const [low, high] = [at(`${target.name}_low`), at(`${target.name}_high`)];
     const [set, calibrated] = [at(`${target.name}_set`), at(`${target.name}_calibrated`)];
+    const positive = target.classes.length ? ` = ${target.classes[1]}` : "";
     found.push({
-      title: target.kind === "binary" ? `probability of ${target.name}` : target.name,
+      title: target.kind === "binary" ? `probability of ${target.name}${positive}` : target.name,
       by: own, number: true,
       cell: (row) => [
         number(row[own]),

@@ -37,7 +37,8 @@ class Target:
     scale: float = 1.0
     """Standard deviation of the training labels, after the transform; 1 for classes."""
     classes: tuple[str, ...] = ()
-    """Names of the classes of a multi-class target, in the order of its outputs."""
+    """Names of the classes of a multi-class target, in the order of its outputs; of a binary target
+    those of 0 and 1, if its labels are words."""
     class_weights: tuple[float, ...] = ()
     """Weight of each class in the loss (for a binary target of 0 and 1); empty if all are equal."""
     transform: str = NO_TRANSFORM
@@ -77,6 +78,11 @@ class Target:
     def width(self) -> int:
         """Number of the network's outputs that the target takes."""
         return len(self.classes) if self.kind == "multiclass" else 1
+
+    @property
+    def positive_class(self) -> str:
+        """Name of the class whose probability a binary target predicts."""
+        return self.classes[1] if self.classes else "class 1"
 
     @property
     def transformation(self) -> Transform | None:

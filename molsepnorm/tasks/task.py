@@ -237,6 +237,10 @@ class Task:
         """Return every metric that fits: "mae", the mean over its targets, and "mae/<target>" for
         each of them if there are several.
 
+        The units of targets differ, so in the mean over several targets each MAE and RMSE is
+        divided by the target's `scale`: the standard deviation of the training labels, which is
+        the RMSE of their mean.
+
         A score that is not defined, such as ROC-AUC where one class is missing, is NaN, and left
         out of the mean. If a prediction of a labelled molecule is not finite, the target's scores
         and the means are NaN, since they would look better without that prediction.
@@ -336,8 +340,10 @@ class Task:
                 finite &= bool(np.isfinite(predicted[~np.isnan(labels[:, i])]).all())
                 predicted = predicted if self.targets[i].width > 1 else predicted[:, 0]
                 every.append(resampled_scores(name, labels[:, i], predicted, counts))
-            yield name, _mean(np.stack(every), finite)
-            if len(fitting) > 1:
+            several = len(fitting) > 1
+            units = [self.targets[i].scale if several and metric.has_unit else 1.0 for i in fitting]
+            yield name, _mean(np.stack(every) / np.array(units)[:, None], finite)
+            if several:
                 for i, scores in zip(fitting, every, strict=True):
                     yield f"{name}/{self.targets[i].name}", scores
 

@@ -54,7 +54,7 @@ def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
     if old.transform != new.transform and new.name not in data.transform:
         return f"--transform {shlex.quote(f'{old.name}={old.transform}')}"
     if old.classes != new.classes and new.name not in data.classes:
-        return f"--set 'data.classes={{{old.name}: [{', '.join(old.classes)}]}}'"
+        return f"--set 'data.classes={{{old.name}: [{', '.join(old.classes or new.classes)}]}}'"
     return None
 
 

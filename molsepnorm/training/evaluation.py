@@ -195,6 +195,13 @@ def _require_same_targets(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
             f"{', '.join(dataset.targets)}{advice}"
         )
+    for own, other in zip(model.task.targets, dataset.plain_targets, strict=False):
+        if labelled and own.kind == other.kind and own.classes != other.classes:
+            raise ConfigError(
+                f"the model predicts the probability of {own.positive_class} of '{own.name}', and "
+                f"{dataset.name} has the classes {', '.join(other.classes) or '0, 1'}: write the "
+                "labels as in the training table"
+            )
     transforms = tuple(target.transform for target in model.task.targets)
     if labelled and {*transforms} - {NO_TRANSFORM} and dataset.transforms != transforms:
         raise ConfigError(
@@ -335,7 +342,7 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
             "feature_columns": list(model.inputs.names),
             "targets": names,
             "task_type": {target.name: target.kind for target in known},
-            "classes": {t.name: list(t.classes) for t in known if t.kind == "multiclass"},
+            "classes": {t.name: list(t.classes) for t in known if t.classes},
             "transform": {t.name: t.transform for t in known if t.transform != NO_TRANSFORM},
         }
     )

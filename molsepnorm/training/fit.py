@@ -57,8 +57,8 @@ def fit(
             `Data` with chirality tags need the attribute `smiles`, which determines the tags.
         y: labels, an array or list (G,) or (G, T), or a pandas Series or DataFrame, whose column
             names become the names of the targets. NaN and None are missing labels. Numbers are
-            regression targets, 0 and 1 binary ones, and words classes, unless `data.task_type` is
-            among the overrides.
+            regression targets, 0 and 1 and two words binary ones, and more words classes, unless
+            `data.task_type` is among the overrides.
         targets: names of the T targets; of a DataFrame, the columns to predict.
         weights: (G,) non-negative weights of the molecules in the loss; NaN is 1.
         feature_columns: columns of G numbers or words that are inputs, such as a temperature, by

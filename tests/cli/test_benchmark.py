@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from molsepnorm.tasks.metrics import significant
+from molsepnorm.tasks.metrics import signed, significant
 from molsepnorm.training.steps.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -229,12 +229,12 @@ def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     printed = json.loads((tmp_path / "norms" / "ablation.json").read_text())
     for name in ("shared seed-0", "sep seed-0", "shared seed-1", "sep seed-1"):
         assert text.count(f"{name}: val rmse ") == 1
-    assert "RMSE: mean ± sd of 2 runs" in text
+    assert "Mean ± sd of 2 runs" in text
     for variant in ("shared", "sep"):
         spread = printed["variants"][variant]["test"]["rmse"]
         assert f"{significant(spread['mean'])} ± {significant(spread['sd'])}" in text
-    difference = printed["differences"]["sep"]["test"]
-    assert f"{difference['mean']:+.4f}" in text
+    difference = printed["differences"]["rmse"]["sep"]["test"]
+    assert signed(difference["mean"]) in text
     assert f"{difference['p']:.2g}" in text
     assert str(tmp_path / "norms" / "ablation.json") in text
 
@@ -247,7 +247,7 @@ def test_a_setting_is_either_set_or_varied(ablate, refused):
 def test_json_output_equals_the_file(ablate, ok, tmp_path):
     printed = json.loads(ok(*ablate, "--seeds", "0", "--json"))
     assert printed == json.loads((tmp_path / "norms" / "ablation.json").read_text())
-    assert printed["differences"]["sep"]["val"]["interval"] is None
+    assert printed["differences"]["rmse"]["sep"]["val"]["interval"] is None
 
 
 def test_the_same_command_continues_a_stopped_ablation(ablate, ok, run, tmp_path, monkeypatch):

@@ -48,6 +48,29 @@ def weighted(task: Task) -> Task:
     )
 
 
+@pytest.mark.parametrize("metric", ["mae", "rmse"])
+def test_the_mean_over_targets_does_not_depend_on_their_units(metric):
+    """Each error is divided by the standard deviation of the target's training labels."""
+    rng = np.random.default_rng(0)
+    labels, predictions, train = rng.normal(size=(3, 40, 2))
+    train[:, 1] *= 3
+    found = {}
+    for unit in (1.0, 1e5):
+        units = np.array([1.0, unit])
+        task = Task.fit(["a", "b"], ["regression"] * 2, train * units)
+        scores = task.scores(predictions * units, labels * units)
+        ends = task.intervals(predictions * units, labels * units)[metric]
+        minus = task.intervals(predictions * units, labels * units, minus=0 * labels)[metric]
+        found[unit] = [scores[metric], *ends, *minus]
+        relative = [
+            scores[f"{metric}/{n}"] / (train * units)[:, i].std() for i, n in ((0, "a"), (1, "b"))
+        ]
+        assert scores[metric] == pytest.approx(np.mean(relative))
+    assert found[1.0] == pytest.approx(found[1e5])
+    alone = Task.fit(["b"], ["regression"], train[:, 1:]).scores(predictions[:, 1:], labels[:, 1:])
+    assert alone[metric] == score(metric, labels[:, 1], predictions[:, 1])
+
+
 def loss_of(
     task: Task, outputs: Tensor, labels: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ import json
 import pytest
 from support import Recorder
 
+from molsepnorm.cli.tables import ablation_tables
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn import GraphormerConfig
@@ -57,15 +58,16 @@ def test_differences_pair_runs_of_the_same_seed(norms):
     """They are relative to the first variant; ablation.json has the same values."""
     assert norms.finished
     assert norms.metric == "rmse"
-    assert list(norms.differences) == ["sep", "sep-ln"]
+    assert list(norms.differences) == ["rmse"]
+    assert list(norms.differences["rmse"]) == ["sep", "sep-ln"]
     told = json.loads((norms.folder / "ablation.json").read_text())
-    for name, by_split in norms.differences.items():
+    for name, by_split in norms.differences["rmse"].items():
         for split, difference in by_split.items():
             runs = [norms.replicates[each].runs for each in (name, "shared")]
             scores = [[run[split]["rmse"] for run in each.values()] for each in runs]
             assert difference == paired_difference(*scores)
             assert difference.pairs == 2
-            assert told["differences"][name][split]["mean"] == difference.mean
+            assert told["differences"]["rmse"][name][split]["mean"] == difference.mean
     assert told["variants"]["sep"]["test"]["rmse"]["values"] == [
         run["test"]["rmse"] for run in norms.replicates["sep"].runs.values()
     ]
@@ -86,7 +88,7 @@ def test_the_same_call_continues_a_stopped_ablation(configure, tmp_path, stop_at
     folder, steps = tmp_path / "stopped", 3 * 4 + 1  # in the second seed's second variant
     first = ablate(configure(ONE), folder, NORMS, seeds=[0, 2], callback=stop_at(steps))
     assert not first.finished
-    assert first.differences["sep"]["test"].pairs == 1
+    assert first.differences["rmse"]["sep"]["test"].pairs == 1
     assert RunFolder(folder / "sep" / "seed-2").checkpoint.exists()
     again = ablate(configure(ONE), folder, NORMS, seeds=[0, 2])
     assert again.finished
@@ -114,7 +116,28 @@ def test_the_first_metric_that_selects_epochs_is_compared(
     monkeypatch.setattr("molsepnorm.training.comparing.ablation.train_replicates", series)
     found = ablate(configure(ONE), tmp_path / "norms", NORMS, seeds=[0, 1])
     assert found.metric == metric
-    assert found.differences["sep"]["test"].mean == 0
+    assert found.differences[metric]["sep"]["test"].mean == 0
+
+
+def test_every_target_is_compared(configure, tmp_path, monkeypatch):
+    """A mean hides a defeat on one of the targets; one metric compares only targets of its kind."""
+    names = ("mae", "mae/y", "mae/z", "rmse", "rmse/y", "rmse/z", "roc_auc")
+
+    def series(config, folder, *, seeds, callback):
+        shift = {"shared": 0.0, "sep": 1.0, "sep-ln": 2.0}[folder.name]
+        scores = {name: 10.0 * i + shift for i, name in enumerate(names)}
+        run = {"headlines": ["rmse", "roc_auc"], **dict.fromkeys(SPLITS, scores)}
+        spreads = {name: {"mean": each, "sd": None} for name, each in scores.items()}
+        summary = {"chosen_by": "rmse", "parameters": 7, **dict.fromkeys(SPLITS, spreads)}
+        return Replicates(folder, {"seed-0": run}, summary, True)
+
+    monkeypatch.setattr("molsepnorm.training.comparing.ablation.train_replicates", series)
+    found = ablate(configure(ONE), tmp_path / "norms", NORMS, seeds=[0])
+    assert list(found.differences) == ["rmse", "rmse/y", "rmse/z", "roc_auc"]
+    assert found.differences["rmse/z"]["sep-ln"]["test"].mean == 2
+    scores, differences = ablation_tables(found)
+    assert (scores.row_count, differences.row_count) == (4 * 3, 4 * 2 * 2)
+    assert list(scores.columns[3].cells)[6:9] == ["50.00", "51.00", "52.00"]
 
 
 def test_seeds_of_a_fold_are_not_independent(configure, tmp_path, monkeypatch):
@@ -134,7 +157,9 @@ def test_seeds_of_a_fold_are_not_independent(configure, tmp_path, monkeypatch):
     monkeypatch.setattr("molsepnorm.training.comparing.ablation.train_replicates", series)
     config = configure({**ONE, "data.folds": 3})
     one, several = (
-        ablate(config, tmp_path / "norms", NORMS, seeds=range(count)).differences["sep"]["test"]
+        ablate(config, tmp_path / "norms", NORMS, seeds=range(count)).differences["mae"]["sep"][
+            "test"
+        ]
         for count in (1, 4)
     )
     assert one == several and one.pairs == 3

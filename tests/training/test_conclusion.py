@@ -23,7 +23,7 @@ from molsepnorm.training.architecture import architecture
 from molsepnorm.training.results import comparisons as module
 from molsepnorm.training.results import split_facts
 from molsepnorm.training.results.comparisons import comparisons
-from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.conclusion import conclusion, conclusion_of_folds
 from molsepnorm.training.results.split_facts import about_split
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1}
@@ -436,7 +436,7 @@ def many(gains):
 
 def test_many_targets_have_one_sentence_about_the_worst():
     trivial, text = conclusion(many({"a": (0.5, 0.1), "b": (0.2, 0.1), "c/d": (0.4, 0.1)}))
-    assert trivial == TRIVIAL.replace("RMSE", "mean RMSE")
+    assert trivial == TRIVIAL.replace("RMSE", "mean relative RMSE")
     assert text == (
         "The model is better than the trivial baseline for each of the 3 targets; the smallest "
         "gain is that of b (RMSE 0.800 against 1.00)."
@@ -449,6 +449,29 @@ def test_many_targets_have_one_sentence_about_the_worst():
     content = many(found)
     content["test"]["rmse/g"] = None
     assert conclusion(content)[1].endswith("more. 1 more cannot be scored: too few test labels.")
+
+
+def test_a_target_that_a_forest_predicts_better_is_named():
+    """Also where the mean over the targets is better than that of the forest. The folds of a
+    cross-validation have the same sentence."""
+    content = many({"a": (0.5, 0.1), "b": (0.4, 0.1), "c": (0.3, 0.1)})
+    forest = {"rmse": 0.7, "rmse/a": 0.49, "rmse/b": 0.7, "rmse/c": 0.64}
+    differences = {
+        "rmse": entry(-0.1, -0.2, -0.05),
+        "rmse/a": entry(0.01, -0.05, 0.06),
+        "rmse/b": entry(-0.1, -0.3, -0.01),
+        "rmse/c": entry(0.06, 0.013, 0.11),
+    }
+    content |= {"baseline": {"test": forest}, "baseline_difference": differences}
+    (text,) = (each for each in conclusion(content) if "random forest, worst first" in each)
+    assert "For 1 of 3 targets" in text
+    assert "c (RMSE 0.700 against 0.640, a difference of 0.0600 (95 % interval 0.0130 to" in text
+    means = ({n: {"mean": v} for n, v in each.items()} for each in (content["test"], forest))
+    ours, others = ({"test": each} for each in means)
+    folds = {**ours, "baseline": others, "baseline_difference": differences, "chosen_by": "rmse"}
+    assert conclusion_of_folds(folds).endswith(text)
+    differences["rmse/c"]["interval_95"] = None
+    assert text not in conclusion_of_folds(folds)
 
 
 def test_the_numbers_equal_slow_code():

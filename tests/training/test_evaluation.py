@@ -18,6 +18,7 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, StopWhen, evaluate, train
 from molsepnorm.training.objectives.supervised import dataset_scores
+from molsepnorm.training.report.contents import Contents
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
@@ -378,3 +379,41 @@ def test_predictions_that_are_not_finite_are_counted(coloured, capsys):
     main([*args, "--json"], standalone_mode=False)
     shown = json.loads(capsys.readouterr().out)
     assert (shown["not_finite"], shown["accuracy"]) == (found.not_finite, None)
+
+
+def test_two_words_are_scored_as_0_and_1(with_columns, tmp_path, rows_of):
+    """Scores and predictions are those of the same labels as numbers, and files have the words."""
+    words, results = {"safe": 0, "toxic": 1, "": ""}, {}
+    cells = ["safe", "toxic", "safe", "", "toxic", "toxic", "safe"]
+    for name, own in (("words", cells), ("numbers", [words[cell] for cell in cells])):
+        settings = {"name": f"{name}.csv", "data.targets": ["y"]}
+        results[name] = train(with_columns({"y": own}, settings), tmp_path / name)
+    mine, other = results["words"], results["numbers"]
+    for split in ("val", "test"):
+        assert mine.metrics[split] == other.metrics[split]
+        table, numbers = (
+            rows_of(each.folder / f"predictions_{split}.csv") for each in (mine, other)
+        )
+        assert [row["y_pred"] for row in table] == [row["y_pred"] for row in numbers]
+        assert [words[row["y"]] for row in table] == [float(row["y"]) for row in numbers]
+    assert mine.metrics["chosen_by"] == "roc_auc"
+    report = Contents.read(mine.folder)
+    labels = report.predicted("test", report.targets[0]).labels
+    assert labels.tolist() == [words[row["y"]] for row in table]
+    data = DataConfig(table=tmp_path / "words.csv", targets=["y"])
+    scores = evaluate(mine.folder, data).scores
+    assert scores["log_loss"] == pytest.approx(mine.metrics["test"]["log_loss"])
+    with pytest.raises(
+        ConfigError, match="class 1 of 'y', and words.csv has the classes safe, toxic"
+    ):
+        evaluate(other.folder, data)
+
+
+def test_a_target_of_two_words_may_have_no_column(with_columns, tmp_path):
+    """The others are scored, and the words are those of the model."""
+    columns = {"y": NUMBERS, "a": ["safe", "toxic", "safe", "toxic", "toxic"]}
+    model = train(with_columns(columns, {"data.targets": ["y", "a"]}), tmp_path / "run").folder
+    for name, own in (("y", {"y": NUMBERS}), ("a", {"a": ["toxic", "safe"]})):
+        table = with_columns(own, {"name": f"{name}.csv"}).data.table
+        scores = evaluate(model, DataConfig(table=table)).scores
+        assert np.isfinite(scores["mae" if name == "y" else "roc_auc"])

@@ -113,9 +113,10 @@ def unit_of(target: Target, chosen: int = 0) -> str:
 
     Args:
         target: the target.
-        chosen: index of the class that is explained.
+        chosen: index of the class that is explained, of a multi-class target.
     """
     if target.kind == "regression":
         return target.learned_name
-    name = target.classes[chosen] if target.classes else "1"
+    names = target.classes or ("0", "1")
+    name = names[1 if target.kind == "binary" else chosen]
     return f"log-odds of {target.name} = {name}"

@@ -174,4 +174,4 @@ def _failed(explanations: Sequence[Explanation]) -> str:
 
 
 def _signed(value: float, error: float) -> str:
-    return f"{value:+.3f} ± {error:.3f}"
+    return f"{value:+.3g} ± {error:.2g}"

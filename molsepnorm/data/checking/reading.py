@@ -175,7 +175,10 @@ def _invalid_labels(table: pd.DataFrame, config: DataConfig) -> dict[str, np.nda
             odd |= bounds != 0
         if transformed:
             odd |= numbers <= 0
+        column = ParsedColumn(name, "words", binary=kind == "binary")
+        column.add(table[name])
         words = kind is None and odd.any() and not plain.any()
+        words |= kind != "regression" and column.look_like_classes()
         if kind == "multiclass" or name in config.classes or words:
             text = table[name].str.strip()
             known = text.isin(config.classes.get(name, text)) | blank_classes(text)

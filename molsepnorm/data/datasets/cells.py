@@ -11,12 +11,13 @@ import pandas as pd
 from molsepnorm.data.tables.decimals import BLANKS
 from molsepnorm.tasks.inputs import MISSING
 
-__all__ = ["ParsedCells", "blank_classes", "parse_cells", "parse_with_words", "word_of"]
+__all__ = ["YES_NO", "ParsedCells", "blank_classes", "parse_cells", "parse_with_words", "word_of"]
 
-_YES_NO = {
+YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
     **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),
 }
+"""Words that are labels of a binary target, in lower case."""
 _ABBREVIATED = {"y": "yes", "1": "yes", "n": "no", "0": "no"}
 _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
 _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
@@ -84,12 +85,12 @@ def parse_with_words(column: pd.Series) -> tuple[ParsedCells, np.ndarray, np.nda
     codes, distinct = pd.factorize(cells[rest], use_na_sentinel=False)  # recurring cells once
     plain = [str(cell).strip().lower() for cell in distinct]
     signs = [_BOUND.fullmatch(cell) for cell in plain]
-    texts = [s[2] if s else _YES_NO.get(p, p) for s, p in zip(signs, plain, strict=True)]
+    texts = [s[2] if s else YES_NO.get(p, p) for s, p in zip(signs, plain, strict=True)]
     found = _as_numbers(np.array(texts, dtype=object))
     finite = _finite_in_float32(found)
     directions = np.array([0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs])
     blank = np.array([cell in BLANKS for cell in plain], dtype=bool)
-    word = np.array([cell in _YES_NO for cell in plain], dtype=bool)
+    word = np.array([cell in YES_NO for cell in plain], dtype=bool)
     empty = np.array([cell == "none" for cell in plain], dtype=bool)
     bounds = np.zeros(len(cells), dtype=np.int8)
     bad, yes_no, none = (np.zeros(len(cells), dtype=bool) for _ in range(3))

@@ -51,7 +51,7 @@ class ParsedColumn:
     Args:
         name: name of the column.
         texts: which texts to store: all, in which case no numbers are stored; those of a column
-            without any number; or none.
+            of words, such as "yes"; or none.
         dtype: type of the numbers.
         bounds: where cells such as ">10" are bounds rather than words: always, never, or only in a
             column that has plain numbers, too.
@@ -134,7 +134,7 @@ class ParsedColumn:
             self._numbers.clear()
         elif self._texts != "all" or self.named_like_numbering:
             self._numbers.append(numbers.astype(self._dtype))
-        if self._texts == "all" or (self._texts == "words" and not self._plain):
+        if self._texts == "all" or (self._texts == "words" and self._plain == self._yes_no):
             codes, distinct = pd.factorize(column)
             known = [self._distinct.setdefault(each, len(self._distinct)) for each in distinct]
             self._codes.append(np.array(known, dtype=np.int32)[codes])
@@ -236,14 +236,16 @@ class ParsedColumn:
 
     def look_like_classes(self) -> bool:
         """Return whether there are only words, few or each of them twice on average, unlike names
-        of molecules, numbers written as 1,5, 13% or 1:30:00, and bounds."""
-        if self._plain or not self._words:
+        of molecules, numbers written as 1,5, 13% or 1:30:00, and bounds. Beside a word such as
+        "active" there is one other word, since more may be spellings of two."""
+        if self._plain > self._yes_no or not self._words:
             return False
         words = self.texts()[1].str.strip()
         words = words[~blank_classes(words)]
         if words.str.fullmatch(_BADLY_WRITTEN).any():
             return False
-        return words.nunique() <= max(10, self.bad // 2)
+        most = 2 if self._yes_no else max(10, self.bad // 2)
+        return words.nunique() <= most
 
     def are_yes_no(self) -> bool:
         """Return whether every number is 0 or 1."""
@@ -391,7 +393,7 @@ def _parser(name: str, config: DataConfig, dtype: type[np.floating]) -> ParsedCo
     named = named or (isinstance(config.task_type, dict) and name in config.task_type)
     if kind == "multiclass" or name in config.classes:
         return ParsedColumn(name, "all", dtype)
-    texts: Literal["words", "none"] = "words" if named and kind is None else "none"
+    texts: Literal["words", "none"] = "words" if named and kind in (None, "binary") else "none"
     number = kind == "regression" or config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM
     bounds: Literal["always", "with numbers"] = "always" if number else "with numbers"
     return ParsedColumn(name, texts, dtype, bounds, binary=kind == "binary")

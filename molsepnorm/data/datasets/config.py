@@ -141,8 +141,9 @@ class DataConfig(BaseModel):
     """Kind of all targets (regression, binary or multiclass), or pairs such as
     a=binary,b=multiclass. By default inferred from the labels."""
     classes: dict[str, _Names] = {}
-    """Ordered class names of multi-class targets, by target. By default the classes found in the
-    table, sorted."""
+    """Ordered class names of targets whose labels are words, by target. Two classes, negative and
+    positive, are a binary target. By default the classes found in the table, sorted; of two, one
+    that negates the other, such as inactive or non-toxic, is the negative one."""
     ignore_columns: Annotated[_Names, "--ignore-columns"] = []
     """Columns that are never used as targets, separated by commas.
 

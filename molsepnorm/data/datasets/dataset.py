@@ -77,7 +77,8 @@ class Dataset:
     identifiers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Cells of columns such as compound_id, of every row, for output."""
     classes: tuple[tuple[str, ...], ...] = ()
-    """Class names of each target, empty unless it is multi-class; () if no target is."""
+    """Class names of each target, empty for numbers and for a binary target without words; () if no
+    target has any."""
     weights: np.ndarray | None = None
     """float32 [G]: weight of each molecule in the loss; None for equal weights."""
     metric: str | None = None

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cells import blank_classes, word_of
+from molsepnorm.data.datasets.cells import YES_NO, blank_classes, word_of
 from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
@@ -53,7 +53,8 @@ class Labels:
     kinds: tuple[Kind, ...]
     """Kind of each target."""
     classes: tuple[tuple[str, ...], ...]
-    """Class names of each target; empty unless it is multi-class."""
+    """Class names of each target; empty for numbers, and for a binary target of 0 and 1 or yes and
+    no."""
     values: np.ndarray
     """float64 or float32 [rows, T]: numbers (transformed), 0 or 1, or the index of a class; NaN if
     missing."""
@@ -140,6 +141,12 @@ def read_labels(table: Columns, config: DataConfig, strict: bool = True) -> Labe
         classes.append(of_column)
         if name not in config.classes:
             warnings += _rare_classes(name, values[:, number], of_column)
+            if kind == "binary" and of_column:
+                negative, positive = of_column
+                warnings.append(
+                    f"{name} is predicted as the probability of '{positive}'. For that of "
+                    f"'{negative}': {_option_of_classes(name, [positive, negative])}"
+                )
         column = table.column(name)
         if kind == "regression" and (offset := column.offset) is not None:
             raise DataError(
@@ -242,18 +249,19 @@ def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kin
                 )
     found = {name: configured_kind(name, config) for name in names}
     for name in config.classes:
-        if found[name] not in (None, "multiclass"):
+        if found[name] == "regression":
             raise ConfigError(
                 f"data.classes lists the classes of '{name}', but data.task_type makes it "
-                f"{found[name]}: keep one"
+                "regression: keep one"
             )
     return found
 
 
 def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) -> _Column:
     column = table.column(name)
-    if kind is None and (name in config.classes or column.look_like_classes()):
-        kind = "multiclass"
+    words = kind != "regression" and column.look_like_classes()
+    if kind == "multiclass" or name in config.classes or words:
+        return _classes(table, name, kind, config)
     if kind is None and column.only_bounds():
         assert column.first_bound is not None
         raise DataError(
@@ -263,8 +271,6 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
         )
     if kind is None:
         kind = "binary" if column.are_yes_no() else "regression"
-    if kind == "multiclass":
-        return _classes(table, name, config)
     values = _numbers(table, name, _advice(table, name, config))
     if kind == "binary" and column.first_odd is not None:
         row, text = column.first_odd
@@ -333,17 +339,28 @@ def _transform(
     values[:] = transform.forward(values)
 
 
-def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
+def _classes(table: Columns, name: str, kind: Kind | None, config: DataConfig) -> _Column:
+    """Return a column of classes: binary if there are two, unless its kind is given."""
     codes, text = table.column(name).texts()
     text = whole(text.str.strip())
     blank = blank_classes(text).to_numpy()
     found = text[~blank].unique().tolist()
     named = whole(pd.Series(config.classes.get(name, ()), dtype=object)).tolist()
     classes = tuple(named or sorted(found, key=_sort_key(found)))
+    if kind != "multiclass" and len(found) == 2 and not named:
+        classes = _negative_first(*classes)
     if len(classes) > MAX_CLASSES:
         raise DataError(
             f"{table.source}, column '{name}': {len(classes):,} different values, such as "
             f"'{classes[0]}'; a multi-class target has at most {MAX_CLASSES} classes"
+        )
+    if kind is None:
+        kind = "binary" if len(classes) == 2 else "multiclass"
+    if kind == "binary" and len(classes) > 2:
+        raise DataError(
+            f"{table.source}, column '{name}': a binary target has two classes, found "
+            f"{first_of(classes, _MAX_SHOWN)}. If all are classes: "
+            f"{option_of_kind(name, 'multiclass')}"
         )
     if len(classes) < 2:
         raise DataError(
@@ -354,11 +371,10 @@ def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
     for each in () if named else found:
         if (other := first.setdefault(word_of(each), each)) != each:
             row = int((codes == (text == each).argmax()).argmax())
-            listed = json.dumps({name: [*classes]}, ensure_ascii=False)
             raise DataError(
                 f"{table.cell(row, name)}: '{each}' and '{other}' would be two classes, and look "
                 "like one. Write each class in one way, or list the classes if all are different: "
-                + shlex.join(["--set", f"data.classes={listed}"])
+                + _option_of_classes(name, classes)
             )
     unknown = np.flatnonzero(~blank & ~text.isin(classes).to_numpy())
     if len(unknown):  # the text that occurs first
@@ -368,7 +384,27 @@ def _classes(table: Columns, name: str, config: DataConfig) -> _Column:
             f"{', '.join(classes)}"
         )
     index = {each: float(number) for number, each in enumerate(classes)}
-    return "multiclass", text.map(index).to_numpy(dtype=np.float64)[codes], classes
+    return kind, text.map(index).to_numpy(dtype=np.float64)[codes], classes
+
+
+def _negative_first(one: str, other: str) -> tuple[str, str]:
+    """Return two classes in the order negative, positive, which does not depend on their numbers.
+
+    A word such as "active" is positive, and one that negates the other is negative. Of other words,
+    the first one in alphabetical order is negative.
+
+    >>> _negative_first("active", "decoy"), _negative_first("stable", "unstable")
+    (('decoy', 'active'), ('unstable', 'stable'))
+    """
+    words = word_of(one), word_of(other)
+    known = [YES_NO.get(word, "") for word in words]
+    swap = known[0] == "1" or known[1] == "0" or words[1].endswith(words[0])
+    return (other, one) if swap else (one, other)
+
+
+def _option_of_classes(name: str, classes: Sequence[str]) -> str:
+    listed = json.dumps({name: [*classes]}, ensure_ascii=False)
+    return shlex.join(["--set", f"data.classes={listed}"])
 
 
 def whole(text: pd.Series) -> pd.Series:

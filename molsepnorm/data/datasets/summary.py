@@ -33,7 +33,8 @@ class TargetSummary:
     min: float | None
     max: float | None
     classes: dict[str, int]
-    """Number of labels of each class, "0" and "1" for binary targets; empty for numbers."""
+    """Number of labels of each class, "0" and "1" for binary targets without words; empty for
+    numbers."""
 
     @staticmethod
     def of(
@@ -44,14 +45,14 @@ class TargetSummary:
         Args:
             name: the target.
             kind: its kind.
-            classes: its classes if it is multi-class.
+            classes: names of its classes, if they have names.
             labels: (n,), with bounds, NaN if missing.
             exact: (n,), with NaN in place of bounds.
         """
         present = exact[~np.isnan(exact)].astype(float)
         count = int(np.count_nonzero(~np.isnan(labels)))
         is_measured = kind == "regression" and len(present) > 0
-        names = {"regression": (), "binary": ("0", "1"), "multiclass": classes}[kind]
+        names = {"regression": (), "binary": classes or ("0", "1"), "multiclass": classes}[kind]
         return TargetSummary(
             name,
             kind,
@@ -74,7 +75,10 @@ class TargetSummary:
         if not self.labels or not self.classes:
             return ""
         if self.kind == "binary":
-            return f"{self.classes['1']:,} yes ({self.classes['1'] / self.labels:.1%})"
+            negative, positive = self.classes
+            count = self.classes[positive]
+            name = "yes" if (negative, positive) == ("0", "1") else positive
+            return f"{count:,} {name} ({count / self.labels:.1%})"
         ordered = sorted(self.classes.items(), key=lambda item: -item[1])
         shown = [f"{name} {count / self.labels:.1%}" for name, count in ordered[:_MAX_CLASSES]]
         return ", ".join(shown) + (", …" if len(ordered) > _MAX_CLASSES else "")

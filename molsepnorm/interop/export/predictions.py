@@ -95,6 +95,6 @@ def output_columns(model: PropertyModel) -> list[dict[str, str]]:
             continue
         meaning = "value in the unit of the training table"
         if target.kind == "binary":
-            meaning = "probability of class 1"
+            meaning = f"probability of {target.positive_class}"
         columns.append({"name": target.prediction_column, **own, "meaning": meaning})
     return columns

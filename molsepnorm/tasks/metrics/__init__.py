@@ -41,7 +41,7 @@ from molsepnorm.tasks.metrics.scoring import (
     resampled_scores,
     score,
 )
-from molsepnorm.tasks.metrics.text import between, four_digits, significant
+from molsepnorm.tasks.metrics.text import between, four_digits, signed, significant
 
 __all__ = [
     "METRICS",
@@ -56,5 +56,6 @@ __all__ = [
     "numbered",
     "resampled_scores",
     "score",
+    "signed",
     "significant",
 ]

@@ -23,6 +23,11 @@ class Metric:
     label: str
     """Name in text, such as ROC-AUC."""
 
+    @property
+    def has_unit(self) -> bool:
+        """Whether scores have the unit of their target, as errors of numbers have."""
+        return self.kinds == ("regression",) and not self.higher_is_better
+
     def better(self, score: float, than: float | None) -> bool:
         """Return whether `score` is better; any score is better than None or NaN."""
         if than is None or np.isnan(than):

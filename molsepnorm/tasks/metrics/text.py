@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["between", "four_digits", "significant"]
+__all__ = ["between", "four_digits", "signed", "significant"]
 
 
 def significant(value: float | None, digits: int = 4, none: str = "undefined") -> str:
@@ -17,6 +17,15 @@ def significant(value: float | None, digits: int = 4, none: str = "undefined") -
         return none
     text, whole = f"{value + 0.0:#.{digits}g}", f"{value:.0f}"  # + 0.0 removes the sign of -0.0
     return whole if digits <= len(whole.lstrip("-")) < 10 else text.removesuffix(".")
+
+
+def signed(value: float, digits: int = 4) -> str:
+    """Return a difference with its sign and `digits` significant digits.
+
+    >>> signed(2.5e-6), signed(-0.0123456)
+    ('+2.500e-06', '-0.01235')
+    """
+    return f"{'+' if value > 0 else ''}{significant(value, digits)}"
 
 
 def between(ends: Sequence[float] | None, digits: int = 4) -> str:

@@ -14,6 +14,7 @@ from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files.writing import write_json
 from molsepnorm.nn.config import NORMS
+from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback, Callbacks
 from molsepnorm.training.comparing.paired import Difference, paired_difference
 from molsepnorm.training.comparing.replicates import Replicates, train_replicates
@@ -53,12 +54,14 @@ class Ablation:
 
     folder: Path
     metric: str
-    """The metric that is compared: the one that selects the best epochs, or the first of the test
-    scores if the loss selects them."""
+    """The first metric that is compared: the one that selects the best epochs, or the first of the
+    test scores if the loss selects them."""
     replicates: dict[str, Replicates]
     """Replicates by variant; the others are compared with the first."""
-    differences: dict[str, dict[str, Difference]]
-    """Variant -> split -> difference from the first variant."""
+    differences: dict[str, dict[str, dict[str, Difference]]]
+    """Score -> variant -> split -> difference from the first variant. The scores are those by
+    `metric` and by the usual metric of other kinds of targets, of each target if there are
+    several."""
     finished: bool
     """False if it was stopped; the same call continues it."""
 
@@ -68,8 +71,11 @@ class Ablation:
             "metric": self.metric,
             "variants": {name: each.summary for name, each in self.replicates.items()},
             "differences": {
-                name: {split: vars(each) for split, each in by_split.items()}
-                for name, by_split in self.differences.items()
+                score: {
+                    name: {split: vars(each) for split, each in by_split.items()}
+                    for name, by_split in by_variant.items()
+                }
+                for score, by_variant in self.differences.items()
             },
         }
 
@@ -211,17 +217,23 @@ def _compared(
 ) -> Ablation:
     base, *_ = replicates.values()
     metric = headline(base.summary)
-    differences: dict[str, dict[str, Difference]] = {name: {} for name in list(replicates)[1:]}
-    for name, split in product(differences, _SPLITS):
+    kinds, first = METRICS[metric].kinds, next(iter(base.runs.values()))
+    others = [n for n in first.get("headlines", ()) if not {*kinds}.intersection(METRICS[n].kinds)]
+    scored = [n for n in base.summary["test"] if n.partition("/")[0] in (metric, *others)]
+    variants = list(replicates)[1:]
+    differences: dict[str, dict[str, dict[str, Difference]]] = {
+        score: {name: {} for name in variants} for score in scored
+    }
+    for score, name, split in product(scored, variants, _SPLITS):
         pairs: dict[str, list[tuple[float, float]]] = {}
         for run, scores in replicates[name].runs.items():
-            pair = (scores[split][metric], base.runs[run][split][metric])
+            pair = (scores[split][score], base.runs[run][split][score])
             if None not in pair:
                 unit = run if folds is None else run.partition("-seed-")[0]  # such as fold-0
                 pairs.setdefault(unit, []).append(pair)
         if pairs:  # seeds of a fold are not independent, so a fold has the mean of its seeds
             means = np.array([np.mean(own, axis=0) for own in pairs.values()])
-            differences[name][split] = paired_difference(
+            differences[score][name][split] = paired_difference(
                 means[:, 0].tolist(), means[:, 1].tolist(), folds
             )
     return Ablation(folder, metric, replicates, differences, finished)

@@ -79,7 +79,13 @@ def write_out_of_fold(
         ModelError: a file of a run is damaged.
     """
     dataset = load_dataset(config)
-    task = Task(dataset.plain_targets, "loss")
+    of_molecules = dataset.exact_labels[dataset.molecules]
+    task = Task.fit(
+        *(dataset.targets, dataset.kinds, of_molecules, "loss"),
+        classes=dataset.classes,
+        strict=False,
+        transforms=dataset.transforms,
+    )
     predictions = np.full((len(dataset.store), task.outputs), np.nan, np.float32)
     fold_of = np.full(len(dataset.store), -1)
     for fold, runs in enumerate(folds):

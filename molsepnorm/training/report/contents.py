@@ -158,7 +158,7 @@ class Contents:
             # one by one: a list of names would be looked up in all columns
             cells_of = [table[name].replace("", "nan") for name in target.output_columns]
             values = np.stack([each.to_numpy(dtype=np.float64) for each in cells_of], axis=1)
-            if target.kind == "multiclass":
+            if target.classes:
                 codes = {name: float(i) for i, name in enumerate(target.classes)} | {"": np.nan}
                 labels = np.array([codes[cell] for cell in cells])
             else:

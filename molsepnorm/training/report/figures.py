@@ -103,8 +103,8 @@ def _residuals(splits: Mapping[str, TargetPredictions], name: str) -> str:
 
 
 def _binary(splits: Mapping[str, TargetPredictions]) -> str:
-    name = next(iter(splits.values())).target.name
-    unit = (0.0, 1.0)
+    target = next(iter(splits.values())).target
+    name, unit = target.name, (0.0, 1.0)
     roc = Chart(f"ROC curve of {name}", "false-positive rate", "true-positive rate", unit, unit)
     recall = Chart(f"Precision-recall curve of {name}", "recall", "precision", unit, unit)
     reliable = Chart(
@@ -128,7 +128,7 @@ def _binary(splits: Mapping[str, TargetPredictions]) -> str:
         reliable.line(predicted, observed, style)
         reliable.points(predicted, observed, _COLOURS[split])
     only = "" if len(curves) == len(splits) else " A split with one class only has no curve."
-    chance = f"Chance has the precision of class 1: {', '.join(shares)}."
+    chance = f"Chance has the precision of {escape(target.positive_class)}: {', '.join(shares)}."
     figures = (
         figure(roc, f"{_keys(curves)}. ROC curve; the dashed diagonal is chance.{only}"),
         figure(recall, f"Precision and recall. {chance}"),

@@ -13,13 +13,14 @@ from urllib.parse import quote
 from molsepnorm._version import __version__
 from molsepnorm.errors import counted, first_of
 from molsepnorm.files.page import code, page, table
-from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
+from molsepnorm.tasks.metrics import METRICS, between, label_of, signed, significant
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import learning_curves, target_figures
 from molsepnorm.training.report.molecules import molecules_sections
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.gains import metric_label
 from molsepnorm.training.results.scores import (
     calibration_table,
     score_columns,
@@ -95,7 +96,7 @@ def _conclusion(contents: Contents) -> str:
         interval = "" if ends is None else f"95 % interval {_between(ends)}"
         value = metrics["test"].get(name)
         tiles.append(
-            f"<div>test {escape(label_of(name))}<b>{_number(value)}</b>"
+            f"<div>test {escape(metric_label(metrics, name))}<b>{_number(value)}</b>"
             f'<span class="soft">{interval}</span></div>'
         )
     sentences = "".join(f"<li>{escape(each)}</li>" for each in conclusion(metrics))
@@ -171,7 +172,7 @@ def _scores(contents: Contents) -> str:
             cells.append(
                 "—"
                 if found is None
-                else f"{_signed(found['difference'])} ({_between(found['interval_95'])})"
+                else f"{signed(found['difference'], 3)} ({_between(found['interval_95'])})"
             )
         return cells
 
@@ -181,7 +182,7 @@ def _scores(contents: Contents) -> str:
     several.sort(key=lambda name: order.get(name.partition("/")[2], 0))
     notes = score_notes(columns)
     text = f"<p>{notes}</p>" if notes else ""
-    text += table([row(name, label_of(name)) for name in means], head)
+    text += table([row(name, metric_label(metrics, name)) for name in means], head)
     if differences:
         text += (
             '<p class="soft">The difference is paired: both models are scored on the same '
@@ -269,10 +270,6 @@ def _reproduce(contents: Contents) -> str:
 
 _number = partial(significant, digits=3, none="—")
 _between = partial(between, digits=3)
-
-
-def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{significant(value, 3)}"
 
 
 def _tidy(cell: str) -> str:

@@ -17,11 +17,11 @@ from molsepnorm.data.datasets.split_text import split_details
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
-from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.composition import composition
 from molsepnorm.training.results.conclusion import conclusion
 from molsepnorm.training.results.disclosure import CONTENTS, revealed
+from molsepnorm.training.results.gains import metric_label
 from molsepnorm.training.results.scores import (
     MAX_TARGETS,
     calibration_table,
@@ -103,6 +103,8 @@ def _predictions(model: PropertyModel, dataset: Dataset) -> Iterator[str]:
     for target, count in zip(model.task.targets, counts, strict=True):
         transform = target.transformation
         scale = transform or ("as in the data" if target.kind == "regression" else "probability")
+        if target.kind == "binary" and target.classes:
+            scale = f"probability of {target.positive_class}"
         classes = ", ".join(target.classes) or ("0, 1" if target.kind == "binary" else "")
         rows.append([target.name, target.kind, scale, classes, f"{count:,}"])
     yield from _table(["target", "kind", "scale", "classes", "training labels"], rows)
@@ -174,7 +176,7 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[str]:
     yield f"The model was chosen by {metrics['chosen_by']} on the validation split.\n"
     columns = score_columns(metrics)
     cells = score_rows(columns)
-    rows = ([label_of(name), *cells[name]] for name in listed_metrics(cells))
+    rows = ([metric_label(metrics, name), *cells[name]] for name in listed_metrics(cells))
     yield from _table(["metric", *columns], rows)
     if notes := score_notes(columns):
         yield f"\n{notes}"

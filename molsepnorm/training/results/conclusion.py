@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from molsepnorm.errors import counted, first_of, listed
-from molsepnorm.tasks.metrics import METRICS, between, significant
+from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
 from molsepnorm.training.results.gains import (
     MAX_NAMED,
     Gain,
@@ -62,6 +62,8 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
         for name in names:
             if (found := metrics.get("baseline_difference", {}).get(name)) is not None:
                 sentences.append(_against_forest(metrics, name, Gain.of(name, found)))
+        scores = metrics["test"], metrics.get("baseline", {}).get("test", {})
+        sentences += _behind_forest(names, metrics.get("baseline_difference", {}), *scores)
     sentences += _calibration(metrics)
     sentences += _intervals(metrics)
     for name in names:
@@ -73,8 +75,8 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence that compares the model with its forest over the folds; None if there is
-    no forest, or the difference is undefined.
+    """Return sentences that compare the model with its forest over the folds; None if there is no
+    forest, or the difference is undefined.
 
     Args:
         summary: the content of `summary.json`.
@@ -84,10 +86,17 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
     if found is None or found["difference"] is None or found["interval_95"] is None:
         return None
     gain = Gain.of(name, found)
-    return (
-        f"The model is {gain.word} than a random forest, {METRICS[name].label} on average over "
-        f"the folds: {gain}, with the correction of Nadeau and Bengio for overlapping training "
-        "sets."
+    scores = (
+        {key: each["mean"] for key, each in part["test"].items()}
+        for part in (summary, summary["baseline"])
+    )
+    return " ".join(
+        [
+            f"The model is {gain.word} than a random forest, {metric_label(summary, name)} on "
+            f"average over the folds: {gain}, with the correction of Nadeau and Bengio for "
+            "overlapping training sets.",
+            *_behind_forest([name], summary["baseline_difference"], *scores),
+        ]
     )
 
 
@@ -112,6 +121,38 @@ def _against_forest(metrics: Mapping[str, Any], name: str, gain: Gain) -> str:
     if gain.high < 0 and "blend" not in metrics:
         return f"{text} Prefer a forest for this table."
     return text
+
+
+def _behind_forest(
+    names: Sequence[str],
+    differences: Mapping[str, Any],
+    ours: Mapping[str, float],
+    forest: Mapping[str, float],
+) -> Iterator[str]:
+    """Yield a sentence about the targets for which the model is clearly worse than the forest.
+
+    Args:
+        names: the metrics.
+        differences: see `molsepnorm.training.results.comparisons.differences`.
+        ours, forest: test scores of the model and the forest.
+    """
+    gains = {
+        key: Gain.of(key, found)
+        for key, found in differences.items()
+        if "/" in key and key.partition("/")[0] in names and found["interval_95"] is not None
+    }
+    worse = [key for key, gain in gains.items() if gain.high < 0]
+    if worse:
+        worse.sort(key=lambda key: gains[key].by / (abs(forest[key]) or 1))
+        named = [
+            f"{key.partition('/')[2]} ({label_of(key.partition('/')[0])} "
+            f"{significant(ours[key], 3)} against {significant(forest[key], 3)}, {gains[key]})"
+            for key in worse
+        ]
+        yield (
+            f"For {len(worse)} of {len(gains)} targets the model is worse than a random forest, "
+            f"worst first: {first_of(named, MAX_NAMED, ';')}."
+        )
 
 
 def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -143,7 +184,8 @@ def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
     own, other = (significant(metrics[each][key], 3) for each in ("test", "test_constant"))
     yield (
         f"The model is better than the trivial baseline for each of the {len(found)} targets; the "
-        f"smallest gain is that of {worst[0]} ({metric_label(metrics, key)} {own} against {other})."
+        f"smallest gain is that of {worst[0]} ({label_of(key.partition('/')[0])} {own} against "
+        f"{other})."
         f"{others}"
     )
 

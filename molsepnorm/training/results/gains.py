@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from molsepnorm.errors import listed
-from molsepnorm.tasks.metrics import METRICS, between, significant
+from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
+from molsepnorm.training.results.scores import is_relative
 
 __all__ = [
     "MAX_NAMED",
@@ -76,15 +77,16 @@ def largest_gain(metrics: Mapping[str, Any], name: str) -> float:
 
 
 def metric_label(metrics: Mapping[str, Any], name: str) -> str:
-    """Return the name of a metric in text, such as "RMSE" or "mean RMSE" of several targets."""
-    metric, _, target = name.partition("/")
+    """Return the name of a score in text, such as "RMSE of pKa", or "mean relative RMSE" of several
+    targets."""
     own = [score for key, score in metrics["test"].items() if key.startswith(f"{name}/")]
-    is_mean = not target and len(own) > 1 and sum(score is not None for score in own) != 1
-    return f"{'mean ' if is_mean else ''}{METRICS[metric].label}"
+    is_mean = len(own) > 1 and sum(score is not None for score in own) != 1
+    relative = "relative " * is_relative(name, metrics["test"])
+    return f"{'mean ' if is_mean else ''}{relative}{label_of(name)}"
 
 
 def metric_of_targets(metrics: Mapping[str, Any], name: str) -> str:
-    """Return the name of a metric with its targets, such as "mean RMSE of pKa and logP"."""
+    """Return the name of a metric with its targets, such as "mean ROC-AUC of NR-AR and SR-p53"."""
     targets = metrics.get("scored_targets", {}).get(name, [])
     of = f" of {listed(targets)}" if 0 < len(targets) <= MAX_NAMED else ""
     return f"{metric_label(metrics, name)}{of}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from molsepnorm.errors import counted
-from molsepnorm.tasks.metrics import between, significant
+from molsepnorm.tasks.metrics import METRICS, between, significant
 
 __all__ = [
     "INTERVAL",
@@ -14,6 +14,7 @@ __all__ = [
     "calibration_table",
     "domain_errors",
     "headline",
+    "is_relative",
     "leaks",
     "listed_metrics",
     "score_columns",
@@ -35,6 +36,9 @@ _NOTES = {
     "random forest": "The random forest reads Morgan fingerprints and descriptors, and was trained "
     "on the same molecules.",
 }
+
+
+_RELATIVE = "A relative error is divided by the standard deviation of the target's training labels."
 
 
 def score_columns(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -75,9 +79,26 @@ def listed_metrics(names: Iterable[str]) -> list[str]:
     return [name for name in names if "/" not in name] if is_long else names
 
 
-def score_notes(columns: Container[str]) -> str:
-    """Return sentences that explain the columns of scores."""
-    notes = [text for title, text in _NOTES.items() if title in columns]
+def is_relative(name: str, names: Iterable[str]) -> bool:
+    """Return whether a score is the mean of errors of several targets, each divided by the standard
+    deviation of the training labels.
+
+    >>> is_relative("rmse", ["rmse", "rmse/pKa", "rmse/logP"]), is_relative("rmse", ["rmse", "r2"])
+    (True, False)
+
+    Args:
+        name: name of the score.
+        names: names of all scores of the model.
+    """
+    several = any(each.startswith(f"{name}/") for each in names)
+    return several and name in METRICS and METRICS[name].has_unit
+
+
+def score_notes(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return sentences that explain the rows and columns of scores."""
+    names = next(iter(columns.values()))
+    notes = [_RELATIVE] * any(is_relative(name, names) for name in names)
+    notes += [text for title, text in _NOTES.items() if title in columns]
     if "trivial baseline" in columns and "random forest" not in columns:
         notes.append("The run has no forest beside it.")
     return " ".join(notes)

@@ -84,7 +84,7 @@ def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndarray:
     """Return numbers with their bounds, or the names of classes."""
-    if target.kind != "multiclass":
+    if not target.classes:
         return _with_bounds(labels, bounds)
     names = np.array([*target.classes, None], dtype=object)
     return names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]

@@ -80,7 +80,7 @@ def test_a_page_has_all_numbers_of_its_molecules(found):
         of = each.targets["y"]
         assert each.smiles in text and f"{of.value:.4g}" in text and f"{of.base:.4g}" in text
         for value, error in zip(of.atoms, of.errors, strict=True):
-            assert f"{value:+.3f} ± {error:.3f}" in text
+            assert f"{value:+.3g} ± {error:.2g}" in text
     assert found[-1].error in text
     assert f"{len(found) - 1} of {len(found)} molecules are explained" in text
     assert "not an explanation" in text

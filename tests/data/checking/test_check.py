@@ -78,7 +78,7 @@ def test_the_numbers_of_each_target(write):
     assert y.sd == pytest.approx(np.std([1, 2, 6]))
     assert (active.kind, active.labels, active.missing) == ("binary", 2, 1)
     assert active.classes == {"0": 1, "1": 1}
-    assert (colour.kind, colour.classes) == ("multiclass", {"a": 2, "b": 1})
+    assert (colour.kind, colour.classes) == ("binary", {"a": 2, "b": 1})
     assert (active.mean, active.max, y.classes) == (None, None, {})
 
 

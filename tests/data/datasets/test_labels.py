@@ -54,7 +54,7 @@ def test_a_table_of_all_kinds():
         targets=["odour", "logS", "active"],
     )
     assert labels.names == ("odour", "logS", "active")
-    assert labels.kinds == ("multiclass", "regression", "binary")
+    assert labels.kinds == ("binary", "regression", "binary")
     assert labels.classes == (("mild", "very strong"), (), ())
     assert values(labels) == [
         [0, 1, None, 1, 0],
@@ -178,8 +178,8 @@ def test_what_was_ignored_is_not_remarked_on():
             "names 'ID', which is not a target. Known: logS.",
         ),
         (
-            {"task_type": {"logS": "binary"}, "classes": {"logS": ["0", "1"]}},
-            "lists the classes of 'logS', but data.task_type makes it binary: keep one",
+            {"task_type": {"logS": "regression"}, "classes": {"logS": ["0", "1"]}},
+            "lists the classes of 'logS', but data.task_type makes it regression: keep one",
         ),
         (
             {"classes": {"logD": ["a", "b"]}},
@@ -558,7 +558,7 @@ def test_few_whole_numbers_are_remarked_on():
         "y": ["1.5", "2", "3", "1"] * 5,
         "grade": ["5", "", "4", "5"] * 5,
         "active": ["0", "1", "", "1"] * 5,
-        "comment": ["mild", "strong", "mild", "strong"] * 5,
+        "comment": ["mild", "strong", "weak", "strong"] * 5,
     }
     remark = (
         "level, grade: few whole numbers, treated as quantities. If they are classes: "
@@ -595,13 +595,50 @@ def test_classes_of_few_rows_are_named():
 
 
 def test_words_are_classes_in_their_order():
-    """Also two of them."""
-    labels = read({"y": [" sweet", "bitter ", "sweet", "N/A", "bitter"]}, targets=["y"])
+    labels = read({"y": [" sweet", "bitter ", "sour", "N/A", "bitter"]}, targets=["y"])
     assert labels.kinds == ("multiclass",)
-    assert labels.classes == (("bitter", "sweet"),)
-    assert values(labels) == [[1, 0, 1, None, 0]]
+    assert labels.classes == (("bitter", "sour", "sweet"),)
+    assert values(labels) == [[2, 0, 1, None, 0]]
     labels = read({"y": ["b", "a", "C", "ä"] * 2}, targets=["y"])
     assert labels.classes == (("C", "a", "b", "ä"),)
+
+
+@pytest.mark.parametrize(
+    ("negative", "positive"),
+    [
+        ("safe", "toxic"),  # in alphabetical order
+        ("N", "Y"),
+        ("decoy", "active"),  # as in a column of active and inactive
+        ("negative", "weak"),
+        ("non-inhibitor", "inhibitor"),
+        ("unstable", "stable"),
+        ("insoluble", "soluble"),
+    ],
+)
+def test_two_words_are_a_binary_target_with_a_positive_class(negative, positive):
+    """It does not depend on their numbers. The classes can be named, and a warning names them
+    otherwise."""
+    cells = [positive, f"{negative} ", "", positive, negative]
+    for kind in (None, {"y": "binary"}):
+        for own in (cells, [*reversed(cells)]):
+            labels = read({"y": own * 5}, targets=["y"], task_type=kind)
+            assert (labels.kinds, labels.classes) == (("binary",), ((negative, positive),))
+            assert f"probability of '{positive}'" in labels.warnings[0]
+    assert values(read({"y": cells}, targets=["y"])) == [[1, 0, None, 1, 0]]
+    named = read({"y": cells * 5}, classes={"y": [positive, negative]})
+    assert (named.kinds, named.classes) == (("binary",), ((positive, negative),))
+    assert values(named) == [[0, 1, None, 0, 1] * 5]
+    assert len(named.warnings) == 1  # the target is guessed
+    several = read({"y": cells}, targets=["y"], task_type="multiclass")
+    assert several.kinds == ("multiclass",)
+
+
+def test_a_binary_target_has_two_words():
+    words = {"y": ["low", "medium", "high"] * 2}
+    with pytest.raises(DataError, match="two classes, found high, low, medium.*y=multiclass"):
+        read(words, targets=["y"], task_type="binary")
+    with pytest.raises(DataError, match="line 4, column 'y': 'inactve' is not a number"):
+        read({"y": ["active", "inactive", "inactve"]}, targets=["y"])
 
 
 def test_many_words_that_hardly_repeat_are_not_guessed_to_be_classes():
@@ -698,10 +735,10 @@ def test_too_many_classes():
 
 
 def test_classes_of_columns_that_look_like_numbers():
-    """Class names imply a multi-class target."""
+    """Class names imply a target of classes, binary if there are two."""
     columns = {"y": ["2", "0", "1"], "z": ["yes", "no", "no"]}
     labels = read(columns, classes={"y": ["2", "1", "0"], "z": ["yes", "no"]})
-    assert labels.kinds == ("multiclass", "multiclass")
+    assert labels.kinds == ("multiclass", "binary")
     assert values(labels) == [[0, 2, 1], [0, 1, 1]]
 
 

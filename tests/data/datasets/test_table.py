@@ -346,7 +346,7 @@ def test_every_format_gives_the_same(tmp_path, name, make):
     columns = {"weight_column": "w", "splits_column": "split"}
     dataset = _load(tmp_path / name, targets=["odour", "logS", "active"], **columns)
     assert dataset.name == name
-    assert dataset.kinds == ("multiclass", "regression", "binary")
+    assert dataset.kinds == ("binary", "regression", "binary")
     assert dataset.classes == (("mild", "quite strong"), (), ())
     assert list(dataset.smiles) == [row["smiles"] for row in MIXED]
     assert [entry.row for entry in dataset.rejected] == [4]
