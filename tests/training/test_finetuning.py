@@ -124,6 +124,24 @@ def test_targets_that_the_start_has_keep_their_outputs_and_others_are_new():
     )
 
 
+@pytest.mark.parametrize(
+    ("factor", "shift", "fits"),
+    [(1.0, 0.0, True), (4.184, 0.0, False), (0.001, 0.0, False), (1.0, 273.15, False)],
+)
+def test_labels_in_another_unit_get_new_output_weights(
+    configure, tmp_path, table, factor, shift, fits
+):
+    """A series with a smaller spread keeps them."""
+    start = train(configure({"run.epochs": 30, "optim.lr": 0.01}), tmp_path / "start").folder
+    rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    numbers = [(smiles, float(y)) for smiles, y, _ in rows if y and not (fits and float(y) > 1)]
+    lines = ["smiles,y", *(f"{smiles},{y * factor + shift}" for smiles, y in numbers)]
+    table.write_text("\n".join(lines))
+    run = train(configure({"finetune.start": str(start), "run.epochs": 1}), tmp_path / "run").folder
+    loaded = json.loads((run / "environment.json").read_text())["loaded_weights"]
+    assert loaded["new_targets"] == ([] if fits else ["y"])
+
+
 @pytest.mark.parametrize(("name", "same"), [("y", True), ("other", False)])
 def test_the_hidden_layer_of_a_head_is_loaded_with_a_shared_target(name, same):
     start = _model(Target("y", "regression"), head="mlp")
