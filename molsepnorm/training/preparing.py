@@ -121,6 +121,11 @@ def prepare(
             trained_on, warning = world.main_process_first(lambda: _trained_on(dataset, config))
             loaded = replace(loaded, trained_on=trained_on)
             warnings += [warning] * bool(warning)
+    elif resumed is None and config.data.dataset is None and task.targets:
+        warnings.append(
+            "Training starts from random weights, not from a pre-trained model: --from none, or an "
+            "option of the architecture or the featuriser such as --norm, leaves it out."
+        )
     if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
         warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
     if leaked := shared_molecules(dataset):

@@ -15,7 +15,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import ablate, load_config, train, train_replicates
+from molsepnorm.training import Callback, ablate, load_config, train, train_replicates
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.finetuning import FinetuneConfig
 from molsepnorm.training.start import Body, load_weights
@@ -279,8 +279,6 @@ def test_a_run_records_its_start(configure, start, tmp_path):
     settings = {"finetune.start": str(start), "data.targets": ["y", "active"]}
     seen = []
 
-    from molsepnorm.training import Callback
-
     class Spy(Callback):
         def on_start(self, config, dataset, model, folder):
             seen.extend(dataset.warnings)
@@ -297,6 +295,17 @@ def test_a_run_records_its_start(configure, start, tmp_path):
     assert said.endswith("; its output weights were loaded for y; new output weights for active.")
     config = load_config(config=run / "config.yaml").finetune
     assert (config.start, config.weights_sha256) == (start, origin["weights_sha256"])
+
+
+def test_an_option_of_the_architecture_leaves_out_the_start_with_a_remark(configure, tmp_path):
+    seen = []
+
+    class Spy(Callback):
+        def on_start(self, config, dataset, model, folder):
+            seen.extend(dataset.warnings)
+
+    train(configure({"model.norm": "shared", "run.epochs": 1}), tmp_path / "run", callback=Spy())
+    assert any("Training starts from random weights" in each for each in seen)
 
 
 def test_a_run_without_a_start_records_none(start):
