@@ -42,6 +42,11 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1, max=17),
     help="Significant digits of predicted numbers. [default: 6 or more, and all in Parquet]",
 )
+@option(
+    "--overwrite-columns",
+    is_flag=True,
+    help="Replace columns of the file that have the name of a new column, such as y_pred or error.",
+)
 def predict(
     model_folders: tuple[Path, ...],
     smiles: tuple[str, ...],
@@ -52,6 +57,7 @@ def predict(
     level: float | None,
     domain: bool,
     digits: int | None,
+    overwrite_columns: bool,
     on_invalid: Literal["keep", "fail"],
     device: str,
     precision: Precision,
@@ -61,7 +67,7 @@ def predict(
 
     Standard input has one SMILES per line, or is a CSV. The output keeps all rows, their order and
     all columns, and adds <target>_pred. Failed rows have the reason in the column error. Several
-    models are averaged; <target>_spread is the standard deviation of their predictions.
+    models are averaged; <target>_spread is the standard deviation over all of their networks.
     --uncertainty adds <target>_std, <target>_low and <target>_high, or <target>_calibrated and
     <target>_set. --domain adds similarity, in_domain (yes or no), nearest_smiles and
     <target>_nearest.
@@ -93,6 +99,7 @@ def predict(
                 source=name,
                 on_invalid=on_invalid,
                 digits=digits,
+                overwrite=overwrite_columns,
             )
     if output or failed:
         report(rows, failed, output, "predicted")

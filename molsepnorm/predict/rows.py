@@ -39,6 +39,7 @@ def predict_rows(
     source: str,
     on_invalid: Literal["keep", "fail"] = "keep",
     digits: int | None = None,
+    overwrite: bool = False,
 ) -> tuple[int, int]:
     """Write a table with predictions, keeping its rows, their order and all columns.
 
@@ -61,14 +62,15 @@ def predict_rows(
         digits: significant digits of numbers; by default six, or more for a target whose values
             differ little for their size (`Target.digits`), and in Parquet nine, which are all
             digits of float32.
+        overwrite: replace columns of the table that have the name of a new column.
 
     Returns:
         The number of rows, and the number of rows that failed.
 
     Raises:
         ConfigError: the model was pre-trained without targets; there is no such column, or several;
-            a feature column of the model is missing; the table has one of the new columns; or `out`
-            cannot be written in the format of its name.
+            a feature column of the model is missing; the table has one of the new columns and
+            `overwrite` is False; or `out` cannot be written in the format of its name.
         DataError: a row failed and `on_invalid` is fail.
         StorageError: `out` cannot be written.
     """
@@ -79,7 +81,7 @@ def predict_rows(
         return 0, 0
     columns = predictor.columns
     added = [*columns, ERROR]
-    table.check(added)
+    table.check(added, overwrite)
     numbers = {name for name, dtype in columns.items() if dtype.kind == "f"}
     place = table.columns.index(smiles_column)
     if digits is None:
@@ -129,10 +131,15 @@ class TableRows:
         self._chunks = chunks if first is None else chain([first], chunks)
         self._smiles_column, self._source, self._on_invalid = smiles_column, source, on_invalid
         self._features = features
+        self._kept = list(range(len(self.header)))  # indices of the columns that stay
         self._pending: deque[tuple[Any, tuple[str, ...]]] = deque()  # label and cells of each row
 
-    def check(self, added: Sequence[str]) -> None:
+    def check(self, added: Sequence[str], overwrite: bool | None = None) -> None:
         """Check that there are the columns of SMILES and of features, and none to be added.
+
+        Args:
+            added: names of the columns to be added.
+            overwrite: leave those out that the table has already; None if that cannot be chosen.
 
         Raises:
             ConfigError: there is no such column, or several, or one is to be added.
@@ -145,11 +152,16 @@ class TableRows:
                 require_column(columns, name, self._source)
         if self._features:
             require_feature_columns(self._features, columns, self._source)
-        if taken := [name for name in added if name in columns]:
+        taken = [name for name in added if name in columns]
+        if taken and not overwrite:
+            option = "" if overwrite is None else ", or replace it (--overwrite-columns)"
             raise ConfigError(
                 f"{self._source} has a column '{taken[0]}' already, which a new column would "
-                "replace: rename or remove it"
+                f"replace: rename or remove it{option}"
             )
+        self._kept = [number for number, name in enumerate(columns) if name not in taken]
+        self.columns = [columns[number] for number in self._kept]
+        self.header = [self.header[number] for number in self._kept]
 
     def read(self) -> tuple[Iterator[str], dict[str, Iterator[str]] | None]:
         """Return the SMILES and the feature columns; chunks are read as they are needed."""
@@ -183,7 +195,7 @@ class TableRows:
             self.failed += 1
             if self._on_invalid == "fail":
                 raise DataError(f"{_location(self._source, label, self.rows)}: {error}")
-        return cells
+        return tuple(cells[number] for number in self._kept)
 
 
 def _text(cell: object) -> str:

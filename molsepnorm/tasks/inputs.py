@@ -27,6 +27,7 @@ _MAX_NUMBER = 3.4e38
 _MARGIN = 0.1  # share of the range of a column that a number may be outside of it
 WITH_COMMA = r"[-+]?[\d.]*,\d[\d.,]*"
 """Pattern of a number with a decimal comma or groups of thousands."""
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?(?:\.0+)?")
 _TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or its logarithm"
 MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>", "#N/A")
 """Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
@@ -180,7 +181,7 @@ class FeatureColumn:
         """Return the inputs of some rows, float32 (n, width), and why a row has none, or None."""
         values = np.zeros((len(cells), self.width), dtype=np.float32)
         errors: list[str | None] = [None] * len(cells)
-        index = {word: column for column, word in enumerate(self.words)}
+        index = {_text(word): column for column, word in enumerate(self.words)}
         for row, cell in enumerate(cells):
             text = _text(cell)
             number = _number(text)
@@ -299,8 +300,18 @@ def _first(errors: Sequence[str | None]) -> str | None:
 
 
 def _text(cell: object) -> str:
-    """Return the text of a cell without outer spaces, empty for a missing value."""
+    """Return the text of a cell without outer spaces, empty for a missing value.
+
+    Booleans and times have one spelling, whatever the format of the table.
+
+    >>> _text(True), _text("TRUE"), _text("2024-01-05T00:00:00.000"), _text("2024-01-05 09:30")
+    ('true', 'true', '2024-01-05', '2024-01-05 09:30:00')
+    """
     text = "" if cell is None else str(cell).strip()
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if time := _TIME.fullmatch(text):
+        return f"{time[1]} {time[2]}{time[3] or ':00'}".removesuffix(" 00:00:00")
     return "" if text in MISSING else text
 
 

@@ -271,6 +271,18 @@ class TrainConfig(_Section):
     finetune: FinetuneConfig = FinetuneConfig()
     run: RunConfig = RunConfig()
 
+    @model_validator(mode="after")
+    def _check_effect(self) -> TrainConfig:
+        if self.run.epochs == 0 and self.run.budget is None:
+            named = {"run.patience (--patience)": self.run.patience}
+            named["finetune.freeze_epochs (--freeze-epochs)"] = self.finetune.freeze_epochs
+            for name in (name for name, value in named.items() if value):
+                raise ValueError(
+                    f"{name} has no effect at run.epochs: 0 (--epochs 0), which trains no epoch: "
+                    "leave one of them out"
+                )
+        return self
+
     def resolved(self) -> TrainConfig:
         """Return a copy with absolute paths, so that a run can be resumed from any folder, and with
         the folds of an ensemble by folds."""

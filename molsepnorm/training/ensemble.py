@@ -172,7 +172,7 @@ def with_folds(config: TrainConfig) -> TrainConfig:
     if not config.run.by_folds:
         return config
     data, count = config.data, config.run.ensemble
-    owner = next((n for n in ("dataset", "splits_column", "splits_file") if getattr(data, n)), None)
+    owner = next((n for n in ("dataset", "splits_file") if getattr(data, n)), None)
     if owner is not None:
         raise ConfigError(
             f"run.ensemble_by: folds draws its own folds, and data.{owner} has the split: use "

@@ -52,8 +52,8 @@ class FinetuneConfig(BaseModel):
 
     The section `model` and data.featurizer are taken from the model; only dropout rates, model.init
     and model.norm_momentum may be set to other values. So is data.standardize, unless it is set.
-    Targets with the same name, kind, classes and transform keep their output weights, other targets
-    get new ones."""
+    Targets with the same name, kind, classes and transform keep their output weights if their
+    labels fit them, other targets get new ones. Labels in another unit do not fit."""
     weights_sha256: str | None = None
     """SHA-256 digest of the weights file of the start, which is recorded automatically. Training
     refuses a start with other weights."""

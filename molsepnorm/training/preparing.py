@@ -26,7 +26,7 @@ from molsepnorm.training.finetuning import open_start, require_fit
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.start import LoadedWeights, load_weights, network_alone
+from molsepnorm.training.start import LoadedWeights, load_weights, misfits, network_alone
 
 __all__ = ["Prepared", "prepare", "starting_model"]
 
@@ -113,12 +113,19 @@ def prepare(
     model = _new_model(config, dataset, task, inputs, excludes)
     warnings, loaded = list(dataset.warnings), None
     if start is not None:
-        loaded = load_weights(model, start)
+        unfit = misfits(model, start, dataset)
+        loaded = load_weights(model, start, unfit)
         warnings += _about_start(start, model, config.finetune.label, loaded)
+        warnings += _about_misfits(start, task, config.finetune.label, unfit)
         if config.finetune.start is not None and task.targets:
             trained_on, warning = world.main_process_first(lambda: _trained_on(dataset, config))
             loaded = replace(loaded, trained_on=trained_on)
             warnings += [warning] * bool(warning)
+    elif resumed is None and config.data.dataset is None and task.targets:
+        warnings.append(
+            "Training starts from random weights, not from a pre-trained model: --from none, or an "
+            "option of the architecture or the featuriser such as --norm, leaves it out."
+        )
     if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
         warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
     if leaked := shared_molecules(dataset):
@@ -178,6 +185,20 @@ def _about_start(
         yield (
             f"{source} standardises structures by the level {start.standardize}, and this run by "
             f"{model.standardize}."
+        )
+
+
+def _about_misfits(
+    start: PropertyModel, task: Task, source: str, unfit: tuple[str, ...]
+) -> Iterator[str]:
+    """Yield a sentence about each target whose labels do not fit the output weights of a start."""
+    new, old = ({each.name: each for each in one.targets} for one in (task, start.task))
+    for name in unfit:
+        yield (
+            f"The labels of {name} (mean {new[name].mean:.4g}, standard deviation "
+            f"{new[name].scale:.4g}) do not fit the output weights of {source} (mean "
+            f"{old[name].mean:.4g}, standard deviation {old[name].scale:.4g}), so new ones are "
+            "trained. If the unit differs, convert the labels to keep the old ones."
         )
 
 

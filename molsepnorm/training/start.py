@@ -2,25 +2,37 @@
 
 The head is the layer (or the two layers) that computes the outputs; the body is everything before
 it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
-is loaded target by target: one of the same name, kind, classes and transform keeps its outputs, any
-other one starts with new weights. The head of a model that was not trained by supervised learning
-is not loaded. The extra inputs (`tasks.ExtraInputs`) of the two models may differ: the head then
-reads the new ones with weights of 0 at first, and a head of two layers is not loaded.
+is loaded target by target: one of the same name, kind, classes and transform keeps its outputs if
+its labels fit them (`misfits`), any other one starts with new weights. The head of a model that was
+not trained by supervised learning is not loaded. The extra inputs (`tasks.ExtraInputs`) of the two
+models may differ: the head then reads the new ones with weights of 0 at first, and a head of two
+layers is not loaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import first_of
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.nn.conditional import INTERACTIONS, output_layer
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs
 from molsepnorm.training.finetuning import in_head
 
-__all__ = ["Body", "LoadedWeights", "load_weights", "network_alone"]
+__all__ = ["Body", "LoadedWeights", "load_weights", "misfits", "network_alone"]
+
+_LIMIT = 2.0
+"""Largest standard deviation of new labels in those of the start's labels, and largest RMSE of the
+start in those of the new labels. An RMSE of √2 has even a start that was hardly trained."""
+_MAX_MOLECULES = 1000  # whose labels are compared with the predictions of the start
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,42 @@ def network_alone(start: PropertyModel) -> PropertyModel:
     return replace(alone, inputs=inputs)
 
 
-def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
+def misfits(model: PropertyModel, start: PropertyModel, dataset: Dataset) -> tuple[str, ...]:
+    """Return the regression targets whose training labels do not fit the output weights that
+    `load_weights` would load, as with labels in another unit.
+
+    Their standard deviation is more than twice that of the labels of the start, or the start
+    predicts them with an RMSE of more than twice their standard deviation. A smaller deviation
+    alone fits, since it may be that of a series of similar molecules.
+
+    Args:
+        model, start: as for `load_weights`; they are not changed.
+        dataset: the data set, with the inputs of the model.
+    """
+    loaded = deepcopy(model)
+    same = load_weights(loaded, start).same_targets
+    olds = {each.name: each for each in start.task.targets if each.name in same}
+    numbers = [n for n, each in enumerate(model.task.targets) if each.name in olds]
+    numbers = [n for n in numbers if model.task.targets[n].kind == "regression"]
+    if not numbers:
+        return ()
+    train = dataset.splits["train"]
+    rows = train[:: -(-len(train) // _MAX_MOLECULES)]
+    values = predict(loaded, GraphTensors.of(dataset.store), rows)
+    found = []
+    for number in numbers:
+        new, column = model.task.targets[number], model.task.columns()[number].start
+        errors = values[:, column] - dataset.labels[rows, number]
+        known = errors[np.isfinite(errors)]
+        rmse = (known @ known / max(len(known), 1)) ** 0.5
+        if new.scale > _LIMIT * olds[new.name].scale or rmse > _LIMIT * new.scale:
+            found.append(new.name)
+    return tuple(found)
+
+
+def load_weights(
+    model: PropertyModel, start: PropertyModel, unfit: Collection[str] = ()
+) -> LoadedWeights:
     """Copy the weights of a trained model into a model of the same architecture.
 
     The outputs of regression targets are rescaled from the standardisation of the start's labels to
@@ -72,6 +119,7 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
     Args:
         model: model to change, on the CPU.
         start: trained model, on the CPU.
+        unfit: targets that get new output weights, see `misfits`.
     """
     network, task, same_inputs = model.network, model.task, model.inputs == start.inputs
     supervised = start.objective == SUPERVISED and start.network.config.head != "kernel"
@@ -90,7 +138,7 @@ def load_weights(model: PropertyModel, start: PropertyModel) -> LoadedWeights:
     interact = same_inputs and INTERACTIONS in ours and INTERACTIONS in theirs
     same, outputs = [], 0
     for target, rows in zip(task.targets, task.columns(), strict=True):
-        if target.meaning not in known:
+        if target.meaning not in known or target.name in unfit:
             continue
         source, source_rows = known[target.meaning]
         ratio, shift = source.rescaling_to(target)

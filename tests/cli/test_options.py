@@ -234,14 +234,11 @@ WRONG = [
     ((*TABLE, "--patience", "soon"), "'--patience'"),
     ((*TABLE, "--preset", "maxi"), "Did you mean 'mini'? Known: base, mini, slim"),
     (
-        (*TABLE, "--splits-column", "p", "--folds", "3"),
-        "data.splits_column and data.folds both def",
-    ),
-    (
         (*TABLE, "--splits-column", "p", "--splits-file", "s.json"),
         "data.splits_column and data.splits_file both define the split: keep one",
     ),
     ((*TABLE, "--splits-file", "s.json", "--folds", "3"), "both define the split: keep one"),
+    ((*TABLE, "--splits-column", "p", "--folds", "3", "--no-test"), "names the test rows: keep"),
     (("--dataset", "zinc", *TABLE), "--dataset and --data are both sources"),
     *(
         (("--dataset", "zinc", *option), f"data.{name} is for tables: zinc has its own")

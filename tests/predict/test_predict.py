@@ -238,6 +238,19 @@ def test_a_table_in_pieces_has_one_header(predictor, rows):
             assert float(one["y_pred"]) == pytest.approx(float(other["y_pred"]), rel=1e-4)
 
 
+def test_a_model_reads_the_output_of_another_one(predictor):
+    """Its columns are replaced, wherever they are; all others stay."""
+    first, text, counts = _table(predictor, TABLE)
+    given, old = csv.DictReader(io.StringIO(TABLE)), io.StringIO()
+    writer = csv.DictWriter(old, ["y_pred", "error", *given.fieldnames], restval="old")
+    writer.writeheader()
+    writer.writerows(given)
+    for table in (text, old.getvalue()):
+        again, _, its_counts = _table(predictor, table, overwrite=True)
+        assert (again, its_counts) == (first, counts)
+        assert list(again[0]) == list(first[0])
+
+
 @pytest.mark.parametrize("name", ["y_pred", "z_pred", "error"])
 def test_a_column_that_would_be_replaced_is_refused(predictor, name):
     with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already, which a new"):

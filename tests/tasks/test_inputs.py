@@ -26,7 +26,8 @@ def fit(cells) -> FeatureColumn:
         (["yes", "no", "yes"], ("no", "yes")),
         (["none", "HCl", "none"], ("HCl", "none")),
         (["Na", "Cl", " Na ", "K"], ("Cl", "K", "Na")),
-        ([True, False], ("False", "True")),
+        ([True, False], ("false", "true")),
+        (["TRUE", "False", True], ("false", "true")),
     ],
 )
 def test_a_column_holds_numbers_or_words(cells, words):
@@ -79,6 +80,24 @@ def test_words_are_one_hot_encoded_and_numbers_kept():
     assert values.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
     assert (values.dtype, errors) == (np.float32, [None] * 3)
     assert numbers.encode(["1e2", 3, -0.5])[0].tolist() == [[100], [3], [-0.5]]
+
+
+def test_booleans_and_dates_have_one_spelling_in_all_sources():
+    """As text of a CSV, in Parquet, in a workbook and in memory, and of models saved before."""
+    days = ["2024-01-05", "2024-01-05 00:00:00.000000", pd.Timestamp("2024-01-05")]
+    days += [
+        np.datetime64("2024-01-05", "ns"),
+        "2024-01-05T00:00",
+        "2024-02-06",
+        "2024-02-06 09:30",
+    ]
+    column = fit(days)
+    assert column.words == ("2024-01-05", "2024-02-06", "2024-02-06 09:30:00")
+    values, errors = column.encode(days)
+    assert values.argmax(axis=1).tolist() == [0, 0, 0, 0, 0, 1, 2] and not any(errors)
+    flags = FeatureColumn("x", ("False", "True"))
+    values, errors = flags.encode(["True", "true", "TRUE", True, np.bool_(False), "false"])
+    assert values.argmax(axis=1).tolist() == [1, 1, 1, 1, 0, 0] and not any(errors)
 
 
 def test_a_cell_that_cannot_be_read_has_a_reason():

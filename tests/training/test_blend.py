@@ -99,7 +99,7 @@ def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeyp
         of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run", callback=seen
     )
     assert "blend" not in result.metrics and not result.model.forests
-    assert has_warning(seen, "not blended in, because the validation loss is lowest without it.")
+    assert has_warning(seen, "not blended in, because it does not help on the validation split.")
 
 
 @pytest.mark.parametrize("helps", [False, True])
@@ -128,7 +128,14 @@ def test_a_forest_is_fitted_to_the_validation_molecules_if_the_model_is(
 
 
 def of_rows(labels, weights, ids) -> SimpleNamespace:
-    return SimpleNamespace(labels=labels, weights=weights, bounds=None, molecule_ids=ids)
+    """Rows to validate on, after one to train on, whose label makes a trivial baseline of -9."""
+    labels = np.concatenate([labels, np.full_like(labels[:1], -9.0)])
+    weights = None if weights is None else np.append(weights, weights[:1])
+    splits = {"train": np.array([len(labels) - 1])}
+    ids = np.append(ids, len(labels))
+    return SimpleNamespace(
+        labels=labels, weights=weights, bounds=None, molecule_ids=ids, splits=splits
+    )
 
 
 def test_without_validation_labels_the_reason_is_told():
@@ -156,7 +163,7 @@ def test_a_few_molecules_choose_a_share_near_one_half(right, counts):
         ids = np.concatenate([np.arange(count * 3) // 3, rows[count * 3 :]])
         dataset, seen = of_rows(labels, None, ids), Recorder()
         assert shares.forest_share(task, own, forest, dataset, rows, seen) == share
-        assert has_warning(seen, "the validation loss is lowest without it") == (share == 0)
+        assert has_warning(seen, "it does not help on the validation split") == (share == 0)
 
 
 def test_the_share_counts_molecules_by_their_weights(monkeypatch):
@@ -169,6 +176,20 @@ def test_the_share_counts_molecules_by_their_weights(monkeypatch):
         rows = np.arange(3)
         dataset = of_rows(labels, weights, rows)
         assert shares.forest_share(task, own, forest, dataset, rows, Callback()) == share
+
+
+def test_a_part_that_is_worse_than_the_trivial_baseline_has_no_share():
+    """Whatever the number of molecules. Two bad parts, and a confident mistake, keep their rule."""
+    rows, task = np.arange(4), Task((Target("y", "regression"),), "mae")
+    dataset = of_rows(np.float32([[1.0]] * 4), None, rows)
+    good, bad, worse = (np.full((4, 1), value, np.float32) for value in (0.9, 12.0, 300.0))
+    for own, forest, share in ((good, bad, 0.0), (bad, good, 1.0), (worse, bad, 0.6)):
+        assert shares.forest_share(task, own, forest, dataset, rows, Recorder()) == share
+    task = Task((Target("active", "binary"),), "roc_auc")
+    dataset = of_rows(np.float32([[0], [0], [0], [1]]), None, rows)
+    dataset.labels[-1] = 1
+    own, forest = np.float32([[0.3], [0.3], [0.3], [0.6]]), np.float32([[0], [0], [0.5], [0]])
+    assert 0 < shares.forest_share(task, own, forest, dataset, rows, Recorder()) < 0.5
 
 
 def test_a_blend_without_a_folder(with_columns):

@@ -358,3 +358,10 @@ def test_the_start_of_a_file_of_settings_can_be_removed(tmp_path):
 def test_an_architecture_cannot_differ_from_that_of_a_named_start():
     with pytest.raises(ConfigError, match="model.layers is 6, not 2"):
         load_config("my.csv", overrides={"finetune.start": "molsepnorm-small", "model.layers": 2})
+
+
+@pytest.mark.parametrize("setting", ["run.patience", "finetune.freeze_epochs"])
+def test_settings_of_epochs_need_an_epoch(setting):
+    with pytest.raises(ConfigError, match=f"{setting} .* has no effect at run.epochs: 0"):
+        load_config("my.csv", overrides={setting: 3, "run.epochs": 0})
+    load_config("my.csv", overrides={setting: 3, "run.epochs": 1})

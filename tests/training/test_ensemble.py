@@ -338,8 +338,8 @@ def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(with_columns, tm
 
 def test_ensembles_that_cannot_be_trained(configure, tmp_path):
     """Before any time is spent."""
-    by_folds = {"run.ensemble": 3, "run.ensemble_by": "folds", "data.splits_column": "active"}
-    with pytest.raises(ConfigError, match=r"draws its own folds, and data.splits_column has"):
+    by_folds = {"run.ensemble": 3, "run.ensemble_by": "folds", "data.splits_file": "s.json"}
+    with pytest.raises(ConfigError, match=r"draws its own folds, and data.splits_file has"):
         train(configure(by_folds), tmp_path / "run")
     config = configure({**SHORT, "run.ensemble": 2})
     dataset = datasets.load(config.data, encoding_of(architecture(config)))

@@ -15,7 +15,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import ablate, load_config, train, train_replicates
+from molsepnorm.training import Callback, ablate, load_config, train, train_replicates
 from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.finetuning import FinetuneConfig
 from molsepnorm.training.start import Body, load_weights
@@ -122,6 +122,24 @@ def test_targets_that_the_start_has_keep_their_outputs_and_others_are_new():
     assert "output weights were loaded for active, colour; new output weights for Y, y" in str(
         loaded
     )
+
+
+@pytest.mark.parametrize(
+    ("factor", "shift", "fits"),
+    [(1.0, 0.0, True), (4.184, 0.0, False), (0.001, 0.0, False), (1.0, 273.15, False)],
+)
+def test_labels_in_another_unit_get_new_output_weights(
+    configure, tmp_path, table, factor, shift, fits
+):
+    """A series with a smaller spread keeps them."""
+    start = train(configure({"run.epochs": 30, "optim.lr": 0.01}), tmp_path / "start").folder
+    rows = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    numbers = [(smiles, float(y)) for smiles, y, _ in rows if y and not (fits and float(y) > 1)]
+    lines = ["smiles,y", *(f"{smiles},{y * factor + shift}" for smiles, y in numbers)]
+    table.write_text("\n".join(lines))
+    run = train(configure({"finetune.start": str(start), "run.epochs": 1}), tmp_path / "run").folder
+    loaded = json.loads((run / "environment.json").read_text())["loaded_weights"]
+    assert loaded["new_targets"] == ([] if fits else ["y"])
 
 
 @pytest.mark.parametrize(("name", "same"), [("y", True), ("other", False)])
@@ -261,8 +279,6 @@ def test_a_run_records_its_start(configure, start, tmp_path):
     settings = {"finetune.start": str(start), "data.targets": ["y", "active"]}
     seen = []
 
-    from molsepnorm.training import Callback
-
     class Spy(Callback):
         def on_start(self, config, dataset, model, folder):
             seen.extend(dataset.warnings)
@@ -279,6 +295,17 @@ def test_a_run_records_its_start(configure, start, tmp_path):
     assert said.endswith("; its output weights were loaded for y; new output weights for active.")
     config = load_config(config=run / "config.yaml").finetune
     assert (config.start, config.weights_sha256) == (start, origin["weights_sha256"])
+
+
+def test_an_option_of_the_architecture_leaves_out_the_start_with_a_remark(configure, tmp_path):
+    seen = []
+
+    class Spy(Callback):
+        def on_start(self, config, dataset, model, folder):
+            seen.extend(dataset.warnings)
+
+    train(configure({"model.norm": "shared", "run.epochs": 1}), tmp_path / "run", callback=Spy())
+    assert any("Training starts from random weights" in each for each in seen)
 
 
 def test_a_run_without_a_start_records_none(start):

@@ -219,7 +219,7 @@ class DataConfig(BaseModel):
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
     """Column that assigns each row to train, val (or valid) or test. Rows with an empty cell are
     left out. If no row is named val, the validation rows are drawn from the training rows at
-    random, one in nine of them."""
+    random, one in nine of them. With --folds the rows of train and val are divided into folds."""
     time_column: Annotated[str | None, "--time-column", "Split"] = None
     """Column of times for the split type time: ISO dates (2021-05-03), years or other numbers.
 
@@ -323,7 +323,8 @@ class DataConfig(BaseModel):
             ConfigError: a setting is refused.
         """
         for name in {"data.split", "data.split_seed"}.intersection(given):
-            if self.names_rows and self.split is not None:
+            drawn = name == "data.split_seed" and self.folds is not None
+            if self.names_rows and self.split is not None and not drawn:
                 named = "splits_file" if self.splits_column is None else "splits_column"
                 raise ConfigError(
                     f"{name} and data.{named} both define the split: keep one. If no validation "
@@ -413,7 +414,7 @@ class DataConfig(BaseModel):
     @model_validator(mode="after")
     def _check_split(self) -> DataConfig:
         ways = self._ways_to_split
-        if len(ways) > 1:
+        if len(ways) > 1 and ways != ["splits_column", "folds"]:
             raise ValueError(f"data.{ways[0]} and data.{ways[1]} both define the split: keep one")
         if self.split_type != "random" and self.names_rows:
             raise ValueError(
@@ -448,7 +449,7 @@ class DataConfig(BaseModel):
                 "data.split_type: time is not random, so there are neither folds nor replicates: "
                 "leave data.folds and data.fold out"
             )
-        if self.fold and self.splits_column is not None:
+        if self.fold and self.splits_column is not None and self.folds is None:
             raise ValueError(
                 f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}"
             )
@@ -456,6 +457,11 @@ class DataConfig(BaseModel):
             raise ValueError(
                 "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
                 "data.folds, or leave data.fold out"
+            )
+        if not self.test_set and self.splits_column is not None:
+            raise ValueError(
+                "data.test_set: false (--no-test) makes each fold a test split, and "
+                "data.splits_column names the test rows: keep one"
             )
         if not self.test_set and self.folds is None:
             raise ValueError(

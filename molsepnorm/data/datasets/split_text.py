@@ -26,19 +26,22 @@ def split_details(config: DataConfig, members: bool) -> str:
     folds."""
     if config.dataset is not None:
         return "that of the data set"
-    if config.splits_column is not None:
-        return f"from the column {config.splits_column}"
     if config.splits_file is not None:
         return f"from a file, entry {config.fold}"
     if config.split_type == "time":
         return f"by time, from the column {config.time_column}"
     number = "" if config.split_type == "scaffold-ogb" else f", seed {config.split_seed}"
+    kind: str = config.split_type
+    if config.splits_column is not None:
+        kind = f"from the column {config.splits_column}"
+        if config.folds is None:
+            return kind
     if config.folds is not None:
         fold = f"fold {config.fold} of {config.folds}"
         if members:
             fold = f"{config.folds} folds, each for the validation of one member"
-        return f"{config.split_type}{number}, {fold}"
-    return f"{config.split_type}{number}{f', replicate {config.fold}' if config.fold else ''}"
+        return f"{kind}{number}, {fold}"
+    return f"{kind}{number}{f', replicate {config.fold}' if config.fold else ''}"
 
 
 def split_origin(config: DataConfig) -> str:

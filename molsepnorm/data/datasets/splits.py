@@ -12,7 +12,7 @@ import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
-from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits, draw_validation
+from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_fold, draw_splits, draw_validation
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import as_file, locate
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
@@ -89,7 +89,8 @@ def make_splits(
         ConfigError: there is no such fold.
         DataError: the column or the file does not name a split, a cell is not a time, or a split
             has too few molecules: it needs 2 for training, 1 for validation and 1 for the test. A
-            column or file may name no validation rows; see `with_validation`.
+            column or file may name no validation rows; see `with_validation`. With `config.folds`,
+            the rows that a column names for training and validation are divided into folds.
     """
     if config.split is None:
         return {}
@@ -107,7 +108,11 @@ def make_splits(
         where, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
     else:
         return draw_splits(config, rows, molecules, smiles, source, strata=strata)
-    return _look_up(named, rows, len(smiles), where, remedy)
+    splits = _look_up(named, rows, len(smiles), where, remedy)
+    if config.folds is not None:
+        rest = np.concatenate([splits["train"], splits["val"]])
+        splits["train"], splits["val"] = draw_fold(rest, molecules, config)
+    return splits
 
 
 def strata_of(config: DataConfig, kinds: Sequence[Kind], labels: np.ndarray) -> np.ndarray | None:

@@ -19,7 +19,7 @@ from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.times import split_by_time
 from molsepnorm.errors import ConfigError, DataError, counted
 
-__all__ = ["MIN_SIZES", "draw_splits", "draw_validation"]
+__all__ = ["MIN_SIZES", "draw_fold", "draw_splits", "draw_validation"]
 
 MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
 """Minimum number of molecules of each split."""
@@ -106,6 +106,28 @@ def draw_validation(
         raise DataError(
             f"no validation molecules can be drawn from the {len(rows):,} training rows, because "
             "rows of the same molecule stay together: name the validation rows"
+        )
+    return np.sort(train), np.sort(val)
+
+
+def draw_fold(
+    rows: np.ndarray, molecules: np.ndarray, config: DataConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the folds of rows at random. Returns the sorted rows outside and inside of the
+    configured fold; arguments as for `draw_validation`.
+
+    Raises:
+        DataError: there are too few molecules.
+    """
+    assert config.folds is not None
+    order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
+    folds = _cut(order, molecules, _ends(len(rows), config.folds)[:-1])
+    val = folds.pop(config.fold)
+    train = np.concatenate(folds)
+    if len(train) < MIN_SIZES["train"] or len(np.unique(molecules[rows])) < config.folds:
+        raise DataError(
+            f"the {counted(len(rows), 'row')} outside of the test split are too few for "
+            f"{config.folds} folds: choose fewer (--folds)"
         )
     return np.sort(train), np.sort(val)
 
@@ -342,6 +364,8 @@ def _fold(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
 def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
     assert config.split is not None
     train, both = np.rint(np.cumsum(config.split[:2]) * count).astype(int).tolist()
+    both = max(min(both, count - config.has_test), 0)  # each split of a small table has a molecule
+    train = max(min(train, both - 1), 0)
     return train, both - train, count - both
 
 

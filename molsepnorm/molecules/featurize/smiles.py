@@ -48,7 +48,8 @@ _BRACKETED = re.compile(r"\[[^]]*]?")
 _HYDROGEN = re.compile(r"\[\d*H[-+]?\d*(?::\d+)?]")
 _ORGANIC = re.compile(r"Br|Cl|[BCNOPSFIbcnops*]")
 _CLOSURE = re.compile(r"%\(\d*\)|%\d\d|\d")
-_NEEDS_ALL = re.compile(r"[@/\\]|\[(?:H|#1(?!\d))")  # a stereo mark, or a hydrogen atom
+_NEEDS_ALL = re.compile(r"[@/\\]|\[H")  # a stereo mark, or a hydrogen atom
+_ATOMIC_NUMBER = re.compile(r"\[\d*#")  # [#6] of SMARTS, which RDKit reads as a bare carbon atom
 _ATROPISOMERS = Chem.SanitizeFlags.names.get("SANITIZE_CLEANUPATROPISOMERS", 0)
 _SANITIZE = Chem.SanitizeFlags.SANITIZE_ALL ^ _ATROPISOMERS
 
@@ -87,9 +88,9 @@ def canonical_smiles(smiles: str) -> str:
 
     Raises:
         InvalidMolecule: `smiles` is not a string (an empty cell of a table is None or NaN), is
-            empty, contains whitespace, a non-ASCII character or the `~` of SMARTS, is too large
-            (see `excess`), has an extension that no SMILES can express, or RDKit cannot read it;
-            the message contains RDKit's reason.
+            empty, contains whitespace, a non-ASCII character or the `~` or `[#6]` of SMARTS, is
+            too large (see `excess`), has an extension that no SMILES can express, or RDKit cannot
+            read it; the message contains RDKit's reason.
     """
     text = _one_token(smiles)
     with rdBase.BlockLogs():
@@ -240,6 +241,11 @@ def _one_token(smiles: object) -> str:
     if not (text.isascii() and text.isprintable()) or "~" in text:
         odd = next(sign for sign in text if sign == "~" or not " " < sign < "\x7f")
         raise InvalidMolecule(f"{odd!a} in {_short(text)} is not a SMILES character")
+    if _ATOMIC_NUMBER.search(text):
+        raise InvalidMolecule(
+            f"{_short(text)} is a SMARTS pattern: an atom of a SMILES has a symbol, such as [CH3], "
+            "not a number"
+        )
     return text
 
 

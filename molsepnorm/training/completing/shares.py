@@ -30,9 +30,8 @@ def with_network_share(
 ) -> PropertyModel:
     """Return a mean of a trained network and a kernel regression with another share of the network.
 
-    It is 1/2 during training. Afterwards it is that of `_share`, between 0.05 and 0.95. So it
-    changes little for tables of a few hundred rows. Large tables often have targets that the
-    network predicts much better.
+    It is 1/2 during training. Afterwards it is that of `_share`, which changes little for tables of
+    a few hundred rows. Large tables often have targets that the network predicts much better.
 
     Args:
         model: a network and its partner, which are averaged; other models stay as they are.
@@ -46,8 +45,7 @@ def with_network_share(
         predict(replace(model, network=each, partners=(), weights=(1.0,)), tensors, graphs)
         for each in model.networks
     )
-    found = _share(model.task, kernel, network, dataset, graphs, _MOLECULES_OF_NETWORK)
-    share = min(max(found, 1 / _STEPS), 1 - 1 / _STEPS)
+    share = _share(model.task, kernel, network, dataset, graphs, _MOLECULES_OF_NETWORK)
     return replace(model, weights=(share, 1 - share))
 
 
@@ -79,7 +77,7 @@ def forest_share(
     share = _share(task, networks, forest, dataset, graphs, _MOLECULES)
     if not share:
         callback.on_warning(
-            "The random forest is not blended in, because the validation loss is lowest without it."
+            "The random forest is not blended in, because it does not help on the validation split."
         )
     return share
 
@@ -102,8 +100,14 @@ def _share(
     1 / `_STEPS`.
 
     It is a weighted mean of the share with the smallest validation loss, which counts as many
-    molecules as have a label, and 1/2, which counts `prior` molecules.
+    molecules as have a label, and 1/2, which counts `prior` molecules. If one of them has a larger
+    `_error` than the trivial baseline, and the other has not, the other one has all.
     """
+    trivial = task.baseline_prediction(dataset.labels[dataset.splits["train"]])
+    limit = _error(task, np.tile(trivial, (len(graphs), 1)), dataset, graphs)
+    is_worse = [_error(task, each, dataset, graphs) > limit for each in (one, other)]
+    if is_worse[0] != is_worse[1]:
+        return float(is_worse[0])
     labels, weights, bounds = (
         None if each is None else torch.from_numpy(each[graphs])
         for each in (dataset.labels, dataset.weights, dataset.bounds)
@@ -119,3 +123,23 @@ def _share(
     count = _labelled(dataset, graphs)
     share = (count * best + prior / 2) / (count + prior)
     return round(share * _STEPS) / _STEPS
+
+
+def _error(task: Task, predictions: np.ndarray, dataset: Dataset, graphs: np.ndarray) -> float:
+    """Return the summed error of predictions [n, O]: the loss of numbers, and the squared error of
+    probabilities, whose loss a single confident mistake would dominate."""
+    total = 0.0
+    for number, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
+        labels, values = dataset.labels[graphs, number], predictions[:, columns]
+        known = np.isfinite(labels)
+        if target.kind == "regression":
+            errors = (values[:, 0] - labels) / target.scale
+            if dataset.bounds is not None:
+                errors = np.where(dataset.bounds[graphs, number] * errors > 0, 0.0, errors)
+            errors = errors**2 if task.regression_loss == "mse" else np.abs(errors)
+        else:
+            classes = np.eye(max(target.width, 2))[np.nan_to_num(labels).astype(int)]
+            errors = ((values - classes[:, -target.width :]) ** 2).sum(axis=1)
+        weights = 1.0 if dataset.weights is None else dataset.weights[graphs]
+        total += float((errors * weights)[known].sum())
+    return total

@@ -69,7 +69,7 @@ def test_features_are_chosen_for_tables_alone():
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("splits_column", "splits_file"), ("splits_column", "folds"), ("splits_file", "folds")],
+    [("splits_column", "splits_file"), ("splits_file", "folds")],
 )
 def test_only_one_way_to_split(one, other):
     with pytest.raises(

@@ -239,6 +239,9 @@ def test_no_split_is_asked_for():
         (1000, (0.5, 0.25, 0.25), (500, 250, 250)),
         (10, (0.8, 0.1, 0.1), (8, 1, 1)),
         (4, (0.5, 0.25, 0.25), (2, 1, 1)),
+        (4, (0.8, 0.1, 0.1), (2, 1, 1)),
+        (7, (0.8, 0.1, 0.1), (5, 1, 1)),
+        (3, (0.9, 0.1, 0), (2, 1, 0)),
     ],
 )
 def test_a_random_split_has_the_shares_asked_for(count, shares, sizes):
@@ -371,7 +374,7 @@ def test_random_folds_do_not_follow_the_order_of_the_table():
     ("count", "settings", "wanted"),
     [
         (0, {}, "a split into 0.8 / 0.1 / 0.1"),
-        (4, {}, "a split into 0.8 / 0.1 / 0.1"),
+        (3, {}, "a split into 0.8 / 0.1 / 0.1"),
         (3, {"split": (0.4, 0.3, 0.3)}, "a split into 0.4 / 0.3 / 0.3"),
         (10, {"folds": 10, "fold": 9}, "10 folds beside a test share of 0.1"),
         (3, {"folds": 2, "split": (0.3, 0.3, 0.4)}, "2 folds beside a test share of 0.4"),
@@ -635,6 +638,22 @@ def test_rows_with_a_blank_or_an_unreadable_molecule_are_left_out():
     column = ["train", "", "train", "val", "train", " ", "test", "test"]
     splits = by_column(column, rows=[0, 1, 3, 4, 5, 7])  # rows 2 and 6 could not be read
     assert listed(splits) == {"train": [0, 3], "val": [2], "test": [5]}
+
+
+def test_folds_divide_the_rows_outside_of_the_test_split_of_a_column():
+    """Every one of them validates once; the test rows stay, and rows of a molecule together."""
+    column = ["train"] * 8 + ["val"] * 2 + ["test"] * 3 + [""]
+    molecules, seen = np.array([0, 0, *range(1, 13)]), []
+    for fold in range(4):
+        settings = {"splits_column": "part", "folds": 4, "fold": fold}
+        splits = listed(make(alkanes(14), None, column, molecules, **settings))
+        assert splits["test"] == [10, 11, 12]
+        assert sorted(splits["train"] + splits["val"]) == list(range(10))
+        assert (0 in splits["val"]) == (1 in splits["val"])
+        seen += splits["val"]
+    assert sorted(seen) == list(range(10))
+    with pytest.raises(DataError, match="too few for 4 folds"):
+        make(alkanes(4), None, ["train", "train", "val", "test"], splits_column="part", folds=4)
 
 
 def test_a_column_goes_before_a_file_and_a_draw():

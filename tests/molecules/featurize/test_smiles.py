@@ -99,11 +99,6 @@ def test_marks_make_no_stereo_bond(marks):
     assert sorted(marked.bond_features.tolist()) == sorted(plain.bond_features.tolist())
 
 
-def test_a_hydrogen_by_its_number_is_implicit():
-    (graph,) = featurize.get("ogb").many(["C[#1]"])
-    assert graph.num_atoms == 1
-
-
 @pytest.mark.parametrize(
     ("smiles", "plain"),
     [
@@ -174,6 +169,11 @@ def test_isotopes_and_atom_maps_are_removed_and_the_rest_is_kept(smiles, canonic
         ),
         ("CCé", r"'\xe9' in 'CCé' is not a SMILES character"),
         ("CC\0C", r"'\x00' in 'CC\x00C' is not a SMILES character"),
+        (
+            "C[13#6]",
+            "'C[13#6]' is a SMARTS pattern: an atom of a SMILES has a symbol, such as [CH3], not a "
+            "number",
+        ),
         ("C1CC~1", "'~' in 'C1CC~1' is not a SMILES character"),
         ("C1CC", "RDKit cannot read 'C1CC': unclosed ring"),
         ("C(", "RDKit cannot read 'C(': syntax error around character 2"),
