@@ -1,0 +1,98 @@
+"""Second derivatives, and transforms of `torch.func`."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from support import SMALL, batch_of, far_from_initial
+from torch import Tensor, nn
+from torch.func import functional_call, jacrev, jvp
+
+from molsepnorm.molecules import featurize
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.nn.parts import FAST, PLAIN
+
+SMILES = ("CCO", "c1ccccc1C=O", "CC(N)C(=O)O", "CC(=O)[O-].C[NH3+]")
+ALL = {"urpe": True, "local": "gine", "pair_walks": 3, "pair_hidden": 4, "resistance_kernels": 2}
+DROPOUT = {"dropout": 0.2, "attention_dropout": 0.3, "activation_dropout": 0.1}
+settings = pytest.mark.parametrize("options", [{}, ALL, ALL | DROPOUT], ids=["", "all", "dropout"])
+
+
+def some_network(options: dict) -> tuple[Graphormer, GraphBatch]:
+    """A float64 network, in training, and a batch of molecules of several sizes."""
+    off = dict.fromkeys(DROPOUT, 0.0)
+    settings = SMALL | {"layers": 2, "norm": "sep-ln"} | off | options
+    config = GraphormerConfig(**settings)
+    graphs = [featurize.get("zinc")(text) for text in SMILES]
+    return far_from_initial(config).double(), batch_of(graphs, config, max_groups=2)
+
+
+def gradients(network: nn.Module, loss: Tensor, create_graph: bool = False) -> Tensor:
+    """The gradients of all trained parameters, as one vector."""
+    trained = [each for each in network.parameters() if each.requires_grad]
+    return torch.cat(
+        [
+            each.flatten()
+            for each in torch.autograd.grad(
+                loss, trained, create_graph=create_graph, materialize_grads=True
+            )
+        ]
+    )
+
+
+def loss_of(network: nn.Module, batch: GraphBatch) -> Tensor:
+    torch.manual_seed(3)  # of the dropout masks
+    return network(batch).square().mean()
+
+
+@settings
+def test_second_derivatives_equal_central_differences(options: dict) -> None:
+    """Hessian-vector products by `create_graph=True`; the first gradients are unchanged."""
+    network, batch = some_network(options)
+    first = gradients(network, loss_of(network, batch), create_graph=True)
+    torch.testing.assert_close(first.detach(), gradients(network, loss_of(network, batch)))
+    direction = torch.randn_like(first)
+    found = gradients(network, (first * direction).sum())
+    sides, step = [], 1e-7
+    for sign in (step, -step):
+        moved = copy.deepcopy(network)
+        start = 0
+        with torch.no_grad():
+            for each in (each for each in moved.parameters() if each.requires_grad):
+                each += sign * direction[start : start + each.numel()].view_as(each)
+                start += each.numel()
+        sides.append(gradients(moved, loss_of(moved, batch)))
+    right = (sides[0] - sides[1]) / (2 * step)
+    assert (found - right).norm() < 1e-6 * right.norm()
+
+
+@pytest.mark.parametrize("options", [{}, ALL], ids=["", "all"])
+@pytest.mark.parametrize("parts", [FAST, PLAIN], ids=["fast", "plain"])
+def test_gradients_of_each_molecule_equal_one_backward_pass_each(parts, options: dict) -> None:
+    """By `torch.func.jacrev`, by `is_grads_batched=True`, and along a direction by `jvp`."""
+    source, batch = some_network(options)
+    network = Graphormer(source.config, parts).double()
+    network.load_state_dict(source.state_dict())
+    trained = {name: each for name, each in network.named_parameters() if each.requires_grad}
+    outputs = network(batch)[:, 0]
+    keep = {"retain_graph": True, "materialize_grads": True}
+    rows = [torch.autograd.grad(each, list(trained.values()), **keep) for each in outputs]
+    expected = [torch.stack(each) for each in zip(*rows, strict=True)]
+
+    def function(weights: dict[str, Tensor]) -> Tensor:
+        return functional_call(network, weights, (batch,))[:, 0]
+
+    weights = {name: each.detach() for name, each in trained.items()}
+    by_function = jacrev(function)(weights)
+    torch.testing.assert_close(list(by_function.values()), expected)
+    used = {name: each for name, each in trained.items() if by_function[name].any()}
+    batched = torch.autograd.grad(
+        outputs, list(used.values()), torch.eye(len(outputs)).double(), is_grads_batched=True
+    )
+    torch.testing.assert_close(list(batched), [by_function[name] for name in used])
+    directions = {name: torch.randn_like(each) for name, each in weights.items()}
+    rows_of = {name: each.reshape(len(batch), -1) for name, each in by_function.items()}
+    along = sum(rows_of[name] @ each.flatten() for name, each in directions.items())
+    torch.testing.assert_close(jvp(function, (weights,), (directions,))[1], along)
