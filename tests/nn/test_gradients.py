@@ -1,4 +1,4 @@
-"""Second derivatives, and transforms of `torch.func`."""
+"""Second derivatives, transforms of `torch.func`, and modules put in place of linear layers."""
 
 from __future__ import annotations
 
@@ -96,3 +96,42 @@ def test_gradients_of_each_molecule_equal_one_backward_pass_each(parts, options:
     rows_of = {name: each.reshape(len(batch), -1) for name, each in by_function.items()}
     along = sum(rows_of[name] @ each.flatten() for name, each in directions.items())
     torch.testing.assert_close(jvp(function, (weights,), (directions,))[1], along)
+
+
+class _Adapted(nn.Module):
+    """A frozen linear layer and a trained addition of low rank, as adapters are."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.added = nn.Linear(base.in_features, base.out_features).to(base.weight)
+        self.weight, self.bias = base.weight, base.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.added(x)
+
+
+def test_a_module_in_place_of_any_linear_layer_is_called() -> None:
+    """Outputs equal those of a network with the sum of both weights; hooks are called; the addition
+    has a gradient."""
+    network, batch = some_network(ALL)
+    adapted, merged = copy.deepcopy(network), copy.deepcopy(network)
+    called: set[str] = set()
+    linear = [name for name, each in network.named_modules() if type(each) is nn.Linear]
+    assert {name.rpartition(".")[2] for name in linear} >= {"qkv", "inner", "outer", "mlp_in"}
+    for name in linear:
+        network.get_submodule(name).register_forward_hook(lambda *_, name=name: called.add(name))
+        own = _Adapted(adapted.get_submodule(name))
+        adapted.set_submodule(name, own)
+        with torch.no_grad():
+            for one, other in zip(
+                merged.get_submodule(name).parameters(), own.added.parameters(), strict=True
+            ):
+                one += other
+    network(batch)
+    assert called == set(linear)
+    outputs = adapted(batch)
+    torch.testing.assert_close(outputs, merged(batch))
+    outputs.square().sum().backward()
+    for name in linear:
+        assert adapted.get_submodule(name).added.weight.grad.any(), name
