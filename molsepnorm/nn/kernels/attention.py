@@ -82,9 +82,9 @@ class _Attend(torch.autograd.Function):
         saved: list[Tensor] = []
         factors = gates or [None] * len(groups)
         for at, part, mask, gate in zip(locations, bias, masks, factors, strict=True):
-            parts = _by_head(qkv[at.slots], at.num_slots, heads, parts=3)
-            q, k, v = parts.flatten(1, 2).unbind()  # (H·graphs, S, C/H)
-            q = q[:, : at.num_queries]
+            q, k, v = _by_head(qkv[at.slots], at.num_slots, heads, parts=3)
+            q = q[:, :, : at.num_queries]
+            q, k, v = (each.flatten(0, 1) for each in (q, k, v))  # (H·graphs, …, C/H)
             weights, total = _exponentials(q, k, part.flatten(0, 1).to(q.dtype))
             dropped = weights
             if mask is not None:
