@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from molsepnorm.nn.batch import PaddedGroup
 from molsepnorm.nn.dropout import Dropout
 from molsepnorm.nn.pairs.tensors import PairTensors
 
-__all__ = ["BiasedSelfAttention"]
+__all__ = ["BiasedSelfAttention", "plain_attention"]
 
 
 class BiasedSelfAttention(nn.Module):
@@ -52,17 +52,25 @@ class BiasedSelfAttention(nn.Module):
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
         """Return the outputs of all heads, concatenated, before the last linear layer."""
-        outputs = []
-        slots = [group.graphs * group.slots for group in groups]
-        gates: Sequence[Tensor | None] = pairs.gates or [None] * len(groups)
-        for qkv, group, bias, gate in zip(
-            self.qkv(x).split(slots), groups, pairs.bias, gates, strict=True
-        ):
-            parts = qkv.view(group.graphs, group.slots, 3, self.heads, -1)
-            q, k, v = parts.permute(2, 3, 0, 1, 4)  # (H, graphs, S, C/H) each
-            q = q[:, :, : bias.shape[2]]
-            weights = torch.softmax(q @ k.mT / q.shape[-1] ** 0.5 + bias, dim=-1)
-            weights = self.dropout(weights)
-            weights = weights if gate is None else weights * gate
-            outputs.append((weights.to(v.dtype) @ v).permute(1, 2, 0, 3).flatten(2).flatten(0, 1))
-        return torch.cat(outputs)
+        return plain_attention(self.qkv(x), groups, pairs.bias, pairs.gates, self.dropout)
+
+
+def plain_attention(
+    qkv: Tensor,  # (M, 3C): q of every head, then k, then v
+    groups: tuple[PaddedGroup, ...],
+    biases: Sequence[Tensor],  # for each group (H, graphs, Q, S)
+    gates: Sequence[Tensor] | None,  # for each group (H, graphs, Q, S)
+    dropout: Callable[[Tensor], Tensor],
+) -> Tensor:  # (ΣQ, C)
+    """Return the outputs of all heads by operations that have derivatives of any order."""
+    outputs = []
+    slots = [group.graphs * group.slots for group in groups]
+    factors: Sequence[Tensor | None] = gates or [None] * len(groups)
+    for rows, group, bias, gate in zip(qkv.split(slots), groups, biases, factors, strict=True):
+        parts = rows.view(group.graphs, group.slots, 3, len(bias), -1)
+        q, k, v = parts.permute(2, 3, 0, 1, 4)  # (H, graphs, S, C/H) each
+        q = q[:, :, : bias.shape[2]]
+        weights = dropout(torch.softmax(q @ k.mT / q.shape[-1] ** 0.5 + bias, dim=-1))
+        weights = weights if gate is None else weights * gate
+        outputs.append((weights.to(v.dtype) @ v).permute(1, 2, 0, 3).flatten(2).flatten(0, 1))
+    return torch.cat(outputs)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from molsepnorm.nn.attention import BiasedSelfAttention
+from molsepnorm.nn.attention import BiasedSelfAttention, plain_attention
 from molsepnorm.nn.batch import PaddedGroup
+from molsepnorm.nn.gradients import differentiable_gradients, is_transformed
 from molsepnorm.nn.kernels.dropout import ByteDropout
 from molsepnorm.nn.kernels.fused_attention import fits, fused_attention
 from molsepnorm.nn.pairs.tensors import PairTensors
@@ -36,20 +36,17 @@ class FastSelfAttention(BiasedSelfAttention):
     def attend(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
+        if is_transformed():
+            return super().attend(x, pairs, groups)
         bias, dropout = pairs.bias, self.dropout
         if pairs.gates is None and fits(x, groups, self.heads):
             rate = (dropout.dropped, dropout.scale) if dropout.training else (0, 1.0)
             return fused_attention(self.qkv(x), bias, *rate)
         masks = [dropout.dropout_mask(part) for part in bias]
         scale = 1.0 if masks[0] is None else dropout.scale
-        device = x.device.type
-        lower = torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if lower else x.dtype
-        with torch.autocast(device, enabled=False):
-            return _Attend.apply(
-                *(x, self.qkv.weight, self.qkv.bias, dtype, groups, scale, masks),
-                *(*bias, *(pairs.gates or ())),
-            )
+        qkv = self.qkv(x).to(x.dtype).contiguous()
+        with torch.autocast(x.device.type, enabled=False):
+            return _Attend.apply(qkv, groups, scale, masks, *bias, *(pairs.gates or ()))
 
 
 class _Location(NamedTuple):
@@ -62,7 +59,7 @@ class _Location(NamedTuple):
 
 
 class _Attend(torch.autograd.Function):
-    """Attention of all groups, from x before the projection to the concatenated heads.
+    """Attention of all groups, from queries, keys and values to the concatenated heads.
 
     Results and gradients of each group are written to their rows of a common tensor. With
     autograd's own operations, splitting and joining the groups takes a quarter of a training step
@@ -72,10 +69,7 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: Tensor,  # (M, C)
-        weight: Tensor,  # (3C, C)
-        offset: Tensor,  # (3C,)
-        dtype: torch.dtype,  # of the factors of the projection
+        qkv: Tensor,  # (M, 3C)
         groups: tuple[PaddedGroup, ...],
         scale: float,  # of the weights that dropout keeps, 1 without dropout
         masks: list[Tensor | None],  # for each group uint8 (H, graphs, Q, S), or no dropout
@@ -83,19 +77,14 @@ class _Attend(torch.autograd.Function):
     ) -> Tensor:  # (ΣQ, C)
         bias, gates = pairs[: len(groups)], pairs[len(groups) :]
         heads = len(bias[0])
-        projection = weight.to(dtype).view(3, heads, -1, x.shape[1]).permute(1, 3, 0, 2)
-        projection = projection.flatten(2)  # (H, C, 3C/H): q, k and v of a head side by side
-        shifts = offset.view(3, heads, -1).transpose(0, 1).reshape(heads, 1, -1)
-        lowered = x.to(dtype)
         locations = list(_locations(groups, bias))
-        y = x.new_empty(locations[-1].queries.stop, x.shape[1])
+        y = qkv.new_empty(locations[-1].queries.stop, qkv.shape[1] // 3)
         saved: list[Tensor] = []
         factors = gates or [None] * len(groups)
         for at, part, mask, gate in zip(locations, bias, masks, factors, strict=True):
-            qkv = lowered[at.slots].expand(heads, -1, -1) @ projection
-            qkv = qkv.add_(shifts) if qkv.dtype == x.dtype else qkv + shifts
-            q, k, v = qkv.view(-1, at.num_slots, 3, qkv.shape[-1] // 3).unbind(2)  # (H·graphs, …)
-            q = q[:, : at.num_queries]
+            q, k, v = _by_head(qkv[at.slots], at.num_slots, heads, parts=3)
+            q = q[:, :, : at.num_queries]
+            q, k, v = (each.flatten(0, 1) for each in (q, k, v))  # (H·graphs, …, C/H)
             weights, total = _exponentials(q, k, part.flatten(0, 1).to(q.dtype))
             dropped = weights
             if mask is not None:
@@ -105,18 +94,19 @@ class _Attend(torch.autograd.Function):
             attended = (gated @ v).div_(total)
             _by_head(y[at.queries], at.num_queries, heads).copy_(attended.unflatten(0, (heads, -1)))
             saved += [q, k, v, weights, dropped, gated, total]
-        ctx.save_for_backward(x, weight, y, *bias, *saved)
-        ctx.groups, ctx.scale, ctx.dtype = groups, scale, dtype
-        ctx.has_gates = bool(gates)
+        ctx.save_for_backward(qkv, y, *pairs, *saved)
+        ctx.groups, ctx.scale, ctx.num_pairs = groups, scale, len(pairs)
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, y, *rest = ctx.saved_tensors
-        bias, saved = rest[: len(ctx.groups)], iter(rest[len(ctx.groups) :])
+        if torch.is_grad_enabled() or is_transformed(grad):
+            grad_qkv, *grad_pairs = _plain_gradients(ctx, grad)
+            return (grad_qkv, None, None, None, *grad_pairs)
+        qkv, y, *rest = ctx.saved_tensors
+        bias, saved = rest[: len(ctx.groups)], iter(rest[ctx.num_pairs :])
         heads = len(bias[0])
-        grad_qkv = x.new_empty(len(x), len(weight))
+        grad_qkv = torch.empty_like(qkv)
         grad_bias: list[Tensor] = []
         grad_gates: list[Tensor] = []
         for at, part in zip(_locations(ctx.groups, bias), bias, strict=True):
@@ -126,7 +116,7 @@ class _Attend(torch.autograd.Function):
             # The softmax gradient subtracts each row's Σ_j P_ij ∂P_ij, which is y_i · ∂y_i.
             along = (grad_y * y_part).sum(-1, keepdim=True)
             grad_gated = grad_y @ v.transpose(1, 2)
-            if ctx.has_gates:
+            if ctx.num_pairs > len(bias):
                 grad_gates.append((grad_gated * dropped).unflatten(0, (heads, -1)))
             grad_logits = grad_gated.mul_(gated)
             grad_logits.addcmul_(weights, along, value=-1 / ctx.scale)
@@ -141,11 +131,22 @@ class _Attend(torch.autograd.Function):
                 parts[0].zero_()
             for part, gradient in zip(parts, (grad_q, grad_k, grad_v), strict=True):
                 part[:, :, : gradient.shape[1]] = gradient.unflatten(0, (heads, -1))
-        lowered = grad_qkv.to(ctx.dtype)
-        grad_x = (lowered @ weight.to(ctx.dtype)).to(x.dtype)
-        grad_weight = (lowered.T @ x.to(ctx.dtype)).to(weight.dtype)
-        grads = grad_x, grad_weight, grad_qkv.sum(0)
-        return (*grads, None, None, None, None, *grad_bias, *grad_gates)
+        return (grad_qkv, None, None, None, *grad_bias, *grad_gates)
+
+
+def _plain_gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
+    """Return the gradients of qkv, the biases and the gates as functions that have derivatives."""
+    qkv, _, *rest = ctx.saved_tensors
+    dropped = rest[ctx.num_pairs + 4 :: 7]
+    groups, masks = ctx.groups, (ctx.scale * (each != 0).to(each.dtype) for each in dropped)
+
+    def plain(qkv: Tensor, *pairs: Tensor) -> Tensor:
+        bias, gates = pairs[: len(groups)], pairs[len(groups) :]
+        return plain_attention(
+            qkv, groups, bias, gates, lambda weights: weights * next(masks).view_as(weights)
+        )
+
+    return differentiable_gradients(plain, (qkv, *rest[: ctx.num_pairs]), grad)
 
 
 def _locations(groups: tuple[PaddedGroup, ...], bias: Sequence[Tensor]) -> Iterator[_Location]:

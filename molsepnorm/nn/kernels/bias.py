@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from molsepnorm.nn.batch import PathTable
+from molsepnorm.nn.gradients import is_transformed, to_dense
 from molsepnorm.nn.pairs.bias import AttentionBias
 
 __all__ = ["FastAttentionBias"]
@@ -21,6 +21,8 @@ class FastAttentionBias(AttentionBias):
     """
 
     def path_sums(self, paths: PathTable, terms: Tensor) -> Tensor:  # (V, H)
+        if is_transformed():
+            return super().path_sums(paths, terms)
         return _Product.apply(paths.bonds, paths.bonds_transposed, terms)
 
 
@@ -29,10 +31,12 @@ class _Product(Function):
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:  # (V, H)
-        ctx.transposed = transposed
+        ctx.matrices = transposed, matrix
         return matrix.to(x.dtype) @ x
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed.to(grad.dtype) @ grad
+        transposed, matrix = ctx.matrices
+        if is_transformed(grad):
+            return None, None, to_dense(transposed).to(grad.dtype) @ grad
+        return None, None, _Product.apply(transposed, matrix, grad)

@@ -24,8 +24,6 @@ class ByteDropout(Dropout):
 
     def __init__(self, p: float) -> None:
         super().__init__(p)
-        self.dropped = min(round(p * _VALUES), _VALUES - 1)
-        """Number of elements that are dropped among 256, on average."""
         self.p = self.dropped / _VALUES
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,10 +48,15 @@ class ByteDropout(Dropout):
             return None
         if x.device.type != "cpu":
             return torch.rand(x.shape, device=x.device).ge_(self.p).to(torch.uint8)
-        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+        words = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 7) // 8,))
         values = words.view(torch.uint8)[: x.numel()].view(x.shape)
         # 1 from `dropped` on, else 0: clamping bytes is several times as fast as comparing them
         return values.clamp_(self.dropped - 1, self.dropped).sub_(self.dropped - 1)
+
+    @property
+    def dropped(self) -> int:
+        """Number of elements that are dropped among 256, on average; follows `p`."""
+        return min(round(self.p * _VALUES), _VALUES - 1)
 
     @property
     def scale(self) -> float:

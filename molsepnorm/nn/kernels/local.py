@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from molsepnorm.nn.gradients import is_transformed
 from molsepnorm.nn.local import GINE
 from molsepnorm.nn.pairs.neighbours import Neighbours
 
@@ -28,6 +28,8 @@ class FastGINE(GINE):
     """
 
     def messages(self, x: Tensor, embeddings: Tensor, neighbours: Neighbours) -> Tensor:  # (M, C)
+        if is_transformed():
+            return super().messages(x, embeddings, neighbours)
         if torch.is_grad_enabled() or x.device.type != "cpu":
             return _Messages.apply(x, embeddings, neighbours)
         slots, labels, first = neighbours.real
@@ -56,12 +58,11 @@ class _Messages(torch.autograd.Function):
         return F.embedding_bag(neighbours.entries, messages, mode="sum")
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         messages, labels = ctx.saved_tensors
         shape = len(grad), -1, grad.shape[1]  # (M, D, C)
         of_message = torch.ops.aten.threshold_backward(
             grad[:, None].expand(messages.view(shape).shape), messages.view(shape), 0
-        ).flatten(0, 1)
+        ).reshape(messages.shape)
         grad_x = F.embedding_bag(ctx.reverse, of_message, mode="sum")
         return grad_x, (labels.T @ of_message)[1:], None

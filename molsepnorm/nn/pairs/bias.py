@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
+from molsepnorm.nn.gradients import to_dense
 from molsepnorm.sepnorm.kernels import at_least_float32
 
 __all__ = ["AttentionBias", "by_head", "label_embeddings"]
@@ -75,7 +76,7 @@ class AttentionBias(nn.Module):
 
     def path_sums(self, paths: PathTable, terms: Tensor) -> Tensor:  # (V, H)
         """Return the sum of the terms (L·K, H) of every path's bonds."""
-        return paths.bonds.to(terms.dtype) @ terms
+        return to_dense(paths.bonds).to(terms.dtype) @ terms
 
 
 def by_head(values: Tensor, batch: GraphBatch) -> list[Tensor]:  # for each group (H, graphs, S, S)

@@ -124,11 +124,7 @@ class PairBias(nn.Module):
             return [self._bias(each) for each in features]
 
     def _bias(self, features: Tensor) -> Tensor:  # (graphs, S, S, F) -> (H, graphs, S, S)
-        columns = features.movedim(-1, 0).flatten(1)  # as walk probabilities lie in memory
+        columns = features.movedim(-1, 0).flatten(1).T  # as walk probabilities lie in memory
         if self.inner is not None:
-            columns = F.gelu(_linear(self.inner, columns))
-        return _linear(self.outer, columns).unflatten(1, features.shape[:3])
-
-
-def _linear(layer: nn.Linear, columns: Tensor) -> Tensor:  # (F, P) -> (F', P)
-    return torch.addmm(layer.bias[:, None], layer.weight, columns)
+            columns = F.gelu(self.inner(columns))
+        return self.outer(columns).T.unflatten(1, features.shape[:3])

@@ -159,3 +159,24 @@ def test_gradcheck(p: float) -> None:
     zeros = call(x) == 0
     assert zeros.any()
     assert not zeros.all()
+
+
+def test_compiled_dropout_accepts_batches_of_several_shapes() -> None:
+    """The rate is as without compilation."""
+    torch._dynamo.reset()
+    compiled = torch.compile(ByteDropout(0.25), backend="aot_eager", fullgraph=True)
+    for shape in ((4, 3), (13, 3), (301, 40), (1, 3)):
+        y = compiled(torch.ones(shape))
+        assert y.shape == shape
+        assert set(y.flatten().tolist()) <= {0.0, torch.tensor(4 / 3).item()}
+    assert 0.2 < (compiled(torch.ones(301, 40)) == 0).double().mean() < 0.3
+
+
+def test_a_changed_probability_is_used() -> None:
+    """Also by `add`; tools for uncertainty set `p` of every dropout."""
+    layer, x = ByteDropout(0.1), torch.ones(MANY)
+    layer.p = 0.5
+    torch.manual_seed(10)
+    for y in (layer(x), layer.add(torch.zeros(MANY), x)):
+        assert set(y.unique().tolist()) == {0.0, 2.0}
+        assert 0.49 < (y == 0).double().mean() < 0.51

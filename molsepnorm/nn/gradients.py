@@ -1,0 +1,54 @@
+"""Where hand-written gradients give way to those of plain operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["differentiable_gradients", "is_transformed", "to_dense"]
+
+
+def is_transformed(*tensors: Tensor) -> bool:
+    """Return whether a transform of `torch.func` is active, or a tensor is a batch of gradients
+    (`is_grads_batched=True`). Hand-written functions support neither."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or any(
+        torch._C._functorch.is_legacy_batchedtensor(each) for each in tensors
+    )
+
+
+def to_dense(constant: Tensor) -> Tensor:
+    """Return a sparse tensor as a dense one, also where a transform of `torch.func` is active,
+    which does not accept sparse (CSR) tensors."""
+    with torch._C._DisableFuncTorch():
+        return constant.to_dense()
+
+
+def differentiable_gradients(
+    plain: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor
+) -> list[Tensor | None]:
+    """Return the gradients of plain(*inputs) for the gradient of its result, with derivatives.
+
+    A hand-written `backward` returns them where gradients are enabled (`create_graph=True`). Its
+    own results depend on tensors that `forward` computed without gradients, so their derivatives
+    would be wrong.
+
+    Args:
+        plain: the function that `forward` computes, by differentiable operations.
+        inputs: the inputs of `forward`, from `ctx.saved_tensors`.
+        grad: the gradient of the result.
+
+    Returns:
+        One gradient for each input; None if the input needs none.
+    """
+    with torch.enable_grad():
+        # views, so that an input that depends on another one gets its own gradient only
+        views = [each.view_as(each) for each in inputs]
+        y = plain(*views)
+    needed = [each for each in views if each.requires_grad]
+    create_graph = torch.is_grad_enabled()
+    found = iter(torch.autograd.grad(y, needed, grad, create_graph=create_graph))
+    return [next(found) if each.requires_grad else None for each in views]
