@@ -65,9 +65,9 @@ def fit(
             name. `Predictor.predict` takes the same columns.
         splits: indices of molecules under "train", "val" and "test"; molecules in none of them are
             left out. Without "val", one in nine of "train" becomes a validation molecule, at
-            random. Without "test", the result has no metrics and metrics.json only validation
-            scores; the model has intervals and a domain all the same. By default `data.split` and
-            `data.split_type` decide.
+            random. Without test molecules, the result has no metrics and metrics.json only
+            validation scores; the model has intervals and a domain all the same. By default
+            `data.split` and `data.split_type` decide.
         bond_offset: only for `Data`, see `featurize.pyg.from_data`.
         config: a YAML file of settings. By default the recipe for tables, which fine-tunes a model
             that comes with molsepnorm unless the overrides set an architecture.
@@ -115,6 +115,5 @@ def fit(
         dataset,
         folder,
         resume=resume,
-        score=len(dataset.splits["test"]) > 0,
         callback=callback,
     )
