@@ -19,7 +19,8 @@ from molsepnorm.errors import ConfigError, DataError, counted, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.inputs import require_same_order
-from molsepnorm.training.fit import fit
+from molsepnorm.training.fit import loaded
+from molsepnorm.training.run import train_on
 
 __all__ = ["GraphormerClassifier", "GraphormerRegressor"]
 
@@ -89,11 +90,10 @@ class _Graphormer(BaseEstimator):
             both = len(molecules) + len(others)
             splits = {"train": range(len(molecules)), "val": range(len(molecules), both)}
             if sample_weight is not None:
-                own = np.full(len(others), _mean_weight(sample_weight))
-                sample_weight = np.concatenate([sample_weight, own])
+                sample_weight = np.concatenate([sample_weight, np.ones(len(others))])
             molecules = molecules + others
             labels = pd.concat([labels, table], ignore_index=True)
-        result = fit(
+        config, dataset = loaded(
             molecules,
             labels,
             weights=sample_weight,
@@ -108,6 +108,11 @@ class _Graphormer(BaseEstimator):
                 **(self.overrides or {}),
             },
         )
+        if validation is not None and dataset.weights is not None:
+            of_train = dataset.weights[dataset.splits["train"]]
+            mean = of_train.sum() / max(np.count_nonzero(of_train), 1)
+            dataset.weights[dataset.splits["val"]] = mean
+        result = train_on(config, dataset)
         assert result.model is not None
         self.model_ = result.model
 
@@ -223,7 +228,7 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
             X: see `Molecules`.
             y: the labels.
             sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
-                mean of the weights above 0.
+                mean weight of the molecules of X that are read, have a label and a weight above 0.
             X_val, y_val: molecules that choose the epoch, and their labels; drawn from X if None.
         """
         require_same_order(X=X, y=y, sample_weight=sample_weight)
@@ -267,7 +272,7 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
                 missing labels. `classes_` holds the classes in sorted order, in a list with an
                 array for each target if there are several.
             sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
-                mean of the weights above 0.
+                mean weight of the molecules of X that are read, have a label and a weight above 0.
             X_val, y_val: molecules that choose the epoch, and their classes; drawn from X if None.
         """
         require_same_order(X=X, y=y, sample_weight=sample_weight)
@@ -350,12 +355,6 @@ def _is_missing(molecule: Any) -> bool:
         or molecule is pd.NA
         or (isinstance(molecule, float) and math.isnan(molecule))
     )
-
-
-def _mean_weight(weights: np.ndarray) -> float:
-    """Return the mean of the weights above 0; NaN is 1, as in the loss."""
-    numbers = pd.to_numeric(pd.Series(weights), errors="coerce").fillna(1)
-    return numbers[numbers > 0].mean()
 
 
 def _numbers(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:

@@ -95,7 +95,10 @@ def unit_in(target: str) -> str | None:
 
 
 def _known_unit(written: str) -> str | None:
-    return written if written in _OFFSETS else _UNITS.get(written.lower())
+    if written in _OFFSETS:
+        return written
+    # MM is no unit, since upper case may have made it of mM or of µM
+    return _UNITS.get(written if written[:1] == "M" else written.lower())
 
 
 def transform_of(name: str, target: str) -> Transform | None:

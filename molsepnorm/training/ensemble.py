@@ -92,7 +92,6 @@ def train(
         config = load_config(config=run.config)
     if config is None or config.run.ensemble == 1:
         return train_one(config, run.path, resume=resume, epochs=epochs, callback=callback)
-    config.data.require_test("An ensemble (run.ensemble)")
     with hold(config.data.table, config.data.splits_file):
         return _train_members(config, run, resume, epochs, callback)
 
@@ -111,6 +110,7 @@ def _train_members(
         )
     with DistributedContext.join(config.run.device) as world:
         first = _load(_members(config)[0], world)
+        first.require_test("An ensemble (run.ensemble)")
         config = with_length(config, first)
         configs = _members(config)
         folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]

@@ -134,7 +134,7 @@ def select(
     dataset = _load(data, model, split, labelled)
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)
-    graphs = _graphs_of(data, dataset, model, split)
+    graphs = _graphs_of(dataset, model, split)
     if labelled and len(model.task.names) > 1:
         dataset = _with_labels(dataset, graphs)
     if own_run is not None:
@@ -181,6 +181,11 @@ def _load(data: DataConfig, model: PropertyModel, split: str, labelled: bool) ->
     _require_same_targets(data, dataset, model, labelled)
     if split == "all":
         dataset = replace(dataset, splits={"all": dataset.molecules})
+    if split == "test" and not dataset.has_test:
+        raise ConfigError(
+            f"{dataset.name} has no test split, so the model was trained on all rows that have a "
+            "split: score it on another table, or choose another split (--split val)"
+        )
     return with_inputs(dataset, model.inputs)
 
 
@@ -210,19 +215,13 @@ def _require_same_targets(
         )
 
 
-def _graphs_of(data: DataConfig, dataset: Dataset, model: PropertyModel, split: str) -> np.ndarray:
+def _graphs_of(dataset: Dataset, model: PropertyModel, split: str) -> np.ndarray:
     """Return the molecules of a split, int64 [n].
 
     Raises:
-        ConfigError: the data have no test split.
         DataError: feature columns are missing in all rows.
     """
     graphs = dataset.splits[split]
-    if not data.has_test and split == "test":
-        raise ConfigError(
-            "the model was trained on all rows of this table, since the share of the test split "
-            "in data.split is 0: score it on another table"
-        )
     if model.inputs.columns and not len(graphs):
         raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
     return graphs

@@ -49,13 +49,11 @@ def finish(trainer: Trainer, prepared: Prepared) -> dict[str, Any]:
 
 
 def finish_unscored(trainer: Trainer, prepared: Prepared) -> dict[str, Any]:
-    """Complete the best model of a run that does not use the test split, and write the scores on
+    """Complete the best model of a run without a test split, and write the scores on
     the validation split; result as for `finish`."""
     config, dataset = trainer.config, trainer.dataset
     best, _ = trainer.folder.best()
     chosen = _as_chosen(trainer, best)
-    if not chosen.task.targets:
-        return {}
     final = refit(config, chosen, trainer.examples, dataset.splits)
     val = {"val": dataset.splits["val"]}
     predictions = {"val": predict(chosen, trainer.examples.graphs, val["val"])}

@@ -6,18 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.tasks import require_same_order, with_text_names
 from molsepnorm.training.architecture import encoding
 from molsepnorm.training.callback import Callback, TrainingResult
+from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config, table_recipe
 from molsepnorm.training.run import train_on
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["fit"]
+__all__ = ["fit", "loaded"]
 
 
 def fit(
@@ -65,9 +67,9 @@ def fit(
             name. `Predictor.predict` takes the same columns.
         splits: indices of molecules under "train", "val" and "test"; molecules in none of them are
             left out. Without "val", one in nine of "train" becomes a validation molecule, at
-            random. Without "test", the result has no metrics and metrics.json only validation
-            scores; the model has intervals and a domain all the same. By default `data.split` and
-            `data.split_type` decide.
+            random. Without test molecules, the result has no metrics and metrics.json only
+            validation scores; the model has intervals and a domain all the same. By default
+            `data.split` and `data.split_type` decide.
         bond_offset: only for `Data`, see `featurize.pyg.from_data`.
         config: a YAML file of settings. By default the recipe for tables, which fine-tunes a model
             that comes with molsepnorm unless the overrides set an architecture.
@@ -88,33 +90,45 @@ def fit(
         StorageError: a file in `folder` cannot be written.
     """
     require_same_order(molecules=molecules, y=y, weights=weights, feature_columns=feature_columns)
-    table = label_table(y, targets)
-    fixed = {"data.in_memory": True, "data.targets": list(table.columns)}
     if feature_columns is not None:
         feature_columns = with_text_names(feature_columns)
-        fixed["data.feature_columns"] = list(feature_columns)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
-    settings = load_config(
-        config=table_recipe(overrides or {}, preset) if config is None else config,
-        preset=preset,
-        overrides={"data.on_invalid": "fail", **(overrides or {}), **fixed},
-    )
-    dataset = memory_dataset(
+    settings, dataset = loaded(
         molecules,
-        table,
-        settings.data,
-        encoding(settings),
+        label_table(y, targets),
+        config=config,
+        preset=preset,
+        overrides=overrides or {},
         weights=weights,
         features=feature_columns,
         splits=splits,
         bond_offset=bond_offset,
     )
-    return train_on(
-        settings,
-        dataset,
-        folder,
-        resume=resume,
-        score=len(dataset.splits["test"]) > 0,
-        callback=callback,
+    return train_on(settings, dataset, folder, resume=resume, callback=callback)
+
+
+def loaded(
+    molecules: Iterable[Any],
+    labels: pd.DataFrame,
+    *,
+    config: Path | str | None = None,
+    preset: str | None = None,
+    overrides: Mapping[str, Any],
+    features: pd.DataFrame | Mapping[str, Any] | None = None,
+    **more: Any,
+) -> tuple[TrainConfig, Dataset]:
+    """Return the configuration and the data set of `fit`; `labels` is a `label_table`, and `more`
+    are further arguments of `memory_dataset`."""
+    fixed = {"data.in_memory": True, "data.targets": list(labels.columns)}
+    if features is not None:
+        fixed["data.feature_columns"] = list(features)
+    settings = load_config(
+        config=table_recipe(overrides, preset) if config is None else config,
+        preset=preset,
+        overrides={"data.on_invalid": "fail", **overrides, **fixed},
     )
+    dataset = memory_dataset(
+        molecules, labels, settings.data, encoding(settings), features=features, **more
+    )
+    return settings, dataset

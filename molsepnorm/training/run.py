@@ -16,7 +16,7 @@ from molsepnorm.devices.context import on_device
 from molsepnorm.devices.threads import restored_threads
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig
@@ -68,7 +68,6 @@ def train_one(
         _require_readable(chosen, run.path if resume else None, world)
         return world.main_process_first(lambda: load_dataset(chosen))
 
-    score, lengthen = chosen.data.has_test, epochs is not None
     return _train(
         chosen,
         load,
@@ -76,8 +75,7 @@ def train_one(
         resume,
         start=None,
         callback=callback,
-        score=score,
-        lengthen=lengthen,
+        lengthen=epochs is not None,
         may_blend=may_blend,
     )
 
@@ -102,21 +100,18 @@ def train_on(
     *,
     resume: bool = False,
     model: PropertyModel | None = None,
-    score: bool = True,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
     """Train on a data set that is already loaded; without a folder, no file is written.
 
     Args:
         config: the configuration; its `data` section describes the data set and is not loaded.
-        dataset: encoded molecules, labels and splits.
+        dataset: encoded molecules, labels and splits. If its test split is empty, the result has
+            no metrics; the model has its second fit, forest, intervals and domain all the same.
         folder: the run folder as in `train`; None keeps the best model in memory.
         resume: continue the run in `folder` with the same data set.
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.
-        score: score the best model at the end. Otherwise the test split is not used, and the
-            result has no metrics; the model has its second fit, forest, intervals and domain all
-            the same.
         callback: as in `train`.
 
     Raises:
@@ -132,7 +127,7 @@ def train_on(
             "run.ensemble is for molsepnorm.train, which reads a file: train the members with one "
             "seed each, and join their models with molsepnorm.model.join"
         )
-    return _train(config, lambda world: dataset, folder, resume, model, callback, score)
+    return _train(config, lambda world: dataset, folder, resume, model, callback)
 
 
 def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
@@ -184,7 +179,6 @@ def _train(
     resume: bool,
     start: PropertyModel | None,
     callback: Callback | Iterable[Callback] | None,
-    score: bool = True,
     lengthen: bool = False,
     may_blend: bool = False,
 ) -> TrainingResult:
@@ -195,6 +189,8 @@ def _train(
         device = device_of_rank(config.run.device, world)
         start = None if resume else starting_model(config, start)
         dataset = load(world)
+        if config.objective.name != SUPERVISED:
+            dataset.require_test("Pre-training")
         config = with_length(config, dataset)
         if start is not None:
             label = config.finetune.label
@@ -224,7 +220,7 @@ def _train(
             callback.on_start(began, prepared.dataset, prepared.model, run.path)
             stopped = not resume and trainer.start()
             finished = not stopped and trainer.fit()
-            result = _result(trainer, prepared, finished, score)
+            result = _result(trainer, prepared, finished)
             callback.on_end(result)
         except BaseException as error:
             callback.on_failure(error)
@@ -259,12 +255,13 @@ def _trainer(
     )
 
 
-def _result(trainer: Trainer, prepared: Prepared, finished: bool, score: bool) -> TrainingResult:
+def _result(trainer: Trainer, prepared: Prepared, finished: bool) -> TrainingResult:
     """Finish a run that has trained to its end, write card and report, and return the result."""
     run, world = trainer.folder, trainer.world
     if trainer.progress.best_epoch is None:
         return TrainingResult(run.path, finished, None, {})
     found: dict[str, Any] = {}
+    score = prepared.dataset.has_test
     if finished:
         with trainer.threads.paused():
             if score:

@@ -43,7 +43,6 @@ def check_search(config: TrainConfig, trials: int | None, budget: str | None) ->
         )
     config.data.require_split()
     with_folds(config)  # checks the folds of an ensemble
-    config.data.require_test("The best configuration of a search")
     if config.data.folds is not None and not config.data.test_set:
         raise ConfigError(
             "data.test_set: false (--no-test) makes each fold a test split in turn, so a search "
@@ -63,6 +62,7 @@ def check_search(config: TrainConfig, trials: int | None, budget: str | None) ->
 def load_splits(config: TrainConfig, splits: int | None) -> list[Dataset]:
     """Load the data set with each of its splits, without test labels."""
     first = load_dataset(config)
+    first.require_test("The best configuration of a search")
     folds = config.data.folds
     if folds is not None and splits not in (None, folds):
         raise ConfigError(

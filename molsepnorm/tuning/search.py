@@ -203,9 +203,7 @@ class _Search:
         callbacks = [watch, self.callback, StopWhen(lambda: time.monotonic() > end)]
         try:
             for dataset in self.data:
-                result = train_on(
-                    config, dataset, model=self.start, score=False, callback=callbacks
-                )
+                result = train_on(config, dataset, model=self.start, callback=callbacks)
                 if not result.finished:
                     return "stopped early" if watch.behind else "interrupted"
                 if not watch.end_split():

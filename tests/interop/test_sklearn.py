@@ -66,13 +66,13 @@ def test_predictions_are_those_of_the_predictor(fitted):
 
 @pytest.fixture
 def splits(monkeypatch) -> dict[str, np.ndarray]:
-    """The rows of each split of the last `fit`."""
+    """The rows of each split of the last `fit`, and the weights."""
     seen = {}
-    module = importlib.import_module("molsepnorm.training.fit")
+    module = importlib.import_module("molsepnorm.interop.sklearn")
     plain = module.train_on
 
     def train_on(config, dataset, *args, **kwargs):
-        seen.update(dataset.splits)
+        seen.update(dataset.splits, weights=dataset.weights)
         return plain(config, dataset, *args, **kwargs)
 
     monkeypatch.setattr(module, "train_on", train_on)
@@ -81,7 +81,7 @@ def splits(monkeypatch) -> dict[str, np.ndarray]:
 
 def test_all_training_rows_are_used_and_none_is_held_out_for_a_test(splits):
     regressor().fit(SMILES, Y)
-    assert {name: len(rows) for name, rows in splits.items()} == {"train": 32, "val": 4, "test": 0}
+    assert [len(splits[name]) for name in ("train", "val", "test")] == [32, 4, 0]
     assert sorted([*splits["train"], *splits["val"]]) == list(range(36))
     regressor().fit(SMILES, Y, X_val=["CCO", "CCN"], y_val=[1.0, 2.0])
     assert [splits["train"].tolist(), splits["val"].tolist()] == [list(range(36)), [36, 37]]
@@ -307,6 +307,15 @@ def test_a_constant_factor_of_the_weights_changes_nothing():
     assert predict([8.0] * 26) == predict([0.125] * 26) == predict([float("nan")] * 26)
     assert predict([0.0] * 6 + [8.0] * 20) == predict([0.0] * 6 + [1.0] * 20)
     assert predict([8.0] * 26) == pytest.approx(predict(None), abs=1e-3)
+
+
+def test_weights_of_molecules_that_are_not_trained_on_are_not_in_the_mean(splits):
+    """One cannot be read, and one has no label."""
+    labels, weights = [0.0, float("nan"), *Y[2:26]], [500.0, 900.0] + [1.0, 3.0] * 12
+    molecules = ["C1CC", *SMILES[1:26]]
+    others = {"X_val": SMILES[26:], "y_val": Y[26:]}
+    regressor(on_invalid="nan").fit(molecules, labels, weights, **others)
+    assert splits["weights"][splits["val"]].tolist() == [2.0] * 10
 
 
 def test_a_shuffled_table_is_matched_by_position():

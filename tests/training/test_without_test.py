@@ -1,4 +1,5 @@
-"""A run on all rows of a table (`--split 0.9,0.1,0`), without a test split and without scores."""
+"""Runs without a test split and without scores: on all rows of a table (`--split 0.9,0.1,0`), or on
+splits that name no test rows."""
 
 from __future__ import annotations
 
@@ -55,6 +56,41 @@ def test_such_a_run_has_validation_scores_only(configure, tmp_path):
         write_report(tmp_path / "run")
 
 
+@pytest.mark.parametrize("way", ["column", "file"])
+def test_splits_that_name_no_test_rows_give_the_run_of_a_test_share_of_0(
+    table, configure, tmp_path, way
+):
+    drawn = train(configure(ALL), tmp_path / "drawn")
+    splits = tmp_path / "drawn" / "splits.json"
+    settings = {"run.epochs": 1, "data.splits_file": str(splits)}
+    if way == "column":
+        (rows,) = json.loads(splits.read_text())
+        of_row = {str(row): name for name, part in rows.items() for row in part}
+        header, *lines = table.read_text().splitlines()
+        lines = [f"{line},{of_row.get(str(row), '')}" for row, line in enumerate(lines)]
+        table.write_text("\n".join([f"{header},part", *lines]) + "\n")
+        settings = {"run.epochs": 1, "data.splits_column": "part"}
+    named = train(configure(settings), tmp_path / "named")
+    assert named.metrics == {} and named.model.domain == drawn.model.domain
+    assert named.model.calibration == drawn.model.calibration != ()
+    found = [
+        json.loads((tmp_path / each / "metrics.json").read_text()) for each in ("drawn", "named")
+    ]
+    assert found[0].keys() == found[1].keys() and found[0]["val"] == found[1]["val"]
+    config = configure(settings)
+    with pytest.raises(ConfigError, match="has no test split"):
+        evaluate(tmp_path / "named", config.data)
+    assert evaluate(tmp_path / "named", config.data, split="val").molecules == 3
+    for start in (
+        lambda: train(config.changed({"run.ensemble": 2}), tmp_path / "run"),
+        lambda: train_replicates(config, tmp_path / "run", seeds=[0]),
+        lambda: tune(config, tmp_path / "run", trials=1),
+    ):
+        with pytest.raises(ConfigError, match="is scored on a test split"):
+            start()
+    assert not RunFolder(tmp_path / "run").has_begun
+
+
 def test_the_second_fit_has_all_labels_and_its_validation_scores_are_too_optimistic(
     configure, tmp_path
 ):
@@ -63,7 +99,7 @@ def test_the_second_fit_has_all_labels_and_its_validation_scores_are_too_optimis
     config = configure({**ALL, **start})
     result = train(config, tmp_path / "run")
     assert len(result.model.training_molecules()) == 29  # one of 30 has no label
-    with pytest.raises(ConfigError, match="trained on all rows of this table"):
+    with pytest.raises(ConfigError, match="trained on all rows that have a split"):
         evaluate(tmp_path / "run", config.data)
     assert "kernel regression" in evaluate(tmp_path / "run", config.data, split="val").leak
 
@@ -108,7 +144,7 @@ def test_what_needs_a_test_split_is_refused_before_training(configure, tmp_path)
         lambda: train_replicates(config, tmp_path / "run", seeds=[0]),
         lambda: tune(config, tmp_path / "run", trials=1),
     ):
-        with pytest.raises(ConfigError, match="scored on a test split, whose share in"):
+        with pytest.raises(ConfigError, match="is scored on a test split"):
             start()
     assert not RunFolder(tmp_path / "run").has_begun
     with pytest.raises(ConfigError, match=r"data\.folds divides the rows outside the test split"):

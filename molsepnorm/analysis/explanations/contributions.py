@@ -206,7 +206,8 @@ class _Explain:
             if np.isfinite(predicted[index]).all():
                 form, size = forms[row], int(encoded.sizes[index])
                 found[row] = self._explanation(found[row], form, draws[index], predicted[index])
-                seen = _of_atoms(attention[index, 1 : size + 1], form)
+                own = _mean_of_equals(form) @ attention[index, 1 : size + 1]
+                seen = _of_atoms(own, form)
                 found[row] = replace(found[row], attention=seen)
             else:
                 found[row] = replace(found[row], error=_NOT_FINITE)
@@ -224,9 +225,7 @@ class _Explain:
         task, atoms = self._model.task, len(form.places)
         values = explained_scale(self._model, predicted)
         of_players = draws.contributions(values)  # (R / 2, n, O)
-        same = form.ranks[:, None] == form.ranks
-        mean_of_equals = same / same.sum(axis=1)
-        of_atoms = mean_of_equals @ of_players[:, :atoms]
+        of_atoms = _mean_of_equals(form) @ of_players[:, :atoms]
         of_inputs = of_players[:, atoms:].mean(axis=0)
         means, spreads = of_atoms.mean(axis=0), of_atoms.std(axis=0, ddof=1)
         targets = {}
@@ -302,6 +301,12 @@ def _fragments(
         sums = {name: float(of.atoms[places].sum()) for name, of in targets.items()}
         found.append(FragmentContribution(each.smiles, tuple(places.tolist()), sums))
     return found
+
+
+def _mean_of_equals(form: Traced) -> np.ndarray:  # float64 (N, N)
+    """Return the matrix that replaces numbers of atoms by their mean over symmetric atoms."""
+    same = form.ranks[:, None] == form.ranks
+    return same / same.sum(axis=1)
 
 
 def _of_atoms(values: np.ndarray, form: Traced) -> np.ndarray:  # (N,) -> (size,)

@@ -224,7 +224,7 @@ def _constants(scan: Scan) -> Iterator[Finding]:
             continue
         for part, rows in scan.parts.items():
             column = scan.exact[rows, i]
-            if what := _constant(column):
+            if len(rows) and (what := _constant(column)):
                 group = Group(f"{name}: {what} in {part}", 1, ())
                 if part == "train":
                     constant.append(group)

@@ -219,7 +219,8 @@ class DataConfig(BaseModel):
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
     """Column that assigns each row to train, val (or valid) or test. Rows with an empty cell are
     left out. If no row is named val, the validation rows are drawn from the training rows at
-    random, one in nine of them. With --folds the rows of train and val are divided into folds."""
+    random, one in nine of them. If no row is named test, the model is not scored. With --folds the
+    rows of train and val are divided into folds."""
     time_column: Annotated[str | None, "--time-column", "Split"] = None
     """Column of times for the split type time: ISO dates (2021-05-03), years or other numbers.
 
@@ -285,9 +286,8 @@ class DataConfig(BaseModel):
         return self.split_type in ("random", "stratified")
 
     @property
-    def has_test(self) -> bool:
-        """True unless the share of the test split in `split` is 0, so that no molecule is left for
-        a test."""
+    def draws_test(self) -> bool:
+        """True unless the splits are drawn and the share of the test split in `split` is 0."""
         if self.split is None or self.dataset or self.names_rows:
             return True
         return self.split[2] > 0 or not self.test_set
@@ -300,18 +300,6 @@ class DataConfig(BaseModel):
         """
         if self.dataset is None and self.split is None:
             raise ConfigError("data.split: null is for evaluation; training needs a split")
-
-    def require_test(self, what: str) -> None:
-        """Refuse to score something without a test split; `what` begins the message.
-
-        Raises:
-            ConfigError: the share of the test split is 0.
-        """
-        if not self.has_test:
-            raise ConfigError(
-                f"{what} is scored on a test split, whose share in data.split is 0: use "
-                "shares such as 0.8,0.1,0.1"
-            )
 
     def require_effect(self, given: Iterable[str]) -> None:
         """Refuse settings of the random split beside another setting that defines the split.
@@ -426,7 +414,7 @@ class DataConfig(BaseModel):
                 "data.split_type: time (--split-type time) and data.time_column (--time-column) "
                 "belong together: set both or neither"
             )
-        if self.structures and not self.has_test:
+        if self.structures and not self.draws_test:
             raise ValueError(
                 "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
             )
@@ -438,7 +426,7 @@ class DataConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_folds(self) -> DataConfig:
-        if self.folds is not None and not self.has_test:
+        if self.folds is not None and not self.draws_test:
             raise ValueError(
                 "data.folds divides the rows outside the test split, whose share in data.split is "
                 "0: use shares such as 0.8,0.1,0.1, or data.test_set: false (--no-test), which "

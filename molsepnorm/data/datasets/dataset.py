@@ -15,6 +15,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.summary import TargetSummary
 from molsepnorm.data.store import GraphStore, Rejected
+from molsepnorm.errors import ConfigError
 from molsepnorm.files.digests import short_digest
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import Kind
@@ -97,6 +98,24 @@ class Dataset:
     """Rows that were merged into an earlier row of the same molecule. They are in no split."""
     repeats: Mapping[str, RepeatSpread] = field(default_factory=dict)
     """Spread of the merged labels, by regression target."""
+
+    @property
+    def has_test(self) -> bool:
+        """True if there are molecules to score the final model on."""
+        return len(self.splits.get("test", ())) > 0
+
+    def require_test(self, what: str) -> None:
+        """Refuse to score something without a test split; `what` begins the message.
+
+        Raises:
+            ConfigError: the test split is empty.
+        """
+        if not self.has_test:
+            raise ConfigError(
+                f"{what} is scored on a test split, and that of {self.name} has no molecules: "
+                "name test rows where the splits are named (data.splits_column or "
+                "data.splits_file), or draw them with shares such as 0.8,0.1,0.1 (data.split)"
+            )
 
     @property
     def bounds(self) -> np.ndarray | None:

@@ -89,8 +89,9 @@ def make_splits(
         ConfigError: there is no such fold.
         DataError: the column or the file does not name a split, a cell is not a time, or a split
             has too few molecules: it needs 2 for training, 1 for validation and 1 for the test. A
-            column or file may name no validation rows; see `with_validation`. With `config.folds`,
-            the rows that a column names for training and validation are divided into folds.
+            column or file may name no validation rows, see `with_validation`, and no test rows.
+            With `config.folds`, the rows that a column names for training and validation are
+            divided into folds.
     """
     if config.split is None:
         return {}
@@ -142,7 +143,7 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
 
     Args:
         splits: rows under the name of each split, such as train or valid. The test split may be
-            missing, and so may the validation split; see `with_validation`.
+            missing or empty, and so may the validation split; see `with_validation`.
         rows: row in the source of each of the G molecules in the store.
         num_rows: number of rows of the source.
 
@@ -154,9 +155,7 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
         raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}")
     listed = {str(name): np.asarray(part).tolist() for name, part in splits.items()}
     named = _read_entry(listed, "splits", "the list of molecules", num_rows)
-    words = {SPLIT_OF_WORD.get(name.strip().lower()) for name in listed}
-    needed = {name: size for name, size in MIN_SIZES.items() if name != "test" or name in words}
-    return _look_up(named, rows, num_rows, "splits", "splits", needed)
+    return _look_up(named, rows, num_rows, "splits", "splits")
 
 
 def split_labelled(
@@ -320,21 +319,15 @@ def _parse_rows(listed: Any, where: str) -> Iterator[int]:
         yield row
 
 
-def _look_up(
-    named: _Rows,
-    rows: np.ndarray,
-    num_rows: int,
-    where: str,
-    remedy: str,
-    needed: Mapping[str, int] = MIN_SIZES,
-) -> _Splits:
+def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: str) -> _Splits:
     """Convert rows of the source to indices into the store, without rows that were rejected."""
     index = np.full(num_rows, -1)
     index[rows] = np.arange(len(rows))
     splits = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}
     splits = {split: found[found >= 0] for split, found in splits.items()}
+    needed = {**MIN_SIZES, "test": MIN_SIZES["test"] * bool(named["test"])}
     if not named["val"]:  # they are drawn from the training molecules
-        needed = {**needed, "train": needed["train"] + needed["val"], "val": 0}
+        needed |= {"train": needed["train"] + needed["val"], "val": 0}
     for split, minimum in needed.items():
         if len(splits[split]) < minimum:
             counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)

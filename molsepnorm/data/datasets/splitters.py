@@ -72,7 +72,7 @@ def draw_splits(
         draw = _rank_scaffolds if config.split_type == "scaffold-ogb" else _draw_groups
         parts = draw(groups, len(rows), config)
         advice = ". data.split_type: random draws single molecules"
-    needed = [*MIN_SIZES.values()][: 3 if config.has_test else 2]
+    needed = [*MIN_SIZES.values()][: 3 if config.draws_test else 2]
     if any(len(part) < minimum for part, minimum in zip(parts, needed, strict=False)):
         wanted = "a split into " + " / ".join(f"{share:g}" for share in config.split)
         if config.folds is not None:
@@ -217,7 +217,7 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
     if not config.test_set:
         test, rest = _fold(groups, config)
         return *_train_and_val(rest, config), _join(test)
-    if not config.has_test:
+    if not config.draws_test:
         return *_train_and_val(groups, config), _join([])
     rng = np.random.default_rng(config.split_seed)
     sizes = _with_room(groups, count, _sizes(count, config))
@@ -271,7 +271,7 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
         train, val = _fill(sorted(rest, key=_commonest_first), num_train)
         return _join(train), _join(val), _join(test)
     max_train = config.split[0] * count
-    max_both = (config.split[0] + config.split[1]) * count if config.has_test else count
+    max_both = (config.split[0] + config.split[1]) * count if config.draws_test else count
     train, val, test = Groups(), Groups(), Groups()
     num_train = num_both = 0
     for group in sorted(groups, key=_commonest_first):
@@ -364,7 +364,9 @@ def _fold(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
 def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
     assert config.split is not None
     train, both = np.rint(np.cumsum(config.split[:2]) * count).astype(int).tolist()
-    both = max(min(both, count - config.has_test), 0)  # each split of a small table has a molecule
+    both = max(
+        min(both, count - config.draws_test), 0
+    )  # each split of a small table has a molecule
     train = max(min(train, both - 1), 0)
     return train, both - train, count - both
 

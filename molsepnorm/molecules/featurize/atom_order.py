@@ -50,8 +50,7 @@ class Traced:
     """Number of atoms of `Chem.MolFromSmiles` of the given SMILES. It is larger than N if RDKit
     keeps hydrogens as atoms, such as deuterium, that featurisers count as implicit."""
     ranks: np.ndarray
-    """int64 [N]: RDKit's canonical rank of each atom; atoms that a symmetry exchanges have equal
-    ranks."""
+    """int64 [N]: equal for atoms that a symmetry exchanges."""
 
 
 def traced(smiles: str) -> Traced:
@@ -82,8 +81,25 @@ def traced(smiles: str) -> Traced:
     if len(heavy) != mol.GetNumAtoms():
         raise InvalidMolecule("its atoms cannot be traced through RDKit's canonical SMILES")
     rank = np.arange(len(heavy)) if order is None else np.argsort(np.argsort(order))
-    ranks = Chem.CanonicalRankAtoms(mol, breakTies=False)
-    return Traced(text, np.array(heavy)[rank], size, np.array(ranks))
+    return Traced(text, np.array(heavy)[rank], size, _symmetry_ranks(mol))
+
+
+def _symmetry_ranks(mol: Chem.Mol) -> np.ndarray:  # int64 (N,)
+    """Return equal numbers for atoms that RDKit's ranks do not distinguish, and for atoms that a
+    symmetry of the graph exchanges if stereochemistry is no more than a mark on each atom.
+
+    RDKit's ranks alone tell the two sides of a ring such as `C[C@H]1CC[C@@H](O)CC1` apart, and
+    which side comes first depends on the spelling.
+    """
+    ranks = list(Chem.CanonicalRankAtoms(mol, breakTies=False))
+    marks = [
+        int(atom.GetChiralTag()) + 10 * sum(int(bond.GetStereo()) for bond in atom.GetBonds())
+        for atom in mol.GetAtoms()
+    ]
+    marked = Chem.Mol(mol)
+    for atom, each in zip(marked.GetAtoms(), ranks, strict=True):
+        atom.SetIsotope(marks[ranks.index(each)])
+    return np.array(Chem.CanonicalRankAtoms(marked, breakTies=False, includeChirality=False))
 
 
 def _stable_form(smiles: str) -> tuple[str, list[int] | None] | InvalidMolecule:

@@ -84,7 +84,6 @@ def train_replicates(
         ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
-    config.data.require_test("Each replicate")
     with hold(config.data.table, config.data.splits_file):
         if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
             raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
@@ -155,7 +154,8 @@ def _require_several(config: TrainConfig, splits: int) -> None:
 
 def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
     """Check, before hours of training, that existing runs have their configuration, the same table
-    and the same split, and that the table can be split as the last configuration says."""
+    and the same split, and that the table can be split as the last configuration says, with
+    test molecules."""
     runs = [RunFolder(path) for path in configs]
     for run in runs:
         if run.config.exists() and load_config(config=run.config) != configs[run.path].resolved():
@@ -165,6 +165,7 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
     *_, last = configs.values()
     if last.data.table is not None:
         dataset = training_dataset(last)
+        dataset.require_test("Each replicate")
         for run in runs:
             if run.environment.exists():
                 own = configs[run.path]

@@ -111,6 +111,26 @@ def test_contributions_follow_the_atoms_of_any_spelling(plain, smiles):
         assert not rest.any()  # marked hydrogens
 
 
+@pytest.mark.parametrize(
+    "smiles", ["C[C@H]1CC[C@@H](O)CC1", "C[C@H]1CC[C@H](C)CC1", "C[C@H]1C[C@@H](F)C1"]
+)
+def test_halves_that_stereocentres_make_alike_have_equal_contributions(plain, smiles):
+    """RDKit's ranks tell the sides of a ring apart, and so do chirality tags those of two equal
+    groups; which one comes first depends on the spelling."""
+    mol = Chem.MolFromSmiles(smiles)
+    texts = [Chem.MolToSmiles(mol, rootedAtAtom=atom.GetIdx()) for atom in mol.GetAtoms()]
+    reference, *others = explain(plain, [smiles, *texts], pairs=2)
+    pattern = Chem.MolFromSmiles(Chem.MolToSmiles(mol, isomericSmiles=False))
+    first = [*mol.GetSubstructMatch(pattern)]
+    atoms, attention = reference.targets["y"].atoms[first], reference.attention[first]
+    for text, each in zip([smiles, *texts], [reference, *others], strict=True):
+        matches = Chem.MolFromSmiles(text).GetSubstructMatches(pattern, uniquify=False)
+        assert len(matches) > 1
+        for match in map(list, matches):
+            np.testing.assert_allclose(each.targets["y"].atoms[match], atoms, atol=1e-4)
+            np.testing.assert_allclose(each.attention[match], attention, atol=1e-5)
+
+
 def test_fragments_have_the_sums_of_their_atoms(plain):
     for each in explain(plain, DRUGS, pairs=2):
         for found in each.fragments.values():

@@ -541,6 +541,9 @@ def test_targets_with_nothing_to_learn_or_to_score_in_a_part_of_the_split(write)
         "b: all 5 labels equal in test",
         "c: no label in test",
     ]
+    named = [(*row[:-1], "val" if row[-1] == "test" else row[-1]) for row in rows]
+    report = _check(write(named, "smiles,a,b,c,part"), splits_column="part")
+    assert not [each for each in _found(report, "unscored").groups if "in test" in each.what]
 
 
 def test_labels_far_from_the_others_are_information(write):

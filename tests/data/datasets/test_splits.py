@@ -634,6 +634,13 @@ def test_a_column_names_the_splits():
     assert listed(splits) == {"train": [0, 1, 8], "val": [2, 3, 4, 5], "test": [6, 7]}
 
 
+def test_a_column_or_a_file_may_name_no_test_rows(by_file):
+    expected = {"train": [0, 1], "val": [2], "test": []}
+    assert listed(by_column(["train", "train", "val", ""])) == expected
+    for test in ({}, {"test": []}):
+        assert listed(by_file([{"train": [0, 1], "val": [2], **test}])) == expected
+
+
 def test_rows_with_a_blank_or_an_unreadable_molecule_are_left_out():
     column = ["train", "", "train", "val", "train", " ", "test", "test"]
     splits = by_column(column, rows=[0, 1, 3, 4, 5, 7])  # rows 2 and 6 could not be read
@@ -709,7 +716,6 @@ def test_another_word_in_the_column():
             r"needs 3 or more, as the model is fitted to them: name them there, or leave "
             r"data.splits_column out to have the split drawn",
         ),
-        (["train", "train", "val", ""], r"0 test .* 2 train, 1 val, 0 test.*model is scored on"),
         (["train", "val", "test"], r"1 train .*1 train, 1 val, 1 test. train needs 2 or more"),
         ([""] * 4, r"0 train molecule.* 0 train, 0 val, 0 test. .*the model is fitted to them"),
     ],
@@ -720,8 +726,11 @@ def test_a_column_without_one_of_the_splits(column, message):
 
 
 def test_a_split_whose_molecules_cannot_be_read():
+    column = ["train", "train", "val", "val", "test"]
     with pytest.raises(DataError, match=r"0 val molecule.* its rows are 2 train, 2 val, 1 test"):
-        by_column(["train", "train", "val", "val", "test"], rows=[0, 1, 4])
+        by_column(column, rows=[0, 1, 4])
+    with pytest.raises(DataError, match=r"0 test molecule.* 2 train, 2 val, 1 test.*is scored on"):
+        by_column(column, rows=[0, 1, 2])
 
 
 # Named by a file
