@@ -3,10 +3,10 @@
     python benchmarks/pretraining/probe.py molsepnorm-small runs/pretrained \\
         --tables ace/MoleculeACE/Data/benchmark_data
 
-The tables are those of MOLSEPNORM_DATA and ten of MoleculeACE. Their test rows are left out first, so
-nothing that is chosen here has seen them. At most 2,000 of the other molecules are used, and a fifth
-of these, of scaffolds that the others lack, is held out. The score is the correlation of predictions
-and labels of the held-out molecules, or their ROC-AUC for two classes.
+The tables are those of MOLSEPNORM_DATA and ten of MoleculeACE. Their test rows are left out first,
+so nothing that is chosen here has seen them. At most 2,000 of the other molecules are used, and a
+fifth of these, of scaffolds that the others lack, is held out. The score is the correlation of
+predictions and labels of the held-out molecules, or their ROC-AUC for two classes.
 
 The regression has a Matérn kernel of the embeddings (`embedding`), the sum of kernels of Morgan
 counts and descriptors (`features`), or the sum of all three (`both`), each of the same weight. The
@@ -92,9 +92,12 @@ def _table(path: Path) -> Table:
     rows = rows.sample(min(len(rows), MOLECULES), random_state=0)
     smiles = [text.strip() for text in rows["smiles"]]
     scaffolds = pd.Series([murcko_scaffold(text, False) for text in smiles])
-    order = np.random.default_rng(0).permutation(scaffolds.unique())
-    sizes = scaffolds.value_counts()[order].cumsum()
-    held = scaffolds.isin(sizes.index[sizes <= HELD_OUT * len(rows)]).to_numpy()
+    sizes, chosen, room = scaffolds.value_counts(), [], HELD_OUT * len(rows)
+    for scaffold in np.random.default_rng(0).permutation(scaffolds.unique()):
+        if sizes[scaffold] <= room:
+            chosen.append(scaffold)
+            room -= sizes[scaffold]
+    held = scaffolds.isin(chosen).to_numpy()
     name = f"{path.parent.name}/{path.stem}" if path.stem.islower() else path.stem
     return Table(name, smiles, rows[target].to_numpy(float), held)
 
