@@ -12,15 +12,16 @@ import io
 import pickle
 import re
 import zipfile
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
 
 from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
-from molsepnorm.data.datasets.pickles import Tensor, read_molecules
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files.digests import short_digest
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing
@@ -196,7 +197,7 @@ def _from_pickles(
     for split, expected in zip(SPLITS, SETS[name].sizes, strict=True):
         path = raw / f"{split}.pickle"
         try:
-            molecules = read_molecules(path)
+            molecules = _read_pickle(path)
         except pickle.UnpicklingError as error:
             raise DataError(f"{path} cannot be read as ZINC: {error}.", _WHERE) from None
         if len(molecules) < expected or (name != "zinc" and len(molecules) > expected):
@@ -211,7 +212,7 @@ def _from_pickles(
         for number in rows:
             try:
                 graph, label = _molecule(molecules[number])
-            except (InvalidMolecule, pickle.UnpicklingError) as error:
+            except InvalidMolecule as error:
                 raise DataError(
                     f"{path}, molecule {number:,}, counted from 0, cannot be read as ZINC: "
                     f"{error}.",
@@ -221,10 +222,50 @@ def _from_pickles(
             row += 1
 
 
+class _Unpickler(pickle.Unpickler):
+    """Reads lists, dictionaries and tensors; nothing else that a file names is called."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ADMITTED:
+            raise pickle.UnpicklingError(
+                f"it calls {module}.{name}, and ZINC's files hold nothing but lists, dictionaries, "
+                "numbers and tensors. The file may be an attack; nothing in it was run"
+            )
+        return _ADMITTED[module, name]
+
+
+_ADMITTED = {
+    ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
+    ("torch.storage", "_load_from_bytes"): lambda content: torch.load(
+        io.BytesIO(content), weights_only=True
+    ),
+    ("collections", "OrderedDict"): OrderedDict,
+}
+
+
+def _read_pickle(path: Path) -> list[Any]:
+    """Return the list in a pickle.
+
+    Raises:
+        UnpicklingError: the file calls what no tensor needs, is damaged, or holds no list.
+        StorageError: it cannot be read.
+    """
+    with clear_errors(path, "read"), open(path, "rb") as file:
+        try:
+            molecules = _Unpickler(file).load()
+        except (OSError, pickle.UnpicklingError):
+            raise
+        except Exception as error:  # of any kind: instructions that do not fit each other
+            raise pickle.UnpicklingError(f"{type(error).__name__}: {error}") from None
+    if not isinstance(molecules, list):
+        raise pickle.UnpicklingError(f"it holds no list but {type(molecules).__name__}")
+    return molecules
+
+
 def _molecule(content: object) -> tuple[MolGraph, float]:
     """Return the graph and the label of a molecule."""
     found = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
-    tensors = [tensor for tensor in found if isinstance(tensor, Tensor)]
+    tensors = [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
     if len(tensors) < len(_FIELDS):
         raise InvalidMolecule(f"it should have tensors {', '.join(_FIELDS)}")
     atoms, orders, label = (tensor.numpy() for tensor in tensors)

@@ -104,7 +104,7 @@ def test_the_second_load_comes_from_the_cache(zinc, datasets, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("read again")
 
-    monkeypatch.setattr(module, "read_molecules", refuse)
+    monkeypatch.setattr(module, "_read_pickle", refuse)
     again = load(DataConfig(dataset="zinc", data_dir=datasets), SPEC)
     assert (again.labels == zinc.labels).all()
     assert {k: len(v) for k, v in again.splits.items()} == {
