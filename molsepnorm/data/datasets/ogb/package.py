@@ -1,11 +1,4 @@
-"""The `ogb` package without output, questions, or network access except for downloads.
-
-It is imported only here, within functions. Its side effects, and how they are avoided:
-
-- its import starts a thread that checks for a newer version: it is imported without `outdated`;
-- it prompts before it downloads more than 1 GB: the download is called without the prompt;
-- it prints, warns, and shows progress bars with a thread: all of these are suppressed.
-"""
+"""What is used of the `ogb` package: its list of sets, its downloads and its evaluator."""
 
 from __future__ import annotations
 
@@ -13,8 +6,6 @@ import csv
 import io
 import os
 import socket
-import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
@@ -49,9 +40,9 @@ def fetch(name: str, into: Path) -> Path:
     Raises:
         Exception: of any kind, from the network, the archive or the disk.
     """
-    with _quiet(), _download_timeout():
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), _download_timeout():
         _graphproppred()
-        from ogb.utils.url import download_url, extract_zip
+        from ogb.utils.url import download_url, extract_zip  # without OGB's question
 
         try:
             extract_zip(download_url(facts(name)["url"], str(into)), str(into))
@@ -66,47 +57,17 @@ def evaluate(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
     Raises:
         RuntimeError: no task has both classes.
     """
-    with _quiet():
-        evaluator = _graphproppred().Evaluator(name)
-        score = evaluator.eval({"y_true": labels, "y_pred": predictions})
+    evaluator = _graphproppred().Evaluator(name)
+    score = evaluator.eval({"y_true": labels, "y_pred": predictions})
     return float(score[evaluator.eval_metric])
 
 
 def _graphproppred() -> Any:
-    """Import `ogb.graphproppred` without `outdated`, so that no thread is started; the environment
-    variable that it sets is restored."""
-    if "ogb" not in sys.modules:
-        variable, module = os.environ.get("OUTDATED_IGNORE"), sys.modules.get("outdated")
-        sys.modules["outdated"] = None  # type: ignore[assignment]
-        try:
-            import ogb  # noqa: F401
-        finally:
-            del sys.modules["outdated"]
-            if module is not None:
-                sys.modules["outdated"] = module
-            os.environ.pop("OUTDATED_IGNORE", None)
-            if variable is not None:
-                os.environ["OUTDATED_IGNORE"] = variable
+    """Import `ogb.graphproppred` where it is used, without a message about newer versions."""
+    os.environ.setdefault("OUTDATED_IGNORE", "1")
     from ogb import graphproppred
 
     return graphproppred
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    from tqdm import tqdm  # type: ignore[import-untyped]
-
-    interval, tqdm.monitor_interval = tqdm.monitor_interval, 0  # otherwise a thread would remain
-    try:
-        with (
-            redirect_stdout(io.StringIO()),
-            redirect_stderr(io.StringIO()),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        tqdm.monitor_interval = interval
 
 
 @contextmanager
