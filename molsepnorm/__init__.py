@@ -16,7 +16,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from molsepnorm import _moved
 from molsepnorm._version import __version__
 
 if TYPE_CHECKING:
@@ -101,6 +100,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-_moved.install()

@@ -20,8 +20,8 @@ from molsepnorm.molecules.featurize import registry
 SOURCE = """
 import numpy as np
 from molsepnorm import MolGraph
-from molsepnorm.featurize import Featurizer
-from molsepnorm.featurize.smiles import canonical_mol
+from molsepnorm.molecules.featurize import Featurizer
+from molsepnorm.molecules.featurize.smiles import canonical_mol
 
 
 class Elements(Featurizer):
@@ -127,7 +127,7 @@ def test_spawned_workers_find_a_plug_in(tmp_path, site):
     script = tmp_path / "script.py"
     script.write_text(
         "import molsepnorm, sys\n"
-        "from molsepnorm.featurize import Featurizer, get, register\n"
+        "from molsepnorm.molecules.featurize import Featurizer, get, register\n"
         "from molsepnorm.predict.workers import Workers\n"
         "class Mine(type(get('elements'))):\n"
         "    name = 'mine'\n"

@@ -43,8 +43,8 @@ def test_earlier_import_paths(namespace: dict[str, Any]) -> None:
     """The examples that earlier versions of the README showed still run."""
     code = """
 import molsepnorm
-from molsepnorm.encodings.transform import AddShortestPathEncoding
-from molsepnorm.featurize.pyg import from_data, to_data
+from molsepnorm.interop.transform import AddShortestPathEncoding
+from molsepnorm.molecules.featurize.pyg import from_data, to_data
 
 graph = molsepnorm.featurize.get("ogb")("CC(=O)O")
 encode = AddShortestPathEncoding(bond_sizes=(5, 6, 2), bond_offset=0)
