@@ -35,13 +35,9 @@ def changed(*paths: str) -> bool:
 
 
 def commit() -> str:
-    """Return the short hash, with a remark if files differ from it.
-
-    A copy without git has it from gpu/packed.py."""
-    if found := _git("rev-parse", "--short", "HEAD"):
-        return found + (" with changes" if changed() else "")
-    noted = _TOP / ".gpu" / "commit"
-    return noted.read_text().strip() if noted.exists() else "unknown"
+    """Return the short hash, with a remark if files differ from it."""
+    found = _git("rev-parse", "--short", "HEAD") or "unknown"
+    return found + (" with changes" if changed() else "")
 
 
 def data_folder() -> Path:

@@ -1,7 +1,6 @@
 """Train the runs of a list, several at a time, and log each run that ends.
 
     python benchmarks/runs.py benchmarks/accuracy/plan.yaml --at-once 2
-    python benchmarks/runs.py benchmarks/gpu/lists/norms.yaml --minutes 9
 
 A list is a YAML file::
 
@@ -32,11 +31,9 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:1] = [str(HERE), str(HERE.parent)]  # benchmarks/, and this checkout's package
@@ -45,14 +42,12 @@ import click  # noqa: E402
 import yaml  # noqa: E402
 from accuracy.log import LOG, append, from_folder, read  # noqa: E402
 
-from molsepnorm.errors import MolsepnormError  # noqa: E402
 from molsepnorm.files.writing import cache_folder  # noqa: E402
 from molsepnorm.training.run_folder.folder import RunFolder  # noqa: E402
 
 __all__ = ["Run", "read_list", "train", "train_all"]
 
 TRAIN = [sys.executable, "-m", "molsepnorm", "train"]
-MOLECULES = HERE.parent / ".gpu" / "molecules"  # see gpu/packed.py
 
 _PATIENCE = 40.0  # seconds that saving may take
 _STOPPED = (128 + signal.SIGTERM, -signal.SIGTERM, -signal.SIGKILL)
@@ -143,9 +138,6 @@ def train(run: Run, folder: Path, log: Path, threads: int, stop: Event) -> bool:
         arguments = ["--resume", str(folder)]
     elif folder.exists():
         shutil.rmtree(folder)  # a failed run that was taken out of the log
-    if MOLECULES.is_dir():
-        with suppress(MolsepnormError, click.ClickException):  # which the run prints
-            _unpack(arguments)
     number = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     with open(printed, "a") as output:
         # in a session of its own, as Ctrl-C must not reach it beside the signal of `_wait`
@@ -182,21 +174,6 @@ def _wait(process: subprocess.Popen[bytes], stop: Event) -> int:
         except subprocess.TimeoutExpired:
             process.kill()
     return process.wait()
-
-
-def _unpack(arguments: Sequence[str]) -> None:
-    """Encode the packed molecules that a run reads, where there are no raw files."""
-    from gpu.packed import load
-
-    from molsepnorm.cli.options import configuration
-    from molsepnorm.cli.train import train as command
-    from molsepnorm.training import load_config
-
-    if arguments[0] == "--resume":
-        load(load_config(config=RunFolder(arguments[1]).config))
-    else:
-        given: dict[str, Any] = command.make_context("train", [*arguments]).params
-        load(configuration(given))
 
 
 def _tell(line: str) -> None:

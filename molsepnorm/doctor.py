@@ -6,36 +6,27 @@ missing affects one check only.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from molsepnorm._version import __version__
-from molsepnorm.devices.context import Precision
-from molsepnorm.devices.layers import check_attention
-from molsepnorm.devices.network import (
-    BOUNDS,
-    Way,
-    compare,
-    network_of,
-    results,
-    small,
-    undisturbed,
-)
-from molsepnorm.devices.verdict import Verdict, apart, differences, driver, judge
 from molsepnorm.files.writing import cache_folder
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.kernels.fused_attention import without_kernels
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.parts import FAST, PLAIN, Parts
 
 if TYPE_CHECKING:
     from molsepnorm.model import PropertyModel
@@ -43,12 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "describe", "run_checks"]
 
-Findings: TypeAlias = Iterator[Verdict | str]
-"""Verdicts, and measurements as text."""
-
 _PACKAGES = (
     *("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic", "safetensors"),
-    *("scikit-learn", "scipy", "pyarrow", "triton", "torch-scatter", "matplotlib", "optuna"),
+    *("scikit-learn", "scipy", "pyarrow", "torch-scatter", "matplotlib", "optuna"),
 )
 _PAIRS = (
     ("CCO", "OCC"),
@@ -59,7 +47,25 @@ _PAIRS = (
 )
 """Two SMILES of each molecule."""
 _BOUND = 1e-4
-"""Largest difference of predictions, relative to their spread."""
+"""Largest relative difference of results in float32."""
+_STEPS = 3
+
+
+class Comparison(NamedTuple):
+    """The relative difference of two results that should be equal."""
+
+    what: str
+    difference: float
+
+    @property
+    def passed(self) -> bool:
+        return self.difference <= _BOUND  # false for NaN
+
+    def __str__(self) -> str:
+        return f"{self.what} differ by {self.difference:.1e} (at most {_BOUND:.0e} expected)"
+
+
+Findings: TypeAlias = Iterator[Comparison]
 
 
 @dataclass(frozen=True)
@@ -106,8 +112,7 @@ def _gpu(index: int) -> str:
     capability = ".".join(map(str, torch.cuda.get_device_capability(index)))
     return (
         f"{torch.cuda.get_device_name(index)}, {total:.1f} GiB of memory ({free:.1f} GiB free), "
-        f"compute capability {capability}, CUDA {torch.version.cuda}, "
-        f"driver {driver() or 'unknown'}"
+        f"compute capability {capability}, CUDA {torch.version.cuda}"
     )
 
 
@@ -127,8 +132,8 @@ def run_checks() -> Iterator[Check]:
         said: list[str] = []
         try:
             for found in check():
-                said.append(found if isinstance(found, str) else f"{found.path}: {found}")
-                if isinstance(found, Verdict) and not found.passed:
+                said.append(str(found))
+                if not found.passed:
                     state = "failed"
         except Exception as error:
             cause = error.__cause__ or error  # of a featuriser that cannot be loaded
@@ -141,22 +146,67 @@ def run_checks() -> Iterator[Check]:
 
 
 def _checks() -> dict[str, Callable[[], Findings]]:
-    cpu = torch.device("cpu")
-    checks: dict[str, Callable[[], Findings]] = {
-        "attention on the CPU": lambda: iter([check_attention(cpu)]),
-        "bf16 on the CPU": lambda: compare(GraphormerConfig(), "bf16", cpu),
+    names = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    return {
+        **{f"network on {name}": partial(_network, name) for name in names},
         "prediction of an example": _prediction,
         "worker processes": _workers,
     }
-    for index in range(torch.cuda.device_count()):
-        checks |= _on_gpu(f"cuda:{index}")
-    return checks
 
 
-def _on_gpu(name: str) -> dict[str, Callable[[], Findings]]:
-    precisions: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
-    steps = {f"{name}, {each}": partial(_steps, name, each) for each in precisions}
-    return {f"{name} against the CPU": partial(_plain_on, name), **steps}
+def _network(name: str) -> Findings:
+    """Compare the default network on a device in float32 with plain operations on the CPU in
+    float64: outputs, gradients, and the weights and running statistics after three steps."""
+    found = _results(torch.device(name), torch.float32, FAST)
+    expected = _results(torch.device("cpu"), torch.float64, PLAIN)
+    for what, tensors in expected.items():
+        yield Comparison(what, _apart(found[what], tensors))
+
+
+def _results(
+    device: torch.device, dtype: torch.dtype, parts: Parts
+) -> Mapping[str, Sequence[Tensor]]:
+    from molsepnorm.data.batching.collate import GraphTensors
+    from molsepnorm.model import encoding_of
+    from molsepnorm.molecules.encodings import encode
+    from molsepnorm.molecules.featurize import get
+
+    make, config = get("zinc"), _config()
+    graphs = [make(smiles) for pair in _PAIRS for smiles in pair]
+    batch = GraphTensors.of(encode(graphs, encoding_of(config)), device).cut(
+        [*range(len(graphs))], 2
+    )
+    network = _network_of(config, parts).to(device, dtype)
+    with torch.no_grad():
+        outputs = network.eval()(batch)
+    labels = torch.linspace(-1, 1, len(graphs), device=device, dtype=dtype)[:, None]
+    optimizer, gradients = torch.optim.SGD(network.parameters(), lr=0.01), []
+    network.train()
+    for _ in range(_STEPS):
+        optimizer.zero_grad()
+        (network(batch) - labels).square().mean().backward()
+        gradients += [each.grad.clone() for each in network.parameters() if each.grad is not None]
+        optimizer.step()
+    state = [each for each in network.state_dict().values() if each.is_floating_point()]
+    return {"outputs": [outputs], "gradients": gradients, f"weights after {_STEPS} steps": state}
+
+
+def _config() -> GraphormerConfig:
+    return GraphormerConfig(layers=2, init="xavier", dropout=0.0, attention_dropout=0.0)
+
+
+def _network_of(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
+    """Return a network with the same random weights on every device."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        return Graphormer(config, parts)
+
+
+def _apart(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """Return the difference of two lists of tensors, relative to the norm of the expected ones."""
+    pairs = zip(found, expected, strict=True)
+    difference = math.hypot(*(float((a.cpu().double() - b).norm()) for a, b in pairs))
+    return difference / math.hypot(*(float(each.norm()) for each in expected))
 
 
 def _prediction() -> Findings:
@@ -187,9 +237,7 @@ def _model() -> PropertyModel:
     from molsepnorm.model import PropertyModel
     from molsepnorm.tasks import Target, Task
 
-    cpu = torch.device("cpu")
-    with undisturbed(cpu):
-        network = network_of(replace(small(GraphormerConfig()), outputs=1), cpu)
+    network = _network_of(_config())
     return PropertyModel(network, "zinc", Task((Target("y", "regression"),), metric="mae"))
 
 
@@ -200,34 +248,9 @@ def _values(predictor: Predictor, smiles: list[str]) -> np.ndarray:  # float64 (
     return np.array([row.values["y"] for row in rows if row.values is not None], dtype=float)
 
 
-def _agree(path: str, found: np.ndarray, expected: np.ndarray) -> Verdict:
+def _agree(path: str, found: np.ndarray, expected: np.ndarray) -> Comparison:
     """Compare predictions, relative to the spread of the expected ones."""
     if len(expected) > 1 and not expected.std() > 0.01:
         raise ValueError("all molecules have the same prediction")
     mine, other = (torch.from_numpy(each - expected.mean()) for each in (found, expected))
-    return judge(path, _BOUND, lambda: {"predictions": apart([mine], [other])})
-
-
-def _plain_on(name: str) -> Findings:
-    """Compare a device's outputs along the plain path with the CPU's, and check its attention."""
-    config, device = small(GraphormerConfig()), torch.device(name)
-
-    def work() -> dict[str, float]:
-        found, expected = (results(config, Way(), on) for on in (device, torch.device("cpu")))
-        return differences(found, expected)
-
-    with undisturbed(device):
-        with without_kernels():
-            yield judge("network", BOUNDS["fp32"], work)
-        yield check_attention(device)
-
-
-def _steps(name: str, precision: Precision) -> Findings:
-    """Check each fast path of the ZINC recipe against the plain one, and time a step."""
-    from molsepnorm.training.recipes import load_config
-    from molsepnorm.training.steps.trial import compared, step_seconds
-
-    config, device = load_config("zinc", overrides={"run.precision": precision}), torch.device(name)
-    yield from compared(config, device)
-    for way, seconds in step_seconds(config, device).items():
-        yield f"a step {way} takes {1000 * seconds:.2f} ms"
+    return Comparison(f"{path}: predictions", _apart([mine], [other]))

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "pretrained": BASE,
     "data": BASE | {"molecules", "nn", "tasks"},
     "model": BASE | {"molecules", "nn", "tasks", "pretrained", "forest"},
-    "devices": BASE | {"molecules", "data", "nn", "sepnorm"},
+    "devices": BASE,
     "predict": BASE | {"molecules", "data", "nn", "tasks", "model", "devices"},
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained", "forest"}
@@ -34,8 +34,8 @@ MAY_IMPORT["tuning"] = MAY_IMPORT["analysis"] | {"analysis"}
 MAY_IMPORT["interop"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["doctor"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT) | {"_version"}
-MAY_IMPORT |= {"__main__": {"cli"}, "__init__": {"_version", "_moved"}}
-MAY_IMPORT |= {"_version": set(), "_moved": set()}
+MAY_IMPORT |= {"__main__": {"cli"}, "__init__": {"_version"}}
+MAY_IMPORT |= {"_version": set()}
 """Room -> rooms that it may import, itself aside."""
 
 RDKIT = tuple(f"molsepnorm.molecules.{part}" for part in ("featurize", "fragments", "drawing"))

@@ -289,7 +289,6 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     (tmp_path / "trainer.py").write_text(TRAINER)
     runs = module("runs")
     monkeypatch.setattr(runs, "TRAIN", [sys.executable, str(tmp_path / "trainer.py")])
-    monkeypatch.setattr(runs, "MOLECULES", tmp_path / "none")
 
     def line(folder: Path, name: str, seed: int, why: str, error: str | None) -> Any:
         return logged(name, seed, why=why, error=error)

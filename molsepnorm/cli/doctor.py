@@ -22,8 +22,8 @@ _STATES = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 def doctor(as_json: bool) -> None:
     """Check this installation and its devices.
 
-    Prints versions, devices and folders. Then it compares the package's attention with PyTorch's
-    operations, worker processes with one process, and on a GPU every fast path with the plain one.
+    Prints versions, devices and folders. Then it compares the network on each device with plain
+    operations in float64, and worker processes with one process.
     Exits with status 1 if a check fails.
 
     \b

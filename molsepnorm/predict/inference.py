@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -11,7 +10,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from molsepnorm import devices
 from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices.context import Precision, autocast, products_in
@@ -51,11 +49,6 @@ def infer(
     if not len(graphs):
         return torch.empty(0, 0)
     device = tensors.num_atoms.device
-    if device.type in devices.CHECKED and isinstance(network, Graphormer):
-        from molsepnorm.devices.network import settle
-
-        for line in settle(network.config, device, precision):
-            warnings.warn(line, stacklevel=2)
     limits = _LIMITS.get(device.type, _LIMITS["cuda"])
     sizes = tensors.sizes[graphs]
     batches = list(

@@ -220,10 +220,8 @@ class RunConfig(_Section):
     """Precision of matrix products; tf32 needs a GPU.
 
     Validation always runs in fp32."""
-    step: Literal["auto", "eager", "captured", "compiled"] = "auto"
-    """How a training step runs. eager runs it operation by operation. captured runs it as one CUDA
-    graph, in a few fixed shapes. compiled runs the network through torch.compile, on a GPU inside a
-    CUDA graph. auto is captured on one GPU, otherwise eager."""
+    compile: bool = False
+    """Run training steps through torch.compile, which takes minutes to start."""
     validate_every: int = Field(1, ge=1, le=1_000_000)
     """Number of epochs between validations; checkpoints are written at each validation."""
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from molsepnorm import devices
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.devices.threads import ThreadChooser, thread_choices
 from molsepnorm.errors import ConfigError, ModelError
@@ -99,12 +98,7 @@ class Trainer:
             )
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
-        if self.device.type in devices.CHECKED:
-            from molsepnorm.training.steps.trial import settled
-
-            config = settled(config, self.device, world, callback.on_warning)
-        parts = (config, self.objective, self.average, self.optimizer, train, world)
-        self.step = TrainStep(*parts, callback.on_warning)
+        self.step = TrainStep(config, self.objective, self.average, self.optimizer, world)
         self.threads = ThreadChooser(thread_choices(config.run.threads, self.device, world.size))
         self.progress = Progress()
         self.set_epochs(config.run.length)

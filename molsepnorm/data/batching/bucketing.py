@@ -13,9 +13,7 @@ from molsepnorm.nn.batch import PaddedGroup
 
 __all__ = [
     "Layout",
-    "assign_rows",
     "epoch_batches",
-    "fixed_layout",
     "max_batch_pairs",
     "num_batches",
     "size_sorted_batches",
@@ -24,37 +22,6 @@ __all__ = [
 
 Layout = tuple[PaddedGroup, ...]
 """The rectangles into which a batch is padded."""
-
-_DEVIATIONS = 4.5
-"""Standard deviations of reserve in a fixed layout; normal deviates exceed them once in 300,000."""
-
-
-def fixed_layout(sizes: np.ndarray, batch_size: int, max_groups: int) -> Layout:
-    """Return a layout that fits random batches, except one in many thousands.
-
-    For every number of slots, the layout has as many wider rows as a batch needs on average, and
-    `_DEVIATIONS` standard deviations more.
-
-    Args:
-        sizes: int, number of atoms of the molecules from which batches are drawn.
-        batch_size: molecules of each batch.
-        max_groups: maximum number of padded groups.
-    """
-    slots = np.sort(sizes) + 1
-    distinct, counts = np.unique(slots, return_counts=True)
-    above = 1 - np.cumsum(counts) / len(slots)
-    needed = batch_size * above + _DEVIATIONS * np.sqrt(batch_size * above * (1 - above)) + 1
-    needed[-1] = 0
-    num_larger = np.append(counts[::-1].cumsum()[::-1][1:], 0)  # no batch has more than all
-    rows = np.minimum(np.minimum(np.ceil(needed), num_larger), batch_size).astype(int)
-    return _cheapest_layout(distinct, batch_size - rows, max_groups)
-
-
-def assign_rows(sizes: np.ndarray, layout: Layout) -> np.ndarray | None:
-    """Return the molecule of each row of a layout, int64 [B]; None if B molecules do not fit."""
-    order = np.argsort(sizes, kind="stable")
-    widths = np.repeat([group.slots for group in layout], [group.graphs for group in layout])
-    return order if (sizes[order] < widths).all() else None
 
 
 def tight_layout(slots: np.ndarray, max_groups: int) -> Layout:

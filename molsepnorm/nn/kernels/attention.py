@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from molsepnorm.nn.attention import BiasedSelfAttention, plain_attention
 from molsepnorm.nn.batch import PaddedGroup
 from molsepnorm.nn.gradients import differentiable_gradients, is_transformed
 from molsepnorm.nn.kernels.dropout import ByteDropout
-from molsepnorm.nn.kernels.fused_attention import fits, fused_attention
 from molsepnorm.nn.pairs.tensors import PairTensors
 
 __all__ = ["FastSelfAttention"]
@@ -25,11 +25,8 @@ weighted sum of the values may overflow, or the gradients may vanish."""
 
 
 class FastSelfAttention(BiasedSelfAttention):
-    """`BiasedSelfAttention` by Triton kernels on a GPU, and else by a hand-written gradient.
-
-    The Triton kernels (`fused_attention`) have limits of shape and no gates; otherwise `_Attend` is
-    used on a GPU, too.
-    """
+    """`BiasedSelfAttention` with a hand-written gradient on a CPU, and by PyTorch's
+    `scaled_dot_product_attention` on other devices, with the bias as its mask."""
 
     dropout: ByteDropout
 
@@ -38,15 +35,30 @@ class FastSelfAttention(BiasedSelfAttention):
     ) -> Tensor:  # (ΣQ, C)
         if is_transformed():
             return super().attend(x, pairs, groups)
+        if x.device.type != "cpu":
+            return self.attend_on_device(x, pairs, groups)
         bias, dropout = pairs.bias, self.dropout
-        if pairs.gates is None and fits(x, groups, self.heads):
-            rate = (dropout.dropped, dropout.scale) if dropout.training else (0, 1.0)
-            return fused_attention(self.qkv(x), bias, *rate)
         masks = [dropout.dropout_mask(part) for part in bias]
         scale = 1.0 if masks[0] is None else dropout.scale
         qkv = self.qkv(x).to(x.dtype).contiguous()
         with torch.autocast(x.device.type, enabled=False):
             return _Attend.apply(qkv, groups, scale, masks, *bias, *(pairs.gates or ()))
+
+    def attend_on_device(
+        self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
+    ) -> Tensor:  # (ΣQ, C)
+        """Attend by PyTorch's own operations, which have kernels for GPUs."""
+        if pairs.gates is not None:
+            return super().attend(x, pairs, groups)
+        outputs, rate = [], self.dropout.p if self.dropout.training else 0.0
+        slots = [group.graphs * group.slots for group in groups]
+        for qkv, group, bias in zip(self.qkv(x).split(slots), groups, pairs.bias, strict=True):
+            parts = qkv.view(group.graphs, group.slots, 3, self.heads, -1)
+            q, k, v = parts.permute(2, 0, 3, 1, 4)  # (graphs, H, S, C/H) each
+            mask = bias.transpose(0, 1).to(q.dtype)  # (graphs, H, Q, S)
+            y = F.scaled_dot_product_attention(q[:, :, : bias.shape[2]], k, v, mask, rate)
+            outputs.append(y.transpose(1, 2).flatten(2).flatten(0, 1))
+        return torch.cat(outputs)
 
 
 class _Location(NamedTuple):
@@ -162,12 +174,12 @@ def _exponentials(q: Tensor, k: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Return the weights (H·graphs, Q, S) before normalisation, and their sums (H·graphs, Q, 1).
 
     The rows of a molecule are short, so a softmax spends most of its time on finding the largest
-    logit. On a CPU it is not subtracted unless the sums show that exponentials were too large or
-    too small, or the weights are float16, whose range is narrow. exp2 is used because exp is many
+    logit. It is not subtracted unless the sums show that exponentials were too large or too small,
+    or the weights are float16, whose range is narrow. exp2 is used because exp is many
     times slower where it underflows, as in padding.
     """
     k, factor = k.transpose(1, 2), q.shape[-1] ** -0.5
-    if q.device.type == "cpu" and q.dtype != torch.float16:
+    if q.dtype != torch.float16:
         weights = torch.baddbmm(bias, q, k, beta=_LOG2_E, alpha=_LOG2_E * factor).exp2_()
         total = weights.sum(-1, keepdim=True)
         low, high = total.aminmax()

@@ -43,11 +43,12 @@ class ByteDropout(Dropout):
         return torch.addcmul(residual, x, mask.to(x.dtype), value=self.scale)
 
     def dropout_mask(self, x: Tensor) -> Tensor | None:
-        """Return uint8, 0 for each element of x to drop and else 1; None if none is dropped."""
+        """Return uint8, 0 for each element of x to drop and else 1; None if none is dropped.
+
+        x is on the CPU.
+        """
         if not self.training or self.dropped == 0:
             return None
-        if x.device.type != "cpu":
-            return torch.rand(x.shape, device=x.device).ge_(self.p).to(torch.uint8)
         words = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 7) // 8,))
         values = words.view(torch.uint8)[: x.numel()].view(x.shape)
         # 1 from `dropped` on, else 0: clamping bytes is several times as fast as comparing them

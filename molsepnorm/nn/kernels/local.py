@@ -21,8 +21,7 @@ _NO_BOND = -1e30
 class FastGINE(GINE):
     """`GINE` that gathers messages from tables of neighbours.
 
-    All shapes follow from the shapes of the padded groups, so a step can be captured as a CUDA
-    graph. Gradients are gathered, not scattered, so they repeat bit by bit.
+    Gradients are gathered, not scattered, so they repeat bit by bit.
 
     Without gradients on a CPU, the entries without a bond, about half of all, are left out.
     """

@@ -125,8 +125,7 @@ class Objective(nn.Module, ABC):
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the sum of a batch's losses and the sum of their weights, both scalars.
 
-        In a captured step this is recorded once and replayed, so it must not read values from the
-        device or change tensors other than its result.
+        It should not read values from the device, because a GPU would wait.
 
         Args:
             batch: B molecules. `batch.graph_token[i]` is the slot of molecule `graphs[i]`.

@@ -15,7 +15,6 @@ import torch
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.devices.verdict import known
 from molsepnorm.errors import ModelError
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.training.config import TrainConfig
@@ -43,9 +42,6 @@ def environment_record(
         "threads": torch.get_num_threads(),
         "adaptive_threads": adaptive_threads,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "fast_paths": [
-            {"path": each.path, "passed": each.passed, "said": str(each)} for each in known()
-        ],
         "command": sys.argv,
         "data": dataset.digest,
         "warnings": list(dataset.warnings),

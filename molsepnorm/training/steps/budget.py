@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import cycle, islice
 
 import torch
+from torch import Tensor
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.steps.capture import run_unnoticed
 
 __all__ = ["epochs_within"]
 
@@ -71,6 +71,27 @@ def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
         number = min(_STEPS, max(1, int(max_seconds / step(1))))
         found.extend([step(number), seconds_of(trainer.validate)])
 
-    run_unnoticed(measure, trainer.step.state)
+    _run_unnoticed(measure, trainer.step.state)
     trainer.progress = progress
     return found[0], found[1]
+
+
+def _run_unnoticed(work: Callable[[], None], state: Callable[[], Iterable[Tensor]]) -> None:
+    """Run a function and restore all state afterwards.
+
+    A tensor that the function adds to the state, such as an optimiser's moments at the first step,
+    is set to zero, its initial value.
+    """
+    before = [(tensor, tensor.clone()) for tensor in state()]
+    known = {id(tensor) for tensor, _ in before}
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    try:
+        with torch.random.fork_rng(gpus):
+            work()
+    finally:
+        with torch.no_grad():
+            for tensor, value in before:
+                tensor.copy_(value)
+            for tensor in state():
+                if id(tensor) not in known:
+                    tensor.zero_()

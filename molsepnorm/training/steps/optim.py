@@ -31,13 +31,8 @@ def make_optimizer(
             factor = finetune.lr_factor(own, objective.network.config.layers)
         group = groups.setdefault(factor, {"params": [], "lr_factor": factor})
         group["params"].append(parameter)
-    return torch.optim.AdamW(
-        list(groups.values()),
-        lr=config.lr,
-        weight_decay=config.weight_decay,
-        fused=True,
-        capturable=parameter.is_cuda,
-    )
+    every = list(groups.values())
+    return torch.optim.AdamW(every, lr=config.lr, weight_decay=config.weight_decay, fused=True)
 
 
 class WeightAverage(nn.Module):
@@ -46,9 +41,6 @@ class WeightAverage(nn.Module):
     After n steps the decay is at most (1 + n) / (10 + n), so that the initial weights are soon
     forgotten. Batch-norm statistics are not averaged, since they would not belong to the averaged
     weights; `estimate_statistics` computes them.
-
-    `torch.optim.swa_utils.AveragedModel` waits for the device at every update, which recorded steps
-    cannot do.
     """
 
     def __init__(self, objective: Objective, decay: float) -> None:
@@ -61,8 +53,8 @@ class WeightAverage(nn.Module):
         return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
 
     @torch.no_grad()
-    def update(self, objective: Objective, weight: Tensor) -> None:
-        """Add the objective's weights to the average, with this weight (on their device)."""
+    def update(self, objective: Objective, weight: float) -> None:
+        """Add the objective's weights to the average, with this weight."""
         averages: list[Tensor] = list(self.module.parameters())
         changes = torch._foreach_sub(list(objective.parameters()), averages)
         torch._foreach_add_(averages, torch._foreach_mul(changes, weight))

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molsepnorm.data.batching.bucketing import (
-    assign_rows,
     epoch_batches,
-    fixed_layout,
     max_batch_pairs,
     num_batches,
     size_sorted_batches,
@@ -21,7 +19,6 @@ from molsepnorm.data.batching.bucketing import (
 )
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
-from molsepnorm.nn.batch import PaddedGroup
 
 SPEC = EncodingSpec((3,), max_degree=3, max_distance=9, max_path_length=4)
 
@@ -50,67 +47,6 @@ def test_groups_are_cut_where_it_costs_least(seed):
         for cut in itertools.combinations(range(1, len(slots)), number)
     )
     assert cost(ends_of(layout)) == min(map(cost, cuts))
-
-
-def zinc_like(number: int, seed: int = 0) -> np.ndarray:
-    """Numbers of atoms, spread as ZINC's are."""
-    drawn = np.random.default_rng(seed).normal(23, 4.5, number).round().astype(int)
-    return drawn.clip(9, 37)
-
-
-@pytest.mark.parametrize("max_groups", [1, 2, 4])
-@pytest.mark.parametrize("batch_size", [2, 64, 250])
-def test_random_batches_fit_a_fixed_layout(max_groups, batch_size):
-    """Nearly all of them: none of 500 misses it here."""
-    sizes = zinc_like(10_000)
-    layout = fixed_layout(sizes, batch_size, max_groups)
-    assert 1 <= len(layout) <= max_groups
-    assert sum(group.graphs for group in layout) == batch_size
-    rng = np.random.default_rng(1)
-    for _ in range(500):
-        assert assign_rows(sizes[rng.permutation(len(sizes))[:batch_size]], layout) is not None
-
-
-def test_more_rectangles_leave_less_padding():
-    sizes = zinc_like(10_000)
-    areas = [
-        sum(group.graphs * group.slots for group in fixed_layout(sizes, 256, max_groups))
-        for max_groups in (1, 2, 4)
-    ]
-    assert areas[0] > 1.15 * areas[1]
-    assert areas[1] > 1.05 * areas[2]
-    assert areas[2] < 1.25 * 256 * (sizes.mean() + 1)
-
-
-@pytest.mark.parametrize("max_groups", [1, 3])
-def test_a_rare_giant_has_room_for_a_few(max_groups):
-    """All giants there are, where a batch could hold them."""
-    sizes = np.append(np.full(1000, 5), [200, 200])
-    layout = fixed_layout(sizes, 100, max_groups)
-    assert layout[-1].slots == 201
-    assert assign_rows(np.append(np.full(98, 5), [200, 200]), layout) is not None
-    if max_groups > 1:
-        assert layout == (PaddedGroup(98, 6), PaddedGroup(2, 201))
-
-
-def test_molecules_of_one_size_need_one_rectangle():
-    assert fixed_layout(np.full(50, 7), 10, 4) == (PaddedGroup(10, 8),)
-
-
-@given(
-    sizes=st.lists(st.integers(1, 12), min_size=6, max_size=6),
-    widths=st.lists(st.integers(2, 13), min_size=3, max_size=3).map(sorted),
-)
-def test_molecules_are_fitted_where_any_order_fits(sizes, widths):
-    """Against all orders: small molecules in narrow rows fit if anything does."""
-    layout = tuple(PaddedGroup(2, width) for width in widths)
-    rows = assign_rows(np.array(sizes), layout)
-    room = np.repeat(widths, 2)
-    any_fits = any((np.array(p) + 1 <= room).all() for p in set(itertools.permutations(sizes)))
-    assert (rows is not None) == any_fits
-    if rows is not None:
-        assert sorted(rows.tolist()) == list(range(6))
-        assert (np.array(sizes)[rows] + 1 <= room).all()
 
 
 def plain_batches(graphs: np.ndarray, batch_size: int, rng: np.random.Generator) -> list:

@@ -168,6 +168,9 @@ def test_the_vocabulary_as_the_network_reads_it(graphs):
     assert table.distances.max() > 1
 
 
+@pytest.mark.claim(
+    "Fixed shapes hold random batches, and a batch in a fixed shape is the same batch."
+)
 def test_a_batch_in_a_given_plan_equals_one_built_slot_by_slot(graphs):
     """Rectangles wider than their graphs, graphs in the order given."""
     encoded = encode(graphs, SPEC)

@@ -1,1 +1,0 @@
-"""Checks and measurements on a GPU; `run.py` is the command, README.md the guide."""
