@@ -123,8 +123,8 @@ def prepare(
             warnings += [warning] * bool(warning)
     elif resumed is None and config.data.dataset is None and task.targets:
         warnings.append(
-            "Training starts from random weights, not from a pre-trained model: --from none, or an "
-            "option of the architecture or the featuriser such as --norm, leaves it out."
+            "Training starts from random weights: --from none or an option of the architecture, "
+            "such as --norm or --featurizer, leaves the pre-trained model out."
         )
     if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
         warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
