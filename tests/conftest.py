@@ -38,10 +38,6 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.pretrained import ModelCard
 from molsepnorm.training.completing import baseline
 
-# Without a GPU Triton's kernels run in its interpreter; it looks when it is first imported.
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
-
 # A fixed number of threads, so that training repeats to the bit.
 os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
 
@@ -54,6 +50,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("molsepnorm")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--claims", action="store_true", help="list the claims and run no test")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("claims"):
+        return
+    claims: dict[str, str] = {}
+    for item in items:
+        for mark in item.iter_markers("claim"):
+            claims.setdefault(mark.args[0], item.nodeid.partition("[")[0])
+    print("\n".join(f"{claim}\n    {test}" for claim, test in claims.items()))
+    items.clear()
 
 
 @pytest.fixture(scope="session")

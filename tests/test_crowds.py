@@ -46,6 +46,10 @@ def _partial(folder: Path) -> list[Path]:
     return [path for path in folder.rglob(".*") if path.suffix in {".partial", ".old", ".spool"}]
 
 
+@pytest.mark.claim(
+    "Two processes that prepare, train, tune or predict into one place both succeed, or one "
+    "gets a message."
+)
 def test_two_processes_prepare_one_store(table, tmp_path):
     args = ("data", "prepare", "--data", table, *TINY[-6:-2])
     assert [code for code, _ in _both(tmp_path, *args)] == [0, 0]

@@ -40,6 +40,11 @@ def test_every_command_has_a_test(campaign: Any) -> None:
     assert set(NAMES) == set(campaign.commands)
 
 
+@pytest.mark.claim(
+    "A command that is killed at a random moment, or whose disk is full or read-only, leaves "
+    "no half file and loses nothing; repeated or resumed, it gives the result of an "
+    "undisturbed one."
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_killed_command_is_repeated_as_if_undisturbed(campaign: Any, name: str) -> None:
     case = campaign.try_case(name, "kill", campaign.moment(name, "kill", 0))

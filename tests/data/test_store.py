@@ -333,6 +333,9 @@ def test_a_damaged_header_is_a_storage_error_or_harmless(path):
     assert not surprises
 
 
+@pytest.mark.claim(
+    "One changed byte in a store, a model folder or a checkpoint is detected or has no effect."
+)
 def test_a_changed_byte_is_noticed_wherever_it_is(path):
     """A sample of the bytes of the length, the header and every array."""
     content = path.read_bytes()

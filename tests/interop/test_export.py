@@ -175,6 +175,10 @@ def native(network: Graphormer, smiles: list[str], features: Tensor | None) -> T
     return outputs
 
 
+@pytest.mark.claim(
+    "An exported model equals the network and the predictor, with any number of molecules and"
+    " atoms; one that differs is not written."
+)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_dense_network_equals_the_network(name: str) -> None:
     """In float32 and, up to a much smaller rounding, in float64."""

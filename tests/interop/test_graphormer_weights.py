@@ -110,6 +110,10 @@ def load(source: str, state: State, **options: Any) -> Any:
 # --- the map --------------------------------------------------------------------------------------
 
 
+@pytest.mark.claim(
+    "molsepnorm convert imports weights of transformers and of Graphormer v1, and refuses a "
+    "result that differs."
+)
 @pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
 @pytest.mark.parametrize("length", [1, LENGTH, 20, 0])
 def test_v1_outputs_are_ours(featurizer: str, length: int) -> None:

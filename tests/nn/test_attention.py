@@ -10,7 +10,6 @@ from torch import Tensor
 
 from molsepnorm.nn import PaddedGroup
 from molsepnorm.nn.attention import BiasedSelfAttention
-from molsepnorm.nn.kernels import attention
 from molsepnorm.nn.kernels.attention import FastSelfAttention
 from molsepnorm.nn.kernels.dropout import ByteDropout
 from molsepnorm.nn.pairs.tensors import PairTensors
@@ -117,6 +116,10 @@ def assert_same_values_and_gradients(
     )  # the last group has a single slot
 
 
+@pytest.mark.claim(
+    "Attention without row maxima, and a last layer for the graph token only, equal the plain"
+    " versions, gradients included."
+)
 @both_kinds
 def test_attention_equals_a_loop_over_graphs_and_heads(kind: type[BiasedSelfAttention]) -> None:
     """Values, and gradients of input, biases and weights, for four groups of different shapes."""
@@ -178,17 +181,22 @@ def test_a_gate_of_zero_removes_a_value() -> None:
     torch.testing.assert_close(both - layer.out.bias, attend(layer, x, bias))
 
 
-def test_gates_are_not_computed_by_the_fused_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They have no gates, so `_Attend` is used even if the shapes fit."""
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("tokens_only", [False, True])
+def test_attention_on_devices_is_equal(
+    gated: bool, tokens_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's own attention, which devices other than the CPU use: outputs and gradients."""
     layer, x, bias = some_layer()
-    gates = some_gates()
-    expected = attend(layer, x, bias, gates=gates)
-    monkeypatch.setattr(attention, "fits", lambda *_: True)
-    monkeypatch.setattr(attention, "fused_attention", lambda qkv, *_: qkv[:, :WIDTH])
-    assert torch.equal(attend(layer, x, bias, gates=gates), expected)
-    assert not torch.allclose(
-        attend(layer, x, bias), loop(layer, x, bias)
-    )  # the replacement was used
+    gates = some_gates() if gated else None
+    inputs = (x, *bias, *layer.parameters())
+    results = []
+    for attend_by in (FastSelfAttention.attend, FastSelfAttention.attend_on_device):
+        monkeypatch.setattr(FastSelfAttention, "attend", attend_by)
+        y = attend(layer, x, bias, gates=gates, tokens_only=tokens_only)
+        results.append([y, *torch.autograd.grad(y.square().sum(), inputs)])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_dropout_is_applied_in_training_only() -> None:
@@ -335,6 +343,7 @@ def test_a_constant_added_to_all_logits_changes_nothing(shift: float, gated: boo
         torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.claim("Float32 attention keeps its precision where exponentials nearly overflow.")
 @pytest.mark.parametrize("shift", [-100, -85, -70, -60, 55, 60, 70, 80, 85, 87, 88, 100])
 @pytest.mark.parametrize("size", [1.0, 30.0])
 def test_float32_is_accurate_near_the_range_of_exponentials(shift: float, size: float) -> None:

@@ -140,6 +140,9 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
     return linear("head", slow_site_norm(weights, "last_norm", x)[:1])[0]
 
 
+@pytest.mark.claim(
+    "The whole network equals a plain forward pass that treats one molecule at a time."
+)
 @pytest.mark.parametrize("options", NORMS, ids=str)
 def test_equals_an_independent_forward_pass(options: dict) -> None:
     """Molecule by molecule with plain operations, to 1e-5 in float32 and 1e-10 in float64."""
@@ -211,6 +214,10 @@ def test_ogb_features_and_salts_do_not_depend_on_batch_and_atom_order() -> None:
     torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.claim(
+    "In training mode, outputs, gradients and statistics do not depend on the order of "
+    "molecules or on padding groups: 1e-8."
+)
 @pytest.mark.parametrize("options", NORMS[:2] + NORMS[-1:], ids=str)
 def test_training_does_not_depend_on_groups_and_order(options: dict) -> None:
     """Without dropout, outputs, gradients and statistics are the same for any order and grouping of
@@ -631,6 +638,10 @@ def gap_between_modes(model: Graphormer, batch: GraphBatch) -> float:
     return float((evaluated - trained).abs().max() / trained.std())
 
 
+@pytest.mark.claim(
+    "After training, training and evaluation mode agree to a tenth of the outputs' standard "
+    "deviation (the remainder is the factor n / (n − 1)), and exactly at the first norm."
+)
 @pytest.mark.parametrize("steps", [5, 60, 200])
 def test_training_and_evaluation_mode_agree_after_training(steps: int) -> None:
     """Without dropout they agree to a tenth of a standard deviation, also after a few steps, once

@@ -119,6 +119,10 @@ def read(featurizer: str) -> list[MolGraph]:
     return [featurize.get(featurizer)(smiles) for smiles in SMILES]
 
 
+@pytest.mark.claim(
+    "Encoder outputs equal those of transformers 4.57.6 to 1e-5 in float32, and all gradients"
+    " to 1e-9 in float64."
+)
 @pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
 def test_the_graph_token_equals_that_of_transformers(featurizer: str) -> None:
     """In one padded batch, to 1e-5, as does the plain forward pass that `convert` compares with."""

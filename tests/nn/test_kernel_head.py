@@ -20,6 +20,10 @@ def filled(width: int, centers: int, outputs: int) -> KernelHead:
     return head
 
 
+@pytest.mark.claim(
+    "The kernel head is kernel ridge regression with the Matérn kernel of scikit-learn, or "
+    "its Nyström approximation."
+)
 @pytest.mark.parametrize(("rows", "centers"), [(1, 1), (3, 4), (40, 60)])
 def test_outputs_equal_a_loop_over_molecules_and_centres(rows: int, centers: int) -> None:
     head = filled(5, centers, 2)

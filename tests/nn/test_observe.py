@@ -11,6 +11,10 @@ from molsepnorm.nn import GraphormerConfig
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
 
 
+@pytest.mark.claim(
+    "molsepnorm analyze measures the embeddings that the network computes, layer by layer and"
+    " molecule by molecule."
+)
 @pytest.mark.parametrize(
     ("settings", "after_last"),
     [

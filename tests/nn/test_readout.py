@@ -23,6 +23,7 @@ def some_batch(max_groups: int) -> GraphBatch:
     )
 
 
+@pytest.mark.claim("Read-outs equal plain loops.")
 @pytest.mark.parametrize("cls", [Readout, FastReadout])
 @pytest.mark.parametrize("max_groups", [1, 3])
 @pytest.mark.parametrize("kind", ["token", "mean", "sum", "token+mean", "token+sum"])

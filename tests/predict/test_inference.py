@@ -56,6 +56,7 @@ def one_by_one(model: Graphormer, tensors: GraphTensors, graphs: np.ndarray) -> 
         return torch.cat([model(tensors.cut([int(graph)])) for graph in graphs])
 
 
+@pytest.mark.claim("Predictions keep the order of the input and have the labels' units.")
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 256])
 def test_batches_give_the_outputs_of_single_molecules(
     model: Graphormer, tensors: GraphTensors, batch_size: int

@@ -407,6 +407,11 @@ def _agree(got: list[Prediction], wanted: list[Prediction]) -> None:
         assert one.values == (other.values and pytest.approx(other.values, rel=1e-4, abs=1e-5))
 
 
+@pytest.mark.claim(
+    "Any number of processes and any division of a table gives the same rows in the same "
+    "order, with equal values up to rounding. An error or the death of a worker is reported, "
+    "and no worker remains."
+)
 @pytest.mark.parametrize("processes", [2, 3])
 def test_any_number_of_processes_gives_the_same(predictor, many, processes):
     """Rows keep their order, and values differ by rounding alone."""

@@ -122,6 +122,7 @@ def test_packed_tokens_may_be_at_any_slot() -> None:
     torch.testing.assert_close(norm(rows[order], moved_token, mask[order]), expected)
 
 
+@pytest.mark.claim("SepNorm(LN, LN) with tied weights is a layer norm.")
 def test_two_layer_norms_with_tied_weights_are_one_layer_norm() -> None:
     """SepNorm of two layer norms with equal weights is a layer norm of all slots."""
     torch.manual_seed(3)
@@ -134,6 +135,10 @@ def test_two_layer_norms_with_tied_weights_are_one_layer_norm() -> None:
     torch.testing.assert_close(sep(rows, graph_token), one(rows))
 
 
+@pytest.mark.claim(
+    "The graph token's statistics come from graph tokens only. In evaluation, changing one "
+    "graph changes no other graph."
+)
 def test_the_tokens_statistics_come_from_tokens_alone() -> None:
     """The other slots have no effect on the output and the statistics of graph tokens."""
     one, other = SepNorm(WIDTH), SepNorm(WIDTH)
@@ -291,6 +296,7 @@ def test_float64_stays_float64() -> None:
     torch.testing.assert_close(y[:, 1:].reshape(-1, WIDTH), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.claim("Autocast to bfloat16 keeps statistics in float32.")
 def test_autocast_keeps_statistics_in_float32() -> None:
     """Under bfloat16 autocast the statistics are those of a float32 computation."""
     norm = SepNorm(WIDTH, tok_norm=nn.BatchNorm1d)
@@ -320,6 +326,7 @@ def test_autocast_trains() -> None:
             assert gradient.isfinite().all()
 
 
+@pytest.mark.claim("A batch of one graph is refused in training, with advice, and evaluated.")
 def test_one_graph_cannot_train_but_can_be_evaluated() -> None:
     """A batch norm of a single graph token has no variance."""
     norm = SepNorm(WIDTH)
@@ -431,6 +438,7 @@ def test_in_evaluation_a_graph_has_no_effect_on_others() -> None:
             torch.testing.assert_close(norm(changed)[:, 0], expected[:, 0], rtol=0, atol=0)
 
 
+@pytest.mark.claim("Atom tokens under a layer norm never depend on batch statistics.")
 def test_atom_tokens_do_not_depend_on_the_batch() -> None:
     """With the published norms, in training, a changed graph changes the tokens of other graphs
     through the variance of the batch, but no bit of their atoms and the atoms' gradients."""
@@ -453,6 +461,7 @@ def test_atom_tokens_do_not_depend_on_the_batch() -> None:
     assert not results[0][1][:, 0].any()
 
 
+@pytest.mark.claim("SepNorm and the masked batch norm equal loops over single numbers.")
 @settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), graphs=st.integers(2, 7), slots=st.integers(2, 9))
 def test_equals_plain_loops_over_graphs_slots_and_channels(
@@ -491,6 +500,7 @@ def _normalised(among: list[float], value: float, norm: nn.Module, channel: int)
     return scaled * norm.weight[channel].item() + norm.bias[channel].item()
 
 
+@pytest.mark.claim("Under gradient accumulation, statistics are computed for each micro-batch.")
 def test_gradient_accumulation_normalises_each_micro_batch_separately() -> None:
     """Each micro-batch is normalised by its own statistics, gradients are summed, and running
     statistics are updated once per micro-batch. As with any batch norm, the step is not that of the
@@ -523,6 +533,10 @@ def test_gradient_accumulation_normalises_each_micro_batch_separately() -> None:
         torch.testing.assert_close(one.grad, other.grad)
 
 
+@pytest.mark.claim(
+    "torch.compile compiles SepNorm as one graph without changing results; functional_call, "
+    "deepcopy and safetensors preserve it."
+)
 @pytest.mark.parametrize("tok_norm", [nn.LayerNorm, nn.BatchNorm1d])
 def test_compiled_equals_eager(tok_norm: type[nn.Module]) -> None:
     """As a single graph: outputs, gradients and running statistics, in training and evaluation, in

@@ -40,6 +40,10 @@ def _close(found, expected) -> bool:
     return found == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.claim(
+    "The page and POST /predict of serve give the predictions of predict, also to a hundred "
+    "requests at once, and a reason for any other request."
+)
 def test_predictions_are_those_of_the_library(client, models):
     body = {"smiles": ANY, "model": "size", "level": 0.8, "domain": True}
     found = client.post("/predict", json=body).json()["predictions"]

@@ -339,6 +339,10 @@ def plain_loss(
     return total, weight
 
 
+@pytest.mark.claim(
+    "The loss with missing labels, weights and classes equals a plain loop; a weight of 2 "
+    "equals two copies."
+)
 @pytest.mark.parametrize("weights", [None, [1.0, 0.5, 7.0, 3.0, 0.0, 1e-3]])
 @pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
 def test_loss_equals_a_plain_loop(task: Task, weights: list[float] | None) -> None:

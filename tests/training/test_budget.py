@@ -83,6 +83,10 @@ def test_the_learning_rate_schedule_has_the_measured_number_of_epochs(
     assert len(rates[0]) == 5
 
 
+@pytest.mark.claim(
+    "A run with a time budget equals a run of the epochs that fit. Variants of an ablation "
+    "differ only in their settings, and paired differences equal SciPy's."
+)
 def test_measuring_does_not_change_the_run(configure, tmp_path, outcome, monkeypatch):
     """With dropout, an average and batch norms, the run equals one with that number of epochs."""
 

@@ -19,6 +19,9 @@ from molsepnorm.tasks.metrics import Metric
 from molsepnorm.training import Callback, load_config, train
 
 
+@pytest.mark.claim(
+    "One seed gives one run, bit for bit on a CPU, also if it is stopped, killed and resumed."
+)
 def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, tmp_path, outcome):
     """Another seed gives another run."""
     for name, seed in (("one", 0), ("same", 0), ("other", 1)):

@@ -64,6 +64,10 @@ def _network() -> Graphormer:
     return Graphormer(GraphormerConfig(layers=1, width=4, ffn_width=4, heads=2))
 
 
+@pytest.mark.claim(
+    "The exponential moving average of weights equals a plain loop and is what is validated "
+    "and saved."
+)
 def test_the_average_is_a_plain_loop():
     """Its memory is shorter in the first steps."""
     network = _network()

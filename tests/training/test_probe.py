@@ -42,6 +42,10 @@ def later_is_better(plain):
 NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0}
 
 
+@pytest.mark.claim(
+    "The probe is epoch 0: it is the model if no epoch is as good, and a stopped run resumes "
+    "bit for bit."
+)
 def test_epoch_zero_is_kept_until_an_epoch_is_as_good(
     configure, pretrained, tmp_path, rows_of, monkeypatch
 ):

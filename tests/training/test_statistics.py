@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 
@@ -16,6 +17,7 @@ def _network() -> nn.Module:
     return nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 4), nn.BatchNorm1d(4), MaskedBatchNorm1d(4))
 
 
+@pytest.mark.claim("Running statistics equal the two-pass values, without padding.")
 def test_statistics_are_the_mean_over_the_batches() -> None:
     """Compared with two-pass values per batch, with unbiased variances and without dropout; those
     of the second norm belong to the output of the first."""

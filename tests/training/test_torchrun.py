@@ -138,6 +138,10 @@ def two(place: Path, config: TrainConfig) -> tuple[Path, subprocess.CompletedPro
     return run, done
 
 
+@pytest.mark.claim(
+    "Two processes train as one does, with batch norms and optional parts; a run of two "
+    "processes that was stopped resumes bit for bit."
+)
 def test_two_processes_train_as_one(
     two, place: Path, config: TrainConfig, rows_of: Callable[[Path], list[dict[str, str]]]
 ) -> None:

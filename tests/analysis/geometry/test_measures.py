@@ -33,6 +33,10 @@ def on_circle(count: int) -> Tensor:
     return torch.stack([angles.cos(), angles.sin()], dim=1)
 
 
+@pytest.mark.claim(
+    "Effective rank, uniformity, alignment and cosine equal closed forms: a Gaussian, "
+    "embeddings of rank one, points on a circle and on a sphere."
+)
 def test_an_isotropic_gaussian_fills_all_directions():
     points = 5 * gaussian(20_000, 8) + 3
     torch.testing.assert_close(

@@ -103,6 +103,10 @@ draws = st.fixed_dictionaries(
 # Drawn: what holds of all kinds
 
 
+@pytest.mark.claim(
+    "In a split, each molecule occurs once and scaffolds stay together. The test molecules "
+    "are the same in all folds and replicates. OGB's splits are reproduced."
+)
 @given(smiles=tables(), settings=draws, folds=st.sampled_from([None, 2, 5]), data=st.data())
 def test_a_draw_puts_every_molecule_into_one_split_and_repeats_itself(
     smiles, settings, folds, data

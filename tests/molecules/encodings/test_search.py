@@ -200,6 +200,7 @@ def test_the_vocabulary_holds_what_occurs_and_nothing_twice(molgraphs, data):
     assert len(words) == len(used)
 
 
+@pytest.mark.claim("Distances, canonical paths and degrees equal networkx's and the definition.")
 @given(data=st.data())
 def test_distances_are_true_and_fragments_are_apart(molgraphs, data):
     check_distances(data.draw(molgraphs()))

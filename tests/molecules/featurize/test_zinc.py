@@ -219,6 +219,10 @@ def same_or_refused(smiles: str, one: MolGraph | InvalidMolecule) -> None:
         assert are_equal(networkx_of(one), networkx_of(plain))
 
 
+@pytest.mark.claim(
+    "ZINC features read directly from the SMILES equal those of the canonical form, errors "
+    "included."
+)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(SIGNS.split()), max_size=10).map("".join))
 def test_the_text_as_it_stands_says_what_its_canonical_form_says(text):

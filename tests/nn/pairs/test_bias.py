@@ -111,6 +111,7 @@ def assert_equals_loop(graphs: list[MolGraph], spec: EncodingSpec, max_groups: i
             assert (fast[:, graph.num_atoms + 1 :, : graph.num_atoms + 1]).isfinite().all()
 
 
+@pytest.mark.claim("Spatial and edge bias equal the formula, pair by pair.")
 @pytest.mark.parametrize("lengths", [(39, 20), (5, 5), (6, 2), (3, 1), (1, 1)])
 def test_bias_equals_the_formula_for_every_pair(lengths: tuple[int, int]) -> None:
     """With ZINC's features; also beyond the longest path and the largest distance."""
@@ -180,6 +181,7 @@ def test_bias_of_single_atoms() -> None:
     torch.testing.assert_close(bias, torch.stack([expected, expected], dim=1))
 
 
+@pytest.mark.claim("Gradients of every hand-written operation pass gradcheck in float64.")
 def test_gradcheck_of_the_table() -> None:
     """Gradients of every parameter equal finite differences."""
     spec = EncodingSpec((2, 2), max_distance=3, max_path_length=2)

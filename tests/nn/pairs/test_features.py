@@ -36,6 +36,10 @@ def molecule(graph: MolGraph) -> nx.Graph:
     return atoms
 
 
+@pytest.mark.claim(
+    "Random-walk probabilities are powers of D⁻¹A and resistances equal networkx's. Padding "
+    "has no influence on either."
+)
 def test_walk_probabilities_are_powers_of_the_transition_matrix() -> None:
     """They are 0 outside of the atoms."""
     batch = some_batch()

@@ -80,6 +80,7 @@ def slow_gate(gate: URPE, graph: MolGraph, known: Tensor | None) -> Tensor:  # (
     return gates
 
 
+@pytest.mark.claim("URPE factors equal their formula and change nothing before training.")
 @pytest.mark.parametrize("max_groups", [1, 3])
 @pytest.mark.parametrize("features", [0, FEATURES])
 @torch.no_grad()

@@ -76,6 +76,10 @@ def same_rows(found: pd.DataFrame, wanted: pd.DataFrame) -> None:
     np.testing.assert_allclose(found["y_pred"], wanted["y_pred"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.claim(
+    "A screen writes the rows of predict, none lost and none twice, also after kills and with"
+    " a full disk."
+)
 def test_rows_equal_those_of_predict(screened, library, expected, tmp_path):
     """The parts have the valid rows of all files, in their order; rejected rows have the reason."""
     found = screened(library)

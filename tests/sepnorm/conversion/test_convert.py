@@ -207,6 +207,10 @@ def test_two_layer_norms_change_nothing(case: Case, unfused: Callable[[], Any]) 
     torch.testing.assert_close(case.answer(case.model), expected, rtol=0, atol=0)
 
 
+@pytest.mark.claim(
+    "convert_to_sepnorm replaces exactly the norms on token sequences of BERT, RoBERTa, ViT, "
+    "ViT-MAE, timm's ViT and nn.TransformerEncoder. Two layer norms change no output."
+)
 def test_sites_are_the_norms_on_sequences(case: Case) -> None:
     """Hooks on all norms find the same ones: those called with sequences of the model's width.
     Sites before the first layer are marked, and all are in the report."""
@@ -495,6 +499,10 @@ def with_rubbish(case: Case) -> dict[str, Any]:
     return inputs
 
 
+@pytest.mark.claim(
+    "After a conversion padding has no influence, PyTorch's fused path does not bypass "
+    "SepNorm, states round-trip, and the conversion can be undone."
+)
 @pytest.mark.parametrize("name", TEXTS)
 def test_padding_does_not_change_outputs(name: str, make: Callable[[str], Case]) -> None:
     """With a batch norm of the tokens, for real slots, statistics and gradients. Without the hook

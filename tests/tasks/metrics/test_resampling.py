@@ -93,6 +93,10 @@ def score_by_libraries(metric: str, labels: np.ndarray, predictions: np.ndarray)
     return value if math.isfinite(value) else NAN
 
 
+@pytest.mark.claim(
+    "The bootstrap equals the score of every resample, and its intervals cover the truth in "
+    "95 of 100 cases."
+)
 @pytest.mark.parametrize(("metric", "kind"), PAIRS)
 @given(data=st.data())
 def test_resampled_scores_equal_those_of_the_libraries(

@@ -36,6 +36,9 @@ def example(kind: str, seed: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
     return labels, predictions
 
 
+@pytest.mark.claim(
+    "Scores equal scikit-learn's and OGB's, and values computed by hand. Undefined scores are NaN."
+)
 @pytest.mark.parametrize(
     ("metric", "labels", "predictions", "value"),
     [

@@ -16,6 +16,10 @@ from molsepnorm.training.probe import fit_kernel, fit_linear, heads, refit_kerne
 from molsepnorm.training.probe import ridge as ridges
 
 
+@pytest.mark.claim(
+    "The linear head of the probe predicts what ridge or logistic regression of the "
+    "standardised embeddings predicts, with missing labels, weights and class weights."
+)
 def test_the_linear_head_is_ridge_regression_of_standardised_embeddings(random, monkeypatch):
     """With missing labels and weights; the network's predictions are those of scikit-learn."""
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([2.0]))

@@ -11,6 +11,10 @@ from molsepnorm.training.probe import ridge as ridges
 from molsepnorm.training.probe.ridge import invert, kernel_ridge
 
 
+@pytest.mark.claim(
+    "Ridge regression of the probe equals scikit-learn's, its leave-one-out predictions equal"
+    " refits, and its penalty has the smallest leave-one-out error."
+)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_leave_one_out_predictions_equal_refits(random, monkeypatch, weighted):
     """Labels and features are centred once, with all molecules: a mean without molecule i would be
