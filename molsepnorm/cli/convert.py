@@ -8,66 +8,48 @@ from typing import Any
 import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, GroupedCommand, option, output_option, split_names
+from molsepnorm.cli.options import FILE, GroupedCommand, option, output_option
 
 
 @click.command(cls=GroupedCommand)
 @click.argument("checkpoint", type=FILE)
-@option(
-    "--from",
-    "source",
-    required=True,
-    metavar="[hf|graphormer-v1]",
-    help="Program that wrote the checkpoint.",
-)
 @output_option("Folder of the model.", required=True)
 @option(
     "--featurizer",
-    help="Atom and bond features of the checkpoint: zinc or ogb. [default: found from the size "
-    "of its atom table; required if that is the default size of transformers]",
-)
-@option(
-    "--target",
-    "targets",
-    callback=split_names,
-    help="Names of the outputs, separated by commas. [default: y, or y1, y2, …; none for hf, "
-    "whose head is not imported]",
-)
-@option(
-    "--kind",
-    type=click.Choice(["regression", "binary"]),
-    default="regression",
-    help="Kind of the outputs: values, or logits of yes.",
+    metavar="[zinc|ogb]",
+    help="Atom and bond features of the checkpoint. [default: zinc if its atom table is too small "
+    "for OGB's features]",
 )
 @option(
     "--max-path-length",
     type=int,
-    help="The checkpoint's multi_hop_max_dist. [default: as stored in the checkpoint]",
+    help="The checkpoint's multi_hop_max_dist. [default: from the config.json beside the weights]",
 )
 @option(
     "--atom-shift",
-    type=int,
-    help="First row of the atom embedding table: 2 for weights of the reference's second release "
-    "that were copied to transformers. [default: 3 for hf, 2 for graphormer-v1]",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="First row of the atom embedding table: 2 for weights of the reference implementation "
+    "that were copied to transformers.",
 )
 @option("--force", is_flag=True, help="Replace an existing model.")
-def convert(source: str, checkpoint: Path, output: Path, force: bool, **options: Any) -> None:
+def convert(checkpoint: Path, output: Path, force: bool, **options: Any) -> None:
     """Import the weights of another Graphormer.
 
-    CHECKPOINT is a .safetensors or torch file, or a model folder of transformers. Prints what was
-    imported, what was not, and the difference between the outputs of both networks, and saves it as
-    conversion.json in the model folder.
+    CHECKPOINT is a model folder of transformers, or a .safetensors or torch file of its Graphormer.
+    Prints a summary, and saves the origin of every tensor as conversion.json in the model folder.
 
     \b
-    molsepnorm convert --from graphormer-v1 zinc.pt --max-path-length 20 -o models/zinc
-    molsepnorm convert --from hf my-graphormer/ --featurizer ogb -o models/mine
+    molsepnorm convert my-graphormer/ --output models/mine
+    molsepnorm convert my-graphormer/ --featurizer ogb --atom-shift 2 --output models/mine
     """
     from molsepnorm.files.writing import write_json
     from molsepnorm.interop.graphormer_weights import convert as import_checkpoint
     from molsepnorm.model import require_new_model
 
     require_new_model(output, force)  # before the conversion
-    model, report = import_checkpoint(source, checkpoint, **options)
+    model, found = import_checkpoint(checkpoint, **options)
     model.save_pretrained(output)
-    write_json(output / "conversion.json", report.to_json())
-    say(f"{report}\n\nModel: {output}")
+    write_json(output / "conversion.json", found.to_json())
+    say(f"{found}\n\nModel: {output}")

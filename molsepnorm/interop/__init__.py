@@ -5,5 +5,5 @@
 - `spark`: a pandas function for Spark;
 - `tracking`: callbacks for TensorBoard, MLflow and Weights & Biases;
 - `export`: ONNX and TorchScript;
-- `graphormer_weights`: weights of other Graphormers.
+- `graphormer_weights`: weights of the Graphormer of transformers.
 """

@@ -11,13 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from hf_graphormer import reference_inputs
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.interop.graphormer_weights.formats import v1_names
-from molsepnorm.interop.graphormer_weights.parity import reference_inputs, v1_tokens
-from molsepnorm.interop.graphormer_weights.weights import Imported, import_weights
+from molsepnorm.interop.graphormer_weights import Imported, import_weights
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
@@ -76,9 +75,8 @@ def make_hf(featurizer: str) -> nn.Module:
 def imported(
     network: nn.Module, featurizer: str, state: dict[str, Tensor] | None = None
 ) -> Imported:
-    return import_weights(
-        "hf", state or network.state_dict(), {}, featurizer=featurizer, max_path_length=LENGTH
-    )
+    settings = {"multi_hop_max_dist": LENGTH}
+    return import_weights(state or network.state_dict(), settings, featurizer=featurizer)
 
 
 class NoNorm(nn.Module):
@@ -110,7 +108,7 @@ def our_tokens(found: Imported, graphs: list[MolGraph]) -> Tensor:
 
 
 def their_tokens(network: nn.Module, graphs: list[MolGraph], featurizer: str) -> Tensor:
-    inputs = reference_inputs(graphs, "hf", featurizer, LENGTH)
+    inputs = reference_inputs(graphs, featurizer, LENGTH)
     inputs["attn_bias"] = inputs["attn_bias"].to(network.dtype)
     return network.encoder.graph_encoder(**inputs, last_state_only=True)[1]
 
@@ -125,16 +123,13 @@ def read(featurizer: str) -> list[MolGraph]:
 )
 @pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
 def test_the_graph_token_equals_that_of_transformers(featurizer: str) -> None:
-    """In one padded batch, to 1e-5, as does the plain forward pass that `convert` compares with."""
+    """In one padded batch, to 1e-5."""
     network, graphs = make_hf(featurizer), read(featurizer)
     with torch.no_grad():
         expected = their_tokens(network, graphs, featurizer)
         found = imported(network, featurizer)
         ours = our_tokens(found, graphs)
-        inputs = reference_inputs(graphs, "hf", featurizer, LENGTH)
-        plain = v1_tokens(v1_names(found.theirs), inputs)
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(plain, expected, rtol=1e-5, atol=1e-5)
     assert expected.std(dim=0).min() > 0.05
 
 
@@ -200,7 +195,7 @@ def test_in_even_rings_the_reference_depends_on_the_order_of_atoms(smiles: str, 
 def test_the_inputs_are_those_of_its_own_preprocessing() -> None:
     """By hand for propene and a lone atom: everything shifted as its collator does."""
     graphs = [featurize.get("zinc")(smiles) for smiles in ("C=CO", "O")]
-    inputs = reference_inputs(graphs, "hf", "zinc", length=3)
+    inputs = reference_inputs(graphs, "zinc", length=3)
     order = [int(np.flatnonzero(graphs[0].atom_features[:, 0] == 1)[0])]  # the oxygen
     assert inputs["input_nodes"][0, order[0]].tolist() == [1 + 3]
     assert inputs["input_nodes"][1].tolist() == [[4], [0], [0]]

@@ -62,8 +62,7 @@ _BASES = (
     "benchmark --config tiny.yaml --data table.csv --seeds 0 -o out",
     "ablate --config tiny.yaml --data table.csv --seeds 0 --vary norm=shared -o out",
     "analyze --model run --data table.csv -o out",
-    "convert --from hf run/model/model.safetensors -o out",
-    "convert --from graphormer-v1 in.csv -o out",
+    "convert run/model/model.safetensors -o out",
 )
 _RUN_FILES = ("run/model/model.safetensors", "run/model/config.json", "table.csv")
 
