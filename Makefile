@@ -3,7 +3,7 @@
 # make test-cluster   the tests that need Ray and Spark, on this machine
 # make lint   style and types
 # make settings   write docs/settings.md and the command-line options from the declared settings
-# make fuzz   invalid input of every kind for FUZZ_MINUTES minutes (Linux; findings in runs/fuzz)
+# make fuzz   invalid input of every kind for FUZZ_MINUTES minutes (Linux; runs/fuzz keeps findings)
 # make kills  commands killed at random moments, KILLS times per fault, and repeated (some minutes)
 # make docs   the documentation as a site in site/, with the tutorials run (a few minutes; needs npm)
 # make docs-serve   the same on http://127.0.0.1:8000 while you edit; runs the tutorials that changed
@@ -60,10 +60,10 @@ settings: install
 	$(BIN)/python docs/site/settings.py
 
 fuzz: install
-	$(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.fuzz --minutes $(FUZZ_MINUTES) --seed $(FUZZ_SEED)
 
 kills: install
-	$(BIN)/python -m benchmarks.kills --kills $(KILLS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.kills --kills $(KILLS)
 
 # scripts of other projects: diagrams, and search in a site that is opened without a server
 $(SCRIPTS)/mermaid.min.js:

@@ -620,14 +620,15 @@ def test_a_failed_prediction_keeps_the_earlier_file(workspace, tmp_path, tree):
     assert tree(tmp_path) == before
 
 
-def test_a_full_disk_keeps_the_earlier_file(workspace, tmp_path, small_disk, tree):
-    (small_disk / "out.csv").write_text("good\n")
-    note = "x" * 3000
-    (tmp_path / "in.csv").write_text("smiles,note\n" + f"CCO,{note}\n" * 50)
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_a_full_disk_keeps_the_earlier_file(workspace, tmp_path, small_disk, tree, name):
+    (small_disk / name).write_text("good\n")
+    rows = [f"CCO,{os.urandom(1500).hex()}\n" for _ in range(50)]  # which cannot be compressed
+    (tmp_path / "in.csv").write_text("smiles,note\n" + "".join(rows))
     before = tree(small_disk)
     result = _run(
         *("predict", "--model", workspace / "run", "-i", tmp_path / "in.csv"),
-        *("-o", small_disk / "out.csv"),
+        *("-o", small_disk / name),
     )
     _clean(result)
     assert result.exit_code == 1
