@@ -17,11 +17,14 @@ from molsepnorm.nn.parts import FAST, PLAIN
 SMILES = ("CCO", "c1ccccc1C=O", "CC(N)C(=O)O", "CC(=O)[O-].C[NH3+]")
 ALL = {"urpe": True, "local": "gine", "pair_walks": 3, "pair_hidden": 4, "resistance_kernels": 2}
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.3, "activation_dropout": 0.1}
-settings = pytest.mark.parametrize("options", [{}, ALL, ALL | DROPOUT], ids=["", "all", "dropout"])
+SEP = {"norm": "sep"}  # a batch norm of the graph token
+settings = pytest.mark.parametrize(
+    "options", [{}, ALL, ALL | DROPOUT, SEP], ids=["", "all", "dropout", "sep"]
+)
 
 
 def some_network(options: dict) -> tuple[Graphormer, GraphBatch]:
-    """A float64 network, in training, and a batch of molecules of several sizes."""
+    """A float64 network and a batch of molecules of several sizes."""
     off = dict.fromkeys(DROPOUT, 0.0)
     settings = SMALL | {"layers": 2, "norm": "sep-ln"} | off | options
     config = GraphormerConfig(**settings)
@@ -51,6 +54,7 @@ def loss_of(network: nn.Module, batch: GraphBatch) -> Tensor:
 def test_second_derivatives_equal_central_differences(options: dict) -> None:
     """Hessian-vector products by `create_graph=True`; the first gradients are unchanged."""
     network, batch = some_network(options)
+    network.train()
     first = gradients(network, loss_of(network, batch), create_graph=True)
     torch.testing.assert_close(first.detach(), gradients(network, loss_of(network, batch)))
     direction = torch.randn_like(first)
