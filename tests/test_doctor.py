@@ -93,7 +93,7 @@ def test_failed_or_identical_predictions_fail_a_check(monkeypatch):
 
 def test_a_wrong_gradient_fails_a_check(monkeypatch):
     plain = FastSelfAttention.attend
-    monkeypatch.setattr(FastSelfAttention, "attend", lambda *given: plain(*given) * 1.001)
+    monkeypatch.setattr(FastSelfAttention, "attend", lambda *given: plain(*given) * 1.1)
     first = next(iter(run_checks()))
     assert (first.name, first.state) == ("network on cpu", "failed")
     assert "outputs differ by" in first.said
