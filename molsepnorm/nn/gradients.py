@@ -1,4 +1,4 @@
-"""Where hand-written gradients give way to those of plain operations."""
+"""Gradients of plain operations, which replace hand-written ones under `create_graph=True`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What SepNorm does where other code replaces norms, reads attributes or loads states."""
+"""The behaviour of SepNorm in code that replaces norms, reads attributes or loads states."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from molsepnorm.training.finetuning import open_start, require_fit
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.start import LoadedWeights, load_weights, misfits, network_alone
+from molsepnorm.training.start import LoadedWeights, load_weights, network_alone, unfit_targets
 
 __all__ = ["Prepared", "prepare", "starting_model"]
 
@@ -113,10 +113,10 @@ def prepare(
     model = _new_model(config, dataset, task, inputs, excludes)
     warnings, loaded = list(dataset.warnings), None
     if start is not None:
-        unfit = misfits(model, start, dataset)
+        unfit = unfit_targets(model, start, dataset)
         loaded = load_weights(model, start, unfit)
         warnings += _about_start(start, model, config.finetune.label, loaded)
-        warnings += _about_misfits(start, task, config.finetune.label, unfit)
+        warnings += _about_unfit_targets(start, task, config.finetune.label, unfit)
         if config.finetune.start is not None and task.targets:
             trained_on, warning = world.main_process_first(lambda: _trained_on(dataset, config))
             loaded = replace(loaded, trained_on=trained_on)
@@ -188,7 +188,7 @@ def _about_start(
         )
 
 
-def _about_misfits(
+def _about_unfit_targets(
     start: PropertyModel, task: Task, source: str, unfit: tuple[str, ...]
 ) -> Iterator[str]:
     """Yield a sentence about each target whose labels do not fit the output weights of a start."""

@@ -3,8 +3,8 @@
 The head is the layer (or the two layers) that computes the outputs; the body is everything before
 it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
 is loaded target by target: one of the same name, kind, classes and transform keeps its outputs if
-its labels fit them (`misfits`), any other one starts with new weights. The head of a model that was
-not trained by supervised learning is not loaded. The extra inputs (`tasks.ExtraInputs`) of the two
+its labels fit them (`unfit_targets`), any other one starts with new weights. The head of a model
+that was not trained by supervised learning is not loaded. The extra inputs (`tasks.ExtraInputs`) of the two
 models may differ: the head then reads the new ones with weights of 0 at first, and a head of two
 layers is not loaded.
 """
@@ -27,7 +27,7 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs
 from molsepnorm.training.finetuning import in_head
 
-__all__ = ["Body", "LoadedWeights", "load_weights", "misfits", "network_alone"]
+__all__ = ["Body", "LoadedWeights", "load_weights", "network_alone", "unfit_targets"]
 
 _LIMIT = 2.0
 """Largest standard deviation of new labels in those of the start's labels, and largest RMSE of the
@@ -75,7 +75,7 @@ def network_alone(start: PropertyModel) -> PropertyModel:
     return replace(alone, inputs=inputs)
 
 
-def misfits(model: PropertyModel, start: PropertyModel, dataset: Dataset) -> tuple[str, ...]:
+def unfit_targets(model: PropertyModel, start: PropertyModel, dataset: Dataset) -> tuple[str, ...]:
     """Return the regression targets whose training labels do not fit the output weights that
     `load_weights` would load, as with labels in another unit.
 
@@ -119,7 +119,7 @@ def load_weights(
     Args:
         model: model to change, on the CPU.
         start: trained model, on the CPU.
-        unfit: targets that get new output weights, see `misfits`.
+        unfit: targets that get new output weights, see `unfit_targets`.
     """
     network, task, same_inputs = model.network, model.task, model.inputs == start.inputs
     supervised = start.objective == SUPERVISED and start.network.config.head != "kernel"

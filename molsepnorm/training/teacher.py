@@ -46,8 +46,8 @@ def teacher_vectors(path: Path, dataset: Dataset) -> tuple[np.ndarray, tuple[str
     """
     if dataset.smiles is None:
         raise ConfigError(
-            f"{dataset.name} has no SMILES, by which a teacher's vectors are found: use a table of "
-            "SMILES"
+            f"{dataset.name} has no SMILES, and a teacher's vectors are found by them: use a table "
+            "of SMILES"
         )
     files = _files(path)
     smiles = dataset.smiles_of(slice(None))

@@ -1,4 +1,4 @@
-"""What a user relies on, through commands and public calls only.
+"""Promises to the users, through commands and public calls only.
 
 The tests of this folder are the measure of a change that should leave everything as it is. Numbers
 are compared with `golden.json`. Where a change is meant to move one, write the file anew with

@@ -25,7 +25,7 @@ class Metric:
 
     @property
     def has_unit(self) -> bool:
-        """Whether scores have the unit of their target, as errors of numbers have."""
+        """True if scores have the unit of their target, as errors of numbers do."""
         return self.kinds == ("regression",) and not self.higher_is_better
 
     def better(self, score: float, than: float | None) -> bool:

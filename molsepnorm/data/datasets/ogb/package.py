@@ -1,4 +1,4 @@
-"""What is used of the `ogb` package: its list of sets, its downloads and its evaluator."""
+"""The list of sets, the downloads and the evaluator of the `ogb` package."""
 
 from __future__ import annotations
 
