@@ -4,9 +4,9 @@ The head is the layer (or the two layers) that computes the outputs; the body is
 it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
 is loaded target by target: one of the same name, kind, classes and transform keeps its outputs if
 its labels fit them (`unfit_targets`), any other one starts with new weights. The head of a model
-that was not trained by supervised learning is not loaded. The extra inputs (`tasks.ExtraInputs`) of the two
-models may differ: the head then reads the new ones with weights of 0 at first, and a head of two
-layers is not loaded.
+that was not trained by supervised learning is not loaded. The extra inputs (`tasks.ExtraInputs`) of
+the two models may differ: the head then reads the new ones with weights of 0 at first, and a head
+of two layers is not loaded.
 """
 
 from __future__ import annotations
