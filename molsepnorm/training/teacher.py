@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +83,11 @@ def _open(path: Path) -> np.ndarray:
 
 def _write(path: Path, files: Sequence[Path], smiles: Sequence[str]) -> None:
     """Write the vectors in the order of the molecules."""
-    rows: dict[str, list[int]] = {}
+    by_structure: dict[str, list[int]] = {}
+    rows = {}  # the same lists by the SMILES as written, which saves work where texts are equal
     for row, text in enumerate(smiles):
-        rows.setdefault(text, []).append(row)
-
-    @cache
-    def by_structure() -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for text, places in rows.items():
-            found.setdefault(canonical_smiles(text), []).extend(places)
-        return found
-
+        rows[text] = by_structure.setdefault(_canonical(text), [])
+        rows[text].append(row)
     spool: np.ndarray | None = None
     with scratch_folder(path) as folder, clear_errors(folder, "write"):
         for file, texts, vectors in _read(files):
@@ -108,7 +101,7 @@ def _write(path: Path, files: Sequence[Path], smiles: Sequence[str]) -> None:
                     f"vectors of {spool.shape[1]}"
                 )
             for text, vector in zip(texts, vectors, strict=True):
-                places = rows.get(text) or by_structure().get(_canonical(text), [])
+                places = rows.get(text) or by_structure.get(_canonical(text), [])
                 if places and np.isnan(spool[places[0], 0]):
                     spool[places] = vector
         if spool is None:

@@ -57,7 +57,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def unknown(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table of 40 other molecules, of which one cannot be read, without labels."""
+    """A table of 40 other molecules without labels; one SMILES is invalid."""
     path = tmp_path_factory.mktemp("table") / "new.csv"
     smiles = pd.read_csv(DEMO)["smiles"][ROWS : ROWS + 40].tolist()
     smiles[7] = "not a molecule"

@@ -160,7 +160,7 @@ def test_running_statistics_in_half_precision_are_those_of_torch() -> None:
 
 @pytest.mark.parametrize("length", [5, WIDTH])
 def test_synchronize_norms_keeps_channels_at_dimension_1(length: int) -> None:
-    """Of (n, C, L) and (n, C, H, W), in training and evaluation, without an affine part or bias."""
+    """In training and evaluation, for sequences and images, without an affine part or bias."""
     x = torch.randn(4, 3, length, length) + 1
     network = nn.Sequential(
         nn.Conv2d(3, WIDTH, 1),

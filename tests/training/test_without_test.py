@@ -18,6 +18,18 @@ from molsepnorm.tuning import tune
 ALL = {"data.split": [0.9, 0.1, 0], "run.epochs": 1}
 
 
+def require_test_split(config, folder):
+    """Check that runs which are compared by their test scores do not start."""
+    for start in (
+        lambda: train(config.changed({"run.ensemble": 2}), folder),
+        lambda: train_replicates(config, folder, seeds=[0]),
+        lambda: tune(config, folder, trials=1),
+    ):
+        with pytest.raises(ConfigError, match="is scored on a test split"):
+            start()
+    assert not RunFolder(folder).has_begun
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Forests of 12 trees, and of 5 to choose their weight."""
@@ -81,14 +93,7 @@ def test_splits_that_name_no_test_rows_give_the_run_of_a_test_share_of_0(
     with pytest.raises(ConfigError, match="has no test split"):
         evaluate(tmp_path / "named", config.data)
     assert evaluate(tmp_path / "named", config.data, split="val").molecules == 3
-    for start in (
-        lambda: train(config.changed({"run.ensemble": 2}), tmp_path / "run"),
-        lambda: train_replicates(config, tmp_path / "run", seeds=[0]),
-        lambda: tune(config, tmp_path / "run", trials=1),
-    ):
-        with pytest.raises(ConfigError, match="is scored on a test split"):
-            start()
-    assert not RunFolder(tmp_path / "run").has_begun
+    require_test_split(config, tmp_path / "run")
 
 
 def test_the_second_fit_has_all_labels_and_its_validation_scores_are_too_optimistic(
@@ -139,14 +144,7 @@ def test_it_predicts_without_a_remark(configure, tmp_path, capsys):
 
 def test_what_needs_a_test_split_is_refused_before_training(configure, tmp_path):
     config = configure(ALL)
-    for start in (
-        lambda: train(config.changed({"run.ensemble": 2}), tmp_path / "run"),
-        lambda: train_replicates(config, tmp_path / "run", seeds=[0]),
-        lambda: tune(config, tmp_path / "run", trials=1),
-    ):
-        with pytest.raises(ConfigError, match="is scored on a test split"):
-            start()
-    assert not RunFolder(tmp_path / "run").has_begun
+    require_test_split(config, tmp_path / "run")
     with pytest.raises(ConfigError, match=r"data\.folds divides the rows outside the test split"):
         config.changed({"data.folds": 3})
     train(config.changed({"data.folds": 3, "data.test_set": False}), tmp_path / "fold")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives import Examples, pretext, regression
 from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining
 from molsepnorm.training.objectives.regression import clipped_scaling
+from molsepnorm.training.teacher import teacher_vectors
 
 NETWORK = {
     "data.featurizer": "zinc",
@@ -174,6 +176,15 @@ def test_the_teachers_loss_is_that_of_its_standardised_vectors(configure, tmp_pa
         found = loss(None, read, None, torch.tensor([7, 0, 3, 19]))
         errors = (loss.head(read)[[0, 2, 3]].numpy() - targets) ** 2
     assert float(found) == pytest.approx(errors.mean(), rel=1e-3)
+
+
+def test_every_spelling_of_a_molecule_has_its_vector(tmp_path):
+    smiles = ["CCO", "OCC", "C", "C(O)C"]
+    vectors = write_vectors(tmp_path / "vectors.parquet", ["OCC", "C"])
+    rows = SimpleNamespace(name="x", smiles=smiles, smiles_of=lambda _: smiles)
+    found, warnings = teacher_vectors(tmp_path / "vectors.parquet", rows)
+    assert warnings == ()
+    np.testing.assert_array_equal(found, vectors[[0, 0, 1, 0]])
 
 
 @pytest.mark.parametrize(
