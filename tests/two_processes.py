@@ -54,9 +54,9 @@ SMALL: dict[str, Any] = {
     "attention_dropout": 0.0,
 }
 NETWORKS: dict[str, dict[str, Any]] = {
-    "sep, layer": {"node_norm": "layer"},
-    "sep, batch": {"node_norm": "batch"},
-    "shared, batch": {"norm": "shared", "node_norm": "batch"},
+    "sep, layer": {"norm": "sep"},
+    "sep, batch": {"norm": "sep-bn"},
+    "shared, batch": {"norm": "shared-bn"},
     "local, walks": {"local": "gine", "node_walks": 4, "pair_walks": 3, "readout": "token+sum"},
 }
 SMILES = (

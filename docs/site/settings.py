@@ -10,14 +10,12 @@ import ast
 import inspect
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
-
-from pydantic import BaseModel
 
 from molsepnorm.data.datasets import NAMES
 from molsepnorm.nn.config import FROM_DATA
@@ -114,12 +112,8 @@ def _section(name: str) -> Iterator[Setting]:
 
 
 def _fields(name: str, section: Any) -> Iterator[Setting]:
-    """Yield the settings of a pydantic model or a dataclass that have a docstring."""
-    if issubclass(section, BaseModel):
-        defaults = {key: field.get_default() for key, field in section.model_fields.items()}
-        metadata = {key: field.metadata for key, field in section.model_fields.items()}
-    else:
-        defaults, metadata = asdict(section()), {}
+    """Yield the settings of a pydantic model or dataclass that have a docstring."""
+    fields = section.__pydantic_fields__
     hints = get_type_hints(section, include_extras=True)
     for key, text in _docstrings(section).items():
         notes = getattr(hints[key], "__metadata__", ())
@@ -128,7 +122,7 @@ def _fields(name: str, section: Any) -> Iterator[Setting]:
         type_, choices = _type(hints[key])
         bounds = [
             f"{sign} {getattr(bound, limit)}"
-            for bound in metadata.get(key, notes)
+            for bound in fields[key].metadata
             for limit, sign in _BOUNDS.items()
             if hasattr(bound, limit)
         ]
@@ -139,7 +133,7 @@ def _fields(name: str, section: Any) -> Iterator[Setting]:
             type_,
             choices,
             ", ".join(bounds),
-            defaults[key],
+            fields[key].get_default(),
             text,
         )
 

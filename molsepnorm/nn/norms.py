@@ -61,14 +61,14 @@ def make_last_norm(config: GraphormerConfig) -> nn.Module:
         return Unchanged()
     kinds = config.norms
     nodes: NormKind = "none" if config.readout == "token" and not kinds.shared else kinds.nodes
-    return _make(config, kinds.last_graph, nodes, config.last_layer_is_token_only)
+    return _make(config, kinds.graph, nodes, config.last_layer_is_token_only)
 
 
 def _make(
     config: GraphormerConfig, graph: NormKind, nodes: NormKind, tokens_only: bool
 ) -> SepNorm | SharedNorm:
-    make_nodes = make_norm(nodes, config.norm_momentum)
+    make_nodes = make_norm(nodes)
     if config.norms.shared:
         return (GraphTokenSharedNorm if tokens_only else SharedNorm)(config.width, make_nodes)
-    make_graph = make_norm(graph, config.norm_momentum)
+    make_graph = make_norm(graph)
     return (GraphTokenSepNorm if tokens_only else SepNorm)(config.width, make_graph, make_nodes)

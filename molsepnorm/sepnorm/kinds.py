@@ -19,20 +19,18 @@ BATCH_KINDS: frozenset[NormKind] = frozenset({"batch"})
 cannot be normalised without the atoms."""
 
 
-def make_norm(kind: NormKind, momentum: float = 0.1) -> Callable[[int], nn.Module]:
+def make_norm(kind: NormKind) -> Callable[[int], nn.Module]:
     """Return a function that makes a norm of a kind from a number of channels.
-
-    The momentum is the weight of a batch in the running statistics of a batch norm.
 
     Raises:
         ConfigError: the kind is unknown.
 
-    >>> make_norm("batch", momentum=0.01)(80)
-    BatchNorm1d(80, eps=1e-05, momentum=0.01, ...)
+    >>> make_norm("batch")(80)
+    BatchNorm1d(80, eps=1e-05, momentum=0.1, ...)
     """
     norms: dict[str, Callable[[int], nn.Module]] = {
         "layer": nn.LayerNorm,
-        "batch": partial(nn.BatchNorm1d, momentum=momentum),
+        "batch": nn.BatchNorm1d,
         "rms": partial(nn.RMSNorm, eps=1e-5),  # Zhang and Sennrich, NeurIPS 2019, arXiv 1910.07467
         "none": nn.Identity,
     }

@@ -218,7 +218,7 @@ def _check_several(x: Tensor) -> None:
         raise ValueError(
             "SepNorm's batch norm of the graph token (or CLS) cannot train on a batch of one graph "
             "(or sequence): its variance over the batch is not defined. Use batches of two or "
-            "more, or cls_norm=nn.LayerNorm (graph_norm='layer' in a GraphormerConfig)"
+            "more, or cls_norm=nn.LayerNorm (norm='sep-ln' in a GraphormerConfig)"
         )
 
 

@@ -28,10 +28,7 @@ NO_START = "none"
 """As `finetune.start`: train from random weights, also where the recipe has a start."""
 
 _HEAD = "head"  # name of the head in a Graphormer
-_FREE = {
-    *("dropout", "attention_dropout", "activation_dropout"),
-    *("norm_momentum", "init"),
-}
+_FREE = {"dropout", "attention_dropout", "activation_dropout", "init"}
 """Settings of a network that decide how it is trained, not what its weights mean."""
 _OF_TABLE = {*FROM_DATA} - {"atom_sizes", "bond_sizes"}
 """Settings of a network that may differ from those of the model that it starts from."""
@@ -50,8 +47,8 @@ class FinetuneConfig(BaseModel):
     """Model to start from: the folder of a run or a model, or a name that `molsepnorm models`
     lists; none for random weights. By default a table starts from molsepnorm-small.
 
-    The section `model` and data.featurizer are taken from the model; only dropout rates, model.init
-    and model.norm_momentum may be set to other values. So is data.standardize, unless it is set.
+    The section `model` and data.featurizer are taken from the model; only dropout rates and
+    model.init may be set to other values. So is data.standardize, unless it is set.
     Targets with the same name, kind, classes and transform keep their output weights if their
     labels fit them, other targets get new ones. Labels in another unit do not fit."""
     weights_sha256: str | None = None
@@ -74,9 +71,6 @@ class FinetuneConfig(BaseModel):
     of the start. If no epoch is left, a linear probe is trained."""
     body_lr: float = Field(1.0, gt=0, le=1)
     """Learning rate of the body as a fraction of optim.lr, which the head is trained at."""
-    layer_decay: float = Field(1.0, gt=0, le=1)
-    """Layer-wise decay of the learning rate: layer l of L is trained at layer_decay^(L - l) times
-    the body's rate, the embeddings at layer_decay^L times this rate."""
 
     allow_leak: Annotated[bool, "--allow-leak", "Fine-tuning"] = False
     """Train and score the model on a data set that its card excludes; metrics.json then says so."""
@@ -92,20 +86,6 @@ class FinetuneConfig(BaseModel):
             return {}
         model = str(recorded_path(self.start))
         return {"start": {"model": model, "weights_sha256": self.weights_sha256}}
-
-    def lr_factor(self, name: str, layers: int) -> float:
-        """Return the factor on the learning rate of a parameter in a network of `layers` layers.
-
-        >>> FinetuneConfig(body_lr=0.5, layer_decay=0.1).lr_factor("layers.1.attention.out", 3)
-        0.05
-        """
-        if in_head(name):
-            return 1.0
-        module, _, rest = name.partition(".")
-        layer = layers if module == "last_norm" else 0
-        if module == "layers":
-            layer = int(rest.partition(".")[0]) + 1
-        return self.body_lr * self.layer_decay ** (layers - layer)
 
 
 def is_architecture(name: str) -> bool:

@@ -107,7 +107,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "post-token": {"norm_order": "post"},
     "shared": {"norm": "shared"},
     "shared-batch": {"norm": "shared-bn", "readout": "mean"},
-    "no-norm": {"graph_norm": "none", "node_norm": "none"},
     "bn": {"norm": "sep-ln-bn", "readout": "token+sum"},
     "urpe": {"urpe": True},
     "token-mean": {"readout": "token+mean"},

@@ -19,7 +19,7 @@ from molsepnorm.tasks import Target, Task
 
 def test_a_saved_model_is_read_back_exactly(tmp_path):
     """Weights, statistics and outputs are equal to the bit."""
-    model = small_model(norm="sep", graph_norm="layer", node_norm="batch", attention_dropout=0.3)
+    model = small_model(norm="sep-ln-bn", attention_dropout=0.3)
     model.save_pretrained(tmp_path / "model")
     again = PropertyModel.from_pretrained(tmp_path / "model")
     assert again.task == model.task

@@ -40,9 +40,7 @@ INGREDIENTS: dict[str, dict] = {
     "token and mean": {"readout": "token+mean", "norm": "shared"},
     "post-norm": {"norm_order": "post"},
     "post-norm, local": {"norm_order": "post", "local": "gine", "readout": "token+sum"},
-    "RMS norm": {"graph_norm": "rms", "node_norm": "rms"},
-    "no norm of the token": {"graph_norm": "none"},
-    "batch norm at the end": {"graph_norm": "layer", "last_graph_norm": "batch"},
+    "RMS norm": {"norm": "sep-rms-bn"},
 }
 each_ingredient = pytest.mark.parametrize("options", INGREDIENTS.values(), ids=INGREDIENTS)
 
@@ -129,7 +127,7 @@ def test_fast_and_plain_networks_are_equal(options: dict, training: bool) -> Non
 
 ALL = {
     "local": "gine",
-    "node_norm": "batch",
+    "norm": "sep-bn",
     "urpe": True,
     "node_walks": 6,
     "pair_walks": 3,
@@ -255,9 +253,9 @@ def slow_forward(model: Graphormer, graph: MolGraph) -> Tensor:  # (outputs,)
     "options",
     [
         *(ALL, ALL | {"readout": "token+sum"}),
-        ALL | {"readout": "mean", "norm": "shared", "head": "mlp", "pair_hidden": 0},
+        ALL | {"readout": "mean", "norm": "shared-bn", "head": "mlp", "pair_hidden": 0},
         *(ALL | {"norm_order": "post"}, ALL | {"norm_order": "post", "readout": "token+mean"}),
-        {"graph_norm": "layer", "first_graph_norm": "rms", "last_graph_norm": "batch"},
+        {"norm": "sep-rms-bn"},
     ],
     ids=str,
 )
@@ -268,18 +266,6 @@ def test_equals_an_independent_forward_pass(options: dict) -> None:
     expected = torch.stack([slow_forward(model, graph) for graph in graphs()])
     found = model(batch_of(graphs(), model.config, max_groups=2))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_the_first_and_last_norm_of_the_graph_token_may_differ() -> None:
-    """A post-norm network has neither of them."""
-    kinds = {"graph_norm": "batch", "first_graph_norm": "rms", "last_graph_norm": "layer"}
-    found = {}
-    for order in ("pre", "post"):
-        model = Graphormer(GraphormerConfig(**SMALL, **kinds, norm_order=order))
-        sites = [each for each in model.modules() if isinstance(each, SepNorm)]
-        found[order] = [type(site.cls_norm) for site in sites]
-    assert found["pre"] == [nn.RMSNorm, *5 * [nn.BatchNorm1d], nn.LayerNorm]
-    assert found["post"] == 6 * [nn.BatchNorm1d]
 
 
 # --- each by itself ------------------------------------------------------------------------------
@@ -314,22 +300,3 @@ def test_every_parameter_is_initialised(init: str) -> None:
     for one, other in zip(first, second, strict=True):
         assert one.isfinite().all()
         assert torch.equal(one, other)
-
-
-@pytest.mark.parametrize("name", ["node_walks", "pair_walks", "resistance_kernels", "pair_hidden"])
-def test_negative_sizes_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"model\.{name} must be at least 0; got -1"):
-        GraphormerConfig(**{name: -1})
-
-
-@pytest.mark.parametrize("momentum", [0.0, 1.5, float("nan")])
-def test_a_momentum_out_of_range_is_refused(momentum: float) -> None:
-    with pytest.raises(ConfigError, match=r"model\.norm_momentum must lie in 0 < m ≤ 1"):
-        GraphormerConfig(norm_momentum=momentum)
-
-
-def test_the_momentum_is_that_of_every_batch_norm() -> None:
-    model = Graphormer(GraphormerConfig(**SMALL, node_norm="batch", norm_momentum=0.02))
-    norms = [each for each in model.modules() if isinstance(each, nn.BatchNorm1d)]
-    assert len(norms) > 5
-    assert {norm.momentum for norm in norms} == {0.02}

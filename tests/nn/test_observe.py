@@ -22,7 +22,7 @@ from molsepnorm.nn.observe import embedding_sites, layer_embeddings
         ({"readout": "token+mean"}, ("last norm",)),
         ({"norm_order": "post", "readout": "mean"}, ()),
         ({"norm_order": "post"}, ()),
-        ({"norm": "shared", "node_norm": "batch", "local": "gine"}, ("last norm",)),
+        ({"norm": "shared-bn", "local": "gine"}, ("last norm",)),
     ],
 )
 def test_layer_embeddings_equal_the_outputs_of_the_layers(settings, after_last) -> None:

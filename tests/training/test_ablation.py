@@ -10,8 +10,6 @@ from support import Recorder
 from molsepnorm.cli.tables import ablation_tables
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import GraphormerConfig
-from molsepnorm.nn.config import NORMS as BY_NAME
 from molsepnorm.training import ablate, train
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.comparing.ablation import _FIXED, Ablation, variants_of
@@ -280,17 +278,6 @@ def test_seeds_are_needed(configure, tmp_path):
 
 def test_a_variants_name_contains_the_values_that_vary():
     vary = {"norm": ["sep-bn"], "optim.lr": [1e-3, 5e-4]}
-    plain = dict.fromkeys(
-        f"model.{place}_norm" for place in ("graph", "node", "first_graph", "last_graph")
-    )
     assert variants_of(vary) == {
-        f"sep-bn,lr={lr}": {"model.norm": "sep-bn", **plain, "optim.lr": lr} for lr in (1e-3, 5e-4)
+        f"sep-bn,lr={lr}": {"model.norm": "sep-bn", "optim.lr": lr} for lr in (1e-3, 5e-4)
     }
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_a_norm_replaces_the_norms_of_the_recipe(name):
-    settings = variants_of({"norm": [name]})[name]
-    options = {key.removeprefix("model."): value for key, value in settings.items()}
-    recipe = {"graph_norm": "layer", "node_norm": "rms", "last_graph_norm": "none"}
-    assert GraphormerConfig(**recipe | options) == GraphormerConfig(norm=name)

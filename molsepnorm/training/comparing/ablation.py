@@ -25,9 +25,6 @@ from molsepnorm.training.results.scores import headline
 __all__ = ["Ablation", "ablate", "variants_of"]
 
 _SPLITS = ("val", "test")
-_DIFFERENT_NORMS = tuple(
-    f"model.{name}_norm" for name in ("graph", "node", "first_graph", "last_graph")
-)
 
 _FIXED = {
     "run.seed": "all variants are trained with the same seeds, see --seeds",
@@ -153,8 +150,7 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     ['shared,layers=4', 'shared,layers=8', 'sep,layers=4', 'sep,layers=8']
 
     Args:
-        vary: dotted settings and their values; or `norm`, which sets `model.norm` and removes the
-            norms of single places.
+        vary: dotted settings and their values; or `norm` for `model.norm`.
 
     Raises:
         ConfigError: an unknown norm, a repeated value, a text in place of a list, or a setting that
@@ -181,7 +177,7 @@ def _option(name: str, value: Any) -> tuple[str, dict[str, Any]]:
         return f"{name.rpartition('.')[2]}={value}", {name: value}
     if value not in NORMS:
         raise ConfigError(f"unknown norm '{value}': choose among {', '.join(NORMS)}")
-    return value, {"model.norm": value} | dict.fromkeys(_DIFFERENT_NORMS)
+    return value, {"model.norm": value}
 
 
 def _require_pairs(configs: Mapping[str, TrainConfig]) -> None:

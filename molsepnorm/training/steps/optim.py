@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.training.config import OptimConfig
-from molsepnorm.training.finetuning import FinetuneConfig
+from molsepnorm.training.finetuning import FinetuneConfig, in_head
 from molsepnorm.training.objectives.objective import Objective
 
 __all__ = ["WeightAverage", "learning_rate", "make_optimizer"]
@@ -21,14 +21,14 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Return AdamW over all parameters, with weight decay on all of them, as in Graphormer v1.
 
-    Parameters whose learning rates differ by `finetune` are in groups of their own; the entry
-    `lr_factor` of a group is the factor on the learning rate.
+    The body of the network and its head are in groups of their own if `finetune.body_lr` is set;
+    the entry `lr_factor` of a group is the factor on the learning rate.
     """
     groups: dict[float, dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
-        factor, (head, _, own) = 1.0, name.partition("network.")
-        if finetune is not None and not head:
-            factor = finetune.lr_factor(own, objective.network.config.layers)
+        before, of_network, own = name.partition("network.")
+        is_body = of_network and not before and not in_head(own)
+        factor = finetune.body_lr if finetune is not None and is_body else 1.0
         group = groups.setdefault(factor, {"params": [], "lr_factor": factor})
         group["params"].append(parameter)
     every = list(groups.values())

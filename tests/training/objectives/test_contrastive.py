@@ -87,7 +87,7 @@ def test_training_spreads_molecules_and_joins_views(config):
 
 
 def test_views_are_two_draws_of_the_embeddings(config):
-    objective, batch = objective_of(config, graph_norm="layer")
+    objective, batch = objective_of(config, norm="sep-ln")
     objective.train()
     torch.manual_seed(3)
     loss_sum, count = objective(batch, torch.arange(5))
@@ -107,7 +107,7 @@ def test_a_network_without_dropout_is_refused(config):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_a_single_molecule_has_no_loss(config, training):
-    objective, _ = objective_of(config, graph_norm="layer")
+    objective, _ = objective_of(config, norm="sep-ln")
     objective.train(training)
     one = batch_of(GRAPHS[:1], objective.network.config)
     loss_sum, count = objective(one, torch.arange(1))
@@ -118,7 +118,7 @@ def test_a_single_molecule_has_no_loss(config, training):
 
 def test_in_evaluation_the_views_have_dropout_and_other_losses_have_none(config):
     """The views are drawn in the order of training, and the norms keep their statistics."""
-    objective, batch = objective_of(config, graph_norm="batch", node_norm="batch")
+    objective, batch = objective_of(config, norm="sep-bn")
     seen = []
 
     class Spy(torch.nn.Module):
@@ -168,7 +168,7 @@ def test_a_metric_for_pretraining_is_refused(configure, tmp_path):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_dropout_alone_leaves_norms_and_modes_as_they_are(training):
-    network, batch = network_of(graph_norm="batch", node_norm="batch", dropout=0.3)
+    network, batch = network_of(norm="sep-bn", dropout=0.3)
     network.train(training)
     modes = [module.training for module in network.modules()]
     before = {name: value.clone() for name, value in network.state_dict().items()}

@@ -191,7 +191,7 @@ def test_a_share_of_the_bonds_is_masked_in_both_directions():
 
 @pytest.mark.parametrize("training", [False, True])
 def test_a_molecule_without_bonds_has_the_loss_of_its_atom(training):
-    objective, config = objective_of(graph_norm="layer")
+    objective, config = objective_of(norm="sep-ln")
     objective.train(training)
     methane = batch_of(GRAPHS[3:4], config)
     loss_sum, count = objective(methane, torch.arange(1))
