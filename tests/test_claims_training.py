@@ -54,9 +54,7 @@ def write(path: Path, smiles: Sequence[str], **columns: Sequence[Any]) -> Path:
 
 @pytest.mark.claim("Ten molecules are learnt to an MAE below 0.01.")
 @pytest.mark.parametrize("norm", ["sep-ln", "sep"])
-def test_ten_molecules_are_learnt_to_an_mae_below_a_hundredth(
-    tmp_path: Path, norm: str
-) -> None:
+def test_ten_molecules_are_learnt_to_an_mae_below_a_hundredth(tmp_path: Path, norm: str) -> None:
     """Through `train`, in the labels' own units, in which the constant is off by more than one.
 
     With a layer norm of the graph token the predictor gives the labels back. With the batch norm

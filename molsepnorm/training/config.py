@@ -194,13 +194,12 @@ class RunConfig(_Section):
     forest are fitted again to the training and validation molecules. --no-refit leaves this out.
 
     Validation scores, intervals and calibrated probabilities are those of the model before, which
-    has not seen the validation molecules. In an ensemble by folds nothing is fitted again."""
+    has not seen the validation molecules."""
     ensemble: Annotated[int, "--ensemble", "Ensemble"] = Field(1, ge=1, le=1000)
-    """Number of models that are trained and averaged. Their runs are in the folder `members`."""
-    ensemble_by: Annotated[Literal["seeds", "folds"], "--ensemble-by", "Ensemble"] = "seeds"
-    """seeds: members differ in the random seed; ensembles of one size with different seeds have no
-    member in common. folds: each member is also validated on another fold, so that every molecule
-    outside the test split trains at least one member."""
+    """Number of models that are trained and averaged. Their runs are in the folder `members`.
+
+    Members differ in the random seed; ensembles of one size with different seeds have no member in
+    common."""
     training_structures: Annotated[bool, "--no-training-structures"] = True
     """By default the model folder holds the SMILES, fingerprints and labels of the training
     molecules, which `predict --domain` needs; --no-training-structures leaves this file out.
@@ -231,15 +230,10 @@ class RunConfig(_Section):
         assert self.epochs is not None
         return self.epochs
 
-    @property
-    def by_folds(self) -> bool:
-        """True for an ensemble whose members are validated on different folds."""
-        return self.ensemble_by == "folds"
-
     def network_alone(self, **changes: Any) -> RunConfig:
         """Return a copy with other values of some settings, in which a run trains one network,
         without a forest, a blend, a second fit and an ensemble."""
-        alone: dict[str, Any] = {"ensemble": 1, "ensemble_by": "seeds", "refit": False}
+        alone: dict[str, Any] = {"ensemble": 1, "refit": False}
         alone |= {"baseline": False, "blend": "none"}
         return self.model_copy(update=alone | changes)
 
@@ -248,11 +242,6 @@ class RunConfig(_Section):
         if self.blend == "forest" and not self.baseline:
             raise ValueError(
                 "run.blend: forest needs the random forest of the baseline: leave run.baseline out"
-            )
-        if self.by_folds and self.ensemble < 2:
-            raise ValueError(
-                f"run.ensemble_by: folds needs an ensemble, and run.ensemble is {self.ensemble}: "
-                "set it (--ensemble) to the number of folds, or leave run.ensemble_by out"
             )
         return self
 
@@ -282,8 +271,7 @@ class TrainConfig(_Section):
         return self
 
     def resolved(self) -> TrainConfig:
-        """Return a copy with absolute paths, so that a run can be resumed from any folder, and with
-        the folds of an ensemble by folds."""
+        """Return a copy with absolute paths, so that a run can be resumed from any folder."""
         from molsepnorm.data.tables import is_stream
 
         changes: dict[str, Any] = {
@@ -300,8 +288,6 @@ class TrainConfig(_Section):
         finetune = self.finetune
         if finetune.start is not None:
             finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
-        if self.run.by_folds:
-            changes["folds"] = self.run.ensemble
         data = self.data.model_copy(update=changes)
         changed = {"data": data, "objective": objective, "finetune": finetune}
         return self.model_copy(update=changed)

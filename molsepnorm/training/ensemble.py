@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
@@ -22,9 +21,8 @@ from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.predict.inference import predict
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
-from molsepnorm.training.comparing.out_of_fold import require_trainable
 from molsepnorm.training.completing import blending
-from molsepnorm.training.completing.complete import complete, united
+from molsepnorm.training.completing.complete import complete
 from molsepnorm.training.completing.refit import refit
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.continuing import trained_on_before
@@ -40,7 +38,7 @@ from molsepnorm.training.run import train_one, with_epochs, with_length
 from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["train", "with_folds"]
+__all__ = ["train"]
 
 
 def train(
@@ -54,8 +52,7 @@ def train(
     """Load the configured data, train a model and score the best one once on the test split.
 
     If `run.ensemble` is above 1, that number of models is trained and joined. Finished members of a
-    stopped ensemble are not repeated. With `run.ensemble_by: folds`, the validation scores are of
-    predictions for each molecule by the member that did not see it.
+    stopped ensemble are not repeated.
 
     >>> config = load_config("data/demo.csv", overrides={"run.epochs": 20})
     >>> result = train(config, "runs/demo")                               # doctest: +SKIP
@@ -100,33 +97,33 @@ def _train_members(
     config: TrainConfig, run: RunFolder, resume: bool, epochs: int | None, callback: Callback
 ) -> TrainingResult:
     """Train the members that are not finished, join all, and score the joined model."""
-    config = with_folds(config)
+    if config.objective.name != SUPERVISED:
+        raise ConfigError(
+            "run.ensemble needs predictions to average, and pre-training makes none: set it to 1"
+        )
     began, config = config, with_epochs(config, epochs)
-    if config.run.epochs == 0 and not (config.run.budget or config.run.by_folds):
+    if config.run.epochs == 0 and not config.run.budget:
         callback.on_warning(
             f"Without epochs, all {config.run.ensemble} members of the ensemble are the same "
-            "model, since only training draws random numbers. Use --epochs 1 or more, or "
-            "--ensemble-by folds."
+            "model, since only training draws random numbers. Use --epochs 1 or more."
         )
     with DistributedContext.join(config.run.device) as world:
-        first = _load(_members(config)[0], world)
-        first.require_test("An ensemble (run.ensemble)")
-        config = with_length(config, first)
+        dataset = world.main_process_first(lambda: training_dataset(config))
+        dataset.require_test("An ensemble (run.ensemble)")
+        config = with_length(config, dataset)
         configs = _members(config)
         folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
-        inputs = fit_inputs(config, first)
-        blending.require_blendable(config, first, inputs)
-        may_blend = blending.may_blend(config, first, inputs)
+        inputs = fit_inputs(config, dataset)
+        blending.require_blendable(config, dataset, inputs)
+        may_blend = blending.may_blend(config, dataset, inputs)
         if resume:
-            run.require_same_data(first)
+            run.require_same_data(dataset)
             _require_longer(folders, config)
             if config != began:
                 world.on_main_process(lambda: run.lengthen(config))
         else:
             world.on_main_process(run.require_new)
-            if config.run.by_folds:
-                require_trainable(configs)
-            world.on_main_process(lambda: run.begin(config, first))
+            world.on_main_process(lambda: run.begin(config, dataset))
     results = []
     for member, each in zip(folders, configs, strict=True):
         own = load_config(config=member.config).run if member.config.exists() else each.run
@@ -148,48 +145,16 @@ def _train_members(
             return replace(result, folder=run.path, metrics={})
         results.append(result)
     with DistributedContext.join(config.run.device) as world:
-        splits = [
-            _load(each, world) for each in configs[: len(configs) if config.run.by_folds else 1]
-        ]
         metrics = world.on_main_process(
-            lambda: run.finished_metrics() or _finish(config, run, splits, results, callback)
+            lambda: run.finished_metrics() or _finish(config, run, dataset, results, callback)
         )
         model = PropertyModel.from_pretrained(run.model)
-        card = model_card(model, config, united(splits), metrics)
+        card = model_card(model, config, dataset, metrics)
         world.on_main_process(lambda: run.write_card(card))
         world.on_main_process(lambda: try_report(run.path, callback))
     result = TrainingResult(run.path, True, model, metrics)
     callback.on_end(result)
     return result
-
-
-def with_folds(config: TrainConfig) -> TrainConfig:
-    """Return the configuration of an ensemble by folds with its folds; others stay as they are.
-
-    Raises:
-        ConfigError: the split cannot be divided into a fold for each member.
-    """
-    if not config.run.by_folds:
-        return config
-    data, count = config.data, config.run.ensemble
-    owner = next((n for n in ("dataset", "splits_file") if getattr(data, n)), None)
-    if owner is not None:
-        raise ConfigError(
-            f"run.ensemble_by: folds draws its own folds, and data.{owner} has the split: use "
-            "run.ensemble_by: seeds (--ensemble-by seeds)"
-        )
-    if data.folds not in (None, count):
-        raise ConfigError(
-            f"run.ensemble_by: folds has a member for each fold, and data.folds is {data.folds} "
-            f"where run.ensemble is {count}: leave it out"
-        )
-    if not data.test_set:
-        raise ConfigError(
-            "run.ensemble_by: folds validates each member on another fold, so it needs a test set "
-            "that no member is trained on: leave data.test_set: false (--no-test) out, or use "
-            "run.ensemble_by: seeds"
-        )
-    return config.changed({"data.folds": count})
 
 
 def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
@@ -205,19 +170,10 @@ def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
 def _members(config: TrainConfig) -> list[TrainConfig]:
     """Return the configuration of each member."""
     count = config.run.ensemble
-    if config.objective.name != SUPERVISED:
-        raise ConfigError(
-            "run.ensemble needs predictions to average, and pre-training makes none: set it to 1"
-        )
     members = []
     for number in range(count):
         seed = (config.run.seed * count + number) % (MAX_SEED + 1)  # no seed in two ensembles
-        fold = {"fold": number} if config.run.by_folds else {}
-        update = {
-            "data": config.data.model_copy(update=fold),
-            "run": config.run.network_alone(seed=seed),
-        }
-        members.append(config.model_copy(update=update))
+        members.append(config.model_copy(update={"run": config.run.network_alone(seed=seed)}))
     return members
 
 
@@ -228,7 +184,7 @@ def _network_share(members: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _trained_on(
-    config: TrainConfig, splits: Sequence[Dataset], members: Sequence[Mapping[str, Any]]
+    config: TrainConfig, dataset: Dataset, members: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
     """Return the number of validation molecules of all members and test molecules that the start
     was trained on; nothing if there are none.
@@ -240,58 +196,43 @@ def _trained_on(
     start = config.finetune.start
     if found and start is not None:
         with suppress(MolsepnormError):
-            found = len(trained_on_before(united(splits), start, config.data.standardize))
+            found = len(trained_on_before(dataset, start, config.data.standardize))
     return {name: found} if found else {}
-
-
-def _load(config: TrainConfig, world: DistributedContext) -> Dataset:
-    return world.main_process_first(lambda: training_dataset(config))
 
 
 def _finish(
     config: TrainConfig,
     run: RunFolder,
-    splits: Sequence[Dataset],
+    dataset: Dataset,
     results: Sequence[TrainingResult],
     callback: Callback,
 ) -> dict[str, Any]:
-    """Join the members, score the joined model on the test split, and write model and results.
-
-    `splits` are the data set with the split of each fold, or with the one split of all members.
-    """
+    """Join the members, score the joined model on the test split, and write model and results."""
     models = [result.model for result in results if result.model is not None]
     joined = join(models)
-    splits = [with_inputs(split, joined.inputs, callback.on_progress) for split in splits]
-    dataset, device = splits[0], device_of_rank(config.run.device, DistributedContext())
+    dataset = with_inputs(dataset, joined.inputs, callback.on_progress)
+    device = device_of_rank(config.run.device, DistributedContext())
     graphs = GraphTensors.of(dataset.store, device)
-    joined.to(device)
-    pairs = zip(models, splits, strict=True) if config.run.by_folds else [(joined, dataset)]
-    unseen = [(model.to(device), split.splits["val"]) for model, split in pairs]
-    predicted = [predict(model, graphs, val) for model, val in unseen]
-    is_refit = False
-    if not config.run.by_folds:
-        examples = Examples.of(dataset, device, identify=True)
-        final = refit(config, joined, examples, dataset.splits)
-        joined, is_refit = final, final is not joined
-    # each member of an ensemble by folds has trained on other molecules
-    chosen = {} if config.run.by_folds else predicted_splits(dataset)
-    chosen |= {"val": np.concatenate([val for _, val in unseen]), "test": dataset.splits["test"]}
+    chosen = joined.to(device)
+    examples = Examples.of(dataset, device, identify=True)
+    joined = refit(config, chosen, examples, dataset.splits)
+    predicted = predicted_splits(dataset)
+    predicted |= {split: dataset.splits[split] for split in ("val", "test")}
     predictions = {
-        split: np.concatenate(predicted) if split == "val" else predict(joined, graphs, each)
-        for split, each in chosen.items()
+        split: predict(chosen if split == "val" else joined, graphs, each)
+        for split, each in predicted.items()
     }
-    found = score(united(splits), joined.task, chosen, predictions)
+    found = score(dataset, joined.task, predicted, predictions)
     members = [result.metrics for result in results]
     seconds = sum(each["seconds"] for each in members)
     threads = config.run.threads or torch.get_num_threads()
     joined, found, entries = complete(
         config=config,
-        splits=splits,
+        dataset=dataset,
         tensors=graphs,
         model=joined,
         results=found,
-        unseen=unseen,
-        is_refit=is_refit,
+        chosen=chosen,
         callback=callback,
         seconds=seconds,
         threads=threads,
@@ -303,13 +244,13 @@ def _finish(
         "parameters": joined.parameters,
         "seconds": round(seconds, 1),
         "seed": config.run.seed,
-        **_trained_on(config, splits, members),
+        **_trained_on(config, dataset, members),
         **_network_share(members),
         "members": [
             {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
         ],
         **found.scores,
-        **about_split(config.data, united(splits)),
+        **about_split(config.data, dataset),
         **entries,
     }
     metrics = {name: each for name, each in metrics.items() if name != "earlier"}

@@ -261,18 +261,12 @@ def _seen(run: RunFolder, split: str) -> str | None:
 
 def _fitted_to_validation(run: RunFolder, metrics: Mapping[str, Any]) -> str | None:
     """Return how the model of a run is fitted to its validation molecules; None if it is not."""
-    name = run.metrics.name
-    if parts := metrics.get("refit"):
-        return (
-            f"the model is fitted to these molecules, too ({', '.join(parts)}). {name} has the "
-            "scores of the model before that"
-        )
-    if load_config(config=run.config).run.by_folds:
-        return (
-            f"members of the ensemble are trained on these molecules. {name} has the scores of "
-            "those that are not"
-        )
-    return None
+    if not (parts := metrics.get("refit")):
+        return None
+    return (
+        f"the model is fitted to these molecules, too ({', '.join(parts)}). {run.metrics.name} has "
+        "the scores of the model before that"
+    )
 
 
 def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> str | None:

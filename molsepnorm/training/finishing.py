@@ -93,15 +93,13 @@ def _complete(
 ) -> Completed:
     """Complete and keep a model: `chosen` as its epoch left it, `final` after the second fit. The
     results have the predictions of `chosen` for validation molecules."""
-    dataset = trainer.dataset
     found = complete(
         config=trainer.config,
-        splits=[dataset],
+        dataset=trainer.dataset,
         tensors=trainer.graphs,
         model=final,
         results=results,
-        unseen=[(chosen, dataset.splits["val"])],
-        is_refit=final is not chosen,
+        chosen=chosen,
         callback=trainer.callback,
         seconds=trainer.progress.seconds,
         threads=trainer.threads.threads,

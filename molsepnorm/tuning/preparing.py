@@ -16,7 +16,6 @@ from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.ensemble import with_folds
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.parsing import seconds_of
 
@@ -42,7 +41,6 @@ def check_search(config: TrainConfig, trials: int | None, budget: str | None) ->
             "it out"
         )
     config.data.require_split()
-    with_folds(config)  # checks the folds of an ensemble
     if config.data.folds is not None and not config.data.test_set:
         raise ConfigError(
             "data.test_set: false (--no-test) makes each fold a test split in turn, so a search "

@@ -22,7 +22,7 @@ _NOT_TUNED = {
     ),
     "metric": "it compares the trials",
     "budget": "the length of a trial is tuned by run.epochs",
-    **dict.fromkeys(("ensemble", "ensemble_by"), "a trial trains one network per split"),
+    "ensemble": "a trial trains one network per split",
     **dict.fromkeys(("baseline", "blend"), "trials compare networks, without random forests"),
     "refit": "trials are compared before anything is fitted again",
     **dict.fromkeys(("start", "weights_sha256", "allow_leak"), "all trials have the same start"),

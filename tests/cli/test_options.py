@@ -28,7 +28,6 @@ TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and 
 TESTED_ELSEWHERE |= {"allow-leak", "no-test"}  # flags
 TESTED_ELSEWHERE |= {"no-baseline", "no-refit", "no-training-structures"}
 TESTED_ELSEWHERE |= {"time-column"}  # which needs --split-type time
-TESTED_ELSEWHERE |= {"ensemble-by"}  # which needs --ensemble
 
 
 @pytest.fixture
@@ -127,11 +126,6 @@ def test_a_flag_switches_its_setting_on(config_of, tmp_path):
 def test_a_column_of_times_belongs_to_the_split_by_time(config_of):
     data = config_of("--data", "x.csv", "--split-type", "time", "--time-column", "measured").data
     assert (data.split_type, data.time_column) == ("time", "measured")
-
-
-def test_an_ensemble_by_folds_needs_an_ensemble(config_of):
-    run = config_of("--data", "x.csv", "--ensemble", 3, "--ensemble-by", "folds").run
-    assert (run.ensemble, run.ensemble_by) == (3, "folds")
 
 
 def test_a_flag_that_begins_with_no_switches_its_setting_off(config_of, tmp_path):

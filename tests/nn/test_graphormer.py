@@ -470,7 +470,13 @@ def test_a_width_that_heads_do_not_divide_is_refused() -> None:
     [
         *({"max_path_length": 6, "max_distance": 5}, {"max_path_length": 0}, {"max_distance": 0}),
         *({"dropout": -0.1}, {"attention_dropout": 1.0}, {"activation_dropout": float("nan")}),
-        *({"atom_sizes": ()}, {"bond_sizes": (3, 0)}, {"outputs": -1}, {"pair_hidden": -1}, {"layers": 0}),
+        *(
+            {"atom_sizes": ()},
+            {"bond_sizes": (3, 0)},
+            {"outputs": -1},
+            {"pair_hidden": -1},
+            {"layers": 0},
+        ),
         *({"norm": "group"}, {"readout": "max"}, {"layrs": 3}, {"head": "kernel"}),
     ],
     ids=str,
@@ -695,9 +701,7 @@ def test_exactly_the_parameters_that_require_a_gradient_get_one(options: dict) -
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad == (parameter.grad is not None), name
     waiting = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-    unread = {
-        name for name in unread_parameters(layers=3) if options["norm"][:6] != "shared"
-    }
+    unread = {name for name in unread_parameters(layers=3) if options["norm"][:6] != "shared"}
     assert waiting == set(dict(model.named_parameters())) - unread
 
 

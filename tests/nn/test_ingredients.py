@@ -9,7 +9,6 @@ from support import SMALL, batch_of, far_from_initial, renumbered
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig

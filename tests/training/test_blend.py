@@ -228,23 +228,14 @@ def test_a_run_without_test_split_is_blended(tmp_path, folder):
         assert not fitted(splits=parts).model.forests
 
 
-def test_each_of_more_folds_than_trees_has_a_tree(with_columns, tmp_path, monkeypatch):
-    monkeypatch.setattr(baseline, "TREES", 2)
-    settings = {**SETTINGS, "data.targets": ["y"], "run.ensemble": 3, "run.ensemble_by": "folds"}
-    model = train(of(with_columns, settings), tmp_path / "run").model
-    assert [forest.trees for forest in model.forests] == [1, 1, 1]
-
-
-@pytest.mark.parametrize("by", ["seeds", "folds"])
-def test_an_ensemble_is_blended_as_a_whole(with_columns, tmp_path, by):
-    """By folds it has a forest for each fold."""
-    settings = {**SETTINGS, "data.targets": ["y"], "run.ensemble": 3, "run.ensemble_by": by}
+def test_an_ensemble_is_blended_as_a_whole(with_columns, tmp_path):
+    settings = {**SETTINGS, "data.targets": ["y"], "run.ensemble": 3}
     result = train(of(with_columns, settings), tmp_path / "run")
     assert result.finished and len(result.metrics["members"]) == 3
     if share := result.metrics.get("blend", {}).get("forest_share"):
         model = PropertyModel.from_pretrained(tmp_path / "run")
         assert model.forest_share == share
-        assert len(model.forests) == (3 if by == "folds" else 1)
+        assert len(model.forests) == 1
         table = load_config(config=tmp_path / "run" / "config.yaml").data
         scores = evaluate(tmp_path / "run", table, "test").scores
         assert scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-4)

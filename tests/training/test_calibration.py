@@ -133,9 +133,8 @@ def test_an_interval_of_a_transformed_target_is_given_on_both_scales(with_column
     assert sure["ic50_nM_pic50_std"] > 0 and "ic50_nM_std" not in sure
 
 
-@pytest.mark.parametrize("kind", ["seeds", "folds"])
-def test_an_ensemble_is_calibrated_as_a_whole(configure, tmp_path, kind):
-    settings = {**BOTH, "run.ensemble": 2, "run.ensemble_by": kind}
+def test_an_ensemble_is_calibrated_as_a_whole(configure, tmp_path):
+    settings = {**BOTH, "run.ensemble": 2}
     result = train(configure(settings), tmp_path / "run")
     numbers, _ = result.model.calibration
     assert result.metrics["calibration"]["y"]["molecules"] == len(numbers.scores) > 0

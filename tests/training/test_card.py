@@ -209,10 +209,6 @@ def test_an_unfinished_run_has_a_card_without_scores(configure, stop_at, tmp_pat
         ({"data.fold": 2}, "random, seed 0, replicate 2"),
         ({"data.folds": 3, "data.fold": 1}, "random, seed 0, fold 1 of 3"),
         ({"data.splits_column": "part"}, "from the column part"),
-        (
-            {"run.ensemble": 2, "run.ensemble_by": "folds"},
-            "random, seed 0, 2 folds, each for the validation of one member",
-        ),
     ],
 )
 def test_the_card_names_the_split(with_columns, tmp_path, settings, split):

@@ -657,12 +657,11 @@ def test_shuffled_labels_are_not_predicted(with_columns):
     assert "is uncertain" in sentences[-1]
 
 
-@pytest.mark.parametrize("by", ["seeds", "folds"])
-def test_an_ensemble_has_the_numbers_of_all_its_members(configure, tmp_path, by):
-    settings = {**ONE_EPOCH, "run.ensemble": 3, "run.ensemble_by": by}
+def test_an_ensemble_has_the_numbers_of_all_its_members(configure, tmp_path):
+    settings = {**ONE_EPOCH, "run.ensemble": 3}
     config = configure(settings)
     made = train(config, tmp_path / "run").metrics
-    sizes = {"train": 23, "val": 3, "test": 3} if by == "seeds" else {"train": 26, "val": 26}
+    sizes = {"train": 23, "val": 3, "test": 3}
     assert made["molecules"].items() >= sizes.items()
     assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == made
     assert made["nearest_train_similarity"]["train"] == sizes["train"]

@@ -11,7 +11,6 @@ import yaml
 from molsepnorm.data.datasets import NAMES
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.ensemble import _members
 from molsepnorm.training.recipes import config_folder, load_config
 
 RECIPES = sorted({*config_folder().glob("*.yaml")} - {config_folder() / "tune.yaml"})
@@ -122,23 +121,6 @@ def test_an_invalid_value_gives_a_clear_error(name, value, message):
         load_config("zinc", overrides={name: value})
     assert "pydantic" not in str(caught.value)
     assert len(str(caught.value)) < 300
-
-
-def test_folds_need_an_ensemble():
-    """A single model would be called one of an ensemble in its card."""
-    for others in ({}, {"run.ensemble": 1}):
-        with pytest.raises(
-            ConfigError, match="run.ensemble_by: folds needs an ensemble, and run.ens"
-        ):
-            load_config("my.csv", overrides={"run.ensemble_by": "folds", **others})
-    settings = {"run.ensemble_by": "folds", "run.ensemble": 2}
-    config = load_config("my.csv", overrides=settings)
-    with pytest.raises(
-        ConfigError, match=r"run.ensemble is 1: set it \(--ensemble\) to the number"
-    ):
-        config.changed({"run.ensemble": 1})
-    for member in _members(config):
-        assert member.changed({}) == member
 
 
 def test_all_errors_are_reported_at_once():

@@ -185,38 +185,6 @@ def test_written_smiles_are_kept_and_standardised_ones_compared(with_columns, tm
     assert found.domain["similarity"] == 1.0
 
 
-def test_an_ensemble_has_one_threshold_for_the_molecules_of_all_folds(configure, tmp_path):
-    settings = {**SETTINGS, "run.ensemble": 2, "run.ensemble_by": "folds"}
-    result = train(configure(settings), tmp_path / "run")
-    whole = {*result.model.training_molecules().smiles}
-    members = [
-        {*PropertyModel.from_pretrained(tmp_path / f"run/members/{n}").training_molecules().smiles}
-        for n in (1, 2)
-    ]
-    assert whole == members[0] | members[1] and members[0] != members[1]
-    assert result.metrics["domain"]["training_molecules"] == len(whole)
-    assert PropertyModel.from_pretrained(tmp_path / "run").domain == result.model.domain
-
-
-def test_the_molecules_of_a_fold_are_compared_with_its_training_molecules(
-    configure, tmp_path, rows_of
-):
-    """Otherwise each validation molecule, which another fold trains on, had the similarity 1."""
-    settings = {**SETTINGS, "run.ensemble": 2, "run.ensemble_by": "folds"}
-    metrics = train(configure(settings), tmp_path / "run").metrics["domain"]
-    expected = np.zeros(10, dtype=int)
-    for number in (1, 2):
-        folder = tmp_path / "run" / "members" / str(number)
-        texts = {
-            split: [row["smiles"] for row in rows_of(folder / f"predictions_{split}.csv")]
-            for split in ("train", "val")
-        }
-        found = similarities(texts["val"], texts["train"])
-        np.add.at(expected, np.minimum((found * 10).astype(int), 9), 1)
-    counts = {round(each["low"] * 10): each["molecules"] for each in metrics["bins"]["val"]}
-    assert counts == {number: count for number, count in enumerate(expected.tolist()) if count}
-
-
 def test_joined_models_have_the_molecules_of_all_and_the_highest_threshold(configure, tmp_path):
     models = [
         train(configure({**SETTINGS, "data.split_seed": seed}), tmp_path / str(seed)).model

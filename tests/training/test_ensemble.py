@@ -11,7 +11,7 @@ import torch
 
 from molsepnorm.cli import main
 from molsepnorm.data import datasets
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of, join
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
@@ -173,62 +173,6 @@ def test_members_equal_runs_with_their_seeds(configure, tmp_path, outcome):
     assert result.metrics["test"] != result.metrics["members"][0]["test"]
 
 
-def test_members_validate_on_their_folds(configure, tmp_path, split_rows):
-    """All members have the same test molecules; the others are validated once each, by the member
-    that did not see them."""
-    settings = {**SHORT, "run.ensemble": 3, "run.ensemble_by": "folds"}
-    result = train(configure(settings), tmp_path / "run")
-    members = [split_rows(tmp_path / "run" / "members" / f"{number}") for number in (1, 2, 3)]
-    assert len({str(each["test"]) for each in members}) == 1
-    unseen = [row for each in members for row in each["val"]]
-    labelled = {*range(30)} - {3}
-    assert sorted(unseen) == sorted(labelled - {*members[0]["test"]})
-    errors = []
-    for number, part in enumerate(members, start=1):
-        folder = tmp_path / "run" / "members" / f"{number}"
-        config = load_config(config=folder / "config.yaml")
-        dataset = datasets.load(config.data, encoding_of(architecture(config)))
-        graphs = np.searchsorted(dataset.store.rows, part["val"])
-        smiles = [dataset.smiles[row] for row in part["val"]]
-        found = predicted(PropertyModel.from_pretrained(folder), smiles)
-        errors += np.abs(found - dataset.labels[graphs])[:, 0].tolist()
-    assert result.metrics["val"]["mae"] == pytest.approx(np.nanmean(errors), rel=1e-5)
-    labels = dict(zip(dataset.store.rows.tolist(), dataset.labels[:, 0], strict=True))
-    constant = np.nanmean([labels[row] for row in unseen])  # of all folds
-    errors = [abs(labels[row] - constant) for row in members[0]["test"]]
-    assert result.metrics["test_constant"]["mae"] == pytest.approx(np.nanmean(errors), rel=1e-5)
-
-
-def test_molecules_that_the_start_was_trained_on_are_those_of_all_folds(
-    configure, table, tmp_path, split_rows
-):
-    """Every row is in the test split or the validation split of a fold. If the table of the start
-    is gone at the end, the member with the most of them counts."""
-    start = train(configure(SHORT), tmp_path / "start").folder
-    rows = table.read_text().splitlines()[1:]
-    again = [rows[row] for row in split_rows(start)["train"][:9]]
-    more = tmp_path / "more.csv"
-    new = [f"{'C' * n}Br,{n}.5,1" for n in range(1, 16)]
-    more.write_text("\n".join(["smiles,y,active", *new, *again]) + "\n")
-    settings = {**SHORT, "data.table": more, "finetune.start": str(start)}
-    config = configure({**settings, "run.ensemble": 3, "run.ensemble_by": "folds"})
-
-    class Hide(Callback):
-        members = 0
-
-        def on_end(self, result):
-            self.members += 1
-            if self.members == 3:
-                table.unlink()
-
-    name = "molecules_trained_on_before"
-    assert train(config, tmp_path / "run").metrics[name] == 9
-    found = train(config, tmp_path / "hidden", callback=Hide()).metrics[name]
-    folders = [tmp_path / "hidden" / "members" / number for number in "123"]
-    counts = [json.loads((each / "metrics.json").read_text()).get(name, 0) for each in folders]
-    assert found == max(counts) < 9
-
-
 def test_rows_that_training_left_out_are_no_change_of_the_table(with_columns, tmp_path, split_rows):
     """A word of a feature column that only a test row has."""
     words, parts = ["a", "b"] * 14 + ["a", "rare"], ["train"] * 20 + ["val"] * 5 + ["test"] * 5
@@ -279,7 +223,6 @@ def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path, stop_at):
     ("settings", "warned"),
     [
         ({"run.epochs": 0}, True),
-        ({"run.epochs": 0, "run.ensemble_by": "folds"}, False),
         ({"run.epochs": 1}, False),
     ],
 )
@@ -324,23 +267,8 @@ def test_a_folder_with_members_is_not_overwritten(configure, tmp_path):
         train(config, tmp_path / "run")
 
 
-def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(with_columns, tmp_path):
-    """All rows with another label than 0 are in one fold."""
-    settings = {**SHORT, "data.targets": ["y"], "data.split_seed": 2}
-    settings |= {"run.ensemble": 3, "run.ensemble_by": "folds"}
-    config = with_columns({"y": [0.0] * 29 + [1.0]}, settings)
-    with pytest.raises(
-        DataError, match=r"fold \d \(counted from 0\) cannot be trained: target 'y'"
-    ):
-        train(config, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_ensembles_that_cannot_be_trained(configure, tmp_path):
     """Before any time is spent."""
-    by_folds = {"run.ensemble": 3, "run.ensemble_by": "folds", "data.splits_file": "s.json"}
-    with pytest.raises(ConfigError, match=r"draws its own folds, and data.splits_file has"):
-        train(configure(by_folds), tmp_path / "run")
     config = configure({**SHORT, "run.ensemble": 2})
     dataset = datasets.load(config.data, encoding_of(architecture(config)))
     with pytest.raises(ConfigError, match="run.ensemble is for molsepnorm.train"):

@@ -253,13 +253,6 @@ def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(
     assert not (tmp_path / "cv").exists()
 
 
-def test_members_by_folds_need_a_test_set(configure, tmp_path):
-    """Otherwise the joined model would be scored on molecules that a member was trained on."""
-    config = configure({**NESTED, "run.ensemble": 3, "run.ensemble_by": "folds"})
-    with pytest.raises(ConfigError, match="needs a test set that no member is trained on"):
-        train(config, tmp_path / "run")
-
-
 def test_pre_training_has_no_out_of_fold_predictions(configure, tmp_path):
     with pytest.raises(ConfigError, match="is for models with targets, and the objective pretrai"):
         train_replicates(

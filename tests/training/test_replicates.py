@@ -315,14 +315,6 @@ def test_more_seeds_on_another_split_are_refused(with_columns, tmp_path, way):
         ([0], 2, {"data.splits_column": "active"}, "the column 'active' defines the split, so"),
         ([0], 2, {"data.split_type": "scaffold-ogb"}, "scaffold-ogb draws nothing"),
         (
-            *([0], 2, {"run.ensemble": 2, "run.ensemble_by": "folds"}),
-            "an ensemble by folds trains on every split itself, so it has no replicates",
-        ),
-        (
-            *([0], None, {"run.ensemble": 3, "run.ensemble_by": "folds", "data.folds": 3}),
-            "an ensemble by folds trains on every split itself, so it has no replicates",
-        ),
-        (
             *([0], 2, {"data.split_type": "time", "data.time_column": "y"}),
             "the column 'y' defines the split, so there is one split and no replicates",
         ),
@@ -441,11 +433,3 @@ def test_a_table_from_a_pipe_is_read_once_for_all_runs(configure, tmp_path, tabl
     assert {name: run["test"] for name, run in replicates.runs.items()} == {
         name: run["test"] for name, run in expected.runs.items()
     }
-
-
-def test_ensembles_by_folds_are_continued(configure, tmp_path):
-    """Their saved configuration has the number of folds, which the given one lacks."""
-    config = configure({"run.epochs": 1, "run.ensemble": 2, "run.ensemble_by": "folds"})
-    train_replicates(config, tmp_path / "runs", seeds=[0])
-    both = train_replicates(config, tmp_path / "runs", seeds=[0, 1])
-    assert both.finished and len(both.runs) == 2

@@ -218,11 +218,6 @@ def test_the_number_of_splits_follows_from_the_data(configure, tmp_path):
             "optim.regression_loss cannot be tuned: the trials are compared by the loss",
         ),
         (
-            {"run.ensemble": 3, "run.ensemble_by": "folds", "data.splits_file": "s.json"},
-            {"trials": 1},
-            "draws its own folds, and data.splits_file has the split",
-        ),
-        (
             {"run.blend": "forest", "data.molecule_features": ["rdkit"]},
             {"trials": 1},
             "run.blend: forest cannot be used",

@@ -21,9 +21,8 @@ def split_name(config: DataConfig) -> str | None:
     return kinds.get(config.split_type, f"{config.split_type} split")
 
 
-def split_details(config: DataConfig, members: bool) -> str:
-    """Return the settings of the split, such as "scaffold, seed 3"; `members` is for an ensemble by
-    folds."""
+def split_details(config: DataConfig) -> str:
+    """Return the settings of the split, such as "scaffold, seed 3"."""
     if config.dataset is not None:
         return "that of the data set"
     if config.splits_file is not None:
@@ -37,10 +36,7 @@ def split_details(config: DataConfig, members: bool) -> str:
         if config.folds is None:
             return kind
     if config.folds is not None:
-        fold = f"fold {config.fold} of {config.folds}"
-        if members:
-            fold = f"{config.folds} folds, each for the validation of one member"
-        return f"{kind}{number}, {fold}"
+        return f"{kind}{number}, fold {config.fold} of {config.folds}"
     return f"{kind}{number}{f', replicate {config.fold}' if config.fold else ''}"
 
 

@@ -92,11 +92,6 @@ def train_replicates(
         if splits is not None:
             _require_several(config, splits)
         splits = splits or config.data.folds
-        if splits and config.run.by_folds:
-            raise ConfigError(
-                "an ensemble by folds trains on every split itself, so it has no replicates and no "
-                "folds: leave them out, or choose --ensemble-by seeds"
-            )
         configs = dict(_configurations(config, seeds, splits))
         by_folder = {folder / name: each for name, each in configs.items()}
         _require_same(by_folder)
@@ -170,9 +165,7 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
             if run.environment.exists():
                 own = configs[run.path]
                 of_run = dataset if own.data == last.data else training_dataset(own)
-                # an ensemble by folds has splits of its own
-                splits = run.splits.exists() and not own.run.by_folds
-                run.require_same_data(of_run, splits=splits)
+                run.require_same_data(of_run, splits=run.splits.exists())
 
 
 def _new_splits(configs: Mapping[Path, TrainConfig]) -> list[TrainConfig]:

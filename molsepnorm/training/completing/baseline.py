@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,18 +42,17 @@ _MIN_TREES = 200  # of a forest that is blended
 
 @dataclass(frozen=True)
 class Baseline:
-    """Random forests, and their predictions."""
+    """A random forest, and its predictions."""
 
-    forests: tuple[Forest, ...]
-    """One, or one for each fold of an ensemble."""
+    forest: Forest
     graphs: Mapping[str, np.ndarray]
     """int64 [n]: the molecules of `val` and `test` (none if the run has no test split), and of
-    `train` if the forests are a part of the model."""
+    `train` if the forest is a part of the model."""
     predictions: Mapping[str, np.ndarray]
-    """float32 [n, O]: those for these molecules, in validation by the fold's own forest."""
+    """float32 [n, O]: those for these molecules."""
     seconds: float
     share: float
-    """Weight of the forests in the model; 0 if they are only compared with it."""
+    """Weight of the forest in the model; 0 if it is only compared with it."""
     refit: bool
     """True if the forest is fitted to the training and validation molecules. The predictions for
     the validation molecules are then those of another one, which is fitted to the former alone."""
@@ -67,7 +66,7 @@ class Baseline:
                 )
                 for split in ("val", "test")
             },
-            "trees": sum(each.trees for each in self.forests),
+            "trees": self.forest.trees,
             "seconds": round(self.seconds, 1),
         }
 
@@ -75,7 +74,7 @@ class Baseline:
 def fit_baseline(
     *,
     config: TrainConfig,
-    splits: Sequence[Dataset],
+    dataset: Dataset,
     model: PropertyModel,
     results: Results,
     callback: Callback,
@@ -97,11 +96,10 @@ def fit_baseline(
     another one of at most 200 trees, which is fitted to the training molecules. If the weight is 0
     and no part of the model is fitted again, this one is the baseline.
 
-    Args as for `complete`. In an ensemble by folds the trees are divided among the folds. Without
-    scores in the results there is nothing to compare, and a forest that is not blended is not
-    fitted.
+    Args as for `complete`. Without scores in the results there is nothing to compare, and a forest
+    that is not blended is not fitted.
     """
-    dataset, task, inputs = splits[0], model.task, model.inputs
+    task, inputs = model.task, model.inputs
     if not config.run.baseline or config.data.dataset is not None or not task.targets:
         return None
     if dataset.smiles is None:
@@ -120,10 +118,9 @@ def fit_baseline(
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
-    twice = config.run.refit and (can_blend or is_refit) and len(splits) == 1
-    left = max(limit - (time.perf_counter() - started), 0.0) / (len(splits) + twice)
+    twice = config.run.refit and (can_blend or is_refit)
+    left = max(limit - (time.perf_counter() - started), 0.0) / (1 + twice)
     allowed, trees = (None, _blended_trees(dataset)) if can_blend else (left, TREES)
-    per_fold = max(trees // len(splits), 1)
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
         """A bound, such as >10, is fitted as the number in it."""
@@ -138,34 +135,27 @@ def fit_baseline(
             seconds=allowed,
         )
 
-    first = min(per_fold, _MIN_TREES) if twice else per_fold
-    forests = tuple(fit(each.splits["train"], first) for each in splits)
-    val, test = [each.splits["val"] for each in splits], dataset.splits["test"]
-    graphs = {"val": np.concatenate(val), "test": test}
-    pairs = zip(forests, val, strict=True)
-    unseen = np.concatenate([forest.predict(features[rows]) for forest, rows in pairs])
+    forest = fit(dataset.splits["train"], min(trees, _MIN_TREES) if twice else trees)
+    graphs = {split: dataset.splits[split] for split in ("val", "test")}
+    unseen = forest.predict(features[graphs["val"]])
     share = 0.0
     if can_blend:
         own = results.predictions["val"]
         share = forest_share(task, own, unseen, dataset, graphs["val"], callback)
     refit = twice and (share > 0 or is_refit)
     if refit:
-        forests = (fit(refit_rows(dataset.splits), per_fold),)
-    fitted, wanted = sum(each.trees for each in forests), per_fold * len(splits)
-    if allowed is not None and fitted < wanted:
+        forest = fit(refit_rows(dataset.splits), trees)
+    if allowed is not None and forest.trees < trees:
         callback.on_warning(
-            f"The random forest has {fitted} trees in place of {wanted}, so that it takes about "
-            f"{limit:,.0f} s."
+            f"The random forest has {forest.trees} trees in place of {trees}, so that it takes "
+            f"about {limit:,.0f} s."
         )
-    predictions = {
-        "val": unseen,
-        "test": np.mean([forest.predict(features[test]) for forest in forests], axis=0),
-    }
+    predictions = {"val": unseen, "test": forest.predict(features[graphs["test"]])}
     if share and "train" in (written := predicted_splits(dataset)):
         graphs["train"] = written["train"]
-        predictions["train"] = forests[0].predict(features[graphs["train"]])
+        predictions["train"] = forest.predict(features[graphs["train"]])
     took = time.perf_counter() - started
-    return Baseline(forests, graphs, predictions, took, share, refit)
+    return Baseline(forest, graphs, predictions, took, share, refit)
 
 
 def _blended_trees(dataset: Dataset) -> int:

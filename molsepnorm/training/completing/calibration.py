@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +26,7 @@ def calibrate(
     dataset: Dataset,
     tensors: GraphTensors,
     results: Results,
-    unseen: Sequence[tuple[PropertyModel, np.ndarray]],
+    chosen: PropertyModel,
 ) -> tuple[PropertyModel, dict[str, Any]]:
     """Return the model with intervals and calibrated probabilities, and their scores.
 
@@ -39,8 +38,7 @@ def calibrate(
         dataset: its data.
         tensors: all molecules, on the device of the model.
         results: its predictions for the validation and perhaps the test molecules.
-        unseen: models that have not seen the validation molecules, each with those that it
-            predicted, int64 [n]: one for each fold of an ensemble, otherwise the chosen model.
+        chosen: the model that predicted the validation molecules, which it has not seen.
 
     Returns:
         The model, and by target: `level`, `coverage` and `width` of the intervals of the test
@@ -51,22 +49,20 @@ def calibrate(
     if not results.predictions:  # a model without targets
         return model, {}
 
-    def predicted(split: str, parts: Sequence[tuple[PropertyModel, np.ndarray]]) -> Predicted:
+    def predicted(split: str, own: PropertyModel) -> Predicted:
         # the results hold the predictions of forests, whose inputs the tensors may lack
-        networks = [(replace(each, forests=(), forest_share=0.0), graphs) for each, graphs in parts]
-        found = _joined([predict_with_signals(each, tensors, graphs) for each, graphs in networks])
+        networks = replace(own, forests=(), forest_share=0.0)
+        found = predict_with_signals(networks, tensors, results.graphs[split])
         return found._replace(values=results.predictions[split])
 
     graphs, labels = results.graphs, dataset.exact_labels
-    val = predicted("val", unseen)
-    if len(unseen) > 1:  # the spread of a member is not that of all members together
-        val = val._replace(spread=None)
+    val = predicted("val", chosen)
     molecules = dataset.molecule_ids[graphs["val"]]
     fitted = _fit(model.task, labels[graphs["val"]], val, molecules)
     calibrated = replace(model, calibration=fitted)
     if "test" not in graphs:
         return calibrated, {}
-    test = predicted("test", [(model, graphs["test"])])
+    test = predicted("test", model)
     scores = _scores(calibrated, labels[graphs["test"]], test)
     for name, split in (("molecules", "val"), ("test_molecules", "test")):
         molecules = dataset.molecule_ids[graphs[split]]
@@ -130,14 +126,3 @@ def _scores(
                 entry["classes"] = float(held.sum(axis=1).mean())
         scores[target.name] = entry
     return scores
-
-
-def _joined(parts: Sequence[Predicted]) -> Predicted:
-    """Return the predictions for several groups of molecules as one."""
-
-    def together(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
-        present = [each for each in arrays if each is not None]
-        return np.concatenate(present) if len(present) == len(arrays) else None
-
-    values, spread, distance = zip(*parts, strict=True)
-    return Predicted(np.concatenate(values), together(spread), together(distance))

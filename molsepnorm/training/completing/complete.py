@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
@@ -20,7 +17,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import score
 
-__all__ = ["Completed", "complete", "united"]
+__all__ = ["Completed", "complete"]
 
 
 class Completed(NamedTuple):
@@ -35,12 +32,11 @@ class Completed(NamedTuple):
 def complete(
     *,
     config: TrainConfig,
-    splits: Sequence[Dataset],
+    dataset: Dataset,
     tensors: GraphTensors,
     model: PropertyModel,
     results: Results,
-    unseen: Sequence[tuple[PropertyModel, np.ndarray]],
-    is_refit: bool,
+    chosen: PropertyModel,
     callback: Callback,
     seconds: float,
     threads: int,
@@ -51,21 +47,20 @@ def complete(
 
     Args:
         config: the configuration of the run.
-        splits: the data set; for an ensemble by folds, once with the split of each fold.
+        dataset: the data set.
         tensors: all molecules, on the device of the model.
         model: the networks, after the second fit. They are on the CPU afterwards.
-        results: their predictions; for validation molecules those of `unseen`.
-        unseen: models that have not seen the validation molecules, each with those that it
-            predicted, int64 [n]: one for each fold of an ensemble, otherwise the chosen model.
-        is_refit: whether a part of the model is fitted to the validation molecules.
+        results: their predictions; for validation molecules those of `chosen`.
+        chosen: the networks before the second fit, which have not seen the validation molecules;
+            the same object as `model` if there is none.
         callback: receives warnings and progress.
         seconds: time that the run took so far.
         threads: number of CPU threads.
     """
-    dataset = splits[0]
+    is_refit = model is not chosen
     forest = baseline.fit_baseline(
         config=config,
-        splits=splits,
+        dataset=dataset,
         model=model,
         results=results,
         callback=callback,
@@ -73,37 +68,16 @@ def complete(
         threads=threads,
         is_refit=is_refit,
     )
-    model, results = _blend(model, results, forest, united(splits))
+    model, results = _blend(model, results, forest, dataset)
     forests = bool(model.forests) and forest is not None and forest.refit
     parts = ["kernel regression"] * is_refit + ["random forest"] * forests
-    model, calibrated = calibrate(model, dataset, tensors, results, unseen)
+    model, calibrated = calibrate(model, dataset, tensors, results, chosen)
     model.to("cpu")
-    molecules = [(each.splits["train"], each.splits["val"]) for each in splits]
-    if parts:  # the domain is that of all molecules, its threshold that of the model before
-        val = dataset.splits["val"]
-        molecules.append((val, val[:0]))
-    model, domain = fit_domain(model, dataset, results, molecules, config.run.training_structures)
+    model, domain = fit_domain(model, dataset, results, bool(parts), config.run.training_structures)
     if results.scores:
         results = baseline.with_baseline(results, forest, dataset, model.task)
     entries = {"calibration": calibrated, "domain": domain, "refit": parts}
     return Completed(model, results, {name: each for name, each in entries.items() if each})
-
-
-def united(splits: Sequence[Dataset]) -> Dataset:
-    """Return the data set with the molecules that any member of an ensemble by folds was trained
-    on, or validated on.
-
-    Args:
-        splits: the data set with the split of each fold, or with the one split of other models.
-    """
-    first, *others = splits
-    if not others:
-        return first
-    parts = {
-        name: np.unique(np.concatenate([each.splits[name] for each in splits]))
-        for name in first.splits
-    }
-    return replace(first, splits=parts)
 
 
 def _blend(
@@ -113,7 +87,7 @@ def _blend(
     if forest is None or not forest.share:
         return model, results
     inputs = replace(forest_inputs(model.inputs), pairs=model.inputs.pairs)
-    blended = replace(model, forests=forest.forests, forest_share=forest.share, inputs=inputs)
+    blended = replace(model, forests=(forest.forest,), forest_share=forest.share, inputs=inputs)
     mixed = {
         split: (1 - forest.share) * own + forest.share * forest.predictions[split]
         for split, own in results.predictions.items()

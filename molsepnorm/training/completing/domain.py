@@ -3,7 +3,7 @@ molecules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from molsepnorm.tasks.molecule_errors import (
     relative_errors,
     target_error,
 )
+from molsepnorm.training.completing.refit import refit_rows
 from molsepnorm.training.objectives import Results
 
 __all__ = ["drawn", "error_by_similarity", "fit_domain"]
@@ -39,7 +40,7 @@ def fit_domain(
     model: PropertyModel,
     dataset: Dataset,
     results: Results,
-    parts: Sequence[tuple[_Rows, _Rows]],
+    is_refit: bool,
     keep_structures: bool,
 ) -> tuple[PropertyModel, dict[str, Any]]:
     """Return the model with the threshold of its domain, and the entry `domain` of `metrics.json`.
@@ -54,7 +55,8 @@ def fit_domain(
         model: the trained model.
         dataset: its data.
         results: its predictions for the validation and perhaps the test molecules.
-        parts: training and validation molecules; for an ensemble by folds, those of each fold.
+        is_refit: a part of the model is fitted to the validation molecules, too. The domain is then
+            that of all molecules, its threshold that of the model before.
         keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
 
     Returns:
@@ -62,7 +64,10 @@ def fit_domain(
         molecule or more than 1,000,000. `inside` and `outside` hold the number of molecules and the
         mean error on either side of the `threshold` by split, and `bins` the same by similarity.
     """
-    train = np.unique(np.concatenate([rows for rows, _ in parts]))
+    seen = dict.fromkeys(("val", "test"), dataset.splits["train"])
+    if is_refit:
+        seen["test"] = refit_rows(dataset.splits)
+    train = np.sort(seen["test"])
     if not results.predictions or dataset.smiles is None or len(train) > _MAX_TRAIN:
         return model, {}
     different = np.sort(np.unique(dataset.molecule_ids[train], return_index=True)[1])
@@ -70,27 +75,19 @@ def fit_domain(
         return model, {}
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
-    compared = {"val": parts}
-    if "test" in results.graphs:
-        compared["test"] = [(train, results.graphs["test"])]
+    compared = [split for split in ("val", "test") if split in results.graphs]
     errors = _errors(model.task, dataset, results, compared)
     similarity: dict[str, np.ndarray] = {}
     try:
         bits = packed_morgan(dataset.smiles_of(train))
-        for split, among in compared.items():
-            known = np.concatenate([rows for _, rows in among])
+        for split in compared:
             chosen = drawn(np.flatnonzero(np.isfinite(errors[split])), _MAX_COMPARED)
-            found = np.full(len(known), np.nan)
-            start = 0
-            for seen, rows in among:
-                own = chosen[(chosen >= start) & (chosen < start + len(rows))]
-                places = np.searchsorted(train, seen)
-                of_own = packed_morgan(dataset.smiles_of(known[own]))
-                found[own] = nearest(of_own, bits[places])[1]
-                start += len(rows)
-            molecules = dataset.molecule_ids[known[chosen]]
+            rows = results.graphs[split][chosen]
+            places = np.searchsorted(train, seen[split])
+            found = nearest(packed_morgan(dataset.smiles_of(rows)), bits[places])[1]
+            molecules = dataset.molecule_ids[rows]
             errors[split] = _by_molecule(errors[split][chosen], molecules)
-            similarity[split] = _by_molecule(found[chosen], molecules)
+            similarity[split] = _by_molecule(found, molecules)
         sample = drawn(np.arange(len(different)), _MAX_COMPARED)
         within = nearest(bits[different[sample]], bits[different], itself=sample)[1]
     except InvalidMolecule:  # the text of another package's featuriser

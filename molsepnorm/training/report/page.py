@@ -115,8 +115,6 @@ def _data(contents: Contents, path: Path) -> str:
     described = [counted(counts[split], f"{_SPLITS[split]} molecule") for split in counts]
     text = f"The data are {code(str(data.table or data.dataset))}"
     text += f": {', '.join(described)}." if described else "."
-    if contents.config.run.by_folds:
-        text += " Each fold validates one member and trains the others, so it counts in both."
     if "split" in metrics:
         text += f" The molecules were divided by a {escape(str(metrics['split']))}."
     parts = [f"<p>{text}</p>"]

@@ -111,14 +111,14 @@ def _predictions(model: PropertyModel, dataset: Dataset) -> Iterator[str]:
 
 
 def _data(config: TrainConfig, dataset: Dataset, metrics: Mapping[str, Any]) -> Iterator[str]:
-    data, members = config.data, config.run.by_folds
+    data = config.data
     name = dataset.name if data.dataset else Path(dataset.name).name  # of a pipe, it is a path
     yield f"- Source: {_cell(name)}"
     rows = {split: len(each) for split, each in dataset.splits.items()}
     molecules = metrics.get("molecules", rows)
     more = "" if molecules == rows else f" ({_counts(rows)} rows)"
     yield f"- Molecules: {_counts(molecules)}{more}"
-    yield f"- Split: {_cell(split_details(data, members))}"
+    yield f"- Split: {_cell(split_details(data))}"
     yield f"- Rows left out because they cannot be read: {len(dataset.rejected):,}"
     if dataset.merged:
         yield f"- Rows merged into another row of the same molecule: {len(dataset.merged):,}"

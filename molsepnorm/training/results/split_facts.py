@@ -30,7 +30,7 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
 
     Args:
         data: the data section of the configuration.
-        dataset: the data set; for an ensemble by folds, with the molecules of all folds.
+        dataset: the data set.
     """
     if not dataset.targets:
         return {}
