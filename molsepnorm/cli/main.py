@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import shlex
 import sys
 import warnings
@@ -138,3 +139,5 @@ def main() -> None:
     molsepnorm train --data my.csv --targets logS --output runs/logS
     molsepnorm predict --model runs/logS --smiles CCO
     """
+    # read when torch is imported: threads that wait sleep, so that two runs can share the cores
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

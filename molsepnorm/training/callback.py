@@ -35,8 +35,6 @@ class EpochRecord:
     graphs_per_second: float
     best: bool
     """True if this model is the best so far."""
-    threads: int | None = None
-    """Number of CPU threads at the end of these epochs."""
 
 
 @dataclass(frozen=True)

@@ -213,8 +213,9 @@ class RunConfig(_Section):
     device: Annotated[str, "--device", "Hardware"] = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, …"""
     threads: Annotated[int | None, "--threads", "Hardware"] = Field(None, ge=1, le=1024)
-    """Number of CPU threads. By default $OMP_NUM_THREADS, or else the fastest number, which is
-    chosen while the run trains. Results repeat bit for bit with a fixed number only."""
+    """Number of CPU threads. By default $OMP_NUM_THREADS, or else the number of cores, at most 4.
+
+    Results repeat bit for bit with the same number."""
     precision: Annotated[Precision, "--precision", "Hardware"] = "fp32"
     """Precision of matrix products; tf32 needs a GPU.
 

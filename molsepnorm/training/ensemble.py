@@ -11,12 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables import hold
+from molsepnorm.devices.threads import threads_of
 from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.predict.inference import predict
@@ -225,7 +224,7 @@ def _finish(
     found = score(dataset, joined.task, predicted, predictions)
     members = [result.metrics for result in results]
     seconds = sum(each["seconds"] for each in members)
-    threads = config.run.threads or torch.get_num_threads()
+    threads = threads_of(config.run.threads)
     joined, found, entries = complete(
         config=config,
         dataset=dataset,

@@ -102,7 +102,7 @@ def _complete(
         chosen=chosen,
         callback=trainer.callback,
         seconds=trainer.progress.seconds,
-        threads=trainer.threads.threads,
+        threads=trainer.threads,
     )
     if found.model is not chosen:
         trainer.folder.keep(found.model)

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
 
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.devices.threads import ThreadChooser, thread_choices
+from molsepnorm.devices.threads import threads_of
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
@@ -99,7 +100,8 @@ class Trainer:
         ema = config.optim.ema
         self.average = WeightAverage(self.objective, ema) if ema else None
         self.step = TrainStep(config, self.objective, self.average, self.optimizer, world)
-        self.threads = ThreadChooser(thread_choices(config.run.threads, self.device, world.size))
+        self.threads = threads_of(config.run.threads)
+        torch.set_num_threads(self.threads)
         self.progress = Progress()
         self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
@@ -142,7 +144,6 @@ class Trainer:
                 f"{folder.checkpoint} {problem}: it is damaged or belongs to another "
                 f"configuration. Start the run anew in another folder{remedy}"
             )
-        self.threads = ThreadChooser(self.threads.choices, progress.threads)
         self.world.on_main_process(lambda: folder.restore_history(history))
         self.world.restore_random(random, run.seed, progress.step)
         self.set_epochs(progress.epochs)
@@ -187,7 +188,6 @@ class Trainer:
         """Write the checkpoint from which `resume` continues; a run in memory has none."""
         folder = self.folder
         if isinstance(folder, RunFolder):
-            self.progress.threads = self.threads.threads
             random = self.world.random_states()
             parts = (self.progress, self.objective, self.optimizer, self.average, random)
             self.world.on_main_process(
@@ -202,8 +202,7 @@ class Trainer:
         if probe is not None:
             self.world.on_main_process(lambda: self.folder.keep_probe(probe))
             objective = make_objective(self.config, probe, self.examples).eval()
-            with self.threads.paused():
-                validated = objective.validate(self.dataset.splits["val"], self.world)
+            validated = objective.validate(self.dataset.splits["val"], self.world)
             stopped = self._end_epoch(probe, objective, *validated)
         self.save()
         return stopped
@@ -273,12 +272,10 @@ class Trainer:
         if self.body.frozen:
             self.body.eval()
         for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
-            started = time.perf_counter()
             rate = self._learning_rate(progress.step)
             weight = 1.0 if self.average is None else self.average.weight(progress.step)
             self.step(batch, rate, weight)
             progress.step += 1
-            self.threads.step(time.perf_counter() - started, len(batch.graphs))
             yield len(graphs)
 
     def _learning_rate(self, step: int) -> float:
@@ -305,10 +302,9 @@ class Trainer:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
         for the current weights."""
         objective = self.trained_objective()
-        with self.threads.paused():
-            if not self.body.frozen:
-                self._estimate_statistics(objective.network)
-            return objective.eval().validate(self.dataset.splits["val"], self.world)
+        if not self.body.frozen:
+            self._estimate_statistics(objective.network)
+        return objective.eval().validate(self.dataset.splits["val"], self.world)
 
     def _estimate_statistics(self, network: Graphormer) -> None:
         sample = self.schedule.statistics_batches()
@@ -336,7 +332,6 @@ class Trainer:
             seconds=progress.epoch_seconds,
             graphs_per_second=progress.graphs / max(progress.epoch_seconds, TINY),
             best=best,
-            threads=self.threads.threads,
         )
         if improved:
             progress.best_score = None if math.isnan(score) else score

@@ -211,8 +211,7 @@ def _train(
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - started)
                 trainer.set_epochs(epochs_within(trainer, left))
-            adaptive = len(trainer.threads.choices) > 1
-            begun = (config, prepared.dataset, prepared.loaded, adaptive)
+            begun = (config, prepared.dataset, prepared.loaded)
             world.on_main_process(lambda: run.begin(*begun))
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         began = config.model_copy(update={"run": epochs})
@@ -262,14 +261,10 @@ def _result(trainer: Trainer, prepared: Prepared, finished: bool) -> TrainingRes
         return TrainingResult(run.path, finished, None, {})
     found: dict[str, Any] = {}
     score = prepared.dataset.has_test
-    if finished:
-        with trainer.threads.paused():
-            if score:
-                found = world.on_main_process(
-                    lambda: run.finished_metrics() or finish(trainer, prepared)
-                )
-            else:
-                found = world.on_main_process(lambda: finish_unscored(trainer, prepared))
+    if finished and score:
+        found = world.on_main_process(lambda: run.finished_metrics() or finish(trainer, prepared))
+    elif finished:
+        found = world.on_main_process(lambda: finish_unscored(trainer, prepared))
     metrics = found if score else {}
     best, _ = run.best()
     if isinstance(run, RunFolder):

@@ -124,20 +124,6 @@ def test_a_history_that_is_damaged_while_training_is_refused(tmp_path, text):
     assert run.history.read_bytes() == text
 
 
-def test_a_history_without_the_column_threads_is_continued(resumable, rows_of):
-    path = resumable / "history.csv"
-    run = RunFolder(resumable)
-    lines = [line.rpartition(",")[0] for line in path.read_text().splitlines()]
-    assert path.read_text().startswith(f"{lines[0]},threads\n")
-    path.write_text("\n".join(lines))
-    columns = lines[0].split(",")
-    names = [each[4:] for each in columns if each.startswith("val_") and each != "val_loss"]
-    scores = dict.fromkeys(names, 1.0)
-    run.append_history(EpochRecord(9, 9, 0.1, 1.0, 1.0, scores, 1.0, 1.0, True, threads=2))
-    *old, new = [row["threads"] for row in rows_of(path)]
-    assert set(old) == {""} and new == "2"
-
-
 def test_changed_data_or_splits_are_not_called_damage(configure, stop_at, tmp_path):
     run = tmp_path / "run"
     train(configure(), run, callback=stop_at(2))

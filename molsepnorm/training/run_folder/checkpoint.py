@@ -60,8 +60,6 @@ class Progress:
     """The epoch of `best_score`."""
     best_epoch: int | None = None
     """The epoch that is kept, the last one with a score close to the best."""
-    threads: int | None = None
-    """Number of CPU threads; None before the first step."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -24,10 +24,10 @@ __all__ = ["environment_record", "recorded_digest", "recorded_start"]
 
 
 def environment_record(
-    config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None, adaptive_threads: bool
+    config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None
 ) -> dict[str, Any]:
     """Return the content of `environment.json`, with the weights that the run starts from if there
-    are any. `adaptive_threads` says that the number of threads is chosen while training."""
+    are any."""
     packages = {}
     for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
         with suppress(PackageNotFoundError):
@@ -40,7 +40,6 @@ def environment_record(
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "adaptive_threads": adaptive_threads,
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "command": sys.argv,
         "data": dataset.digest,

@@ -168,7 +168,6 @@ class RunFolder:
         config: TrainConfig,
         dataset: Dataset,
         loaded: LoadedWeights | None = None,
-        adaptive_threads: bool = False,
     ) -> None:
         """Write the files that are known before training, with the weights that it starts from.
 
@@ -181,7 +180,7 @@ class RunFolder:
                     shutil.rmtree(path)
                 else:
                     path.unlink(missing_ok=True)
-        environment = environment_record(config, dataset, loaded, adaptive_threads)
+        environment = environment_record(config, dataset, loaded)
         write_json(self.environment, environment)
         config.save(self.config)
         with replacing(self.splits) as scratch:

@@ -22,9 +22,9 @@ def append_epoch(path: Path, record: EpochRecord) -> None:
         ModelError: the file is damaged.
     """
     row = asdict(record)
-    scores, threads = row.pop("scores"), row.pop("threads")
+    scores = row.pop("scores")
     row |= {f"val_{name}": score for name, score in scores.items()}
-    row |= {"best": int(record.best), "threads": threads}
+    row["best"] = int(record.best)
     if math.isnan(record.train_loss):
         row["train_loss"] = None
     try:

@@ -66,8 +66,6 @@ def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
 
     def measure() -> None:
         step(_WARM_UPS)
-        while not trainer.threads.settled:
-            step(1)
         number = min(_STEPS, max(1, int(max_seconds / step(1))))
         found.extend([step(number), seconds_of(trainer.validate)])
 
