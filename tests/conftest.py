@@ -31,9 +31,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from support import set_zinc_sizes, write_model_with_card
 
-from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
-from molsepnorm.molecules.encodings.paths import PathVocabulary
+from molsepnorm.molecules.encodings.paths import SELF, PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.pretrained import ModelCard
 from molsepnorm.training.completing import baseline
@@ -103,7 +102,7 @@ def baselines(no_baselines: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
     """The card of a tiny model that takes the place of the models in the package."""
-    monkeypatch.setattr("molsepnorm.pretrained.shipped._FOLDER", tmp_path / "shipped")
+    monkeypatch.setattr("molsepnorm.pretrained._FOLDER", tmp_path / "shipped")
     torch.manual_seed(0)
     return write_model_with_card(tmp_path / "shipped" / "molsepnorm-tiny")
 

@@ -25,7 +25,7 @@ from molsepnorm.cli.options import configuration
 from molsepnorm.cli.train import train as train_command
 from molsepnorm.nn import Graphormer
 from molsepnorm.training import StopWhen, TrainConfig, ablate, train
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.recipes import architecture
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("benchmarks")

@@ -44,7 +44,7 @@ def test_rdkit_and_ogb_each_have_one_home(path):
 def test_the_network_reads_nothing_of_molecules_but_their_codes():
     files = [path for path in FILES if part_of(module_of(path)) == "nn"]
     ours = {name for path in files for name in imports(path) if ".molecules" in name}
-    assert ours == {"molsepnorm.molecules.codes"}
+    assert ours == {"molsepnorm.molecules.encodings.paths"}
 
 
 @pytest.mark.parametrize(

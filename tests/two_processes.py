@@ -30,7 +30,7 @@ from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import GraphormerConfig, MaskedBatchNorm1d, SepNorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.steps.statistics import estimate_statistics
+from molsepnorm.training.steps.step import estimate_statistics
 
 WIDTH = 3
 ROWS = 9

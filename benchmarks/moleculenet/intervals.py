@@ -38,7 +38,7 @@ from molsepnorm.model import encoding_of  # noqa: E402
 from molsepnorm.predict import Predictor  # noqa: E402
 from molsepnorm.tasks.calibration import Intervals  # noqa: E402
 from molsepnorm.training import load_config, train  # noqa: E402
-from molsepnorm.training.architecture import architecture  # noqa: E402
+from molsepnorm.training.recipes import architecture  # noqa: E402
 
 __all__ = ["class_figures", "run", "run_chemprop", "value_figures"]
 

@@ -150,7 +150,7 @@ def prepare(source: str | None, **options: Any) -> None:
     """
     from molsepnorm.cli.data_display import print_store
     from molsepnorm.files.writing import cache_folder
-    from molsepnorm.training.architecture import load_dataset
+    from molsepnorm.training.recipes import load_dataset
 
     if source is not None:
         if options["dataset"] or options["data"]:

@@ -30,7 +30,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.card import composition
 from molsepnorm.training.results.conclusion import conclusion
 from molsepnorm.training.results.scores import MAX_TARGETS, headline, score_columns
 from molsepnorm.training.run_folder.folder import RunFolder

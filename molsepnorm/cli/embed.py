@@ -19,7 +19,7 @@ from molsepnorm.cli.sources import (
 from molsepnorm.files.tables import check_embeddings_output
 
 if TYPE_CHECKING:
-    from molsepnorm.devices.context import Precision
+    from molsepnorm.devices import Precision
 
 
 @click.command(cls=GroupedCommand)

@@ -20,7 +20,7 @@ from molsepnorm.cli.sources import check_sources, load_predictor, molecules_of, 
 from molsepnorm.errors import StorageError, counted
 
 if TYPE_CHECKING:
-    from molsepnorm.devices.context import Precision
+    from molsepnorm.devices import Precision
 
 
 @click.command(cls=GroupedCommand)

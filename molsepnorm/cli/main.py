@@ -43,6 +43,14 @@ _COMMANDS = {
     "export": "Write a model as ONNX or TorchScript.",
 }
 
+_HOMES = {
+    "ablate": "benchmark",
+    "convert": "export",
+    "ensemble": "models",
+    "report": "evaluate",
+}
+"""The module of each command whose name is another one."""
+
 
 class _LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
@@ -53,8 +61,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module = "benchmark" if name == "ablate" else name
-        return getattr(import_module(f"molsepnorm.cli.{module}"), name)
+        return getattr(import_module(f"molsepnorm.cli.{_HOMES.get(name, name)}"), name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -23,7 +23,7 @@ from molsepnorm.cli.sources import interval_level, load_predictor, uncertainty_o
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
-    from molsepnorm.devices.context import Precision
+    from molsepnorm.devices import Precision
     from molsepnorm.predict.screening import ScreenProgress
 
 _SECONDS = 30.0  # between two lines of progress without a terminal

@@ -20,7 +20,7 @@ from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import is_encodable
 
 if TYPE_CHECKING:
-    from molsepnorm.devices.context import Precision
+    from molsepnorm.devices import Precision
     from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
 
@@ -156,7 +156,7 @@ def load_predictor(
     # search them for garbage takes a quarter of the time of predicting one SMILES.
     gc.disable()
     try:
-        from molsepnorm.devices.threads import usable_cores
+        from molsepnorm.devices import usable_cores
         from molsepnorm.model import PropertyModel
         from molsepnorm.predict import Predictor
 

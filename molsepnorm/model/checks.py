@@ -12,7 +12,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, counted
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.model.encoding import encoding_of
 from molsepnorm.model.weights import WEIGHTS
 from molsepnorm.nn.config import GraphormerConfig

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from molsepnorm.errors import ConfigError, counted
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.model.model import PropertyModel
 from molsepnorm.nn.conditional import INTERACTIONS, output_layer
 from molsepnorm.nn.graphormer import Graphormer

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from molsepnorm.errors import ConfigError, ModelError, counted
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.model.checks import require_forest_share, require_shares
 from molsepnorm.model.description import SUPERVISED
 from molsepnorm.model.encoding import encoding_of

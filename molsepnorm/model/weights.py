@@ -18,7 +18,7 @@ from torch import Tensor
 from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import KEY
 from molsepnorm.files.writing import clear_errors
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.model.description import CONFIG, brief
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer, empty_network

@@ -12,15 +12,15 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.embedding import AtomEmbedding
-from molsepnorm.nn.init import initialize
 from molsepnorm.nn.layer import make_layer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.nn.norms import Unchanged, make_last_norm
+from molsepnorm.nn.pairs.bias import AttentionBias
 from molsepnorm.nn.pairs.encoding import PairEncoding
 from molsepnorm.nn.pairs.features import walk_probabilities
 from molsepnorm.nn.parts import FAST, Parts, make_head, make_readout
 
-__all__ = ["Graphormer", "empty_network"]
+__all__ = ["Graphormer", "empty_network", "initialize"]
 
 
 class Graphormer(nn.Module):
@@ -145,3 +145,26 @@ def empty_network(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
     before."""
     with torch.random.fork_rng([]):
         return Graphormer(config, parts)
+
+
+def initialize(network: nn.Module, config: GraphormerConfig) -> None:
+    """Draw linear layers and embeddings as `config.init` says; other modules reset themselves.
+
+    Norms become the identity, and factors such as URPE's become 1.
+    """
+    std = 0.02 if config.init == "v1" else 0.5
+    for module in network.modules():
+        if isinstance(module, nn.Linear):
+            if config.init == "v1":
+                nn.init.normal_(module.weight, std=0.02 * config.layers**-0.5)
+            else:
+                nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, AtomEmbedding | AttentionBias | nn.ParameterList):
+            for table in module.parameters(recurse=False):
+                nn.init.normal_(table, std=std)
+    for module in network.modules():  # some replace what the loop above drew in them
+        reset = getattr(module, "reset_parameters", None)
+        if reset is not None and module is not network and not isinstance(module, nn.Linear):
+            reset()

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.devices.context import Precision
+from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs

@@ -12,7 +12,7 @@ from torch import nn
 
 from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.devices.context import Precision, autocast, products_in
+from molsepnorm.devices import Precision, autocast, products_in
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer

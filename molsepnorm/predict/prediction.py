@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from molsepnorm.files.page import table
 from molsepnorm.predict.forward import Outcome
 from molsepnorm.tasks import Task
+from molsepnorm.tasks.metrics import significant
 
-__all__ = ["Prediction", "predictions_by_row"]
+if TYPE_CHECKING:
+    from molsepnorm.predict.prediction import Prediction
+
+__all__ = ["Prediction", "prediction_html", "predictions_by_row"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Prediction:
 
     def _repr_html_(self) -> str:
         """Return a small table with a drawing of the molecule, for notebooks."""
-        from molsepnorm.predict.notebook import prediction_html
+        from molsepnorm.predict.prediction import prediction_html
 
         return prediction_html(self)
 
@@ -86,3 +91,31 @@ def predictions_by_row(
 def _or_none(value: Any) -> Any:
     """Return a value, or None for NaN and an empty text."""
     return None if value != value or value == "" else value
+
+
+_SIZE = 220, 160  # pixels of a molecule
+
+
+def prediction_html(prediction: Prediction) -> str:
+    """Return a drawing of the molecule and a table of its predictions, or the error."""
+    from molsepnorm.molecules.drawing import draw_structure
+
+    if prediction.error is not None:
+        return table([("SMILES", prediction.smiles), ("error", prediction.error)])
+    rows: list[tuple[str, object]] = [("SMILES", prediction.smiles)]
+    rows += (prediction.values or {}).items()
+    for target, shares in prediction.probabilities.items():
+        rows += ((f"{target}, probability of {name}", share) for name, share in shares.items())
+    rows += ((f"{name}_spread", each) for name, each in prediction.spread.items())
+    rows += prediction.uncertainty.items()
+    rows += prediction.domain.items()
+    cells = [(name, _text(value)) for name, value in rows]
+    return f"<div>{draw_structure(prediction.smiles, _SIZE) or ''}{table(cells)}</div>"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return significant(value)
+    return "" if value is None else str(value)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from molsepnorm.devices.context import Precision, pick_device
+from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, require_several, warn_of_data
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.arguments import Cells, checked_rows, python_values
-from molsepnorm.predict.atom_order import InGivenOrder
 from molsepnorm.predict.domain import domain_columns, require_domain
 from molsepnorm.predict.encode import EncodedRows, Prepare, Row, encoded_groups, smiles_of
 from molsepnorm.predict.forward import Embed, Embeddings, Outcome, Predict, Result, Run
@@ -26,7 +26,7 @@ from molsepnorm.predict.workers import Workers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Predictor"]
+__all__ = ["InGivenOrder", "Predictor"]
 
 _TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
 _MIN_SHARE = 128  # SMILES for which another process pays off
@@ -348,3 +348,45 @@ class Predictor:
         if self._molecules is not None:
             domain = domain_columns(self.model, self._molecules, outcome)
         return predictions_by_row(self.model.task, smiles, outcome, uncertainty, domain)
+
+
+Order = np.ndarray | None
+"""int64 [N]: for each atom of a SMILES its index in the RDKit molecule, without the molecule's
+explicit hydrogens; None if the SMILES itself was given."""
+
+
+class InGivenOrder:
+    """Yields the molecules as SMILES, and restores the order of their atoms in the embeddings.
+
+    The parts must arrive in the order of the molecules.
+
+    Args:
+        molecules: SMILES or RDKit molecules.
+    """
+
+    def __init__(self, molecules: Iterable[Any]) -> None:
+        self._molecules = molecules
+        self._orders = deque[Order]()
+
+    def __iter__(self) -> Iterator[str]:
+        from molsepnorm.molecules.featurize.sdf import atoms_in_smiles
+
+        for each in self._molecules:
+            text, order = atoms_in_smiles(each)
+            self._orders.append(order)
+            yield text
+
+    def restore(self, part: Embeddings) -> Embeddings:
+        """Return the embeddings of the next molecules, with the atoms in the given order."""
+        assert part.atoms is not None
+        atoms, errors, rows = [], list(part.errors), part.molecules.copy()
+        for row, (own, error) in enumerate(zip(part.atoms, part.errors, strict=True)):
+            order = self._orders.popleft()
+            if order is not None and error is None:
+                if len(order) == len(own):
+                    own = own[np.argsort(order)]
+                else:
+                    own, rows[row] = own[:0], np.nan
+                    errors[row] = "its hydrogens hide the order of its atoms: pass a SMILES"
+            atoms.append(own)
+        return replace(part, molecules=rows, errors=errors, atoms=atoms)

@@ -5,8 +5,9 @@ The name of such a model can be given wherever a model folder is expected.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from molsepnorm.pretrained.card import CARD, ModelCard, Score, Source, read_card, read_exclusions
-from molsepnorm.pretrained.shipped import recorded_path, resolve, shipped_models
 
 __all__ = [
     "CARD",
@@ -19,3 +20,32 @@ __all__ = [
     "resolve",
     "shipped_models",
 ]
+
+
+_FOLDER = Path(__file__).parent
+
+
+def shipped_models() -> dict[str, Path]:
+    """Return the model folders that come with the package, by name."""
+    return {path.parent.name: path.parent for path in sorted(_FOLDER.glob(f"*/{CARD}"))}
+
+
+def resolve(model: Path | str) -> Path:
+    """Return the folder of a model.
+
+    A folder of that path takes precedence over a shipped model of the same name.
+
+    Args:
+        model: path of a folder, or name of a shipped model.
+    """
+    return shipped_models()[str(model)] if _is_name(model) else Path(model)
+
+
+def recorded_path(model: Path | str) -> Path:
+    """Return what a file should record about a model: an absolute path, or the name of a shipped
+    model, which is valid on other machines, too."""
+    return Path(model) if _is_name(model) else Path(model).resolve()
+
+
+def _is_name(model: Path | str) -> bool:
+    return str(model) in shipped_models() and not Path(model).is_dir()

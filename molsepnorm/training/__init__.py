@@ -9,7 +9,7 @@ from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.fit import fit
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run import train_on
-from molsepnorm.training.steps.statistics import estimate_statistics
+from molsepnorm.training.steps.step import estimate_statistics
 
 __all__ = [
     "Ablation",

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from molsepnorm.data.datasets.config import MAX_SEED, DataConfig
-from molsepnorm.devices.context import Precision
+from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import replacing
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig

@@ -123,7 +123,7 @@ def _molecules_of_model(folder: Path, levels: list[Level]) -> tuple[str, ...]:
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
     """Return the SMILES that the network of a run was trained on, for an ensemble that of its first
     member, which is the one that another run starts from."""
-    from molsepnorm.training.architecture import encoding
+    from molsepnorm.training.recipes import encoding
 
     dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
     run.require_same_data(dataset, splits=False)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from molsepnorm.devices.context import pick_device
+from molsepnorm.devices import pick_device
 from molsepnorm.errors import ConfigError, MolsepnormError
 
 __all__ = ["DistributedContext", "device_of_rank"]

@@ -15,7 +15,7 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables import hold
-from molsepnorm.devices.threads import threads_of
+from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.predict.inference import predict

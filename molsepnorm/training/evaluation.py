@@ -12,7 +12,7 @@ import numpy as np
 from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig, Dataset
-from molsepnorm.devices.context import Precision, pick_device
+from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import predict

@@ -10,10 +10,9 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.tasks import require_same_order, with_text_names
-from molsepnorm.training.architecture import encoding
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.recipes import load_config, table_recipe
+from molsepnorm.training.recipes import encoding, load_config, table_recipe
 from molsepnorm.training.run import train_on
 
 if TYPE_CHECKING:

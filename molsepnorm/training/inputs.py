@@ -12,8 +12,8 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
-from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.recipes import load_dataset
 
 __all__ = ["fit_inputs", "input_values", "probe_inputs", "training_dataset", "with_inputs"]
 

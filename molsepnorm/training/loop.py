@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.devices.threads import threads_of
+from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
@@ -29,8 +29,7 @@ from molsepnorm.training.run_folder.memory import RunInMemory
 from molsepnorm.training.start import Body
 from molsepnorm.training.steps.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.steps.schedule import Schedule
-from molsepnorm.training.steps.statistics import estimate_statistics
-from molsepnorm.training.steps.step import TrainStep
+from molsepnorm.training.steps.step import TrainStep, estimate_statistics
 
 __all__ = ["Trainer"]
 

@@ -16,7 +16,6 @@ from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.tasks import ExtraInputs, Task
-from molsepnorm.training.architecture import architecture
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import blending
 from molsepnorm.training.config import TrainConfig
@@ -25,6 +24,7 @@ from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.finetuning import open_start, require_fit
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.recipes import architecture
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.start import LoadedWeights, load_weights, network_alone, unfit_targets
 

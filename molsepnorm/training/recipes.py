@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import clear_errors
+from molsepnorm.model import encoding_of
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.training.config import TrainConfig, validated, with_settings
 from molsepnorm.training.finetuning import NO_START, is_architecture, with_start
 from molsepnorm.training.parsing import parse_yaml, shown
 
-__all__ = ["config_folder", "load_config", "read_recipe", "read_yaml", "table_recipe"]
+__all__ = [
+    "architecture",
+    "config_folder",
+    "encoding",
+    "load_config",
+    "load_dataset",
+    "read_recipe",
+    "read_yaml",
+    "table_recipe",
+]
 
 _MAX_PATH_LENGTH = 4096
 _MAX_FILE_BYTES = 4_000_000
@@ -148,3 +164,25 @@ def _check_name_or_path(argument: str, value: object) -> None:
     else:
         return
     raise ConfigError(f"{argument} must be a name or a path; got {got}")
+
+
+def architecture(config: TrainConfig) -> GraphormerConfig:
+    """Return the configured network, with the feature sizes of the configured data."""
+    sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
+    return replace(
+        config.model,
+        atom_sizes=sizes.atoms,
+        bond_sizes=sizes.bonds,
+        molecule_features=len(sizes.molecule),
+    )
+
+
+def encoding(config: TrainConfig) -> EncodingSpec:
+    """Return the encoding of molecules that the configured network reads."""
+    return encoding_of(architecture(config))
+
+
+def load_dataset(config: TrainConfig) -> Dataset:
+    """Load the configured data set, encoded for the configured network; errors as for
+    `datasets.load`."""
+    return datasets.load(config.data, encoding(config))

@@ -12,12 +12,10 @@ import torch
 
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import is_held, is_stream
-from molsepnorm.devices.context import on_device
-from molsepnorm.devices.threads import restored_threads
+from molsepnorm.devices import on_device, restored_threads
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel
-from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.continuing import require_same_meaning
@@ -26,7 +24,7 @@ from molsepnorm.training.finishing import finish, finish_unscored
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.preparing import Prepared, prepare, starting_model
-from molsepnorm.training.recipes import load_config
+from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
 from molsepnorm.training.run_folder.folder import RunFolder

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from molsepnorm.devices.threads import usable_cores
+from molsepnorm.devices import usable_cores
 from molsepnorm.errors import StorageError
 from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.digests import short_digest

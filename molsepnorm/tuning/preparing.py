@@ -13,11 +13,11 @@ from molsepnorm.data.tables import is_stream
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks.metrics import METRICS, Metric
-from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.parsing import seconds_of
+from molsepnorm.training.recipes import load_dataset
 
 __all__ = ["check_search", "common_metric", "load_splits"]
 

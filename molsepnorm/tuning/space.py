@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.training.architecture import encoding
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.finetuning import is_architecture
 from molsepnorm.training.parsing import shown
-from molsepnorm.training.recipes import config_folder, read_yaml
+from molsepnorm.training.recipes import config_folder, encoding, read_yaml
 
 __all__ = ["Range", "Space", "make_space", "value_of"]
 

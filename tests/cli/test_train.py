@@ -14,7 +14,7 @@ from support import set_zinc_sizes
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import significant
-from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.card import composition
 from molsepnorm.training.results.conclusion import conclusion
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from molsepnorm.data.store import SCHEMA, GraphStore, Rejected, StoreWriter
 from molsepnorm.errors import StorageError
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
+from molsepnorm.molecules.encodings.paths import SELF
 from molsepnorm.molecules.molecule import MolGraph
 
 SPEC = EncodingSpec((3, 2), max_degree=7, max_distance=9, max_path_length=4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from molsepnorm.devices.context import pick_device
+from molsepnorm.devices import pick_device
 from molsepnorm.errors import ConfigError
 
 

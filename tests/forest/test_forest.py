@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load, save
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
 
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
 from molsepnorm.tasks import Task
 

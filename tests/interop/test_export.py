@@ -19,7 +19,7 @@ from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.interop.export import (
     DenseGraphormer,
     DenseModel,

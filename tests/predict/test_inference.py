@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.devices.context import Precision
+from molsepnorm.devices import Precision
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec, encode
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig

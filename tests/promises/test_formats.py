@@ -13,7 +13,7 @@ from rdkit import Chem
 from molsepnorm import load_config
 from molsepnorm.data import datasets
 from molsepnorm.model import encoding_of
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.recipes import architecture
 
 from .conftest import TARGETS
 

@@ -12,7 +12,7 @@ from support import Recorder
 
 import molsepnorm
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs

@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from support import Recorder
 
 from molsepnorm.errors import ConfigError, ModelError
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.model import SCHEMA, PropertyModel, join
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.nn import Graphormer, GraphormerConfig

@@ -17,8 +17,7 @@ from molsepnorm.data.datasets import load
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
-from molsepnorm.training.results.card import elements, model_card
-from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.card import composition, elements, model_card
 from molsepnorm.training.results.disclosure import CONTENTS
 
 TOP = Path(__file__).parents[2]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from molsepnorm.forest.forest import Forest
-from molsepnorm.forest.trees import Trees
+from molsepnorm.forest import Forest, Trees
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.card import composition
 
 UNUSED = "; the fine-tuned network did not improve the validation score and is not used"
 

@@ -19,7 +19,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import draw_resamples, score
 from molsepnorm.training import train
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.recipes import architecture
 from molsepnorm.training.results import comparisons as module
 from molsepnorm.training.results import split_facts
 from molsepnorm.training.results.comparisons import comparisons

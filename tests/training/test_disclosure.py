@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from support import far_from_initial
 
-from molsepnorm.forest.forest import Forest
-from molsepnorm.forest.trees import Trees
+from molsepnorm.forest import Forest, Trees
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task

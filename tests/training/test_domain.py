@@ -18,8 +18,8 @@ from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import train, train_on
-from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.completing import domain as module
+from molsepnorm.training.recipes import load_dataset
 
 SETTINGS = {"data.targets": ["y", "active"], "data.split": [0.4, 0.4, 0.2], "run.epochs": 1}
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)

@@ -17,7 +17,7 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train, train_on
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.recipes import architecture
 
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
 SHORT = {"run.epochs": 1}

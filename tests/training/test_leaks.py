@@ -13,7 +13,7 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.training import evaluate, load_config, train, train_on
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.recipes import architecture
 
 SHORT = {"run.epochs": 2, "run.batch_size": 8, "run.device": "cpu"}
 

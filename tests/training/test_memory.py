@@ -14,7 +14,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import encoding_of
 from molsepnorm.predict import Predictor
 from molsepnorm.training import Callback, train, train_on
-from molsepnorm.training.architecture import architecture
+from molsepnorm.training.recipes import architecture
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train, train_replicates
-from molsepnorm.training.architecture import architecture
 from molsepnorm.training.comparing.out_of_fold import OOF
 from molsepnorm.training.inputs import fit_inputs
+from molsepnorm.training.recipes import architecture
 
 NESTED = {"data.folds": 3, "data.test_set": False, "run.epochs": 1}
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]

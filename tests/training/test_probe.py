@@ -193,7 +193,7 @@ def test_no_epochs_give_the_probe_alone(configure, pretrained, tmp_path, rows_of
 
 
 def test_no_epochs_give_the_probe_alone_in_memory(configure, pretrained):
-    from molsepnorm.training.architecture import architecture
+    from molsepnorm.training.recipes import architecture
 
     config = configure({"finetune.start": pretrained, "run.epochs": 0})
     dataset = datasets.load(config.data, encoding_of(architecture(config)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import molsepnorm
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.descriptors import (
     COUNTS,

@@ -23,7 +23,7 @@ from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
 from molsepnorm.training.report import write_report
 from molsepnorm.training.report.contents import Contents
-from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.card import composition
 from molsepnorm.training.results.conclusion import conclusion
 
 ALERT = "<script>alert(1)</script>"

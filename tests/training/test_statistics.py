@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from molsepnorm.nn import MaskedBatchNorm1d
-from molsepnorm.training.steps.statistics import estimate_statistics
+from molsepnorm.training.steps.step import estimate_statistics
 
 
 def _network() -> nn.Module:

@@ -19,8 +19,8 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, TrainConfig, load_config, train
-from molsepnorm.training.architecture import architecture
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.recipes import architecture
 from molsepnorm.training.run_folder.folder import RunFolder
 
 EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.max_groups": 2}

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from molsepnorm.devices.threads import restored_threads, threads_of
+from molsepnorm.devices import restored_threads, threads_of
 from molsepnorm.training import train
 
 

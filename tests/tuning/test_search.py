@@ -107,7 +107,7 @@ def test_trials_have_no_test_molecules_and_no_test_labels(configure, tmp_path, m
 
 def _encoding(config):
     from molsepnorm.model import encoding_of
-    from molsepnorm.training.architecture import architecture
+    from molsepnorm.training.recipes import architecture
 
     return encoding_of(architecture(config))
 

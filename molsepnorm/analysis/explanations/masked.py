@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.devices.context import Precision
+from molsepnorm.devices import Precision
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.featurize.environments import Environments

@@ -23,7 +23,7 @@ from molsepnorm.analysis.geometry.measures import (
 )
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.store import GraphStore
-from molsepnorm.devices.context import pick_device
+from molsepnorm.devices import pick_device
 from molsepnorm.errors import ConfigError, prefixed, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch

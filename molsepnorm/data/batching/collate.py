@@ -14,9 +14,14 @@ import torch
 from torch import Tensor
 
 from molsepnorm.data.batching.bucketing import tight_layout
-from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
-from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
+from molsepnorm.molecules.encodings.paths import (
+    GRAPH_TOKEN,
+    NO_BOND,
+    PADDING,
+    UNREACHABLE,
+    PathVocabulary,
+)
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 
 __all__ = ["GraphTensors", "path_table", "with_features"]

@@ -18,8 +18,7 @@ from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.cells import blank_classes, word_of
 from molsepnorm.data.datasets.columns import ParsedColumn
 from molsepnorm.data.datasets.labels import MAX_CLASSES, option_of_kind
-from molsepnorm.data.datasets.split_text import split_origin
-from molsepnorm.data.datasets.splits import assigns_splits, split_words
+from molsepnorm.data.datasets.splits import assigns_splits, split_origin, split_words
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.errors import counted
 from molsepnorm.tasks.metrics import four_digits

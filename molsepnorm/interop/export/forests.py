@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.nn.float32 import KeepsFloat32
 
 __all__ = ["DenseForest"]

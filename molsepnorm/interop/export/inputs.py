@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
+from molsepnorm.molecules.encodings.paths import SELF
 from molsepnorm.predict.arguments import Cells
 from molsepnorm.predict.encode import Prepare
 from molsepnorm.predict.predictor import Predictor

@@ -5,7 +5,7 @@ sequences. A `PathVocabulary` stores the sequences as a trie, in which each node
 path plus one bond. An atom pair then needs one integer, and a model computes the bias of each
 *node* once per step, whatever the number of pairs.
 
-Codes below `SELF` are not paths (see `molsepnorm.molecules.codes`); `SELF` is the empty path.
+Codes below `SELF` are not paths; `SELF` is the empty path.
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from molsepnorm.molecules.codes import SELF
-
-__all__ = ["NO_BOND", "PathMerger", "PathVocabulary"]
+__all__ = [
+    "GRAPH_TOKEN",
+    "NO_BOND",
+    "PADDING",
+    "SELF",
+    "UNREACHABLE",
+    "PathMerger",
+    "PathVocabulary",
+]
 
 NO_BOND = -1
 """The last bond of a path that is longer than the maximum length of labelled paths."""
@@ -134,3 +140,16 @@ class PathMerger:
             next_code += len(nodes)
             levels.append((parents[order], bonds[order]))
         return PathVocabulary.from_levels(levels), final
+
+
+PADDING = 0
+"""The second slot of the pair is padding and must not be attended to."""
+
+GRAPH_TOKEN = 1
+"""At least one slot of the pair is the graph token."""
+
+UNREACHABLE = 2
+"""Two atoms of different fragments, such as the ions of a salt."""
+
+SELF = 3
+"""An atom and itself: the empty path, which is the first of the path codes."""

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from molsepnorm.molecules.codes import SELF, UNREACHABLE
-from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
+from molsepnorm.molecules.encodings.paths import NO_BOND, SELF, UNREACHABLE, PathVocabulary
 
 __all__ = ["shortest_paths"]
 

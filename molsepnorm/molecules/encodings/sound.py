@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec
-from molsepnorm.molecules.encodings.paths import NO_BOND, PathVocabulary
+from molsepnorm.molecules.encodings.paths import NO_BOND, SELF, PathVocabulary
 
 __all__ = ["require_sound"]
 

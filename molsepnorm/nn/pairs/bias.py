@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
+from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
 from molsepnorm.nn.gradients import to_dense
 from molsepnorm.sepnorm.kernels import at_least_float32

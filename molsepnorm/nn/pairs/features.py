@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from molsepnorm.molecules.codes import SELF
+from molsepnorm.molecules.encodings.paths import SELF
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.pairs.neighbours import hop_distances
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
+from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
 from molsepnorm.nn.pairs.bias import by_head
 

@@ -17,10 +17,10 @@ from molsepnorm.files.tables import free_name
 from molsepnorm.files.writing import clear_errors, replacing, write_csv
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import Task, json_scores
-from molsepnorm.training.architecture import load_dataset
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.recipes import load_dataset
 from molsepnorm.training.run_folder.folder import RunFolder
 
 __all__ = ["OOF", "is_nested", "require_trainable", "write_out_of_fold"]

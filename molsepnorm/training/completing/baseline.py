@@ -11,7 +11,7 @@ import numpy as np
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.forest.forest import TREES, Forest
+from molsepnorm.forest import TREES, Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.callback import Callback

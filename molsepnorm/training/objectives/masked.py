@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.molecules.codes import UNREACHABLE
+from molsepnorm.molecules.encodings.paths import UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.training.config import PretrainingConfig

@@ -18,9 +18,9 @@ from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import learning_curves, target_figures
 from molsepnorm.training.report.molecules import molecules_sections
-from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.card import composition
+from molsepnorm.training.results.comparisons import metric_label
 from molsepnorm.training.results.conclusion import conclusion
-from molsepnorm.training.results.gains import metric_label
 from molsepnorm.training.results.scores import (
     calibration_table,
     score_columns,

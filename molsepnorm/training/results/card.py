@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -13,15 +14,14 @@ import yaml
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.data.datasets.split_text import split_details
+from molsepnorm.data.datasets.splits import split_details
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.results.composition import composition
+from molsepnorm.training.results.comparisons import metric_label
 from molsepnorm.training.results.conclusion import conclusion
 from molsepnorm.training.results.disclosure import CONTENTS, revealed
-from molsepnorm.training.results.gains import metric_label
 from molsepnorm.training.results.scores import (
     MAX_TARGETS,
     calibration_table,
@@ -32,7 +32,7 @@ from molsepnorm.training.results.scores import (
     score_rows,
 )
 
-__all__ = ["elements", "model_card"]
+__all__ = ["composition", "elements", "model_card"]
 
 _ELEMENT = re.compile(
     r"\[\d*([A-Z][a-z]?|se|as|te|si|[bcnops*])[^\]]*\]|(Cl|Br|[BCNOPSFI]|[bcnops*])"
@@ -270,3 +270,37 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterato
 def _cell(value: object) -> str:
     """Return a text on one line, in which | does not end a cell of a table."""
     return " ".join(str(value).split()).replace("|", "\\|")
+
+
+_KERNEL = "kernel regression"
+
+
+def composition(model: PropertyModel, epochs: int) -> str:
+    """Return what a model with targets consists of, such as "35 % kernel regression, 65 % random
+    forest".
+
+    Args:
+        model: the model of a run.
+        epochs: number of epochs of the run. After one or more, a kernel regression without a
+            network means that the fine-tuned network was left out.
+    """
+    shares: defaultdict[str, float] = defaultdict(float)
+    counts: Counter[str] = Counter()
+    for network, weight in zip(model.networks, model.weights, strict=True):
+        name = _KERNEL if network.config.head == "kernel" else "network"
+        shares[name] += weight * (1 - model.forest_share)
+        counts[name] += 1
+    if model.forests:
+        shares["random forest"], counts["random forest"] = model.forest_share, len(model.forests)
+    used = {
+        name: f"{name} (mean of {counts[name]})" if counts[name] > 1 else name
+        for name in shares
+        if shares[name]
+    }
+    text = ", ".join(f"{100 * shares[name]:.0f} % {part}" for name, part in used.items())
+    if len(used) == 1:
+        (part,) = used.values()
+        text = f"the {part} alone"
+    if epochs and _KERNEL in used and "network" not in used:
+        text += "; the fine-tuned network did not improve the validation score and is not used"
+    return text

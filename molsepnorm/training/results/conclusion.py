@@ -7,7 +7,7 @@ from typing import Any
 
 from molsepnorm.errors import counted, first_of, listed
 from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
-from molsepnorm.training.results.gains import (
+from molsepnorm.training.results.comparisons import (
     MAX_NAMED,
     Gain,
     comparable_metric,

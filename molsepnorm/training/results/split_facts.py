@@ -8,7 +8,7 @@ import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.data.datasets.split_text import split_name
+from molsepnorm.data.datasets.splits import split_name
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.training.completing.domain import drawn
 

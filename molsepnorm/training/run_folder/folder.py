@@ -60,8 +60,7 @@ from molsepnorm.training.run_folder.environment import (
 )
 from molsepnorm.training.run_folder.history import append_epoch, read_history
 from molsepnorm.training.run_folder.metrics_file import read_metrics
-from molsepnorm.training.run_folder.prediction_table import predictions_table
-from molsepnorm.training.run_folder.target_table import targets_table
+from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
 from molsepnorm.training.start import LoadedWeights
 
 __all__ = ["LOG", "RunFolder"]

@@ -12,7 +12,7 @@ from molsepnorm.files.tables import free_name
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.target import BOUND_SIGNS
 
-__all__ = ["labels_column", "predictions_table"]
+__all__ = ["labels_column", "predictions_table", "targets_table"]
 
 
 def predictions_table(
@@ -88,3 +88,20 @@ def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndar
         return _with_bounds(labels, bounds)
     names = np.array([*target.classes, None], dtype=object)
     return names[np.where(np.isnan(labels), len(target.classes), labels).astype(int)]
+
+
+def targets_table(dataset: Dataset) -> pd.DataFrame:
+    """Return a row for each target and split.
+
+    The columns are target, kind, split, rows, labels (with bounds), bounds, missing, and, for
+    the exact labels on the scale that is learned, mean, sd, min and max of a regression target, or
+    classes, such as "0: 12; 1: 30".
+    """
+    rows = []
+    for summaries in zip(*map(dataset.summaries, dataset.splits.values()), strict=True):
+        for (split, graphs), each in zip(dataset.splits.items(), summaries, strict=True):
+            classes = "; ".join(f"{name}: {count}" for name, count in each.classes.items()) or None
+            of_split = {"target": each.name, "split": split, "rows": len(graphs)}
+            rows.append({**vars(each), **of_split, "classes": classes})
+    columns = ["target", "kind", "split", "rows", "labels", "bounds", "missing"]
+    return pd.DataFrame(rows, columns=[*columns, "mean", "sd", "min", "max", "classes"])

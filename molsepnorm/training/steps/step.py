@@ -5,21 +5,23 @@ Nothing in a step synchronises with the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from molsepnorm.data.batching.bucketing import Layout, tight_layout
-from molsepnorm.devices.context import autocast, products_in
+from molsepnorm.devices import autocast, products_in
+from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Objective
 from molsepnorm.training.steps.optim import WeightAverage
 
-__all__ = ["StepBatch", "TrainStep"]
+__all__ = ["StepBatch", "TrainStep", "estimate_statistics"]
 
 
 @dataclass(frozen=True)
@@ -123,3 +125,27 @@ def _parallel(
     )
     parallel.broadcast_buffers = False  # synchronised norms keep them equal
     return parallel
+
+
+@torch.no_grad()
+def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> None:
+    """Replace the running statistics of every batch norm by their mean over training batches.
+
+    Running averages lag behind the weights. In the first hundred steps they are still close to
+    their initial values, which degrades scores on small data sets, and an average of the weights
+    has no running averages of its own. Dropout is off. The network is left in evaluation mode.
+    """
+    network.eval()
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
+    if not norms:
+        return
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a plain mean over the batches
+        norm.train()
+    for batch in batches:
+        network(batch)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from explained import CELLS, DRUGS, INPUTS, TASK, network
 
-from molsepnorm.forest.forest import Forest
+from molsepnorm.forest import Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.descriptors import structure_inputs
 from molsepnorm.predict import Predictor

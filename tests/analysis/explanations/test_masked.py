@@ -11,8 +11,8 @@ from explained import DRUGS, TASK
 
 from molsepnorm.analysis.explanations.masked import Maskable, explained_scale, masked_predictions
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.encodings.encoding import encode
+from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.featurize import get
 from molsepnorm.molecules.featurize.atom_order import traced
 from molsepnorm.molecules.featurize.descriptors import morgan_counts, pair_counts

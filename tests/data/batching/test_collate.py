@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from molsepnorm.data.batching.collate import GraphTensors, path_table
 from molsepnorm.data.store import GraphStore, StoreWriter
-from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
+from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup
 

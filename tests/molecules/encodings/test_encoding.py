@@ -11,8 +11,8 @@ from rdkit import Chem
 from torch_geometric.data import Data
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.molecules.codes import SELF
 from molsepnorm.molecules.encodings.encoding import EncodingSpec, bond_labels, encode
+from molsepnorm.molecules.encodings.paths import SELF
 from molsepnorm.molecules.molecule import MolGraph
 
 

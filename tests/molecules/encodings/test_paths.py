@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molsepnorm.molecules.codes import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
-from molsepnorm.molecules.encodings.paths import NO_BOND, PathMerger, PathVocabulary
+from molsepnorm.molecules.encodings.paths import (
+    GRAPH_TOKEN,
+    NO_BOND,
+    PADDING,
+    SELF,
+    UNREACHABLE,
+    PathMerger,
+    PathVocabulary,
+)
 
 
 def vocabulary(sequences: list[tuple[int, ...]]) -> PathVocabulary:

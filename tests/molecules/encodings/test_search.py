@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molsepnorm.molecules.codes import SELF, UNREACHABLE
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
-from molsepnorm.molecules.encodings.paths import PathMerger
+from molsepnorm.molecules.encodings.paths import SELF, UNREACHABLE, PathMerger
 from molsepnorm.molecules.molecule import MolGraph
 
 LENGTHS = [(1, 1), (2, 1), (3, 2), (3, 3), (7, 2), (39, 20)]

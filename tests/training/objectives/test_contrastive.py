@@ -21,7 +21,7 @@ from molsepnorm.training import Callback, load_config, train
 from molsepnorm.training.objectives.contrastive import info_nce
 from molsepnorm.training.objectives.pretraining import Pretraining
 from molsepnorm.training.steps.schedule import Schedule
-from molsepnorm.training.steps.statistics import estimate_statistics
+from molsepnorm.training.steps.step import estimate_statistics
 
 GRAPHS = [featurize.get("zinc")(text) for text in ("CCO", "c1ccccc1", "CC(=O)N", "C", "C1CC1O")]
 

@@ -12,7 +12,7 @@ from support import batch_of, far_from_initial
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.codes import UNREACHABLE
+from molsepnorm.molecules.encodings.paths import UNREACHABLE
 from molsepnorm.nn import GraphormerConfig
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config

@@ -11,10 +11,10 @@ from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import encoding_of
 from molsepnorm.training import train, train_on
-from molsepnorm.training.architecture import architecture
 from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives import OBJECTIVES, Objective, register
+from molsepnorm.training.recipes import architecture
 
 
 class CountConfig(ObjectiveConfig):

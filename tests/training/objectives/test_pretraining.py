@@ -23,11 +23,11 @@ from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, StopWhen, load_config, train
-from molsepnorm.training.architecture import architecture
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives import Examples, pretext, regression
 from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining
 from molsepnorm.training.objectives.regression import clipped_scaling
+from molsepnorm.training.recipes import architecture
 from molsepnorm.training.teacher import teacher_vectors
 
 NETWORK = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
@@ -10,7 +11,16 @@ import torch
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
-__all__ = ["Precision", "autocast", "on_device", "pick_device", "products_in"]
+__all__ = [
+    "Precision",
+    "autocast",
+    "on_device",
+    "pick_device",
+    "products_in",
+    "restored_threads",
+    "threads_of",
+    "usable_cores",
+]
 
 Precision = Literal["fp32", "tf32", "bf16"]
 """fp32 throughout; matrix products in tf32, on a GPU; or bfloat16-safe operations in bfloat16,
@@ -51,3 +61,38 @@ def products_in(precision: Precision, device: torch.device) -> Iterator[None]:
 def autocast(precision: Precision, device: torch.device) -> torch.autocast:
     """Return a context that runs bfloat16-safe operations in bfloat16 if that is the precision."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+_MOST = 4
+"""Default limit. A batch of small molecules is too little work for more threads."""
+
+
+def threads_of(threads: int | None) -> int:
+    """Return the number of CPU threads of a run, which is the same in every run on a machine, so
+    that results repeat bit for bit.
+
+    Args:
+        threads: the configured number. None for $OMP_NUM_THREADS, or else PyTorch's own number, at
+            most 4.
+    """
+    if threads is not None:
+        return threads
+    own = torch.get_num_threads()
+    return own if os.environ.get("OMP_NUM_THREADS") else min(own, _MOST)
+
+
+@contextmanager
+def restored_threads() -> Iterator[None]:
+    """Restore PyTorch's number of threads at the end."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

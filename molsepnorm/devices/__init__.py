@@ -1,1 +1,0 @@
-"""Devices, precision, and the number of CPU threads."""
