@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from molsepnorm.devices.threads import ThreadChooser, restored_threads
-from molsepnorm.errors import ConfigError
-from molsepnorm.training import StopWhen, train
+from molsepnorm.training import train
 
 
 @pytest.fixture
@@ -52,14 +51,3 @@ def test_a_fixed_number_of_threads_is_used_throughout(
     assert not json.loads((tmp_path / "one" / "environment.json").read_text())["adaptive_threads"]
     assert outcome(tmp_path / "one") == outcome(tmp_path / "two")
     assert torch.get_num_threads() == 2
-
-
-def test_a_budget_is_measured_with_the_chosen_number_of_threads(choosers, configure, tmp_path):
-    train(configure({"run.budget": "8s"}), tmp_path / "run", callback=StopWhen(lambda: True))
-    (chooser, _), *_ = choosers
-    assert chooser.settled
-
-
-def test_no_threads_are_refused(configure):
-    with pytest.raises(ConfigError, match="run.threads: .*greater than or equal to 1; got 0"):
-        configure({"run.threads": 0})
