@@ -10,7 +10,7 @@ from molsepnorm.cli.tables import ablation_tables
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import ablate, train
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.comparing.ablation import Ablation, variants_of
+from molsepnorm.training.comparing.ablation import Ablation
 from molsepnorm.training.comparing.paired import paired_difference
 from molsepnorm.training.comparing.replicates import Replicates
 from molsepnorm.training.run_folder.folder import RunFolder
@@ -173,10 +173,3 @@ def test_variants_are_scored_on_the_same_rows_and_labels(with_columns, tmp_path,
     with pytest.raises(ConfigError, match=r"are scored on different rows or labels, so the scores"):
         ablate(config, tmp_path / "none", vary, seeds=[0])
     assert not (tmp_path / "none").exists()
-
-
-def test_a_variants_name_contains_the_values_that_vary():
-    vary = {"norm": ["sep-bn"], "optim.lr": [1e-3, 5e-4]}
-    assert variants_of(vary) == {
-        f"sep-bn,lr={lr}": {"model.norm": "sep-bn", "optim.lr": lr} for lr in (1e-3, 5e-4)
-    }

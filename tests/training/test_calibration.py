@@ -91,16 +91,6 @@ def test_sets_of_classes_are_read_as_a_csv_file_with_their_separator(run, classe
         assert [*csv.reader(columns["grade_set"], delimiter="|")] == [[classes[i] for i in held]]
 
 
-def test_higher_levels_give_wider_intervals_and_larger_sets(run):
-    model = PropertyModel.from_pretrained(run)
-    width, classes = [], []
-    for level in (0.3, 0.6, 0.85):
-        found = Predictor(model, level=level).predict(["CCO", "CCCN"])[1].uncertainty
-        width.append(found["y_high"] - found["y_low"])
-        classes.append(len(found["active_set"].replace("none", "")))
-    assert width == sorted(width) and width[0] < width[-1] and classes == sorted(classes)
-
-
 def test_an_interval_of_a_transformed_target_is_given_on_both_scales(with_columns, tmp_path):
     values = [10.0**power for power in range(1, 6)]
     settings = {"data.transform": {"ic50_nM": "pic50"}, "data.split": [0.5, 0.3, 0.2]}

@@ -19,9 +19,6 @@ class Recorder(Callback):
     def on_start(self, config, dataset, model, folder) -> None:
         self._record("start")
 
-    def on_warning(self, message) -> None:
-        self._record("warning")
-
     def on_step(self, epoch, done, of, loss, rate) -> bool:
         return self._record(f"step {epoch}.{done}/{of}")
 

@@ -91,19 +91,6 @@ def test_the_scores_are_those_of_metrics_json(run):
     ]
 
 
-def test_the_uncertainty_is_that_of_metrics_json(run):
-    section = card_of(run.folder).partition("## Uncertainty")[2]
-    for name, row in ("ic50_nM", "ic50_nM"), ("a|b", "a\\|b"):
-        found = run.metrics["calibration"][name]
-        size = found["width" if name == "ic50_nM" else "classes"]
-        unit = "wide" if name == "ic50_nM" else "classes"
-        shown = [
-            "—" if found["coverage"] is None else f"{found['coverage']:.1%}",
-            "—" if size is None else f"{significant(size, 3)} {unit}",
-        ]
-        assert f"\n| {row} | 90% | {' | '.join(shown)} | {found['molecules']} |" in section
-
-
 def test_the_card_has_no_structure_path_or_user(run, tmp_path):
     card = card_of(run.folder)
     with open(run.folder / "config.yaml") as file:

@@ -12,7 +12,7 @@ import pytest
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, counted
-from molsepnorm.model import PropertyModel, join
+from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
@@ -31,9 +31,6 @@ class Spy(Callback):
 
 def _rows(path: Path) -> list[str]:
     return path.read_text().splitlines()[1:]
-
-
-# --- molecules that the start was trained on ------------------------------------------------------
 
 
 def test_molecules_that_the_start_was_trained_on_are_counted(
@@ -75,20 +72,6 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
     assert f"was trained on {len(known)} " in said  # by the first run, not by the second
 
 
-def test_molecules_of_a_model_without_a_run_are_counted(configure, tmp_path, split_rows):
-    """A joined model has its training molecules."""
-    start = train(configure(ONE), tmp_path / "start")
-    join([start.model, start.model]).save_pretrained(tmp_path / "joined")
-    known = {
-        name: train(
-            configure({**ONE, "data.split_seed": 1, "finetune.start": str(tmp_path / name)}),
-            tmp_path / f"from-{name}",
-        ).metrics["molecules_trained_on_before"]
-        for name in ("start", "joined")
-    }
-    assert known["joined"] == known["start"] > 0
-
-
 @pytest.mark.parametrize("levels", [("none", "parent"), ("parent", "none")])
 @pytest.mark.parametrize("known_by", ["run", "model"])
 def test_molecules_are_compared_at_the_higher_level(
@@ -106,9 +89,6 @@ def test_molecules_are_compared_at_the_higher_level(
         splits={"val": np.array([0, 1]), "test": np.array([2])},
     )
     assert trained_on_before(dataset, start, levels[1]) == [f"{trained}.Cl"]
-
-
-# --- targets --------------------------------------------------------------------------------------
 
 
 def _start(target: Target) -> PropertyModel:
@@ -142,9 +122,6 @@ def test_a_target_keeps_its_meaning_or_is_named(old, new, option, named):
         require_same_meaning(start, targets, DataConfig(table="x.csv"), "runs/a")
     require_same_meaning(start, targets, DataConfig(table="x.csv", **named), "runs/a")
     require_same_meaning(start, (old,), DataConfig(table="x.csv"), "runs/a")
-
-
-# --- structures and inputs ------------------------------------------------------------------------
 
 
 def test_the_standardisation_of_the_start_is_kept_unless_it_is_set(configure, tmp_path):

@@ -77,9 +77,6 @@ def both(found: list[dict[str, Any]]):
     return lambda scenario: tuple(each[scenario] for each in found)
 
 
-# --- norms ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("cut", CUTS)
 def test_synchronised_norm_equals_the_norm_of_all_rows(both, cut: str, options: str) -> None:
@@ -129,9 +126,6 @@ def test_a_single_graph_in_total_is_refused_by_all_processes(both) -> None:
         assert message.startswith("ValueError: a batch norm cannot train on 1 token")
 
 
-# --- training ------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module", params=NETWORKS)
 def trained(request: pytest.FixtureRequest, both) -> tuple[dict, tuple[dict, dict]]:
     """For a kind of network: the results of one process and of each of two processes."""
@@ -148,9 +142,6 @@ def test_two_halves_of_a_batch_train_like_the_whole_batch(trained, part: str) ->
         one, other = halves
         for name, value in one[part].items():
             assert torch.equal(value, other[part][name]), name
-
-
-# --- the world -----------------------------------------------------------------------------------
 
 
 def test_ranks_and_sizes_are_those_of_torchrun(both) -> None:
@@ -225,9 +216,6 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> Non
         pytest.skip("only Linux lists the names of threads in /proc")
     assert before.count("gloo") > 0
     assert after.count("gloo") == after.count("tcpstore") == 0
-
-
-# --- a process of its own ------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -35,9 +35,6 @@ def trained(configure, tmp_path):
     return make
 
 
-# Joining
-
-
 def test_a_joined_model_predicts_the_weighted_mean(trained):
     """Also of models that standardise labels in other ways, as those of other folds do. They can be
     joined again, and networks that are equal become one with the sum of their weights."""
@@ -119,9 +116,6 @@ def test_models_with_feature_columns_are_joined():
 
     expected = (values(models[0]) + values(models[1])) / 2
     np.testing.assert_allclose(values(join(models)), expected, rtol=1e-5, atol=1e-5)
-
-
-# Training
 
 
 def test_members_equal_runs_with_their_seeds(configure, tmp_path, outcome):

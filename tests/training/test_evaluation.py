@@ -200,6 +200,8 @@ def test_the_splits_file_of_a_run_reproduces_it_exactly(
         said = {"val": [6], "test": [7, 9], "train": [*range(5), 8]}
         for name, rows in said.items():
             assert splits[name] == sorted(ten + row for ten in (0, 10, 20) for row in rows)
+        every = evaluate(result.folder, DataConfig(table=first.data.table), "all")
+        assert every.molecules == 30 > sum(map(len, splits.values()))
     file = tmp_path / "splits.json"
     file.write_text((tmp_path / "first" / "splits.json").read_text())
     again = {"data.splits_file": file, "run.epochs": 2}
@@ -214,14 +216,6 @@ def test_the_splits_file_of_a_run_reproduces_it_exactly(
         found = evaluate(tmp_path / folder, DataConfig(table=first.data.table))
         assert (found.split, found.molecules) == ("test", len(splits["test"]))
         assert found.scores == pytest.approx(result.metrics["test"], nan_ok=True)
-
-
-def test_the_split_all_includes_rows_outside_the_splits(with_columns, tmp_path):
-    settings = {"data.targets": ["y"], "data.splits_column": "part", "run.epochs": 1}
-    config = with_columns({"y": NUMBERS, "part": PARTS}, settings)
-    train(config, tmp_path / "run")
-    found = evaluate(tmp_path / "run", DataConfig(table=config.data.table), "all")
-    assert (found.split, found.molecules) == ("all", 30)
 
 
 def test_a_data_sets_own_evaluator_replaces_the_score_of_its_metric(coloured):

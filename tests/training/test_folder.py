@@ -160,9 +160,7 @@ def test_a_run_started_anew_keeps_nothing_of_the_killed_one(
     [
         ("checkpoints/last.safetensors", ""),
         ("metrics.json", ""),
-        ("notes.txt", ""),
         ("history.csv", ""),
-        ("", "config.yaml"),
         ("", "checkpoints/probe"),
     ],
 )

@@ -260,13 +260,6 @@ def test_a_column_that_is_not_there(tmp_path):
         train(config, tmp_path / "run")
 
 
-def test_a_feature_column_is_not_guessed_as_a_target(tmp_path):
-    table = write(tmp_path / "t.csv", measured())
-    settings = {**SETTINGS, "data.targets": None, "data.feature_columns": ["temperature"]}
-    config = load_config(table, overrides=settings)
-    assert datasets.load(config.data, EncodingSpec(bond_sizes=(3,))).targets == ("y",)
-
-
 def test_cells_stay_with_their_molecule_after_an_invalid_smiles(tmp_path):
     rows = [("C1CC", 250, "B", 0), *measured(), ("C1CC", 250, "B", 0)]
     data = load_config(write(tmp_path / "t.csv", rows), overrides=SETTINGS).data

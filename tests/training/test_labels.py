@@ -99,8 +99,6 @@ def test_the_scores_are_those_of_exact_labels_on_the_learned_scale(run):
     # of each of the 24 others, one label is twice the other
     assert about["repeats"]["molecules"] == 24
     assert about["repeats"]["sd"] == pytest.approx(math.log10(2) / math.sqrt(2), rel=1e-4)
-    constant = metrics["test_constant"]["mae"]
-    assert np.isfinite(constant)
 
 
 def test_no_row_is_lost(run):
@@ -124,12 +122,9 @@ def test_the_model_folder_has_the_transform(run):
         "ic50_nM": pytest.approx(float(row["ic50_nM_pred"]), rel=1e-4),
         "ic50_nM_pic50": pytest.approx(float(row["ic50_nM_pic50_pred"]), rel=1e-5),
     }
-    assert prediction.probabilities == {}
     own = evaluate(result.folder, DataConfig(table=config.data.table))
     assert own.split == "test"
     assert own.scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-5)
-    every = evaluate(result.folder, DataConfig(table=config.data.table), "all")
-    assert every.molecules == 30
 
 
 def test_an_ensemble_has_one_transform_and_averages_the_learned_values(run):
@@ -210,21 +205,3 @@ def test_a_target_of_bounds_only_is_refused(with_columns, tmp_path):
     )
     with pytest.raises(DataError, match="target 'y': all 25 training labels are bounds"):
         train(config, tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    ("column", "settings", "message"),
-    [
-        (["1"], {}, "target 'y' is constant among the training molecules: all 15 lab"),
-        (["1", "0"], {"data.transform": {"y": "log10"}}, "is for regression targets"),
-        (["1", "2.5", "0"], {"data.transform": {"y": "log10"}}, "line 4, column 'y': 0 "),
-        (["1", "2.5", "3"], {"data.transform": {"z": "log10"}}, "names 'z', which is "),
-    ],
-)
-def test_a_table_that_cannot_be_used_is_refused_before_training(
-    with_columns, tmp_path, column, settings, message
-):
-    config = with_columns({"y": column}, {**ONE, "data.targets": ["y"], **settings})
-    with pytest.raises((ConfigError, DataError), match=message):
-        train(config, tmp_path / "run")
-    assert not (tmp_path / "run" / "history.csv").exists()

@@ -40,9 +40,6 @@ def _replace(path: Path, change) -> None:
         writer.writerows(rows)
 
 
-# --- oof_predictions.csv --------------------------------------------------------------------------
-
-
 def test_every_row_is_predicted_once_by_the_model_without_its_fold(
     configure, tmp_path, table, rows_of, split_rows
 ):
@@ -155,9 +152,6 @@ def test_a_row_that_no_model_can_read_has_the_reason(with_columns, tmp_path, row
     assert all(row["y_pred"] and not row["error"] for row in rows)
 
 
-# --- no row of a fold is fitted to ----------------------------------------------------------------
-
-
 def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
     configure, with_columns, tmp_path, split_rows, forests
 ):
@@ -201,9 +195,6 @@ def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
     assert other[0] != other[1]
 
 
-# --- going on, and what is refused ----------------------------------------------------------------
-
-
 def test_a_stopped_cross_validation_continues_exactly(configure, tmp_path, stop_at):
     config = configure(NESTED)
     whole = train_replicates(config, tmp_path / "whole", seeds=[0])
@@ -244,9 +235,6 @@ def test_files_that_do_not_fit_are_refused(configure, tmp_path, table):
     table.write_text(table.read_text().replace("CCO,", "CCS,"))
     with pytest.raises(DataError, match="no longer those that .*fold-0-seed-0 began with"):
         train_replicates(config, tmp_path / "cv", seeds=[0])
-
-
-# --- the summary ----------------------------------------------------------------------------------
 
 
 def test_the_summary_compares_with_the_forest_and_the_trivial_baseline(

@@ -31,9 +31,6 @@ def _summary(folder) -> dict:
     return json.loads((folder / "summary.json").read_text())
 
 
-# --- which runs -----------------------------------------------------------------------------------
-
-
 def test_each_seed_equals_a_run_of_train(configure, tmp_path, outcome):
     """Bit by bit."""
     replicates = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[3, 1])
@@ -87,9 +84,6 @@ def test_the_entries_of_a_splits_file_are_replicates(configure, tmp_path, split_
     replicates = train_replicates(config, tmp_path / "one", seeds=[0])
     assert _folders(replicates) == ["seed-0"]
     assert split_rows(replicates.folder / "seed-0") == entries[1]
-
-
-# --- going on -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("steps", [2, 3, 8])
@@ -161,9 +155,6 @@ def test_killed_replicates_continue(configure, tmp_path, outcome, monkeypatch, w
         assert outcome(tmp_path / "parts" / name) == outcome(tmp_path / "whole" / name)
 
 
-# --- what is refused ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("other", [{"model.layers": 2}, {"data.split_seed": 1}])
 def test_another_configuration_in_the_folder_is_refused(configure, tmp_path, tree, other):
     """Before anything is trained, even if only the last run differs."""
@@ -222,9 +213,6 @@ def test_invalid_seeds_and_splits_are_refused(
     with pytest.raises(ConfigError, match=message):
         train_replicates(config, tmp_path / "replicates", seeds=seeds, splits=splits)
     assert tree(tmp_path) == before
-
-
-# --- the summary ----------------------------------------------------------------------------------
 
 
 def test_the_summary_has_mean_and_unbiased_standard_deviation(configure, tmp_path):

@@ -11,31 +11,17 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.predict import Predictor
 from molsepnorm.training import StopWhen, evaluate, load_config, train
 
 ONE = {"run.epochs": 1}
 FILES = {
-    "config.yaml",
-    "environment.json",
-    "splits.json",
-    "history.csv",
-    "metrics.json",
-    "predictions_train.csv",
-    "predictions_val.csv",
-    "predictions_test.csv",
-    "rejected.csv",
-    "report.html",
-    "targets.csv",
-    "model",
-    "model/README.md",
-    "model/config.json",
-    "model/model.safetensors",
+    *("config.yaml", "environment.json", "splits.json", "history.csv", "metrics.json"),
+    *("predictions_train.csv", "predictions_val.csv", "predictions_test.csv", "rejected.csv"),
+    *("report.html", "targets.csv", "checkpoints", "checkpoints/last.safetensors"),
+    *("model", "model/README.md", "model/config.json", "model/model.safetensors"),
     "model/training_molecules.safetensors",
-    "checkpoints",
-    "checkpoints/last.safetensors",
 }
 
 
@@ -214,24 +200,6 @@ def test_evaluation_refuses_an_unknown_split(run):
         ConfigError, match="unknown split 'tset': choose one of train, val, test, all"
     ):
         evaluate(result.model, config.data, "tset")
-
-
-def test_evaluation_refuses_a_data_set_of_other_features(configure, tmp_path):
-    """Before it is loaded."""
-    result = train(configure({"data.featurizer": "ogb", "run.epochs": 1}), tmp_path / "run")
-    with pytest.raises(ConfigError, match="reads 'ogb' features and zinc has 'zinc' features"):
-        evaluate(result.model, DataConfig(dataset="zinc"))
-
-
-def test_evaluation_of_a_run_folder_on_other_data(run, table, tmp_path):
-    """All rows of another table are scored."""
-    _, result = run
-    other = tmp_path / "other.csv"
-    other.write_text(table.read_text())
-    found = evaluate(result.folder, DataConfig(table=other))
-    assert (found.split, found.molecules) == ("all", len(found.dataset.store))
-    with pytest.raises(ConfigError, match="has no split 'test': the model was not trained on this"):
-        evaluate(result.folder, DataConfig(table=other), "test")
 
 
 def test_a_run_on_a_pipe_resumes_only_from_a_file(configure, table, tmp_path):

@@ -143,12 +143,6 @@ def test_a_model_reads_a_salt_like_its_parent(of_salts, tmp_path, rows_of):
     assert written <= {*ACIDS, *SALTS}
     assert written & {*SALTS}
 
-    plain = train(of_salts({"data.standardize": "none"}), tmp_path / "plain")
-    about = json.loads((plain.folder / "model" / "config.json").read_text())
-    assert "standardize" not in about
-    acid, salt = Predictor.from_pretrained(plain.folder).predict([ACIDS[3], SALTS[3]])
-    assert acid.values != salt.values
-
 
 def test_evaluation_standardises_as_the_model_does(of_salts, tmp_path):
     result = train(of_salts(), tmp_path / "run")
@@ -180,18 +174,3 @@ def test_molecules_in_memory(of_salts):
     graphs = [featurize.get("ogb")(text) for text in ACIDS]
     with pytest.raises(ConfigError, match="data.standardize: parent needs SMILES or RDKit molec"):
         fit(graphs, y, overrides=overrides)
-    timed = {"data.split_type": "time", "data.time_column": "date"}
-    with pytest.raises(ConfigError, match="time needs a file with the column data.time_column"):
-        fit(ACIDS, y, overrides={**overrides, "data.standardize": "none", **timed})
-
-
-def test_a_table_is_split_by_time(salts):
-    """The times are no target."""
-    settings = {"split_type": "time", "time_column": "date", "split": (0.5, 0.25, 0.25)}
-    config = DataConfig(table=salts, **settings)
-    dataset = load(config, OGB)
-    assert dataset.targets == ("y",)
-    assert "train 1990-01 to 1999-02, val 2000-01 to 2004-02" in dataset.warnings[-1]
-    assert dataset.splits["train"].tolist() == [*range(10), *range(20, 30)]
-    report = check_table(scan_table(config))
-    assert report.splits == {"train": 20, "val": 10, "test": 10}

@@ -52,19 +52,11 @@ def test_rows_of_weight_0_have_no_effect(with_columns, tmp_path, outcome):
     """In any split: the run equals one without these labels, bit by bit."""
     labels = [0.5, 2, -1.5, 3, 1, 2.5] * 5
     rows = range(0, 30, 4)
-    columns = {
-        "blank": {
-            "y": ["" if row in rows else label for row, label in enumerate(labels)],
-            "w": [1],
-        },
-        "weight": {
-            "y": [1e6 if row in rows else label for row, label in enumerate(labels)],
-            "w": [0 if row in rows else 1 for row in range(30)],
-        },
-    }
     settings = {"data.targets": ["y"], "data.weight_column": "w"}
-    for name, each in columns.items():
-        train(with_columns(each, settings), tmp_path / name)
+    for name, label, weight in (("blank", "", 1), ("weight", 1e6, 0)):
+        y = [label if row in rows else each for row, each in enumerate(labels)]
+        w = [weight if row in rows else 1 for row in range(30)]
+        train(with_columns({"y": y, "w": w}, settings), tmp_path / name)
     assert outcome(tmp_path / "weight") == outcome(tmp_path / "blank")
 
 

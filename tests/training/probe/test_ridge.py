@@ -54,21 +54,6 @@ def test_the_leave_one_out_error_is_exact_with_far_more_features_than_rows(
     assert found == pytest.approx(np.square(missed).mean() / labels.var(), rel=1e-3)
 
 
-def test_weight_two_equals_two_molecules(random, monkeypatch):
-    """In the fit, if the penalty per molecule is the same, since weights are scaled to the mean 1.
-    Leave-one-out predictions differ, because the second of two equal molecules remains."""
-    features, labels = random.normal(size=(10, 3)), random.normal(size=(10, 1))
-    twice = np.repeat(np.arange(10), [2, *[1] * 9])
-    weights = np.array([2.0, *[1.0] * 9])
-    monkeypatch.setattr(ridges, "_PENALTIES", np.array([1.0]))
-    one, left_out = ridge_of(features, labels, weights, np.arange(10))
-    monkeypatch.setattr(ridges, "_PENALTIES", np.array([1.1]))  # 11 molecules, not 10
-    other, others_left_out = ridge_of(features[twice], labels[twice], np.ones(11), np.arange(11))
-    np.testing.assert_allclose(one.slopes, other.slopes)
-    np.testing.assert_allclose(one.offsets, other.offsets)
-    assert abs(left_out[0] - others_left_out[0]) > 1e-3
-
-
 @pytest.mark.parametrize("width", [6, 40])
 def test_the_rows_of_a_molecule_are_left_out_together(random, monkeypatch, width):
     """Compared with refits; one to four rows each, in any order, with weights."""
