@@ -87,7 +87,7 @@ def test_the_difference_is_that_of_the_test_scores(few_trees, configure, tmp_pat
     np.testing.assert_allclose(found["interval_95"], np.quantile(differences, [0.025, 0.975]), 1e-5)
 
 
-def test_molecules_without_weight_do_not_count(few_trees, with_columns, tmp_path, rows_of):
+def test_molecules_without_weight_do_not_count(few_trees, with_columns, tmp_path):
     values = [0.1 * row for row in range(30)]
     parts = ["train"] * 20 + ["val"] * 5 + ["test"] * 5
     half = {"data.targets": ["y"], "data.splits_column": "part", **ONE_EPOCH}

@@ -53,14 +53,20 @@ def test_the_scores_are_the_errors_of_the_validation_molecules(run, table):
 
 
 def test_the_coverage_on_the_test_molecules_is_in_the_metrics(run, table):
-    """At level 0.5 here, which few validation molecules allow."""
+    """At level 0.9, which nine validation molecules allow."""
     entry = json.loads((run / "metrics.json").read_text())["calibration"]
     assert {*entry} == {"y", "active"}
     rows = held_out(run, table, "test")
     assert entry["y"]["test_molecules"] == sum(bool(row["y"]) for row in rows)
     count = entry["y"]["molecules"]
-    assert count == len(PropertyModel.from_pretrained(run).calibration[0].scores) < 9
-    assert entry["y"]["coverage"] is None
+    assert count == len(PropertyModel.from_pretrained(run).calibration[0].scores) == 9
+    found = Predictor.from_pretrained(run, level=0.9).predict([row["smiles"] for row in rows])
+    inside = [
+        each.uncertainty["y_low"] <= float(row["y"]) <= each.uncertainty["y_high"]
+        for row, each in zip(rows, found, strict=True)
+        if row["y"]
+    ]
+    assert entry["y"]["coverage"] == pytest.approx(np.mean(inside))
 
 
 def test_predictions_have_intervals_and_sets_if_they_are_wanted(run):

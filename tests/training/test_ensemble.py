@@ -152,7 +152,7 @@ def test_rows_that_training_left_out_are_no_change_of_the_table(with_columns, tm
     assert train(None, result.folder, resume=True).metrics == result.metrics
 
 
-def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path, stop_at):
+def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path):
     """In the second member; the first is not trained again."""
     config = configure({"run.ensemble": 2})
     whole = train(config, tmp_path / "whole")

@@ -136,7 +136,7 @@ def test_the_hidden_layer_of_a_head_is_loaded_with_a_shared_target(name, same):
     assert (loaded.loaded == loaded.parameters) == same
 
 
-def test_a_head_that_was_never_trained_is_not_loaded(configure, start, tmp_path):
+def test_a_head_that_was_never_trained_is_not_loaded(start):
     """Only a supervised objective trains the head; the model folder names the objective."""
     model = PropertyModel.from_pretrained(start)
     assert model.objective == "supervised"

@@ -15,8 +15,6 @@ from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run_folder.folder import RunFolder
 
-NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
-
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):

@@ -49,7 +49,7 @@ def test_training_on_an_excluded_data_set_stops_before_any_work(
     assert all(path.name.startswith(".") for path in _files(tmp_path / "run"))
 
 
-def test_a_model_in_memory_is_refused_too(shipped, on_zinc, small_zinc, tmp_path):
+def test_a_model_in_memory_is_refused_too(shipped, on_zinc):
     model = PropertyModel.from_pretrained(shipped.name)
     config = on_zinc().changed({"finetune.start": None})
     dataset = datasets.load(config.data, encoding_of(architecture(config)))

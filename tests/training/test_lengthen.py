@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
@@ -15,10 +14,6 @@ from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.steps.optim import learning_rate
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
-
-
-def _metrics(folder: Path) -> dict:
-    return json.loads((folder / "metrics.json").read_text())
 
 
 @pytest.mark.parametrize("stop", [None, 2, 4])
@@ -37,7 +32,7 @@ def test_a_longer_run_equals_an_uninterrupted_one_if_the_rates_do(
     ours, whole = outcome(tmp_path / "run"), outcome(tmp_path / "whole")
     earlier = ours["metrics"].pop("earlier", None)
     assert ours == whole
-    assert result.metrics == _metrics(tmp_path / "run")
+    assert result.metrics == json.loads((tmp_path / "run" / "metrics.json").read_text())
     if stop is None:
         scores = {name: first.metrics[name] for name in ("best_epoch", "val", "test")}
         assert earlier == {"1": scores}
@@ -62,7 +57,7 @@ def test_a_schedule_that_depends_on_the_length_is_stretched_with_a_warning(
     assert rates == [old, learning_rate(5, 6, config.optim)]
 
 
-def test_each_length_keeps_its_scores(configure, tmp_path, outcome, stop_at):
+def test_each_length_keeps_its_scores(configure, tmp_path, stop_at):
     """Also if the longer run is stopped, when it has no scores, and continued without a number."""
     config = configure({**CONSTANT, "run.epochs": 1})
     one = train(config, tmp_path / "run").metrics

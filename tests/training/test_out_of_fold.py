@@ -84,9 +84,7 @@ def test_the_pooled_scores_are_those_of_all_rows(configure, tmp_path, rows_of):
     assert json.loads((tmp_path / "cv" / "summary.json").read_text()) == replicates.summary
 
 
-def test_merged_rows_have_the_prediction_of_their_molecule(
-    configure, tmp_path, table, rows_of, split_rows
-):
+def test_merged_rows_have_the_prediction_of_their_molecule(configure, tmp_path, table, rows_of):
     """The label column has the cell of the row; transformed targets have both scales."""
     lines = table.read_text().splitlines()
     lines = [lines[0].replace("y,", "y_nM,"), *lines[1:], "OC,9.5,", "NCC,>20,"]

@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.training import load_config
 from molsepnorm.training.parsing import parse_yaml
 
@@ -77,8 +76,9 @@ def test_a_source_that_is_no_name_is_refused(source):
 
 
 def test_a_network_too_large_for_memory_is_refused():
+    sizes = {"model.layers": 256, "model.width": 16_384, "model.ffn_width": 16_384}
     with pytest.raises(ConfigError, match=r"about 412,316,860,416 parameters in its"):
-        GraphormerConfig(layers=256, width=16_384, ffn_width=16_384, heads=8)
+        load_config("zinc", overrides={**sizes, "model.heads": 8})
 
 
 def test_overrides_must_be_a_dictionary():

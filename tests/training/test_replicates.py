@@ -12,7 +12,6 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.training import load_config, train, train_replicates
 from molsepnorm.training.run_folder.folder import RunFolder
 
-NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 ONE = {"run.epochs": 1}
 LABELLED = {*range(30)} - {3}  # the rows of `table` that have a number
 

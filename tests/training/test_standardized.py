@@ -98,7 +98,7 @@ def test_whole_groups_are_those_of_standardised_molecules(tmp_path, split_type):
         assert found.splits[split].tolist() == indices.tolist()
 
 
-def test_the_standard_forms_are_computed_once(salts, tmp_path, monkeypatch):
+def test_the_standard_forms_are_computed_once(tmp_path, monkeypatch):
     """Unless the file in the cache is damaged; reasons are kept, too."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
     smiles = ["CCO", "C1CC", "Oc1ccccn1"]
@@ -164,7 +164,7 @@ def test_models_of_other_levels_are_not_joined(of_salts, tmp_path):
         join([one, replace(one, standardize="none")])
 
 
-def test_molecules_in_memory(of_salts):
+def test_molecules_in_memory():
     settings = {"data.standardize": "parent", "model.layers": 1, "run.epochs": 1}
     overrides = {**settings, "model.width": 16, "model.ffn_width": 16, "model.heads": 2}
     y = np.arange(20) / 10

@@ -55,7 +55,7 @@ def test_the_leave_one_out_error_is_exact_with_far_more_features_than_rows(
 
 
 @pytest.mark.parametrize("width", [6, 40])
-def test_the_rows_of_a_molecule_are_left_out_together(random, monkeypatch, width):
+def test_the_rows_of_a_molecule_are_left_out_together(random, width):
     """Compared with refits; one to four rows each, in any order, with weights."""
     molecules = random.permutation(np.repeat(np.arange(12) * 7, [1, 2, 3, 4] * 3))
     features, labels = random.normal(size=(30, width)), random.normal(size=(30, 2))
