@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from safetensors.torch import load_file
 
@@ -135,20 +134,6 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return make
 
 
-@pytest.fixture
-def weighted_loss() -> Callable[..., float]:
-    """The mean loss of a run's saved model on rows of its table, by numpy from its predictions."""
-    return _loss_by_hand
-
-
 def _rows(path: Path) -> list[dict[str, str]]:
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
-
-
-def _loss_by_hand(
-    predicted: np.ndarray, truth: np.ndarray, weights: np.ndarray | None = None
-) -> float:
-    """Cross-entropy of probabilities (n, K) for classes (n,), weighted."""
-    each = -np.log(predicted[np.arange(len(truth)), truth.astype(int)])
-    return float(np.average(each, weights=weights))

@@ -11,9 +11,6 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
 from support import Recorder
 
 import molsepnorm
-from molsepnorm.errors import InvalidMolecule
-from molsepnorm.forest import Forest
-from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.tasks.metrics import draw_resamples, score
@@ -90,15 +87,7 @@ def test_the_difference_is_that_of_the_test_scores(few_trees, configure, tmp_pat
     np.testing.assert_allclose(found["interval_95"], np.quantile(differences, [0.025, 0.975]), 1e-5)
 
 
-def test_classes_are_named_in_the_predictions(few_trees, with_columns, tmp_path, rows_of):
-    phases = {"phase": ["gas", "liquid", "solid"]}
-    config = with_columns(phases, {"data.targets": ["phase"], **ONE_EPOCH})
-    train(config, tmp_path / "run")
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert {row["phase_forest"] for row in rows} <= {"gas", "liquid", "solid"}
-
-
-def test_molecules_without_weight_do_not_count(few_trees, with_columns, tmp_path, rows_of):
+def test_molecules_without_weight_do_not_count(few_trees, with_columns, tmp_path):
     values = [0.1 * row for row in range(30)]
     parts = ["train"] * 20 + ["val"] * 5 + ["test"] * 5
     half = {"data.targets": ["y"], "data.splits_column": "part", **ONE_EPOCH}
@@ -147,20 +136,6 @@ def test_fewer_trees_are_fitted_in_little_time(configure, baselines, monkeypatch
     assert 900 < limits[1] <= 1000
 
 
-def test_it_can_be_turned_off(few_trees, configure, tmp_path, rows_of):
-    metrics = train(configure({**ONE_EPOCH, "run.baseline": False}), tmp_path / "run").metrics
-    assert not {"baseline", "baseline_difference"} & metrics.keys()
-    assert "y_forest" not in rows_of(tmp_path / "run" / "predictions_test.csv")[0]
-
-
-def test_data_sets_with_a_name_have_none(few_trees, small_zinc):
-    config = molsepnorm.load_config(
-        "zinc-full",
-        overrides={"data.data_dir": str(small_zinc), "model.layers": 1, **ONE_EPOCH},
-    )
-    assert "baseline" not in train(config).metrics
-
-
 def test_molecules_in_memory_have_one_if_they_are_smiles(few_trees):
     smiles, values = ["C" * n for n in range(1, 21)], [n / 10 for n in range(20)]
     settings = {"model.layers": 1, **ONE_EPOCH}
@@ -169,19 +144,6 @@ def test_molecules_in_memory_have_one_if_they_are_smiles(few_trees):
     result = molsepnorm.fit(graphs, values, overrides=settings, callback=seen)
     assert "baseline" not in result.metrics
     assert seen.warnings == ["The run has no baseline, because its molecules are not SMILES."]
-
-
-def test_molecules_that_rdkit_refuses_have_none(few_trees, configure, monkeypatch):
-    """A featuriser of another package may read other texts than SMILES."""
-
-    def refuse(*_):
-        raise InvalidMolecule("not a SMILES")
-
-    monkeypatch.setattr(baseline, "input_values", refuse)
-    seen = Recorder()
-    assert "baseline" not in train(configure(ONE_EPOCH), callback=seen).metrics
-    (message,) = seen.warnings
-    assert message == "The run has no baseline, because RDKit refuses a molecule: not a SMILES"
 
 
 def test_a_run_that_ended_before_its_baseline_resumes(few_trees, configure, tmp_path, monkeypatch):
@@ -201,25 +163,3 @@ def test_a_run_that_ended_before_its_baseline_resumes(few_trees, configure, tmp_
     assert resumed == whole
     monkeypatch.setattr(baseline.Forest, "fit", killed)  # a finished run does not fit it again
     assert train(folder=tmp_path / "run", resume=True).metrics["baseline"]["trees"] == 12
-
-
-def test_an_ensemble_has_one_baseline(few_trees, configure, tmp_path, rows_of, split_rows):
-    config = configure({**ONE_EPOCH, "run.ensemble": 3, "run.seed": 2})
-    metrics = train(config, tmp_path / "run").metrics
-    members = sorted((tmp_path / "run" / "members").iterdir())
-    assert all("baseline" not in json.loads((m / "metrics.json").read_text()) for m in members)
-    rows = rows_of(config.data.table)
-    features = structure_inputs([row["smiles"] for row in rows], True, FAST_DESCRIPTORS)
-    labels = np.array([[float(row["y"] or "nan")] for row in rows], np.float32)
-    parts = split_rows(members[0])
-    task = PropertyModel.from_pretrained(tmp_path / "run").task
-    forest = Forest.fit(features[parts["train"]], labels[parts["train"]], task, seed=2, trees=12)
-    val, test = (forest.predict(features[parts[split]]) for split in ("val", "test"))
-    found = metrics["baseline"]
-    assert found["trees"] == 12
-    expected = score("mae", labels[parts["val"], 0], val[:, 0])
-    assert found["val"]["mae"] == pytest.approx(expected)
-    expected = score("mae", labels[parts["test"], 0], test[:, 0])
-    assert found["test"]["mae"] == pytest.approx(expected)
-    tested = rows_of(tmp_path / "run" / "predictions_test.csv")
-    np.testing.assert_allclose([float(row["y_forest"]) for row in tested], test[:, 0], rtol=1e-5)

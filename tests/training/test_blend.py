@@ -12,6 +12,7 @@ from model_folders import change_description
 from safetensors.torch import load, save
 from support import Recorder
 
+import molsepnorm
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.forest import Forest
 from molsepnorm.model import SCHEMA, PropertyModel, join
@@ -22,7 +23,6 @@ from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
 from molsepnorm.training.completing import baseline, blending, shares
 from molsepnorm.training.completing.blending import forest_inputs
-from molsepnorm.training.run_folder.folder import RunFolder
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 
@@ -102,31 +102,6 @@ def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeyp
     assert has_warning(seen, "not blended in, because it does not help on the validation split.")
 
 
-@pytest.mark.parametrize("helps", [False, True])
-def test_a_forest_is_fitted_to_the_validation_molecules_if_the_model_is(
-    with_columns, tmp_path, monkeypatch, helps
-):
-    """Otherwise the comparison would favour the forest."""
-    monkeypatch.setattr(shares, "_MOLECULES", 1_000 if helps else 0)
-    if not helps:
-        monkeypatch.setattr(
-            Forest, "predict", lambda self, features: np.full((len(features), 1), -99, np.float32)
-        )
-    fit, rows = Forest.fit, []
-
-    def recorded(features, *others, **settings):
-        rows.append(len(features))
-        return fit(features, *others, **settings)
-
-    monkeypatch.setattr(Forest, "fit", recorded)
-    settings = {**SETTINGS, "data.targets": ["y"], "run.refit": True}
-    result = train(of(with_columns, settings), tmp_path / "run")
-    (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
-    train_rows, val = len(splits["train"]), len(splits["val"])
-    assert rows == [train_rows] + [train_rows + val] * helps
-    assert result.metrics.get("refit") == (["random forest"] if helps else None)
-
-
 def of_rows(labels, weights, ids) -> SimpleNamespace:
     """Rows to validate on, after one to train on, whose label makes a trivial baseline of -9."""
     labels = np.concatenate([labels, np.full_like(labels[:1], -9.0)])
@@ -136,13 +111,6 @@ def of_rows(labels, weights, ids) -> SimpleNamespace:
     return SimpleNamespace(
         labels=labels, weights=weights, bounds=None, molecule_ids=ids, splits=splits
     )
-
-
-def test_without_validation_labels_the_reason_is_told():
-    task, seen, rows = Task((Target("y", "regression"),), "mae"), Recorder(), np.arange(3)
-    dataset, values = of_rows(np.full((3, 1), np.nan), None, rows), np.zeros((3, 1))
-    assert shares.forest_share(task, values, values, dataset, rows, seen) == 0
-    assert has_warning(seen, "not blended in, because no validation molecule has a label.")
 
 
 @pytest.mark.parametrize(
@@ -192,40 +160,22 @@ def test_a_part_that_is_worse_than_the_trivial_baseline_has_no_share():
     assert 0 < shares.forest_share(task, own, forest, dataset, rows, Recorder()) < 0.5
 
 
-def test_a_blend_without_a_folder(with_columns):
-    import molsepnorm
-
-    smiles = ["C" * n for n in range(1, 30)]
-    settings = {**SETTINGS, "model.layers": 1, "run.batch_size": 8}
-    result = molsepnorm.fit(smiles, [float(n) for n in range(29)], overrides=settings)
-    assert bool(result.model.forests) == ("blend" in result.metrics)
-
-
-@pytest.mark.parametrize("folder", [False, True])
-def test_a_run_without_test_split_is_blended(tmp_path, folder):
+def test_a_run_without_test_split_is_blended(tmp_path):
     """As one with a test split is, and with `auto`; a finished one that is resumed is the same."""
-    import molsepnorm
-
     smiles, labels = ["C" * n for n in range(1, 31)], [float(n) for n in range(30)]
     settings = {"run.epochs": 1, "finetune.start": "none", "model.layers": 1, "run.batch_size": 8}
     parts = {"train": range(20), "val": range(20, 25)}
-    path = tmp_path / "run" if folder else None
 
     def fitted(**others):
-        return molsepnorm.fit(smiles, labels, folder=path, overrides=settings, **others)
+        return molsepnorm.fit(smiles, labels, overrides=settings, **others).model
 
-    model = fitted(splits=parts).model
-    scored = molsepnorm.fit(
-        smiles, labels, overrides=settings, splits={**parts, "test": range(25, 30)}
-    ).model
-    assert model.forest_share == scored.forest_share > 0
-    np.testing.assert_array_equal(predicted(model, smiles), predicted(scored, smiles))
-    if folder:
-        again = fitted(splits=parts, resume=True).model
-        np.testing.assert_array_equal(predicted(again, smiles), predicted(model, smiles))
-    else:
-        settings["run.blend"] = "none"
-        assert not fitted(splits=parts).model.forests
+    model = fitted(splits=parts, folder=tmp_path / "run")
+    for other in (
+        fitted(splits={**parts, "test": range(25, 30)}),
+        fitted(splits=parts, folder=tmp_path / "run", resume=True),
+    ):
+        assert model.forest_share == other.forest_share > 0
+        np.testing.assert_array_equal(predicted(model, smiles), predicted(other, smiles))
 
 
 def test_an_ensemble_is_blended_as_a_whole(with_columns, tmp_path):
@@ -253,24 +203,11 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
     about = json.loads(path.read_text())
     assert about["schema"] == SCHEMA and len(model.networks) == 1
     weights = tmp_path / "copy" / "model.safetensors"
-    for change, message in (
-        (lambda tensors: tensors.update(medians=torch.zeros(3000)), "reads 3,000 features, and"),
-        (lambda tensors: tensors["0.features"].fill_(9_000), "reads feature 9000 of 2120"),
-        (lambda tensors: tensors.update({"0.values": torch.zeros(99, 2)}), "a forest has other"),
-    ):
-        tensors = model.forests[0].tensors()
-        tensors = {name: each.clone() for name, each in tensors.items()}
-        change(tensors)
-        stored = load(weights.read_bytes())
-        own = {f"forest-1.{name}": each for name, each in tensors.items()}
-        assert own.keys() <= stored.keys()
-        weights.write_bytes(save({**stored, **own}))
-        change_description(path, lambda about: None)
-        with pytest.raises(ModelError, match=f"model.safetensors is damaged .*{message}"):
-            PropertyModel.from_pretrained(tmp_path / "copy")
-        weights.write_bytes(save(stored))
-    change_description(path, lambda about: about.pop("forest_share"))
-    with pytest.raises(ModelError):
+    stored = load(weights.read_bytes())
+    stored["forest-1.0.features"].fill_(9_000)
+    weights.write_bytes(save(stored))
+    change_description(path, lambda about: None)
+    with pytest.raises(ModelError, match="model.safetensors is damaged .*feature 9000 of 2120"):
         PropertyModel.from_pretrained(tmp_path / "copy")
 
 
@@ -311,8 +248,7 @@ def test_joined_blends_predict_their_mean(shares):
     np.testing.assert_allclose(predicted(joined, smiles), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("weights", [[1] * 6, [0.3, 0.7], [0.1, 0.2, 0.7], [1, 1e-20]])
-@pytest.mark.parametrize("share", [0.05, 1.0])
+@pytest.mark.parametrize(("weights", "share"), [([0.1, 0.2, 0.7], 0.05), ([1, 1e-20], 1.0)])
 def test_copies_of_a_blend_join_to_itself(tmp_path, weights, share):
     """Weights whose sum is not exactly 1, and forests that are equal, which become one."""
     smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
@@ -336,48 +272,15 @@ def test_copies_of_a_blend_join_to_itself(tmp_path, weights, share):
     )
 
 
-def test_a_table_is_blended_by_default(with_columns, tmp_path):
-    """And not with `none`, without the baseline, or where the table is large."""
+def test_a_table_is_blended_by_default(with_columns, tmp_path, monkeypatch):
+    """Not with `none`, without the baseline, or where the table is large and it is not named."""
     plain = of(with_columns, {"run.epochs": 1, "data.targets": ["y"]})
     assert "blend" in train(plain, tmp_path / "run").metrics
     for name, change in (("none", {"run.blend": "none"}), ("off", {"run.baseline": False})):
         assert "blend" not in train(plain.changed(change), tmp_path / name).metrics
-
-
-def test_a_large_table_is_blended_only_if_named(with_columns, tmp_path, monkeypatch):
     monkeypatch.setattr(blending, "_MAX_LABELS", 23)
-    config = of(with_columns, {"run.epochs": 1, "data.targets": ["y"]})
     seen = Recorder()
-    metrics = train(config, tmp_path / "run", callback=seen).metrics
-    assert "blend" not in metrics
-    assert metrics["baseline"]["trees"] == 12
+    assert "blend" not in train(plain, tmp_path / "large", callback=seen).metrics
     assert has_warning(seen, "not blended in, because there are more than 23 training labels")
-    named = config.changed({"run.blend": "forest"})
+    named = plain.changed({"run.blend": "forest"})
     assert "blend" in train(named, tmp_path / "named").metrics
-
-
-def test_what_cannot_be_blended_is_not_by_default(with_columns, tmp_path):
-    """Descriptors without counts are no inputs that a forest can share with the network."""
-    settings = {"run.epochs": 1, "data.targets": ["y"], "data.molecule_features": ["rdkit"]}
-    seen = Recorder()
-    assert "blend" not in train(of(with_columns, settings), tmp_path / "run", callback=seen).metrics
-    assert has_warning(seen, "because data.molecule_features has rdkit without morgan")
-
-
-@pytest.mark.parametrize(
-    ("labels", "trees"), [(100, 500), (20_000, 500), (40_000, 250), (50_000, 200), (10**6, 200)]
-)
-def test_the_trees_of_a_blend_depend_on_the_labels_alone(monkeypatch, labels, trees):
-    monkeypatch.setattr(baseline, "TREES", 500)
-    values = np.concatenate([np.zeros(labels, np.float32), np.full(7, np.nan, np.float32)])
-    dataset = SimpleNamespace(labels=values[:, None], splits={"train": np.arange(labels + 7)})
-    assert baseline._blended_trees(dataset) == trees
-
-
-def test_a_damaged_entry_of_a_blend_is_named(with_columns, tmp_path):
-    train(of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run")
-    path = tmp_path / "run" / "metrics.json"
-    metrics = json.loads(path.read_text())
-    path.write_text(json.dumps({**metrics, "blend": {"forest_share": 0.5, "network": []}}))
-    with pytest.raises(ModelError, match="metrics.json is damaged: blend.network"):
-        RunFolder(tmp_path / "run").finished_metrics()

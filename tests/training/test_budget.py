@@ -9,22 +9,17 @@ import pytest
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import load_config, train
 from molsepnorm.training import run as module
-from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.steps.budget import epochs_within
 from molsepnorm.training.steps.step import TrainStep
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("640s", 640), ("11m", 660), ("1.5h", 5400)])
-def test_durations_are_parsed(text, seconds):
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "11", "m", "-3m", "0s", "nanm", "infh", "11 minutes"])
-def test_invalid_durations_are_refused(table, text):
-    with pytest.raises(ConfigError, match=rf"run.budget: a time looks like 640s, .* got '{text}'"):
-        load_config(table, overrides={"run.budget": text})
+def test_durations_are_parsed(table):
+    assert [seconds_of(text) for text in ("640s", "11m", "1.5h")] == [640, 660, 5400]
+    for text in ("11", "-3m", "nanm", "11 minutes"):
+        with pytest.raises(ConfigError, match=f"run.budget: a time looks like 640s, .* '{text}'"):
+            load_config(table, overrides={"run.budget": text})
 
 
 @pytest.fixture
@@ -50,17 +45,8 @@ def clock(monkeypatch):
     return make
 
 
-def test_a_budget_replaces_0_epochs(configure, tmp_path, clock):
-    """The measurement takes steps of a run that has none."""
-    clock(0.5, 1.0)
-    config = configure({"run.budget": "240s", "run.epochs": 0})
-    start = train(configure({"data.targets": ["active"], "run.epochs": 1}), tmp_path / "start")
-    config = config.changed({"finetune.start": str(start.folder)})
-    assert train(config, tmp_path / "run").metrics["epochs"] > 10
-
-
 @pytest.mark.parametrize("every", [1, 4])
-@pytest.mark.parametrize(("step", "validation"), [(0.5, 1.0), (0.01, 3.0), (2.0, 0.1)])
+@pytest.mark.parametrize(("step", "validation"), [(0.01, 3.0), (2.0, 0.1)])
 def test_a_run_has_as_many_epochs_as_fit(configure, tmp_path, clock, every, step, validation):
     """This includes measuring and the final scores, and uses almost all of the time."""
     now = clock(step, validation)
@@ -68,19 +54,6 @@ def test_a_run_has_as_many_epochs_as_fit(configure, tmp_path, clock, every, step
     result = train(config, tmp_path / "run")
     assert result.metrics["epochs"] > 10
     assert 240 - 0.08 * 240 - 3 * step - every * validation < now[0] + 2 * validation <= 240
-
-
-def test_the_learning_rate_schedule_has_the_measured_number_of_epochs(
-    configure, tmp_path, rows_of, monkeypatch
-):
-    monkeypatch.setattr(module, "epochs_within", lambda trainer, seconds: 5)
-    train(configure({"run.budget": "1h", "run.epochs": 2}), tmp_path / "budget")
-    train(configure({"run.epochs": 5}), tmp_path / "plain")
-    rates = [
-        [row["lr"] for row in rows_of(tmp_path / n / "history.csv")] for n in ("budget", "plain")
-    ]
-    assert rates[0] == rates[1]
-    assert len(rates[0]) == 5
 
 
 @pytest.mark.claim(
@@ -118,11 +91,3 @@ def test_too_short_a_budget_is_refused_before_any_file_is_written(configure, tmp
     with pytest.raises(ConfigError, match=r"budget is too short: an epoch .* are left of 0.001s"):
         train(configure({"run.budget": "0.001s"}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_budget_for_several_processes_is_refused(configure, tmp_path):
-    class Several:
-        world = DistributedContext(0, 2, 0, 2)
-
-    with pytest.raises(ConfigError, match="budget is for one process, and there are 2"):
-        epochs_within(Several(), 60.0)

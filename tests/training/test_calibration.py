@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import molsepnorm
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict import Predictor
@@ -54,16 +53,13 @@ def test_the_scores_are_the_errors_of_the_validation_molecules(run, table):
 
 
 def test_the_coverage_on_the_test_molecules_is_in_the_metrics(run, table):
-    """At level 0.9, which eight or more validation molecules do not always allow."""
+    """At level 0.9, which nine validation molecules allow."""
     entry = json.loads((run / "metrics.json").read_text())["calibration"]
     assert {*entry} == {"y", "active"}
     rows = held_out(run, table, "test")
     assert entry["y"]["test_molecules"] == sum(bool(row["y"]) for row in rows)
     count = entry["y"]["molecules"]
-    assert count == len(PropertyModel.from_pretrained(run).calibration[0].scores)
-    if count < 9:
-        assert entry["y"]["coverage"] is None
-        return
+    assert count == len(PropertyModel.from_pretrained(run).calibration[0].scores) == 9
     found = Predictor.from_pretrained(run, level=0.9).predict([row["smiles"] for row in rows])
     inside = [
         each.uncertainty["y_low"] <= float(row["y"]) <= each.uncertainty["y_high"]
@@ -89,16 +85,6 @@ def test_predictions_have_intervals_and_sets_if_they_are_wanted(run):
     assert 0 < found["active_calibrated"] < 1 and found["active_set"] in ("0", "1", "0|1", "none")
 
 
-@pytest.mark.parametrize(("name", "empty"), [("none", "(none)"), ("mild", "none")])
-def test_a_set_without_a_class_is_not_taken_for_a_class(run, name, empty):
-    task = Task((Target("grade", "multiclass", classes=(name, "severe", "x")),), "loss")
-    sets = ClassSets(((0.0,) * 9,) * 3)
-    model = replace(PropertyModel.from_pretrained(run), task=task, calibration=(sets,))
-    values = np.float32([[0.4, 0.3, 0.3]])
-    (columns,) = uncertainty_columns(model, Outcome(values, [None]), 0.5)
-    assert columns["grade_set"].tolist() == [empty]
-
-
 @pytest.mark.parametrize("classes", [("a", "b", "a|b"), ('"x"', "y|z", "n"), ("m", "k", "l")])
 def test_sets_of_classes_are_read_as_a_csv_file_with_their_separator(run, classes):
     """Also if a class contains the separator."""
@@ -109,16 +95,6 @@ def test_sets_of_classes_are_read_as_a_csv_file_with_their_separator(run, classe
         sets = ClassSets(tuple((float(each in held),) * 9 for each in range(3)))
         (columns,) = uncertainty_columns(replace(model, calibration=(sets,)), outcome, 0.5)
         assert [*csv.reader(columns["grade_set"], delimiter="|")] == [[classes[i] for i in held]]
-
-
-def test_higher_levels_give_wider_intervals_and_larger_sets(run):
-    model = PropertyModel.from_pretrained(run)
-    width, classes = [], []
-    for level in (0.3, 0.6, 0.85):
-        found = Predictor(model, level=level).predict(["CCO", "CCCN"])[1].uncertainty
-        width.append(found["y_high"] - found["y_low"])
-        classes.append(len(found["active_set"].replace("none", "")))
-    assert width == sorted(width) and width[0] < width[-1] and classes == sorted(classes)
 
 
 def test_an_interval_of_a_transformed_target_is_given_on_both_scales(with_columns, tmp_path):
@@ -142,25 +118,11 @@ def test_an_ensemble_is_calibrated_as_a_whole(configure, tmp_path):
     assert own.calibration != result.model.calibration
 
 
-def test_a_model_without_calibration_says_so(run, tmp_path):
+def test_a_model_without_calibration_says_so(run):
     model = PropertyModel.from_pretrained(run)
     with pytest.raises(ConfigError, match="has no intervals: they are fitted to the validation"):
         Predictor(join([model, model]), level=0.9)
-    for level in (0, 1, 90):
-        with pytest.raises(ConfigError, match=f"between 0 and 1, such as 0.9; got {level}"):
-            Predictor(model, level=level)
+    with pytest.raises(ConfigError, match="between 0 and 1, such as 0.9; got 90"):
+        Predictor(model, level=90)
     with pytest.raises(ConfigError, match="at level 0.999 needs 999 labelled validation"):
         Predictor(model, level=0.999)
-
-
-def test_fine_tuning_does_not_keep_the_errors_of_its_start(run, configure):
-    started = molsepnorm.PropertyModel.from_pretrained(run)
-    seen = []
-
-    class Keep(molsepnorm.training.Callback):
-        def on_start(self, config, dataset, model, folder):
-            seen.append(model.calibration)
-
-    settings = {**BOTH, "finetune.start": str(run), "finetune.probe": False}
-    train(configure(settings), callback=Keep())
-    assert started.calibration and seen == [()]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from molsepnorm.training import Callback, StopWhen, train
+from molsepnorm.training import Callback, train
 
 
 class Recorder(Callback):
@@ -20,9 +18,6 @@ class Recorder(Callback):
 
     def on_start(self, config, dataset, model, folder) -> None:
         self._record("start")
-
-    def on_warning(self, message) -> None:
-        self._record("warning")
 
     def on_step(self, epoch, done, of, loss, rate) -> bool:
         return self._record(f"step {epoch}.{done}/{of}")
@@ -49,33 +44,9 @@ def test_every_event_is_reported_in_order(configure, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("event", ["step 0.2/3", "epoch 1/3", "epoch 2/3"])
-def test_a_run_that_a_callback_stops_resumes_exactly(configure, tmp_path, outcome, event):
-    config = configure()
-    train(config, tmp_path / "whole")
-    seen = Recorder(event)
-    assert not train(config, tmp_path / "parts", callback=seen).finished
-    assert seen.events[-2:] == [event, "end False"]
-    assert train(folder=tmp_path / "parts", resume=True).finished
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
-def test_stopping_at_the_last_validation_finishes_the_run(configure, tmp_path):
-    result = train(configure(), tmp_path / "run", callback=Recorder("epoch 3/3"))
-    assert result.finished
-    assert result.metrics
-
-
 def test_several_callbacks_see_every_event_and_each_may_stop(configure, tmp_path):
     """The ones after the callback that stops see the same events."""
     seen = [Recorder(), Recorder("step 0.1/3"), Recorder()]
     assert not train(configure(), tmp_path / "run", callback=seen).finished
     assert seen[0].events == seen[1].events == seen[2].events
     assert seen[0].events[-2:] == ["step 0.1/3", "end False"]
-
-
-def test_stop_when_stops_after_the_step_at_which_a_condition_holds(configure, tmp_path):
-    seen = Recorder()
-    stop = StopWhen(lambda: len(seen.events) == 3)  # start and two steps
-    assert not train(configure(), tmp_path / "run", callback=(seen, stop)).finished
-    assert seen.events[-2:] == ["step 0.2/3", "end False"]

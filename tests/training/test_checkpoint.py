@@ -46,7 +46,8 @@ def _step(objective, optimizer, average) -> float:
     optimizer.zero_grad()
     (loss_sum / count).backward()
     optimizer.step()
-    average.update(objective, torch.tensor(0.1))
+    if average is not None:
+        average.update(objective, torch.tensor(0.1))
     return float(loss_sum.detach())
 
 
@@ -63,82 +64,35 @@ def load_checkpoint(path, objective, optimizer, average) -> Progress:
     return progress
 
 
-def test_training_continues_with_exactly_the_same_steps(tmp_path):
-    """Weights, moments, average, random states and progress are restored: five steps are equal."""
-    parts = _parts()
-    for _ in range(4):
+@pytest.mark.parametrize(("steps", "progress"), [(4, PROGRESS), (0, Progress())])
+@pytest.mark.parametrize("averaged", [True, False])
+def test_training_continues_with_exactly_the_same_steps(tmp_path, steps, progress, averaged):
+    """Weights, moments (none before the first step), average, random states and progress are
+    restored: five steps are equal."""
+    parts, fresh = ((*each[:2], each[2] if averaged else None) for each in (_parts(), _parts(1)))
+    for _ in range(steps):
         _step(*parts)
-    save_checkpoint(tmp_path / "last", PROGRESS, *parts)
+    save_checkpoint(tmp_path / "last", progress, *parts)
     losses = [_step(*parts) for _ in range(5)]
-    fresh = _parts(seed=1)
-    assert load_checkpoint(tmp_path / "last", *fresh) == PROGRESS
+    assert load_checkpoint(tmp_path / "last", *fresh) == progress
     assert [_step(*fresh) for _ in range(5)] == losses
-    for kind in (0, 2):
+    for kind in (0, 2) if averaged else (0,):
         there, here = parts[kind].state_dict(), fresh[kind].state_dict()
         assert there.keys() == here.keys()
         assert all(torch.equal(there[name], here[name]) for name in there)
 
 
-def test_a_checkpoint_before_the_first_step_has_no_moments(tmp_path):
-    """A run may be stopped there, too."""
-    parts = _parts()
-    save_checkpoint(tmp_path / "last", Progress(), *parts)
-    losses = [_step(*parts) for _ in range(3)]
-    fresh = _parts(seed=1)
-    assert load_checkpoint(tmp_path / "last", *fresh) == Progress()
-    assert [_step(*fresh) for _ in range(3)] == losses
-
-
-def test_a_checkpoint_without_an_average_loads(tmp_path):
-    objective, optimizer, _ = _parts()
-    save_checkpoint(tmp_path / "last", PROGRESS, objective, optimizer, None)
-    other, its_optimizer, _ = _parts(seed=1)
-    load_checkpoint(tmp_path / "last", other, its_optimizer, None)
-    assert torch.equal(objective.head.weight, other.head.weight)
-    assert torch.equal(objective.network[0].weight, other.network[0].weight)
-
-
-def _truncate(path):
-    path.write_bytes(path.read_bytes()[:-50])
-
-
-def _cut_header(path):
-    path.write_bytes(path.read_bytes()[:20])
-
-
-def _strip_metadata(path):
-    from safetensors.torch import load_file, save_file
-
-    save_file(load_file(path), path)
-
-
-def _strip_random(path):
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    with safe_open(path, framework="pt") as file:
-        about = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    del tensors["random/cpu"]
-    save_file(tensors, path, metadata=about)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        _truncate,
-        _cut_header,
-        _strip_metadata,
-        _strip_random,
-        lambda path: path.write_bytes(b""),
-        lambda path: path.write_bytes(b"\0" * 500),
-    ],
-    ids=["truncated", "header cut", "no metadata", "no random state", "empty", "zeros"],
-)
+@pytest.mark.parametrize("damage", ["cut", "empty", "no metadata", "no digest", "of another"])
 def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
     path = tmp_path / "last"
     save_checkpoint(path, PROGRESS, *_parts())
-    damage(path)
+    with safe_open(path, framework="pt") as file:
+        metadata = {"molsepnorm": file.metadata()["molsepnorm"]}
+    if damage == "of another":
+        metadata = {"molsepnorm": '{"schema": 3, "progress": []}'}
+    content = {"cut": path.read_bytes()[:-50], "empty": b""}
+    told = None if damage == "no metadata" else metadata
+    path.write_bytes(content.get(damage, save(load_file(path), metadata=told)))
     with pytest.raises(ModelError, match="last is damaged or belongs to another configuration"):
         load_checkpoint(path, *_parts())
 
@@ -147,13 +101,6 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
     save_checkpoint(tmp_path / "last", PROGRESS, *_parts())
     with pytest.raises(ModelError, match="belongs to another configuration"):
         load_checkpoint(tmp_path / "last", *_parts(width=7))
-
-
-def test_a_checkpoint_without_the_configured_average_is_refused(tmp_path):
-    objective, optimizer, _ = _parts()
-    save_checkpoint(tmp_path / "last", PROGRESS, objective, optimizer, None)
-    with pytest.raises(ModelError, match="belongs to another configuration"):
-        load_checkpoint(tmp_path / "last", *_parts())
 
 
 def test_a_checkpoint_of_another_version_is_refused(tmp_path, monkeypatch):
@@ -170,11 +117,6 @@ def test_the_history_is_saved_and_loaded(tmp_path, history):
     path, random = tmp_path / "last", {"cpu": torch.get_rng_state()}
     checkpoint.save_checkpoint(path, PROGRESS, *_parts(), random, history)
     assert checkpoint.load_checkpoint(path, *_parts())[2] == history
-
-
-def test_a_missing_checkpoint_is_reported(tmp_path):
-    with pytest.raises((StorageError, ModelError), match="none"):
-        load_checkpoint(tmp_path / "none", *_parts())
 
 
 def test_a_full_disk_keeps_the_last_checkpoint(small_disk):
@@ -204,60 +146,22 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
             load_checkpoint(path, *_parts())
 
 
-def _rewrite(path, change) -> None:
-    """Change the progress of a checkpoint."""
-    with safe_open(path, framework="pt") as file:
-        content = json.loads(file.metadata()["molsepnorm"])
-        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    change(content["progress"])
-    metadata = {"molsepnorm": json.dumps(content), "sha256": BLANK}
-    write_sealed(path, [save(tensors, metadata=metadata)])
-
-
-def test_a_current_checkpoint_without_its_digest_is_refused(tmp_path):
-    path = tmp_path / "last"
-    save_checkpoint(path, PROGRESS, *_parts())
-    with safe_open(path, framework="pt") as file:
-        metadata = {"molsepnorm": file.metadata()["molsepnorm"]}
-    path.write_bytes(save(load_file(path), metadata=metadata))
-    with pytest.raises(ModelError, match="last is damaged .*: it holds no digest"):
-        load_checkpoint(path, *_parts())
-
-
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
         ({"epoch": 10**9}, "epoch must not be above epochs, nor best_epoch above epoch"),
-        ({"best_epoch": 3}, "epoch must not be above epochs, nor best_epoch above epoch"),
         ({"loss_sum": float("nan")}, "loss_sum and best_score must be finite"),
-        ({"best_score": float("-inf")}, "loss_sum and best_score must be finite"),
         ({"epoch": -1}, "epoch must be a number from 0 on; got -1"),
-        ({"epoch": 1.5}, "epoch: .*valid integer; got 1.5"),
         ({"epoch": "1"}, "epoch: .*valid integer; got '1'"),
-        ({"epoch": None}, "epoch: .*valid integer; got None"),
-        ({"step": [1]}, "step: .*valid integer"),
-        ({"epochs": 10**400}, "epochs must be a number from 0 on; got 1000"),
-        ({"seconds": float("nan")}, "seconds must be a number from 0 on; got nan"),
-        ({"graphs": True}, "graphs: .*valid integer"),
-        ({"best_score": "x"}, "best_score: .*valid number"),
     ],
 )
 def test_impossible_progress_is_refused(tmp_path, entries, message):
     path = tmp_path / "last"
     save_checkpoint(path, PROGRESS, *_parts())
-    _rewrite(path, lambda progress: progress.update(entries))
-    with pytest.raises(
-        ModelError, match=f"last is damaged .* configuration: progress: {message}"
-    ) as caught:
-        load_checkpoint(path, *_parts())
-    assert len(str(caught.value)) < 500
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", "3", "{}", "[" * 100_000, '{"schema": 3, "progress": []}']
-)
-def test_foreign_metadata_are_refused(tmp_path, text):
-    path = tmp_path / "last"
-    path.write_bytes(save({"a": torch.zeros(1)}, metadata={"molsepnorm": text}))
-    with pytest.raises(ModelError, match="last is damaged or belongs to another configuration"):
+    with safe_open(path, framework="pt") as file:
+        content = json.loads(file.metadata()["molsepnorm"])
+    content["progress"] |= entries
+    metadata = {"molsepnorm": json.dumps(content), "sha256": BLANK}
+    write_sealed(path, [save(load_file(path), metadata=metadata)])
+    with pytest.raises(ModelError, match=f"last is damaged .* configuration: progress: {message}"):
         load_checkpoint(path, *_parts())

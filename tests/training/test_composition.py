@@ -37,16 +37,8 @@ def made(heads: str, weights: tuple[float, ...], share: float = 0.0) -> Property
 @pytest.mark.parametrize(
     ("parts", "epochs", "expected"),
     [
-        (("n", (1.0,)), 5, "the network alone"),
         (("n", (1.0,), 0.25), 5, "75 % network, 25 % random forest"),
-        (("k", (1.0,)), 0, "the kernel regression alone"),
         (("k", (1.0,), 0.65), 5, f"35 % kernel regression, 65 % random forest{UNUSED}"),
-        (("k", (1.0,), 1.0), 5, "the random forest alone"),
-        (
-            ("nk", (0.5, 0.5), 0.2),
-            5,
-            "40 % network, 40 % kernel regression, 20 % random forest",
-        ),
         (
             ("nknk", (0.1, 0.4, 0.2, 0.3)),
             5,

@@ -43,20 +43,12 @@ def test_every_recipe_loads(path):
     assert path.read_text(encoding="utf-8").startswith("#")
 
 
-def test_every_recipe_that_the_help_names_exists():
-    assert {"zinc", "ogbg", "table", *PRESETS} <= {path.stem for path in RECIPES}
-
-
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
         ({"optim.lrr": 1}, r"unknown setting 'optim.lrr'. Did you mean 'lr'\? Known: class_weight"),
-        ({"model.layer": 1}, r"unknown setting 'model.layer'. Did you mean 'layers'\?"),
-        ({"run.epoch": 1}, r"unknown setting 'run.epoch'. Did you mean 'epochs'\?"),
-        ({"data.target": ["y"]}, r"unknown setting 'data.target'. Did you mean 'targets'\?"),
         ({"modle.layers": 1}, r"unknown setting 'modle.layers'.*Did you mean 'model'\?"),
         ({"layers": 1}, r"unknown setting 'layers': settings are named section.name"),
-        ({"model.layers.x": 1}, r"unknown setting 'model.layers.x'"),
     ],
 )
 def test_an_unknown_setting_suggests_the_nearest(setting, message):
@@ -64,19 +56,12 @@ def test_an_unknown_setting_suggests_the_nearest(setting, message):
         load_config("zinc", overrides=setting)
 
 
-def test_suggestions_leave_out_what_follows_from_the_data():
-    """`outputs` would be refused as a setting."""
-    with pytest.raises(ConfigError) as caught:
-        load_config("zinc", overrides={"model.outptus": 1})
-    assert "outputs" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["atom_sizes", "bond_sizes", "outputs"])
-def test_fields_that_follow_from_the_data_cannot_be_set(name, tmp_path):
-    with pytest.raises(ConfigError, match=f"model.{name} follows from the data and cannot be set"):
-        load_config("zinc", overrides={f"model.{name}": 2})
-    path = _write(tmp_path, f"data: {{dataset: zinc}}\nmodel: {{{name}: 2}}\n")
-    with pytest.raises(ConfigError, match=f"{path}: model.{name} follows from the data"):
+def test_fields_that_follow_from_the_data_cannot_be_set(tmp_path):
+    message = "model.outputs follows from the data and cannot be set"
+    with pytest.raises(ConfigError, match=message):
+        load_config("zinc", overrides={"model.outputs": 2})
+    path = _write(tmp_path, "data: {dataset: zinc}\nmodel: {outputs: 2}\n")
+    with pytest.raises(ConfigError, match=f"{path}: {message}"):
         load_config(config=path)
 
 
@@ -85,35 +70,15 @@ def test_fields_that_follow_from_the_data_cannot_be_set(name, tmp_path):
     [
         ("optim.lr", 0, "optim.lr: .*greater than 0; got 0"),
         ("optim.lr", "fast", "optim.lr: .*number.*; got 'fast'"),
-        ("optim.warmup", 1, "optim.warmup: .*less than 1; got 1"),
-        ("optim.warmup", -0.1, "optim.warmup: .*greater than or equal to 0"),
         ("optim.decay", "step", "optim.decay: .*'linear', 'cosine' or 'constant'; got 'step'"),
-        ("optim.final_lr", -1, "optim.final_lr: "),
-        ("optim.weight_decay", -1, "optim.weight_decay: "),
-        ("optim.clip_norm", 0, "optim.clip_norm: "),
-        ("optim.ema", 1, "optim.ema: .*less than 1"),
-        ("run.epochs", -1, "run.epochs: .*greater than or equal to 0; got -1"),
         ("run.epochs", 1.5, "run.epochs: .*integer"),
         ("run.batch_size", 1, "run.batch_size: .*greater than or equal to 2"),
-        ("run.max_groups", 0, "run.max_groups: "),
-        ("run.patience", 0, "run.patience: .*greater than or equal to 1; got 0"),
-        ("run.max_pairs", 3, "run.max_pairs: .*greater than or equal to 4"),
-        ("optim.regression_loss", "l2", "optim.regression_loss: .*'l1' or 'mse'; got 'l2'"),
-        ("optim.class_weight", "equal", "optim.class_weight: .*'balanced'; got 'equal'"),
-        ("run.seed", -1, "run.seed: "),
-        ("data.split", [0.8, 0.2], "data.split"),
         ("data.split", [0.7, 0.2, 0.1], "data.split is for tables: zinc has its own"),
         ("data.targets", "y", "data.targets: .*list; got 'y'"),
         ("data.featurizer", "ecfp", "data.featurizer: unknown featuriser 'ecfp'. Known: ogb"),
-        ("data.on_invalid", "keep", "data.on_invalid: .*'skip' or 'fail'; got 'keep'"),
-        ("data.split_seed", -1, "data.split_seed: "),
         ("data.table", "x.csv", r"name one source: data.dataset \(such as zinc\) or data.table"),
-        ("model.layers", "many", "model.layers: .*integer.*; got 'many'"),
-        ("model.layers", 0, "model.layers must be at least 1; got 0"),
         ("model.width", 30, "model.width must be a multiple of model.heads.*Try width=32"),
-        ("model.dropout", 1.0, "model.dropout must lie in 0 ≤ p < 1; got 1.0"),
         ("model.norm", "group", "model.norm: .*'sep', 'sep-ln', .* or 'shared-bn'; got 'group'"),
-        ("model.max_path_length", 50, "model.max_path_length must lie in 1 … model.max_distance"),
     ],
 )
 def test_an_invalid_value_gives_a_clear_error(name, value, message):
@@ -156,38 +121,33 @@ def test_1e_3_is_a_number(tmp_path):
     assert (config.optim.lr, config.optim.ema, config.optim.clip_norm) == (1e-3, None, None)
 
 
-@pytest.mark.parametrize("value", [True, False])
-@pytest.mark.parametrize("name", ["run.epochs", "optim.lr", "model.pair_hidden", "run.seed"])
-def test_yes_and_no_are_not_numbers(tmp_path, name, value):
+@pytest.mark.parametrize("name", ["run.epochs", "optim.lr"])
+def test_yes_and_no_are_not_numbers(tmp_path, name):
     """`true` would be one epoch, or a learning rate of 1."""
     section, _, key = name.partition(".")
-    path = _write(tmp_path, "data: {dataset: zinc}\n")
-    with pytest.raises(ConfigError, match=rf"{name}.*got {value}"):
-        load_config(config=path, overrides={name: value})
-    assert load_config(config=path, overrides={"run.baseline": value}).run.baseline is value
-    written = _write(tmp_path, f"{section}: {{{key}: {str(value).lower()}}}\n")
-    with pytest.raises(ConfigError, match=rf"{name}.*got {value}"):
-        load_config("my.csv", config=written)
+    with pytest.raises(ConfigError, match=rf"{name}.*got True"):
+        load_config("zinc", overrides={name: True})
+    path = _write(tmp_path, f"{section}: {{{key}: true}}\n")
+    with pytest.raises(ConfigError, match=rf"{name}.*got True"):
+        load_config("my.csv", config=path)
+    assert load_config("zinc", overrides={"run.baseline": False}).run.baseline is False
 
 
 @pytest.mark.parametrize(
     ("source", "dataset", "table"),
     [
         ("zinc", "zinc", None),
-        ("zinc-full", "zinc-full", None),
         ("my.csv", None, "my.csv"),
         ("folder/table", None, "folder/table"),
         ("unheard-of", "unheard-of", None),
+        (Path("zinc"), None, "zinc"),
     ],
 )
 def test_a_source_is_a_name_or_a_file(source, dataset, table):
+    """A path is a file even if a data set has its name."""
     data = load_config(source).data
     assert data.dataset == dataset
     assert (data.table and str(data.table)) == table
-
-
-def test_a_path_object_is_a_file_even_if_a_data_set_has_its_name():
-    assert load_config(Path("zinc")).data.table == Path("zinc")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -201,35 +161,22 @@ def test_a_named_data_set_uses_the_recipe_of_itself_or_its_family(name):
     assert asdict(config.model)["layers"] == written["model"]["layers"]
 
 
-def test_the_recipe_of_a_family_needs_the_name_of_a_data_set():
-    with pytest.raises(ConfigError, match="no data: name a data set"):
-        load_config(config=config_folder() / "ogbg.yaml")
-    path = config_folder() / "ogbg.yaml"
-    assert load_config("ogbg-molbace", config=path) == load_config("ogbg-molbace")
-
-
 def test_a_saved_configuration_loads_unchanged(tmp_path):
-    for config in (
-        load_config("zinc"),
-        load_config(
-            "/a folder/tablé.csv",
-            preset="slim",
-            overrides={"data.targets": ["y", "yes", "1"], "optim.ema": 0.5, "optim.lr": 1e-7},
-        ),
-        load_config(
+    for source, overrides in (
+        ("zinc", {}),
+        ("/a folder/tablé.csv", {"data.targets": ["y", "yes", "1"], "optim.lr": 1e-7}),
+        (
             "/elsewhere/table.tsv",
-            overrides={
+            {
                 "data.task_type": {"y": "multiclass", "n": "regression"},
                 "data.classes": {"y": ["no", "1e3", "null", "~"]},
                 "data.splits_file": "/elsewhere/splits.json",
                 "data.fold": 3,
                 "optim.class_weight": "balanced",
-                "run.metric": "mcc",
-                "run.patience": 4,
-                "run.max_pairs": 9,
             },
         ),
     ):
+        config = load_config(source, overrides=overrides)
         config.save(tmp_path / "deep" / "config.yaml")
         again = load_config(config=tmp_path / "deep" / "config.yaml")
         assert again == config
@@ -262,51 +209,19 @@ def test_an_unknown_preset_suggests_the_nearest():
     ("text", "message"),
     [
         ("optim: [", "mine.yaml is not valid YAML: "),
-        ("optim: {lr: 1", "mine.yaml is not valid YAML: "),
         ("- a\n- b\n", "mine.yaml must have sections with settings.*Sections: data, model, "),
-        ("lr: 1\n", "mine.yaml must have sections with settings"),
-        ("just words", "mine.yaml must have sections with settings"),
         ("data: {dataset: zinc}\noptimiser: {lr: 1}", "unknown setting 'optimiser'.*'optim'"),
         ("", "no data: name a data set"),
-        ("run: {epochs: 1}", "no data: name a data set"),
-        ("data: {}", "name one source"),
+        (b"data: {table: \xe9.csv}", "mine.yaml is not valid YAML"),
+        (None, "cannot read .*mine.yaml: there is no such file"),
     ],
 )
 def test_a_malformed_file_gives_a_clear_error(tmp_path, text, message):
-    with pytest.raises(ConfigError, match=message):
-        load_config(config=_write(tmp_path, text))
-
-
-def test_a_file_that_is_not_utf_8_gives_a_clear_error(tmp_path):
-    (tmp_path / "latin.yaml").write_bytes("data: {table: é.csv}".encode("latin-1"))
-    with pytest.raises(ConfigError, match="latin.yaml is not valid YAML"):
-        load_config(config=tmp_path / "latin.yaml")
-
-
-def test_a_missing_file_gives_a_clear_error(tmp_path):
-    with pytest.raises(StorageError, match="cannot read .*none.yaml: there is no such file"):
-        load_config(config=tmp_path / "none.yaml")
-
-
-def test_a_configuration_is_immutable():
-    config = load_config("zinc")
-    with pytest.raises(ValueError, match="frozen"):
-        config.run.epochs = 3
-
-
-@pytest.mark.parametrize(
-    ("name", "written", "value"),
-    [
-        ("task_type", "classification", "binary"),
-        ("task_type", {"a": "classification"}, {"a": "binary"}),
-        ("task_type", "a=binary, b=multiclass", {"a": "binary", "b": "multiclass"}),
-        ("split", "0.7 0.2 0.1", (0.7, 0.2, 0.1)),
-        ("split", None, None),
-    ],
-)
-def test_a_file_accepts_the_spellings_of_the_command_line(tmp_path, name, written, value):
-    path = _write(tmp_path, yaml.safe_dump({"data": {"table": "x.csv", name: written}}))
-    assert getattr(load_config(config=path).data, name) == value
+    path = tmp_path / "mine.yaml"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises((ConfigError, StorageError), match=message):
+        load_config(config=path)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +230,6 @@ def test_a_file_accepts_the_spellings_of_the_command_line(tmp_path, name, writte
         ({}, None, "molsepnorm-small"),
         ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-small"),
         ({"finetune.start": "none"}, None, None),
-        ({"finetune.start": Path("none")}, None, None),
         ({"model.layers": 2}, None, None),
         ({"data.featurizer": "rich"}, None, None),
         ({}, "slim", None),
@@ -329,17 +243,6 @@ def test_a_table_starts_from_the_model_of_the_package(settings, preset, start):
     written = yaml.safe_load((config_folder() / f"{recipe}.yaml").read_text(encoding="utf-8"))
     assert config.optim.lr == written["optim"]["lr"]
     assert (config.model.local == "gine") == (start is not None)
-
-
-def test_the_start_of_a_file_of_settings_can_be_removed(tmp_path):
-    path = _write(tmp_path, "finetune: {start: molsepnorm-small, probe: false}")
-    config = load_config("my.csv", config=path, overrides={"finetune.start": "none"})
-    assert config.finetune == type(config.finetune)()
-
-
-def test_an_architecture_cannot_differ_from_that_of_a_named_start():
-    with pytest.raises(ConfigError, match="model.layers is 6, not 2"):
-        load_config("my.csv", overrides={"finetune.start": "molsepnorm-small", "model.layers": 2})
 
 
 @pytest.mark.parametrize("setting", ["run.patience", "finetune.freeze_epochs"])

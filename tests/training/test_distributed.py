@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import two_processes
@@ -78,9 +77,6 @@ def both(found: list[dict[str, Any]]):
     return lambda scenario: tuple(each[scenario] for each in found)
 
 
-# --- norms ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("cut", CUTS)
 def test_synchronised_norm_equals_the_norm_of_all_rows(both, cut: str, options: str) -> None:
@@ -130,35 +126,22 @@ def test_a_single_graph_in_total_is_refused_by_all_processes(both) -> None:
         assert message.startswith("ValueError: a batch norm cannot train on 1 token")
 
 
-# --- training ------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module", params=NETWORKS)
 def trained(request: pytest.FixtureRequest, both) -> tuple[dict, tuple[dict, dict]]:
     """For a kind of network: the results of one process and of each of two processes."""
     return training_steps(DistributedContext(), request.param), both(f"training {request.param}")
 
 
-@pytest.mark.parametrize("part", ["gradients", "trained", "estimated"])
+@pytest.mark.parametrize("part", ["losses", "gradients", "trained", "estimated"])
 def test_two_halves_of_a_batch_train_like_the_whole_batch(trained, part: str) -> None:
-    """Gradients, weights, running statistics and estimated statistics are equal."""
+    """Losses, gradients, weights, running statistics and estimated statistics are equal."""
     whole, halves = trained
     for half in halves:
-        assert set(half[part]) == set(whole[part])
-        for name, value in whole[part].items():
-            torch.testing.assert_close(half[part][name], value, rtol=1e-11, atol=1e-11)
-    one, other = halves
-    for name, value in one[part].items():
-        assert torch.equal(value, other[part][name]), name
-
-
-def test_losses_are_summed_over_the_whole_batch(trained) -> None:
-    whole, halves = trained
-    for half in halves:
-        torch.testing.assert_close(half["losses"], whole["losses"], rtol=1e-12, atol=0)
-
-
-# --- the world -----------------------------------------------------------------------------------
+        torch.testing.assert_close(half[part], whole[part], rtol=1e-11, atol=1e-11)
+    if part != "losses":
+        one, other = halves
+        for name, value in one[part].items():
+            assert torch.equal(value, other[part][name]), name
 
 
 def test_ranks_and_sizes_are_those_of_torchrun(both) -> None:
@@ -235,9 +218,6 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> Non
     assert after.count("gloo") == after.count("tcpstore") == 0
 
 
-# --- a process of its own ------------------------------------------------------------------------
-
-
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in TORCHRUN:
@@ -259,39 +239,10 @@ def test_a_single_process_does_not_use_torch_distributed(alone, monkeypatch, siz
         assert world == DistributedContext()
 
 
-def test_every_method_works_with_a_single_process() -> None:
-    world, rows = DistributedContext(), torch.randn(3, 2)
-    assert world.first
-    assert world.share(np.arange(3)).tolist() == [0, 1, 2]
-    assert torch.equal(world.gather(rows), rows)
-    total = rows.clone()
-    world.sum(total)
-    assert torch.equal(total, rows)
-    assert [world.any(flag) for flag in (True, False)] == [True, False]
-    assert world.on_main_process(lambda: 7) == world.main_process_first(lambda: 7) == 7
-    world.require_batch(1)
-    states = world.random_states()
-    assert torch.equal(states["cpu"], torch.get_rng_state())
-    world.spread_random(3)
-    assert torch.equal(states["cpu"], torch.get_rng_state())
-    torch.rand(1)
-    world.restore_random(states, 3)
-    assert torch.equal(states["cpu"], torch.get_rng_state())
-
-
 def test_a_batch_size_below_two_per_process_is_refused() -> None:
     DistributedContext(1, 4).require_batch(8)
     with pytest.raises(ConfigError, match="got 7 for 4 processes. Try --batch-size 8 or more"):
         DistributedContext(1, 4).require_batch(7)
-
-
-def test_a_step_needs_a_molecule_for_every_process() -> None:
-    """Evaluation does not: a share may be empty."""
-    graphs = np.arange(3)
-    assert DistributedContext(2, 3).share(graphs, min_size=1).tolist() == [2]
-    assert len(DistributedContext(3, 4).share(graphs)) == 0
-    with pytest.raises(ConfigError, match="a step of 3 molecules cannot be divided among 4 proc"):
-        DistributedContext(0, 4).share(graphs, min_size=1)
 
 
 @pytest.mark.parametrize(
@@ -311,23 +262,10 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, gpus, device) -> N
     ("name", "gpus", "message"),
     [
         ("cuda", 1, "started 2 of them on this machine, which has 1. Try --nproc-per-node 1"),
-        ("auto", 1, "or --device cpu"),
         ("cuda:0", 2, "4 processes cannot share the device 'cuda:0': with --device cuda each"),
-        ("cuda", 0, "there is no device"),
-        ("tpu", 2, "there is no device 'tpu'"),
     ],
 )
 def test_unavailable_devices_are_refused(monkeypatch, name, gpus, message) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     with pytest.raises(ConfigError, match=message):
         device_of_rank(name, DistributedContext(3, 4, 1, 2))
-
-
-def test_a_programs_own_process_group_must_exchange_cpu_tensors(alone, monkeypatch) -> None:
-    monkeypatch.setattr(dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(dist, "get_backend_config", lambda: "cuda:nccl")
-    with (
-        pytest.raises(ConfigError, match=r"\(cuda:nccl\) has no backend for CPU.*cpu:gloo"),
-        DistributedContext.join("cuda"),
-    ):
-        pass

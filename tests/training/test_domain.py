@@ -15,8 +15,6 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.predict import Predictor
-from molsepnorm.tasks import Target
-from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import train, train_on
 from molsepnorm.training.completing import domain as module
 from molsepnorm.training.recipes import load_dataset
@@ -129,45 +127,6 @@ def test_a_model_can_leave_its_training_molecules_out(configure, tmp_path, rows_
     assert "is not included, so `predict --domain` cannot be used" in card
 
 
-def test_the_card_names_the_threshold_and_the_errors(run):
-    card = (run / "model" / "README.md").read_text().partition("## Domain")[2]
-    metrics = json.loads((run / "metrics.json").read_text())["domain"]
-    assert f"training molecule is {metrics['threshold']:.2f} or more" in card
-    assert "Validation errors do not clearly depend on this similarity" in card
-    inside = metrics["inside"]["test"]
-    mean = significant(inside["error"], 3)
-    assert f"  - test: {inside['molecules']} molecules inside with a mean error of {mean}" in card
-    assert f"{TRAINING_FILE} holds the SMILES, the fingerprints and the labels of all" in card
-
-
-def test_labels_are_in_the_unit_of_the_table(with_columns, tmp_path):
-    """Bounds keep their sign, although a transform reverses it."""
-    values = ["10", "200.5", ">30000", "3000", "0.07"]
-    settings = {"data.transform": {"ic50_nM": "pic50"}, "data.split": [0.5, 0.3, 0.2]}
-    train(with_columns({"ic50_nM": values}, {**settings, "run.epochs": 1}), tmp_path / "run")
-    with open(tmp_path / "columns.csv", newline="") as file:
-        cells = {row["smiles"]: row["ic50_nM"] for row in csv.DictReader(file)}
-    predictor = Predictor.from_pretrained(tmp_path / "run", domain=True)
-    smiles = predictor.model.training_molecules().smiles
-    found = predictor.predict(smiles)
-    for text, each in zip(smiles, found, strict=True):
-        nearest = each.domain["nearest_smiles"]
-        assert each.domain["ic50_nM_nearest"] == cells[nearest]
-        assert nearest == text or each.domain["similarity"] == 1
-    assert {">30000", "200.5", "0.07"} & {cells[text] for text in smiles}
-
-
-@pytest.mark.parametrize("name", ["pic50", "log10"])
-def test_labels_have_the_digits_of_the_table(name):
-    """Numbers with up to five digits are kept, although they are read and learned as float32."""
-    transform = Target("ic50_nM", "regression", transform=name).transformation
-    rng = np.random.default_rng(0)
-    cells = [f"{10**each:.{digits}g}" for each in rng.uniform(-3, 6, 300) for digits in (1, 3, 5)]
-    values = np.array([*map(float, cells)])
-    found = transform.cells(transform.forward(values.astype(np.float32)))
-    assert found.tolist() == values.tolist()
-
-
 def test_written_smiles_are_kept_and_standardised_ones_compared(with_columns, tmp_path):
     settings = {"data.standardize": "salts", "data.smiles_column": "smiles", "run.epochs": 1}
     config = with_columns(
@@ -192,14 +151,9 @@ def test_joined_models_have_the_molecules_of_all_and_the_highest_threshold(confi
     ]
     both = join(models)
     assert both.domain.threshold == max(each.domain.threshold for each in models)
-    both.save_pretrained(tmp_path / "both")
-    read = PropertyModel.from_pretrained(tmp_path / "both")
-    assert {*read.training_molecules().smiles} == {
+    assert {*both.training_molecules().smiles} == {
         text for each in models for text in each.training_molecules().smiles
     }
-    models[0].structures = ()
-    with pytest.raises(ConfigError, match="does not have its training molecules"):
-        Predictor(join(models), domain=True)
     models[0].domain = None
     assert join(models).domain is None
 
@@ -246,14 +200,6 @@ def test_a_model_without_smiles_or_targets_has_no_domain(configure, tmp_path, mo
     assert "domain" not in result.metrics and result.model.domain is None
     with pytest.raises(ConfigError, match="or its run is not finished"):
         Predictor(result.model, domain=True)
-
-
-def test_many_molecules_are_sampled(configure, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_COMPARED", 5)
-    metrics = train(configure(SETTINGS), tmp_path / "run").metrics["domain"]
-    for split in ("val", "test"):
-        assert sum(each["molecules"] for each in metrics["bins"][split]) == 5
-    assert metrics["training_molecules"] == 12
 
 
 def test_the_threshold_does_not_depend_on_the_test_molecules(configure, monkeypatch):

@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import CONTRASTIVE
+from safetensors.torch import load_file
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import Callback, ablate, load_config, train, train_replicates
-from molsepnorm.training.config import OptimConfig
-from molsepnorm.training.finetuning import FinetuneConfig
+from molsepnorm.training import ablate, load_config, train
 from molsepnorm.training.start import Body, load_weights
-from molsepnorm.training.steps.optim import make_optimizer
 
 SMALL = {"layers": 3, "width": 8, "ffn_width": 8, "heads": 2, "max_path_length": 2}
 NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.seed": 5}
@@ -49,9 +46,6 @@ def _equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-# The weights
-
-
 def test_a_frozen_body_and_no_learning_rate_give_the_predictions_of_the_start(
     configure, start, tmp_path
 ):
@@ -70,10 +64,8 @@ def test_predictions_stay_the_same_under_another_standardisation(configure, star
     """The output weights are rescaled to the mean and deviation of the new labels."""
     settings = {"finetune.start": str(start), "finetune.freeze_epochs": 3, **NO_CHANGE}
     other = {"data.split_seed": 3, **settings}
-    model, old = (
-        train(configure(other), tmp_path / "run").model,
-        PropertyModel.from_pretrained(start),
-    )
+    model = train(configure(other), tmp_path / "run").model
+    old = PropertyModel.from_pretrained(start)
     assert model.task.targets[0].mean != old.task.targets[0].mean
     assert model.task.targets[0].scale != old.task.targets[0].scale
     vectors = torch.randn(9, model.network.config.width)
@@ -94,12 +86,7 @@ def test_the_body_is_trained_after_the_frozen_epochs(configure, start, tmp_path)
     settings = {"finetune.start": str(start), "finetune.freeze_epochs": 1, "run.epochs": 2}
     settings |= {"optim.lr": 0.01, "optim.ema": None}
     result = train(configure(settings), tmp_path / "run")
-    if result.metrics["best_epoch"] == 2:
-        assert not _equal(_body(result.folder), _body(start))
-    from safetensors.torch import load_file
-
-    last = load_file(result.folder / "checkpoints" / "last.safetensors")
-    first = _body(start)
+    last, first = load_file(result.folder / "checkpoints" / "last.safetensors"), _body(start)
     changed = [name for name in first if not torch.equal(last[f"network/{name}"], first[name])]
     assert any(name.startswith("layers.0.attention") for name in changed)
     assert any(name.startswith("embedding") for name in changed)
@@ -119,14 +106,11 @@ def test_targets_that_the_start_has_keep_their_outputs_and_others_are_new():
     assert loaded.same_targets == ("active", "colour")
     assert loaded.new_targets == ("Y", "y")
     assert loaded.parameters - loaded.loaded == 2 * (8 + 1)
-    assert "output weights were loaded for active, colour; new output weights for Y, y" in str(
-        loaded
-    )
 
 
 @pytest.mark.parametrize(
     ("factor", "shift", "fits"),
-    [(1.0, 0.0, True), (4.184, 0.0, False), (0.001, 0.0, False), (1.0, 273.15, False)],
+    [(1.0, 0.0, True), (4.184, 0.0, False), (1.0, 273.15, False)],
 )
 def test_labels_in_another_unit_get_new_output_weights(
     configure, tmp_path, table, factor, shift, fits
@@ -152,15 +136,7 @@ def test_the_hidden_layer_of_a_head_is_loaded_with_a_shared_target(name, same):
     assert (loaded.loaded == loaded.parameters) == same
 
 
-def test_a_start_changes_everything_but_new_outputs():
-    start, new = _model(Target("a", "binary")), _model(Target("b", "binary"))
-    load_weights(new, start)
-    for name, tensor in start.network.state_dict().items():
-        same = torch.equal(tensor, new.network.state_dict()[name])
-        assert same == (not name.startswith("head.") or name == "head.bias"), name
-
-
-def test_a_head_that_was_never_trained_is_not_loaded(configure, start, tmp_path):
+def test_a_head_that_was_never_trained_is_not_loaded(start):
     """Only a supervised objective trains the head; the model folder names the objective."""
     model = PropertyModel.from_pretrained(start)
     assert model.objective == "supervised"
@@ -190,46 +166,14 @@ def test_a_model_without_targets_gives_its_body_to_any_task(head):
         assert (loaded.same_targets, loaded.new_targets) == ((), new.task.names)
 
 
-def test_many_new_targets_are_summed_up():
-    new = _model(*(Target(f"t{i}", "binary") for i in range(12)))
-    loaded = load_weights(new, _model(Target("y", "binary")))
-    assert str(loaded).endswith("new output weights for t0, t1, t2, t3, t4 and 7 more")
-
-
-# The body
-
-
-def test_a_frozen_body_has_no_gradients_dropout_or_new_statistics():
+def test_a_frozen_body_has_no_dropout_or_new_statistics():
     network = _network(dropout=0.5, attention_dropout=0.5)
-    trainable = [name for name, p in network.named_parameters() if p.requires_grad]
     body = Body(network)
-    assert body.freeze(True)
-    assert not body.freeze(True)
+    assert body.freeze(True) and not body.freeze(True)
     network.train()
     body.eval()
-    assert [name for name, p in network.named_parameters() if p.requires_grad] == [
-        "head.weight",
-        "head.bias",
-    ]
     training = [name for name, module in network.named_modules() if module.training]
     assert [name for name in training if name] == ["head"]
-    assert body.freeze(False)
-    assert [name for name, p in network.named_parameters() if p.requires_grad] == trainable
-
-
-def test_the_body_has_a_learning_rate_of_its_own():
-    network, config = _network(), FinetuneConfig(body_lr=0.5)
-    objective = torch.nn.ModuleDict({"network": network, "head": torch.nn.Linear(8, 1)})
-    optimizer = make_optimizer(objective, OptimConfig(lr=1.0), config)
-    names = {id(parameter): name for name, parameter in objective.named_parameters()}
-    found = {
-        names[id(parameter)]: group["lr_factor"]
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    }
-    assert found.keys() == set(names.values())
-    assert found == {name: 1.0 if "head." in name else 0.5 for name in found}
-    assert len(make_optimizer(objective, OptimConfig()).param_groups) == 1
 
 
 def test_a_smaller_body_rate_changes_the_body_less(configure, start, tmp_path):
@@ -251,17 +195,13 @@ def test_a_smaller_body_rate_changes_the_body_less(configure, start, tmp_path):
     assert moved[0.01] == pytest.approx(1e-5, rel=0.1)
 
 
-# Resuming and recording
-
-
-@pytest.mark.parametrize("step", [2, 4, 8])
+@pytest.mark.parametrize("step", [2, 4])
 def test_a_stopped_run_resumes_exactly_without_the_start(
     configure, start, tmp_path, outcome, stop_at, step
 ):
-    """Within the frozen epoch, at its end and later; three steps are an epoch."""
+    """Within the frozen epoch and later; three steps are an epoch."""
     settings = {"finetune.start": str(start), "finetune.freeze_epochs": 1}
-    settings |= {"finetune.body_lr": 0.3}
-    config = configure(settings)
+    config = configure({**settings, "finetune.body_lr": 0.3})
     train(config, tmp_path / "whole")
     assert not train(config, tmp_path / "parts", callback=stop_at(step)).finished
     shutil.rmtree(start)
@@ -271,47 +211,15 @@ def test_a_stopped_run_resumes_exactly_without_the_start(
 
 def test_a_run_records_its_start(configure, start, tmp_path):
     settings = {"finetune.start": str(start), "data.targets": ["y", "active"]}
-    seen = []
-
-    class Spy(Callback):
-        def on_start(self, config, dataset, model, folder):
-            seen.extend(dataset.warnings)
-
-    run = train(configure(settings), tmp_path / "run", callback=Spy()).folder
+    run = train(configure(settings), tmp_path / "run").folder
     origin = {"model": str(start), "weights_sha256": weights_digest(start)}
     assert json.loads((run / "metrics.json").read_text())["start"] == origin
     environment = json.loads((run / "environment.json").read_text())
     assert environment["start"] == origin
     assert environment["loaded_weights"]["same_targets"] == ["y"]
     assert environment["loaded_weights"]["new_targets"] == ["active"]
-    (said,) = [warning for warning in seen if "Training starts from" in warning]
-    assert f"Training starts from {start}: " in said
-    assert said.endswith("; its output weights were loaded for y; new output weights for active.")
     config = load_config(config=run / "config.yaml").finetune
     assert (config.start, config.weights_sha256) == (start, origin["weights_sha256"])
-
-
-def test_an_option_of_the_architecture_leaves_out_the_start_with_a_remark(configure, tmp_path):
-    seen = []
-
-    class Spy(Callback):
-        def on_start(self, config, dataset, model, folder):
-            seen.extend(dataset.warnings)
-
-    train(configure({"model.norm": "shared", "run.epochs": 1}), tmp_path / "run", callback=Spy())
-    assert any("Training starts from random weights" in each for each in seen)
-
-
-def test_a_run_without_a_start_records_none(start):
-    assert "start" not in json.loads((start / "metrics.json").read_text())
-    assert "start" not in json.loads((start / "environment.json").read_text())
-
-
-def test_every_run_of_a_series_starts_from_the_model(configure, start, tmp_path):
-    settings = {"finetune.start": str(start), "finetune.freeze_epochs": 9, "run.epochs": 1}
-    replicates = train_replicates(configure(settings), tmp_path / "replicates", seeds=[0, 1])
-    for name in replicates.runs:
-        assert _equal(_body(tmp_path / "replicates" / name), _body(start))
 
 
 def test_an_ablation_compares_a_start_with_none(configure, start, tmp_path):
@@ -319,9 +227,6 @@ def test_an_ablation_compares_a_start_with_none(configure, start, tmp_path):
     ablation = ablate(config, tmp_path / "ablation", vary, seeds=[0])
     for variant, expected in zip(ablation.replicates.values(), (False, True), strict=True):
         assert all(("start" in metrics) == expected for metrics in variant.runs.values())
-
-
-# The configuration
 
 
 def test_the_architecture_is_that_of_the_start(configure, start):
@@ -343,10 +248,7 @@ def test_the_architecture_is_that_of_the_start(configure, start):
     ("settings", "message"),
     [
         ({"model.layers": 5}, "has another architecture or other features: model.layers is 1, not"),
-        ({"model.width": 8, "model.norm": "shared"}, "width is 16, not 8; model.norm is sep, not"),
         ({"data.featurizer": "ogb"}, "data.featurizer is zinc, not ogb. Leave these settings out"),
-        ({"model.layrs": 5}, "unknown setting 'model.layrs'. Did you mean 'layers'"),
-        ({"finetune.freeze": 5}, "unknown setting 'finetune.freeze'. Did you mean 'freeze_epochs'"),
         ({"finetune.body_lr": 0}, "finetune.body_lr: .*greater than 0"),
     ],
 )
@@ -354,15 +256,8 @@ def test_settings_that_contradict_the_start_are_refused(configure, start, settin
     table = configure().data.table
     with pytest.raises(ConfigError, match=message):
         load_config(table, overrides={"finetune.start": str(start), **settings})
-    if "finetune" not in next(iter(settings)):
-        config = load_config(table, overrides={"finetune.start": str(start)})
-        with pytest.raises(ConfigError, match=message):
-            config.changed(settings)
-
-
-def test_a_preset_and_a_start_are_refused(configure, start):
     with pytest.raises(ConfigError, match="preset mini and finetune.start both choose an archite"):
-        load_config(configure().data.table, preset="mini", overrides={"finetune.start": start})
+        load_config(table, preset="mini", overrides={"finetune.start": start})
 
 
 def test_a_folder_without_a_usable_model_is_refused(configure, start, tmp_path):
@@ -391,36 +286,6 @@ def test_a_start_that_changed_since_is_refused(configure, start, tmp_path):
     assert again.finetune.weights_sha256 == weights_digest(start)
 
 
-def test_a_data_set_with_other_features_is_refused(configure, start, tmp_path):
-    config = load_config("ogbg-molhiv", overrides={"finetune.start": str(start)})
-    with pytest.raises(ConfigError, match="with the featuriser 'zinc', and the data have 'ogb'"):
-        train(config, tmp_path / "run")
-    assert not (tmp_path / "run").exists() or not any((tmp_path / "run").glob("*.json"))
-
-
-@pytest.mark.parametrize(("name", "value"), [("freeze_epochs", 2), ("body_lr", 0.5)])
-def test_settings_of_fine_tuning_need_a_start(configure, tmp_path, name, value):
-    config = configure({f"finetune.{name}": value})
-    with pytest.raises(ConfigError, match=f"finetune.{name} has no effect without a model to"):
-        train(config, tmp_path / "run")
-
-
-def test_an_objective_without_a_head_cannot_freeze_the_body(configure, start, tmp_path):
-    settings = {"finetune.start": str(start), **CONTRASTIVE}
-    config = configure({**settings, "finetune.freeze_epochs": 1})
-    with pytest.raises(
-        ConfigError, match="trains only the output weights, and the objective pretr"
-    ):
-        train(config, tmp_path / "run")
-    result = train(configure({**settings, "run.epochs": 1}), tmp_path / "other")
-    assert not _equal(_body(result.folder), _body(start))
-
-
-def test_another_start_replaces_the_first(configure, start, tmp_path):
-    other = train(configure({"model.layers": 2, "run.epochs": 1}), tmp_path / "other").folder
-    config = configure({"finetune.start": str(start)} | {"model.layers": 1})
-    changed = config.changed({"finetune.start": str(other)})
-    assert (config.model.layers, changed.model.layers) == (1, 2)
-    assert changed.finetune.weights_sha256 == weights_digest(other)
-    without = changed.changed({"finetune.start": None})
-    assert without.finetune == FinetuneConfig()
+def test_settings_of_fine_tuning_need_a_start(configure, tmp_path):
+    with pytest.raises(ConfigError, match="finetune.body_lr has no effect without a model to"):
+        train(configure({"finetune.body_lr": 0.5}), tmp_path / "run")

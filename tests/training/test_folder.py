@@ -9,14 +9,11 @@ import shutil
 import pandas as pd
 import pytest
 
-from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
-from molsepnorm.model import PropertyModel
+from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.training import train
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run_folder.folder import RunFolder
-
-NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 
 
 @pytest.fixture(scope="module")
@@ -38,107 +35,42 @@ def resumable(stopped, configure, stop_at, tmp_path):
     return run
 
 
-METRICS = (
-    b'{"data": "x", "chosen_by": "mae", "best_epoch": 1, "epochs": 2, "parameters": 1, '
-    b'"seconds": 1.5, "val": {"mae": 1.0}, %s}'
-)
-NO_DATA = "environment.json is damaged"
-
-
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text"),
     [
-        ("environment.json", b"", NO_DATA),
-        ("environment.json", b"[]", NO_DATA),
-        ("environment.json", b'{"data": 3}', NO_DATA),
-        ("environment.json", b"[" * 200_000, NO_DATA),
-        ("splits.json", b"{}", "splits.json is damaged: "),
-        ("splits.json", b'[{"train": ["1"]}]', r"splits.json is damaged: 0\.train\.0: "),
-        ("splits.json", b'[{"train": [1', "splits.json is damaged: "),
-        ("metrics.json", b"[]", "metrics.json is damaged: "),
-        *(
-            ("metrics.json", METRICS % entry, f"metrics.json is damaged: {where}")
-            for entry, where in (
-                (b'"test": {"mae": 1%s}' % (b"0" * 400), "test.mae: .*finite number"),
-                (b'"test": {"mae": NaN}', "test.mae: .*finite number; got nan"),
-                (
-                    b'"test": {}, "test_interval_95": true',
-                    "test_interval_95: Input should be an object",
-                ),
-                (b'"test": {}, "test_interval_95": {"mae": [1]}', "test_interval_95.mae.1: "),
-                (b'"test": {"rmse": 1}', "val and test must have the same scores"),
-                (b'"test": {}, "test_constant": {"mae": "x"}', "test_constant.mae: "),
-            )
-        ),
-        ("metrics.json", b'{"data": "x", "val": {"mae": "0.1"}}', "metrics.json is damaged: "),
+        ("environment.json", b'{"data": 3}'),
+        ("environment.json", b"[" * 200_000),
+        ("splits.json", b'[{"train": ["1"]}]'),
+        ("metrics.json", b"[]"),
+        ("metrics.json", b'{"data": "x", "val": {"mae": NaN}}'),
     ],
 )
-def test_resuming_names_a_damaged_file(resumable, name, text, message):
+def test_resuming_names_a_damaged_file(resumable, name, text):
     (resumable / name).write_bytes(text)
-    with pytest.raises(ModelError, match=message) as caught:
+    with pytest.raises(ModelError, match=f"{name} is damaged") as caught:
         train(folder=resumable, resume=True)
     assert str(resumable / name) in str(caught.value)
 
 
-OTHER_HISTORIES = [
-    None,
-    b"",
-    b"epoch,step\n1,2\n",
-    b"epoch\n1" + b"0" * 5000 + b"\n",
-    b"\xff\xfe",
-]
-
-
-@pytest.mark.parametrize("text", [*OTHER_HISTORIES, "without a line in the middle"])
+@pytest.mark.parametrize("text", [None, b"", b"epoch,step\n1,2\n", b"\xff\xfe"])
 def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
     """It is in the checkpoint, even if the file was changed."""
     path = resumable / "history.csv"
     before = path.read_bytes()
-    if text is None:
-        path.unlink()
-    else:
-        lines = before.splitlines(keepends=True)
-        path.write_bytes(b"".join(lines[::2]) if isinstance(text, str) else text)
+    path.unlink()
+    if text is not None:
+        path.write_bytes(text)
     assert train(folder=resumable, resume=True).finished
     assert path.read_bytes().startswith(before)
     assert [row["epoch"] for row in rows_of(path)] == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"epoch,step\none,2\n",
-        b"step\n2\n",
-        b"epoch,step\n1,2,3\n",
-        b"epoch,other\n1,1\n",
-        b"\xff\xfe",
-        b"epoch\n1" + b"0" * 5000 + b"\n",
-    ],
-)
-def test_a_history_that_is_damaged_while_training_is_refused(tmp_path, text):
+def test_a_history_that_is_damaged_while_training_is_refused(tmp_path):
     run = RunFolder(tmp_path)
-    run.history.write_bytes(text)
+    run.history.write_bytes(b"epoch,other\n1,1\n")
     record = EpochRecord(3, 9, 0.1, 1.0, 1.0, {"mae": 1.0}, 1.0, 1.0, best=True)
     with pytest.raises(ModelError, match="history.csv is damaged: .*Remove the file, and resume"):
         run.append_history(record)
-    assert run.history.read_bytes() == text
-
-
-def test_changed_data_or_splits_are_not_called_damage(configure, stop_at, tmp_path):
-    run = tmp_path / "run"
-    train(configure(), run, callback=stop_at(2))
-    splits, environment = (run / "splits.json").read_text(), (run / "environment.json").read_text()
-    (run / "splits.json").write_text('[{"train": [0], "val": [1], "test": [2]}]')
-    with pytest.raises(DataError, match="that .*run began with or have another split: restore"):
-        train(folder=run, resume=True)
-    (run / "splits.json").write_text(splits)
-    (run / "environment.json").write_text(re.sub('"data": ".*"', '"data": "0"', environment))
-    with pytest.raises(
-        DataError, match="the data are no longer those that .*run began with: restore"
-    ):
-        train(folder=run, resume=True)
-    (run / "environment.json").write_text(environment)
-    assert train(folder=run, resume=True).finished
 
 
 def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
@@ -194,7 +126,6 @@ def _interrupt(*args, **kwargs):
     ("method", "written"),
     [
         ("RunFolder.keep_best", {"checkpoints"}),
-        ("RunFolder.append_history", {"checkpoints", "model"}),
         ("Trainer.save", {"checkpoints", "history.csv", "model"}),
     ],
 )
@@ -222,41 +153,12 @@ def test_a_run_started_anew_keeps_nothing_of_the_killed_one(
     assert [row["epoch"] for row in rows_of(run / "history.csv")] == ["1"]
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_run_killed_while_it_is_started_anew_is_started_once_more(
-    probed, killed, monkeypatch, number
-):
-    """While the old model or the old probe is removed."""
-    run, removed = killed("Trainer.save"), []
-
-    def remove(path):
-        if len(removed) == number:
-            (path / "model.safetensors").unlink()
-            raise KeyboardInterrupt
-        removed.append(path.name)
-        rmtree(path)
-
-    rmtree = shutil.rmtree
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", remove)
-        with pytest.raises(KeyboardInterrupt):
-            train(probed, run)
-    assert removed == ["model"][:number]
-    assert train(probed, run).finished
-
-
 @pytest.mark.parametrize(
     ("added", "removed"),
     [
         ("checkpoints/last.safetensors", ""),
-        ("members/1", ""),
         ("metrics.json", ""),
-        ("notes.txt", ""),
-        ("model/README.md", ""),
         ("history.csv", ""),
-        ("", "config.yaml"),
-        ("", "environment.json"),
-        ("", "rejected.csv"),
         ("", "checkpoints/probe"),
     ],
 )
@@ -276,22 +178,3 @@ def test_only_epoch_0_of_a_killed_run_is_overwritten(
     with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
         train(probed, run)
     assert tree(run) == before
-
-
-def test_a_model_folder_with_other_files_is_kept(probed, killed, tree):
-    run = killed("Trainer.save")
-    (run / "model" / "notes.txt").write_text("mine")
-    before = tree(run)
-    with pytest.raises(StorageError, match=r"it holds notes\.txt, which a model folder would"):
-        train(probed, run)
-    assert tree(run) == before
-
-
-def test_a_model_alone_is_not_a_run(configure, probed, tree, tmp_path):
-    """It may have been saved there by its user."""
-    model = PropertyModel.from_pretrained(probed.finetune.start)
-    model.save_pretrained(tmp_path / "run" / "model")
-    before = tree(tmp_path / "run")
-    with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder$"):
-        train(configure(), tmp_path / "run")
-    assert tree(tmp_path / "run") == before

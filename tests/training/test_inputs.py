@@ -23,8 +23,7 @@ from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import ExtraInputs
-from molsepnorm.training import evaluate, load_config, train
-from molsepnorm.training.inputs import with_inputs
+from molsepnorm.training import TrainConfig, evaluate, load_config, train
 
 RINGS = ("C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "c1ccccc1", "c1ccncc1", "c1ccoc1", "c1ccsc1")
 RINGS += ("C1CCNC1", "C1CCOC1")
@@ -93,11 +92,6 @@ def test_the_model_folder_holds_the_inputs(run):
     assert (inputs.morgan, inputs.descriptors) == (2048, DESCRIPTORS)
 
 
-def test_both_rows_of_a_molecule_are_examples(run):
-    splits = json.loads((run / "splits.json").read_text())[0]
-    assert sum(map(len, splits.values())) == 2 * len(SMILES)
-
-
 def test_predict_gives_the_predictions_of_the_run(run, tmp_path):
     """Through the command, with the columns in another order, and with a DataFrame."""
     tested = read(run / "predictions_test.csv")
@@ -115,30 +109,6 @@ def test_predict_gives_the_predictions_of_the_run(run, tmp_path):
     typed = {"temperature": frame["temperature"].astype(float), "assay": list(frame["assay"])}
     values = [each.values["y"] for each in predictor.predict(frame["smiles"], typed)]
     np.testing.assert_allclose(values, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_the_report_shows_the_columns_of_the_worst_predictions(run):
-    """Rows of a molecule have the same picture."""
-    row = read(run / "predictions_test.csv")[0]
-    cells = (f"{name} <b>{row[name]}</b>" for name in ("temperature", "assay"))
-    assert f"<div>{', '.join(cells)}</div>" in (run / "report.html").read_text()
-
-
-def test_the_report_of_a_column_that_is_named_like_the_position_of_a_row(tmp_path):
-    """A cell line, say."""
-    rows = [(*row[:2], f"cell{row[2]}", row[3]) for row in measured()]
-    table = write(tmp_path / "t.csv", rows)
-    table.write_text(table.read_text().replace("assay", "line", 1))
-    settings = {**SETTINGS, "data.feature_columns": ["line", "temperature"]}
-    train(load_config(table, overrides=settings), tmp_path / "run")
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert "line <b>cellA</b>, temperature <b>" in page or "line <b>cellB</b>" in page
-
-
-def test_evaluate_gives_the_scores_of_the_run(run):
-    scores = json.loads((run / "metrics.json").read_text())["test"]
-    found = evaluate(run, load_config(run.parent / "measured.csv").data, device="cpu").scores
-    assert found["mae"] == pytest.approx(scores["mae"], rel=1e-4)
 
 
 def test_workers_read_the_columns_of_their_rows(run):
@@ -175,15 +145,6 @@ def test_descriptors_are_those_of_the_standardised_molecule(run):
     np.testing.assert_array_equal(salt, parent)
 
 
-def test_embed_writes_a_table_with_feature_columns(run, tmp_path):
-    table = write(tmp_path / "t.csv", [("CCO", 300, "A", 0), ("CCO", 300, "Z", 0)])
-    output = command("embed", "--model", run, "-i", table, "-o", tmp_path / "e.csv")
-    assert "1 could not be embedded" in output
-    first, second = read(tmp_path / "e.csv")
-    assert first["embedding_0"] and not second["embedding_0"]
-    assert "'Z' in column 'assay' is not a word" in second["error"]
-
-
 def test_a_row_that_cannot_be_read_fails_by_itself(run, tmp_path):
     rows = [("CCO", 300, "A", 0), ("CCO", "", "A", 0), ("CCO", "RT", "A", 0), ("CCO", 1, "C", 0)]
     table = write(tmp_path / "t.csv", [*rows, ("C1CC", 300, "B", 0)])
@@ -200,42 +161,28 @@ def test_a_row_that_cannot_be_read_fails_by_itself(run, tmp_path):
 
 @pytest.mark.parametrize("name", ["predict", "embed"])
 def test_missing_columns_are_named(run, tmp_path, name):
-    (tmp_path / "t.csv").write_text("smiles,assay\nCCO,A\n")
-    output = ("-o", tmp_path / "out.csv")
-    message = "the model reads the feature columns temperature, assay, and {} has no column {}"
-    found = command(name, "--model", run, "-i", tmp_path / "t.csv", *output, code=2)
-    assert message.format(tmp_path / "t.csv", "temperature: use a table") in found
+    table, output = tmp_path / "t.csv", ("-o", tmp_path / "out.csv")
+    for text, message in (
+        ("smiles,assay\nCCO,A\n", f"temperature, assay, and {table} has no column temperature: "),
+        ("smiles,assay,assay,temperature\nCCO,A,A,3\n", "2 columns called 'assay'"),
+    ):
+        table.write_text(text)
+        assert message in command(name, "--model", run, "-i", table, *output, code=2)
     found = command(name, "--model", run, "--smiles", "CCO", *output, code=2)
-    assert message.format("--smiles", "temperature, assay") in found
-    found = command(name, "--model", run, *output, code=2, input="CCO\n")
-    assert message.format("standard input", "temperature, assay") in found
-    (tmp_path / "t.csv").write_text("smiles,assay,assay,temperature\nCCO,A,A,3\n")
-    found = command(name, "--model", run, "-i", tmp_path / "t.csv", *output, code=2)
-    assert "2 columns called 'assay'" in found
+    assert "and --smiles has no column temperature, assay" in found
     assert not (tmp_path / "out.csv").exists()
 
 
 def test_wrong_columns_in_python(run):
     predictor = Predictor.from_pretrained(run)
-    with pytest.raises(ConfigError, match="columns has no column temperature, assay"):
-        predictor.predict(["CCO"])
     with pytest.raises(ConfigError, match="columns has no column assay"):
         predictor.stream(["CCO"], {"temperature": [1]})
     with pytest.raises(ConfigError, match="smiles and the feature columns have different lengths"):
         predictor.predict(["CCO", "C"], {"temperature": [1, 2], "assay": ["A"]})
-    for cells in ("20", 25, None):
-        with pytest.raises(ConfigError, match=r"columns\['temperature'\] must be a list"):
-            predictor.predict(["CCO", "C"], {"temperature": cells, "assay": ["A", "A"]})
+    with pytest.raises(ConfigError, match=r"columns\['temperature'\] must be a list"):
+        predictor.predict(["CCO", "C"], {"temperature": 25, "assay": ["A", "A"]})
     with pytest.raises(ConfigError, match="which a graph does not have: predict from SMILES"):
         predictor.predict_graphs([featurize.get("zinc")("CCO")])
-
-
-def test_a_model_without_feature_columns_takes_none():
-    short = {**SETTINGS, "run.epochs": 1}
-    del short["data.feature_columns"]
-    result = molsepnorm.fit(SMILES, range(30), overrides={**short, "data.targets": ["y"]})
-    with pytest.raises(ConfigError, match="the model has no feature columns"):
-        Predictor(result.model).predict(["CCO"], {"temperature": [1]})
 
 
 def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
@@ -253,50 +200,37 @@ def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
         evaluate(run, load_config("zinc").data, device="cpu")
 
 
-def test_a_word_that_no_training_row_has_is_left_out(tmp_path):
-    """With a warning, as such a row could not be predicted either."""
-    rows = [list(row) for row in measured()]
-    rows[-1][2] = "rare"
-    table = write(tmp_path / "t.csv", [[*row[:3], row[3]] for row in rows])
-    with table.open() as file:
-        lines = file.read().splitlines()
-    parts = ["split", *["train"] * 40, *["val"] * 10, *["test"] * 10]
-    table.write_text("\n".join(f"{a},{b}" for a, b in zip(lines, parts, strict=True)) + "\n")
-    settings = {**SETTINGS, "data.split_type": "random", "data.splits_column": "split"}
-    result = train(load_config(table, overrides={**settings, "run.epochs": 1}), tmp_path / "run")
-    assert result.model.inputs.columns[1].words == ("A", "B")
-    assert len(json.loads((tmp_path / "run" / "splits.json").read_text())[0]["test"]) == 9
-
-
-@pytest.mark.parametrize("split", ["val", "test"])
-def test_a_split_without_rows_that_the_model_can_read_is_refused(tmp_path, split):
-    """Before training."""
-    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
-    rows = [
-        (*row[:2], "new" if part == split else row[2], row[3])
-        for row, part in zip(measured(), parts, strict=True)
-    ]
-    table = write(tmp_path / "t.csv", rows)
+def split_config(folder: Path, rows, parts) -> TrainConfig:
+    """A run on rows that are split by a column."""
+    table = write(folder / "t.csv", rows)
     lines = zip(table.read_text().splitlines(), ["split", *parts], strict=True)
     table.write_text("\n".join(f"{line},{part}" for line, part in lines) + "\n")
     settings = {**SETTINGS, "data.split_type": "random", "data.splits_column": "split"}
-    config = load_config(table, overrides=settings)
-    message = f"none of the 10 rows of the split '{split}' can be read: 'new' in column 'assay'"
+    return load_config(table, overrides=settings)
+
+
+def test_a_split_without_rows_that_the_model_can_read_is_refused(tmp_path):
+    """Before training."""
+    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
+    rows = [
+        [*row[:2], "new" if part == "test" else row[2], row[3]]
+        for row, part in zip(measured(), parts, strict=True)
+    ]
+    config = split_config(tmp_path, rows, parts)
+    message = "none of the 10 rows of the split 'test' can be read: 'new' in column 'assay'"
     with pytest.raises(DataError, match=message):
         train(config, tmp_path / "run")
     assert not (tmp_path / "run" / "history.csv").exists()
 
 
 def test_a_column_that_is_constant_in_the_training_rows(tmp_path):
+    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
     rows = [
-        (*row[:2], "A" if number < 40 else "B", row[3]) for number, row in enumerate(measured())
+        [*row[:2], "A" if part == "train" else "B", row[3]]
+        for row, part in zip(measured(), parts, strict=True)
     ]
-    table = write(tmp_path / "t.csv", rows)
-    settings = {**SETTINGS, "data.split_type": "random", "data.splits_file": tmp_path / "s.json"}
-    parts = {"train": [*range(40)], "val": [*range(40, 50)], "test": [*range(50, 60)]}
-    (tmp_path / "s.json").write_text(json.dumps([parts]))
     with pytest.raises(DataError, match="column 'assay' of the training rows: every row has 'A'"):
-        train(load_config(table, overrides=settings), tmp_path / "run")
+        train(split_config(tmp_path, rows, parts), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -326,13 +260,6 @@ def test_a_column_that_is_not_there(tmp_path):
         train(config, tmp_path / "run")
 
 
-def test_a_feature_column_is_not_guessed_as_a_target(tmp_path):
-    table = write(tmp_path / "t.csv", measured())
-    settings = {**SETTINGS, "data.targets": None, "data.feature_columns": ["temperature"]}
-    config = load_config(table, overrides=settings)
-    assert datasets.load(config.data, EncodingSpec(bond_sizes=(3,))).targets == ("y",)
-
-
 def test_cells_stay_with_their_molecule_after_an_invalid_smiles(tmp_path):
     rows = [("C1CC", 250, "B", 0), *measured(), ("C1CC", 250, "B", 0)]
     data = load_config(write(tmp_path / "t.csv", rows), overrides=SETTINGS).data
@@ -351,19 +278,6 @@ def test_other_cells_are_other_data(tmp_path):
     assert len(fingerprints) == 2
 
 
-def test_the_inputs_of_training_and_of_prediction_are_equal(run):
-    """Training reads descriptors from the cache, prediction computes them row by row."""
-    model = PropertyModel.from_pretrained(run)
-    data = load_config(config=run / "config.yaml").data
-    dataset = with_inputs(datasets.load(data, model.encoding), model.inputs)
-    predictor = Predictor(model)
-    rows = [
-        (dataset.smiles[r], *(dataset.columns[n][r] for n in model.inputs.names)) for r in range(60)
-    ]
-    for index, encoded in predictor._prepare(rows).groups:
-        np.testing.assert_array_equal(encoded.features, dataset.store.features[index])
-
-
 def test_a_descriptor_that_rdkit_does_not_have(run):
     model = PropertyModel.from_pretrained(run)
     model.inputs = ExtraInputs(model.inputs.columns, 2048, ("Another", *DESCRIPTORS[1:]))
@@ -372,41 +286,38 @@ def test_a_descriptor_that_rdkit_does_not_have(run):
         Predictor(model).predict(["CCO"], columns)
 
 
-def test_a_start_without_the_inputs_keeps_its_predictions(tmp_path, run):
-    """The body and the outputs are loaded, and the new inputs have weights of 0 at first."""
-    table = run.parent / "measured.csv"
-    plain = {key: value for key, value in SETTINGS.items() if key != "data.feature_columns"}
-    start = train(load_config(table, overrides=plain), tmp_path / "start")
-    no_change = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "finetune.freeze_epochs": 2}
-    settings = {k: v for k, v in SETTINGS.items() if not k.startswith("model.")}
-    settings |= {"finetune.start": str(start.folder), "data.molecule_features": ["rdkit"]}
-    train(load_config(table, overrides={**settings, **no_change}), tmp_path / "run")
+NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "finetune.freeze_epochs": 2}
+
+
+def continued(table: Path, folder: Path, first: dict, second: dict):
+    """A run and one that starts from it and learns nothing, which has the same predictions."""
+    start = train(load_config(table, overrides=first), folder / "start")
+    settings = {key: value for key, value in SETTINGS.items() if not key.startswith("model.")}
+    settings |= {"finetune.start": str(start.folder), **NO_CHANGE, **second}
+    result = train(load_config(table, overrides=settings), folder / "run")
     before, after = (
-        [float(row["y_pred"]) for row in read(tmp_path / name / "predictions_test.csv")]
+        [float(row["y_pred"]) for row in read(folder / name / "predictions_test.csv")]
         for name in ("start", "run")
     )
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+    return start.model.network.head, result.model.network.head
+
+
+def test_a_start_without_the_inputs_keeps_its_predictions(tmp_path, run):
+    """The body and the outputs are loaded, and the new inputs have weights of 0 at first."""
+    plain = {key: value for key, value in SETTINGS.items() if key != "data.feature_columns"}
+    continued(run.parent / "measured.csv", tmp_path, plain, {"data.molecule_features": ["rdkit"]})
 
 
 @pytest.mark.parametrize("features", [[], ["rdkit"]])
 def test_a_start_with_the_same_inputs_keeps_its_predictions(tmp_path, run, features):
     """Its outputs depend on the product of a molecule's channels and the columns."""
-    table = run.parent / "measured.csv"
-    more = {"data.molecule_features": features, "optim.lr": 0.01}
-    start = train(load_config(table, overrides={**SETTINGS, **more}), tmp_path / "start")
-    head = start.model.network.head
+    more = {"data.molecule_features": features}
+    first = {**SETTINGS, **more, "optim.lr": 0.01}
+    head, again = continued(run.parent / "measured.csv", tmp_path, first, more)
     assert isinstance(head, ConditionalLinear) and head.interactions.abs().min() > 0
     assert head.sizes[1:] == (3, len(DESCRIPTORS) if features else 0)
-    settings = {k: v for k, v in SETTINGS.items() if not k.startswith("model.")}
-    settings |= {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "finetune.freeze_epochs": 2}
-    settings |= {"finetune.start": str(start.folder), "data.molecule_features": features}
-    result = train(load_config(table, overrides=settings), tmp_path / "run")
-    before, after = (
-        [float(row["y_pred"]) for row in read(tmp_path / name / "predictions_test.csv")]
-        for name in ("start", "run")
-    )
-    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(result.model.network.head.interactions, head.interactions)
+    torch.testing.assert_close(again.interactions, head.interactions)
 
 
 def test_the_column_explains_what_the_molecule_cannot(tmp_path):
@@ -461,10 +372,3 @@ def test_graphs_have_no_molecule_features():
     graphs = featurize.get("zinc").many(SMILES)
     with pytest.raises(ConfigError, match="has no SMILES to compute them from"):
         molsepnorm.fit(graphs, range(30), overrides=settings)
-
-
-def test_pre_training_has_no_extra_inputs(tmp_path):
-    table = write(tmp_path / "t.csv", measured())
-    settings = {**SETTINGS, "objective.name": "pretraining", "data.molecule_features": ["rdkit"]}
-    with pytest.raises(ConfigError, match="the objective pretraining has none"):
-        train(load_config(table, overrides=settings), tmp_path / "run")

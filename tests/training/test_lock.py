@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.errors import ConfigError
 from molsepnorm.files import writing as files
 from molsepnorm.files.lock import LOCK, locked
 from molsepnorm.training import StopWhen, train
@@ -53,18 +53,6 @@ def test_a_second_training_is_refused_until_the_first_ends(holder, configure, tm
     assert not (tmp_path / "run" / LOCK).exists()
 
 
-def test_a_run_cannot_be_resumed_by_two_processes(configure, stop_at, tmp_path):
-    train(configure(), tmp_path / "run", callback=stop_at(2))
-    code = (
-        "import sys; from molsepnorm import training as t; t.train(None, sys.argv[1], resume=True)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "run")]
-    with locked(tmp_path / "run"):
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert f"({os.getpid()} on" in done.stderr
-    assert train(folder=tmp_path / "run", resume=True).finished
-
-
 def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
     """From the first step to the last, and not longer."""
     seen = []
@@ -93,23 +81,6 @@ def test_a_folder_with_only_a_lock_file_counts_as_empty(tmp_path):
     assert not scratch.exists()
 
 
-def test_folders_that_stay_empty_are_removed(tmp_path, tree):
-    (tmp_path / "mine").mkdir()
-    for folder in (tmp_path / "mine", tmp_path / "runs" / "a"):
-        with pytest.raises(KeyError), locked(folder):
-            raise KeyError
-    assert tree(tmp_path) == {"mine": None}
-
-
-def test_a_path_that_cannot_be_written_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(StorageError, match="cannot write .*run: .*is a file, not a folder"),
-        locked(tmp_path / "file" / "run"),
-    ):
-        pass
-
-
 @pytest.mark.parametrize(
     "error", [NotImplementedError(), OSError(errno.ENOLCK, "no"), OSError(errno.EOPNOTSUPP, "no")]
 )
@@ -121,15 +92,3 @@ def test_training_works_on_a_disk_without_locks(tmp_path, monkeypatch, error):
     with locked(tmp_path / "run"):
         (tmp_path / "run" / "file").write_text("x")
     assert (tmp_path / "run" / "file").exists()
-
-
-def test_another_error_is_reported(tmp_path, monkeypatch):
-    def fail(self):
-        raise OSError(errno.EACCES, "no")
-
-    monkeypatch.setattr(FileLock, "acquire", fail)
-    with (
-        pytest.raises(StorageError, match="cannot write .*run: permission"),
-        locked(tmp_path / "run"),
-    ):
-        pass

@@ -9,14 +9,13 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save
-from support import kept
 
 from molsepnorm.errors import ModelError, MolsepnormError
 from molsepnorm.files.digests import BLANK, KEY, write_sealed
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Loss
 from molsepnorm.tasks.metrics import Metric
-from molsepnorm.training import Callback, load_config, train
+from molsepnorm.training import Callback, train
 
 
 @pytest.mark.claim(
@@ -45,37 +44,11 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(configure, tmp_path, steps, outc
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_a_run_may_be_stopped_repeatedly(configure, tmp_path, outcome, stop_at):
-    """After every second step."""
-    config = configure()
-    train(config, tmp_path / "whole")
-    result = train(config, tmp_path / "parts", callback=stop_at(2))
-    turns = 1
-    while not result.finished:
-        result = train(folder=tmp_path / "parts", resume=True, callback=stop_at(2))
-        turns += 1
-    assert turns >= 5
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
-def test_a_run_stopped_at_its_last_step_resumes_exactly(configure, tmp_path, outcome, stop_at):
-    config = configure({"run.epochs": 2})
-    train(config, tmp_path / "whole")
-    result = train(config, tmp_path / "parts", callback=stop_at(6))
-    if not result.finished:
-        train(folder=tmp_path / "parts", resume=True)
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
         ({"step_in_epoch": 4}, "has 4 steps in an epoch of 3"),
-        ({"step_in_epoch": 2}, "counts 4 steps where 5 were taken"),
-        ({"step": 2**62}, "counts 4611686018427387904 steps where 4 were taken"),
         ({"step": 0}, "counts 0 steps where 4 were taken"),
-        ({"epoch": 2, "best_epoch": 1}, "counts 4 steps where 7 were taken"),
-        ({"epochs": 2**62}, "is of a run of 4611686018427387904 epochs, and run.epochs is 3"),
         ({"epochs": 2}, "is of a run of 2 epochs, and run.epochs is 3"),
     ],
 )
@@ -153,13 +126,11 @@ class _Snapshots(Callback):
 
     def __init__(self) -> None:
         self.weights: list[dict[str, torch.Tensor]] = []
-        self.records = []
 
     def on_start(self, config, dataset, model, folder) -> None:
         self.network = model.network
 
     def on_epoch(self, record, epochs) -> None:
-        self.records.append(record)
         self.weights.append({k: v.clone() for k, v in self.network.state_dict().items()})
 
 
@@ -167,11 +138,8 @@ class _Snapshots(Callback):
     ("target", "metric", "scores", "best"),
     [
         ("y", "rmse", [0.5, 0.9, 0.4, 0.7], 3),
-        ("y", "rmse", [0.5, 0.5, 0.5, 0.5], 4),
         ("y", "rmse", [0.4, 0.4019, 0.4021, 0.5], 2),
-        ("y", "rmse", [0.4019, 0.4, 0.4021, 0.3], 4),
         ("active", "roc_auc", [0.5, 0.9, 0.9, 0.9], 2),
-        ("active", "roc_auc", [0.5, 0.9, 0.4, 0.7], 2),
         ("active", "roc_auc", [float("nan"), 0.1, float("nan"), 0.05], 2),
     ],
 )
@@ -194,145 +162,50 @@ def test_the_best_model_is_kept(
     assert [row["best"] for row in rows_of(tmp_path / "run" / "history.csv")][best - 1] == "1"
 
 
-def test_targets_of_two_kinds_are_selected_by_their_loss(configure, tmp_path, rows_of):
-    """The scores of both kinds are reported."""
-    result = train(configure({"data.targets": ["y", "active"]}), tmp_path / "run")
-    assert result.metrics["chosen_by"] == "loss"
-    assert set(result.metrics["val"]) >= {"mae", "rmse", "r2", "roc_auc", "pr_auc", "mcc"}
-    rows = rows_of(tmp_path / "run" / "history.csv")
-    assert result.metrics["best_epoch"] == kept([float(row["val_loss"]) for row in rows]) + 1
-
-
-def test_the_model_folder_can_be_loaded_after_every_epoch(configure, tmp_path):
-    """Even during training."""
-    loaded = []
-
-    class Look(Callback):
-        def on_epoch(self, record, epochs) -> None:
-            loaded.append(PropertyModel.from_pretrained(tmp_path / "run").task.names)
-
-    train(configure(), tmp_path / "run", callback=Look())
-    assert loaded == [("y",)] * 3
-
-
-def test_a_network_overfits_ten_molecules(tmp_path, table):
-    """Without dropout the training loss falls far below that of a constant prediction."""
-    lines = table.read_text().splitlines()
-    picked = [line for line in lines[1:] if line.split(",")[1]][::3][:12]
-    (tmp_path / "ten.csv").write_text("\n".join([lines[0], *picked]) + "\n")
-    config = load_config(
-        tmp_path / "ten.csv",
-        overrides={
-            "data.featurizer": "zinc",
-            "data.targets": ["y"],
-            "model.layers": 2,
-            "model.width": 32,
-            "model.ffn_width": 32,
-            "model.heads": 4,
-            "model.dropout": 0.0,
-            "model.attention_dropout": 0.0,
-            "optim.lr": 3e-3,
-            "optim.ema": None,
-            "run.epochs": 120,
-            "run.batch_size": 10,
-        },
-    )
-    seen = _Snapshots()
-    train(config, tmp_path / "run", callback=seen)
-    assert seen.records[0].train_loss > 0.5  # in standard deviations of the labels
-    assert seen.records[-1].train_loss < 0.1
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"run.batch_size": 8}, {"run.batch_size": 64}, {"run.epochs": 1, "run.batch_size": 64}],
-)
-def test_divergence_is_reported(configure, tmp_path, settings):
+@pytest.mark.parametrize("batch_size", [8, 64])
+def test_divergence_is_reported(configure, tmp_path, batch_size):
     """In the loss of a step or in the outputs of a validation."""
-    config = configure(
-        {
-            "optim.clip_norm": None,
-            "optim.warmup": 0,
-            "optim.ema": None,
-            **settings,
-        }
-    )
+    settings = {"optim.clip_norm": None, "optim.warmup": 0, "optim.ema": None}
+    config = configure({**settings, "run.batch_size": batch_size})
     optim = config.optim.model_copy(update={"lr": 1e30})  # above what a configuration may have
     config = config.model_copy(update={"optim": optim})
     with pytest.raises(MolsepnormError, match="diverged. Try a lower optim.lr"):
         train(config, tmp_path / "run")
 
 
-def test_a_nan_loss_ends_the_run_at_its_step(configure, tmp_path, monkeypatch):
-    """The message has the step and the settings to change."""
+@pytest.mark.parametrize("step", [2, 6])
+def test_a_nan_loss_ends_the_run_at_its_step(configure, tmp_path, monkeypatch, step):
+    """The message has the step and the settings to change; the best model so far is kept."""
     plain, calls = Loss.__call__, []
 
     def bad(*args):
         calls.append(1)
         loss, count = plain(*args)
-        return (loss * float("nan"), count) if len(calls) == 2 else (loss, count)
+        return (loss * float("nan"), count) if len(calls) == step else (loss, count)
 
     monkeypatch.setattr(Loss, "__call__", bad)
-    with pytest.raises(
-        MolsepnormError, match=r"the loss is nan at step 2: training diverged.*optim.lr \(now 0.001"
-    ):
+    with pytest.raises(MolsepnormError, match=r"diverged.*optim.lr \(now 0.001"):
         train(configure(), tmp_path / "run")
+    if step == 6:
+        assert PropertyModel.from_pretrained(tmp_path / "run").task.names == ("y",)
 
 
-def test_a_diverged_run_keeps_the_best_model_so_far(configure, tmp_path, monkeypatch):
-    plain, calls = Loss.__call__, []
-
-    def bad(*args):
-        calls.append(1)
-        loss, count = plain(*args)
-        return (loss * float("inf"), count) if len(calls) == 6 else (loss, count)
-
-    monkeypatch.setattr(Loss, "__call__", bad)
-    with pytest.raises(MolsepnormError, match="diverged"):
-        train(configure(), tmp_path / "run")
-    assert PropertyModel.from_pretrained(tmp_path / "run").task.names == ("y",)
-
-
-@pytest.mark.parametrize("count", [5, 7, 9, 30])
-def test_batches_of_two_train_on_any_number_of_molecules(tmp_path, table, count):
+@pytest.mark.parametrize("count", [5, 30])
+def test_batches_of_two_train_on_any_number_of_molecules(configure, tmp_path, table, count):
     """No batch has a single molecule, on which a batch norm cannot be trained."""
     lines = table.read_text().splitlines()
     picked = [line for line in lines[1:] if line.split(",")[1]][:count]
-    (tmp_path / "few.csv").write_text("\n".join([lines[0], *picked]) + "\n")
-    config = load_config(
-        tmp_path / "few.csv",
-        overrides={
-            "data.featurizer": "zinc",
-            "data.targets": ["y"],
-            "data.split": [0.6, 0.2, 0.2],
-            "model.layers": 1,
-            "model.width": 16,
-            "model.heads": 2,
-            "run.epochs": 1,
-            "run.batch_size": 2,
-        },
-    )
-    assert train(config, tmp_path / "run").finished
+    table.write_text("\n".join([lines[0], *picked]) + "\n")
+    settings = {"data.split": [0.6, 0.2, 0.2], "run.epochs": 1, "run.batch_size": 2}
+    assert train(configure(settings), tmp_path / "run").finished
 
 
-def test_a_batch_without_labels_is_no_error(tmp_path, table):
+def test_a_batch_without_labels_is_no_error(configure, tmp_path, table):
     lines = [line.split(",") for line in table.read_text().splitlines()]
     for number, cells in enumerate(lines[1:]):
         cells[1] = str(number) if number in (0, 1, 2, 3) else ""
         cells[2] = str(number % 2)
-    (tmp_path / "gaps.csv").write_text("\n".join(",".join(cells) for cells in lines) + "\n")
-    config = load_config(
-        tmp_path / "gaps.csv",
-        overrides={
-            "data.featurizer": "zinc",
-            "data.split_seed": 3,
-            "model.layers": 1,
-            "model.width": 16,
-            "model.heads": 2,
-            "run.epochs": 2,
-            "run.batch_size": 2,
-        },
-    )
-    result = train(config, tmp_path / "run")
-    assert result.finished
+    table.write_text("\n".join(",".join(cells) for cells in lines) + "\n")
+    settings = {"data.targets": None, "data.split_seed": 3, "run.batch_size": 2}
+    assert train(configure({**settings, "run.epochs": 2}), tmp_path / "run").finished
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())

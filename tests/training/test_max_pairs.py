@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from molsepnorm.training import Callback, load_config, train
+from molsepnorm.training import Callback, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.steps.optim import learning_rate
 
@@ -28,31 +28,13 @@ class _Steps(Callback):
 
 
 @pytest.fixture
-def mixed(table):
+def mixed(table, configure):
     """`mixed(max_pairs)`: a run on the small molecules of `table` and four large ones."""
     lines = table.read_text().splitlines()
     for row, smiles in LARGE.items():
         lines[row + 1] = f"{smiles}," + lines[row + 1].partition(",")[2]
     table.write_text("\n".join(lines) + "\n")
-
-    def configure(max_pairs: int, **settings):
-        overrides = {
-            "data.featurizer": "zinc",
-            "data.targets": ["y"],
-            "model.layers": 1,
-            "model.width": 16,
-            "model.ffn_width": 16,
-            "model.heads": 2,
-            "model.max_path_length": 3,
-            "optim.ema": 0.9,
-            "run.epochs": 3,
-            "run.batch_size": 8,
-            "run.max_pairs": max_pairs,
-            **settings,
-        }
-        return load_config(table, overrides=overrides)
-
-    return configure
+    return lambda max_pairs, **settings: configure({"run.max_pairs": max_pairs, **settings})
 
 
 @pytest.fixture
@@ -71,9 +53,7 @@ def watched(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize(
-    ("max_groups", "max_pairs"), [(1, 4), (1, 2000), (1, 8000), (4, 4), (4, 2000), (4, 3000)]
-)
+@pytest.mark.parametrize(("max_groups", "max_pairs"), [(1, 4), (1, 2000), (4, 3000)])
 def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, max_groups, max_pairs):
     """Batches of two or three molecules are not halved, since a batch norm needs two; no molecule
     is lost."""
@@ -90,7 +70,7 @@ def test_no_batch_that_can_be_halved_is_too_large(mixed, tmp_path, watched, max_
     assert sorted(taken[:half]) == sorted(taken[half:]) == wanted
 
 
-@pytest.mark.parametrize("max_pairs", [4, 2000, 4000, 1 << 20])
+@pytest.mark.parametrize("max_pairs", [4, 2000, 1 << 20])
 def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
     """Epochs may differ in their number of steps; the last step has the final rate."""
     seen = _Steps()
@@ -101,15 +81,14 @@ def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
     assert np.cumsum(seen.said).tolist() == [record.step for record in seen.records]
     for record in seen.records:
         assert record.lr == learning_rate(record.step - 1, total, config.optim)
-    assert (len(set(seen.said)) > 1) == (max_pairs in (2000, 4000))
+    assert (len(set(seen.said)) > 1) == (max_pairs == 2000)
 
 
-@pytest.mark.parametrize("steps", [1, 5, 9])
-def test_a_stopped_run_goes_on_as_if_it_had_not(mixed, tmp_path, outcome, stop_at, steps):
+def test_a_stopped_run_goes_on_as_if_it_had_not(mixed, tmp_path, outcome, stop_at):
     """Bit by bit, although epochs differ in their number of steps."""
     config = mixed(3000, **{"model.dropout": 0.2, "run.max_groups": 2})
     train(config, tmp_path / "whole")
-    assert not train(config, tmp_path / "parts", callback=stop_at(steps)).finished
+    assert not train(config, tmp_path / "parts", callback=stop_at(5)).finished
     assert train(folder=tmp_path / "parts", resume=True).finished
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 

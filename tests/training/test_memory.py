@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from molsepnorm.data import datasets
-from molsepnorm.errors import ConfigError
 from molsepnorm.model import encoding_of
-from molsepnorm.predict import Predictor
-from molsepnorm.training import Callback, train, train_on
+from molsepnorm.training import train, train_on
 from molsepnorm.training.recipes import architecture
 
 
@@ -36,21 +32,6 @@ def test_a_run_in_memory_equals_a_run_with_a_folder(configure, dataset, tmp_path
         assert torch.equal(kept[name], tensor), name
 
 
-def test_a_run_in_memory_writes_no_file(configure, dataset, tmp_path, tree, monkeypatch):
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    before = tree(tmp_path)
-    train_on(configure(), dataset)
-    assert tree(tmp_path) == before
-
-
-def test_a_model_trained_in_memory_predicts_at_once(configure, dataset):
-    model = train_on(configure({"run.epochs": 1}), dataset).model
-    assert not model.network.training
-    (prediction,) = Predictor(model).predict(["CCO"])
-    assert np.isfinite(prediction.values["y"])
-
-
 def test_a_loaded_data_set_trains_into_a_folder_and_resumes(
     configure, dataset, tmp_path, outcome, stop_at
 ):
@@ -62,43 +43,16 @@ def test_a_loaded_data_set_trains_into_a_folder_and_resumes(
     assert outcome(parts) == outcome(tmp_path / "whole")
 
 
-def test_resuming_in_memory_is_refused(configure, dataset):
-    with pytest.raises(ConfigError, match="resume=True needs the folder of the run"):
-        train_on(configure(), dataset, resume=True)
-
-
 def test_training_starts_from_a_model_and_leaves_it_unchanged(configure, dataset):
     """With a learning rate near zero the result is the start itself."""
     start = train_on(configure(), dataset).model
     before = copy.deepcopy(start.network.state_dict())
-    seen: list[Path | None] = []
-
-    class Spy(Callback):
-        def on_start(self, config, dataset, model, folder) -> None:
-            seen.append(folder)
-            assert model.network is not start.network
-
     settings = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.epochs": 1, "run.seed": 5}
-    result = train_on(configure(settings), dataset, model=start, callback=Spy())
-    assert seen == [None]
+    result = train_on(configure(settings), dataset, model=start)
+    assert result.model.network is not start.network
     for name, tensor in start.network.state_dict().items():
         assert torch.equal(tensor, before[name]), name
     for mine, theirs in zip(
         result.model.network.parameters(), start.network.parameters(), strict=True
     ):
         torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
-
-
-def test_a_start_for_other_targets_gets_new_output_weights(configure, dataset):
-    other = configure({"data.targets": ["active"], "run.epochs": 1})
-    start = train_on(other, datasets.load(other.data, dataset.store.encoding)).model
-    result = train_on(configure({"run.epochs": 1}), dataset, model=start)
-    assert result.model.task.names == ("y",)
-
-
-def test_a_start_of_another_architecture_is_refused(configure, dataset):
-    start = train_on(configure({"run.epochs": 1}), dataset).model
-    config = configure({"model.urpe": True, "model.ffn_width": 8})
-    message = "another architecture .* model.ffn_width is 16, not 8; model.urpe is False, not True"
-    with pytest.raises(ConfigError, match=message):
-        train_on(config, dataset, model=start)

@@ -26,10 +26,3 @@ def test_a_result_without_scores_says_how_far_it_is():
     text = TrainingResult(None, False, None, {})._repr_html_()
     assert "in memory" in text and "not finished" in text and "table" not in text
     assert "<x>" not in TrainingResult(Path("<x>"), True, None, {})._repr_html_()
-
-
-def test_many_targets_are_cut():
-    names = {"mae": 1.0, **{f"mae/target{number}": 1.0 for number in range(40)}}
-    text = TrainingResult(None, True, None, {"val": names, "test": names})._repr_html_()
-    assert "<td>MAE</td>" in text and "target" not in text
-    assert "40 more in metrics.json" in text

@@ -87,19 +87,6 @@ def test_the_average_is_a_plain_loop():
         torch.testing.assert_close(averaged[name].double(), value, rtol=1e-5, atol=1e-6)
 
 
-def test_the_average_does_not_change_the_network():
-    """It is a copy without gradients."""
-    network = _network()
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    average = WeightAverage(network, 0.9)
-    for step in range(3):
-        average.update(network, torch.tensor(average.weight(step)))
-    for name, value in network.state_dict().items():
-        assert torch.equal(value, before[name])
-    assert not any(parameter.requires_grad for parameter in average.parameters())
-    assert any(parameter.requires_grad for parameter in network.parameters())
-
-
 def test_weight_decay_applies_to_every_parameter():
     """Biases and norms decay too, as in Graphormer v1."""
     network = _network()

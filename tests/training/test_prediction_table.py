@@ -21,9 +21,6 @@ def _trained(with_columns, folder, targets, columns, **settings):
         (["a", "b"], ["a", "a_pred", "b", "b_pred"]),
         (["line"], ["line_true", "line_pred"]),
         (["a", "a_pred"], ["a", "a_pred", "a_pred_true", "a_pred_pred"]),
-        (["a_pred", "a"], ["a_pred_true", "a_pred_pred", "a", "a_pred"]),
-        (["line", "line_pred"], ["line_true", "line_pred", "line_pred_true", "line_pred_pred"]),
-        (["smiles_pred"], ["smiles_pred", "smiles_pred_pred"]),
         (["unit, in [mol/L]"], ["unit, in [mol/L]", "unit, in [mol/L]_pred"]),
     ],
 )
@@ -42,31 +39,6 @@ def test_a_target_with_the_name_of_another_column_keeps_its_labels(
             cells = columns[name]
             assert float(row[truth]) == pytest.approx(cells[(int(row["line"]) - 2) % len(cells)])
             assert float(row[predicted]) == pytest.approx(prediction.values[name], rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    "targets", [["a", "a_pred", "a_pred_true"], ["line", "line_true"], ["line_true", "line"]]
-)
-def test_a_target_named_like_a_renamed_column_keeps_its_labels(
-    with_columns, tmp_path, rows_of, targets
-):
-    """Each target has two columns of its own."""
-    columns = {name: [value + 10 * i for value in NUMBERS] for i, name in enumerate(targets)}
-    _trained(with_columns, tmp_path / "run", targets, columns)
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert len(rows[0]) == 2 + 2 * len(targets)
-    row = {name: float(cell) for name, cell in rows[0].items() if name != "smiles"}
-    truths = [columns[name][(int(row["line"]) - 2) % len(NUMBERS)] for name in targets]
-    others = [name for name in row if name != "line" and name not in {f"{t}_pred" for t in targets}]
-    assert [row[name] for name in others] == pytest.approx(truths)
-
-
-def test_a_target_may_be_named_smiles_if_the_smiles_column_is_not(with_columns, tmp_path, rows_of):
-    settings = {"data.smiles_column": "structure"}
-    _trained(with_columns, tmp_path / "run", ["smiles"], {"smiles": NUMBERS}, **settings)
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["line", "smiles", "smiles_true", "smiles_pred"]
-    assert rows[0]["smiles"].startswith("C")
 
 
 def test_classes_are_written_by_name_with_their_probabilities(with_columns, tmp_path, rows_of):
@@ -118,16 +90,6 @@ def test_bounds_have_all_digits_of_the_table(with_columns, tmp_path, rows_of):
     assert found == {">203.2008", "<1234567", ">10"}
 
 
-def test_predictions_of_an_ensemble(configure, tmp_path, rows_of, split_rows):
-    result = train(configure({"run.ensemble": 2, "run.epochs": 1}), tmp_path / "run")
-    for split in ("train", "val"):
-        rows = rows_of(result.folder / f"predictions_{split}.csv")
-        assert [int(row["line"]) - 2 for row in rows] == split_rows(result.folder)[split]
-        found = Predictor(result.model).predict(row["smiles"] for row in rows)
-        written = [float(row["y_pred"]) for row in rows]
-        assert written == pytest.approx([each.values["y"] for each in found], rel=1e-4)
-
-
 def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, tmp_path, rows_of):
     """Columns such as "Compound ID"; a feature column with such a name follows the SMILES."""
     columns = {
@@ -156,13 +118,3 @@ def test_a_feature_column_that_is_named_like_a_prediction(with_columns, tmp_path
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
     assert list(rows[0]) == ["line", "smiles", "y_pred_input", "line_input", "y", "y_pred"]
     assert all(int(row["line_input"]) == int(row["y_pred_input"]) + 2 for row in rows)
-
-
-def test_a_target_that_is_named_like_an_identifier_is_no_identifier(
-    with_columns, tmp_path, rows_of
-):
-    """The targets are guessed here."""
-    config = with_columns({"y": NUMBERS, "hit_code": NUMBERS}, {"run.epochs": 1})
-    train(config, tmp_path / "run")
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert list(rows[0]) == ["line", "smiles", "y", "y_pred", "hit_code", "hit_code_pred"]

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import molsepnorm
 from molsepnorm.forest import Forest
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.descriptors import (
@@ -25,7 +24,6 @@ from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.probe import heads
 from molsepnorm.training.probe.kernel import kernel_regression
-from molsepnorm.training.run_folder.folder import RunFolder
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 
@@ -66,8 +64,7 @@ def kernels(model: PropertyModel) -> list[PropertyModel]:
     return [each for each in model.networks if each.config.head == "kernel"]
 
 
-@pytest.mark.parametrize("epochs", [0, 1])
-@pytest.mark.parametrize("blend", ["none", "forest"])
+@pytest.mark.parametrize(("epochs", "blend"), [(0, "none"), (1, "forest")])
 def test_only_test_predictions_are_those_of_the_second_fit(
     with_columns, settings, tmp_path, rows_of, epochs, blend
 ):
@@ -218,16 +215,6 @@ def test_the_next_run_may_be_validated_on_the_same_molecules(with_columns, setti
     assert len(found) == len(dataset.splits["train"])
 
 
-def test_the_domain_knows_validation_molecules(with_columns, settings, tmp_path, split_rows):
-    """They are among the training molecules, but are not compared with themselves."""
-    metrics = train(of(with_columns, settings), tmp_path / "run").metrics
-    once = train(of(with_columns, {**settings, "run.refit": False}), tmp_path / "once").metrics
-    rows = split_rows(tmp_path / "run")
-    model = PropertyModel.from_pretrained(tmp_path / "run")
-    assert len(model.training_molecules().smiles) == len(rows["train"]) + len(rows["val"])
-    assert metrics["domain"]["bins"]["val"] == once["domain"]["bins"]["val"]
-
-
 def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(
     with_columns, settings, tmp_path, outcome, stop_at
 ):
@@ -249,44 +236,9 @@ def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(
     assert outcome(tmp_path / "whole") == expected
 
 
-def test_a_run_without_a_test_split_has_the_same_model(settings):
-    smiles = ["C" * n for n in range(1, 31)]
-    labels = [n % 7 + n / 10 for n in range(1, 31)]
-    splits = {"train": range(20), "val": range(20, 26), "test": range(26, 30)}
-    given = {name: value for name, value in settings.items() if name != "data.targets"}
-    models = []
-    for names in (("train", "val", "test"), ("train", "val")):
-        chosen = {name: splits[name] for name in names}
-        models.append(molsepnorm.fit(smiles, labels, splits=chosen, overrides=given).model)
-    one, two = ([p.values["y"] for p in Predictor(each).predict(["CCO", "CCN"])] for each in models)
-    assert one == two
-    assert all(len(kernels(each)) == 1 for each in models)
-    assert kernels(models[1])[0].head.centers.shape[0] == 26
-
-
-def test_an_ensemble_is_fitted_again_as_a_whole(with_columns, settings, tmp_path):
-    """Its members are not, so that their validation predictions stay honest."""
-    more = {"run.ensemble": 2, "run.blend": "forest"}
-    config = of(with_columns, {**settings, **more})
-    metrics = train(config, tmp_path / "run").metrics
-    assert "refit" in metrics
-    for number in ("1", "2"):
-        member = RunFolder(tmp_path / "run" / "members" / number)
-        assert "refit" not in member.finished_metrics()
-
-
-def test_large_tables_and_named_data_sets_keep_their_kernel_regression(
-    with_columns, settings, tmp_path, monkeypatch
-):
+def test_large_tables_keep_their_kernel_regression(with_columns, settings, tmp_path, monkeypatch):
     monkeypatch.setattr(refit, "MAX_MOLECULES", 26)
     metrics = train(of(with_columns, settings), tmp_path / "large").metrics
     assert "refit" not in metrics
     model = PropertyModel.from_pretrained(tmp_path / "large")
     assert len(kernels(model)[0].head.centers) == 24
-    config = of(with_columns, settings)
-    named = config.model_copy(
-        update={"data": config.data.model_copy(update={"table": None, "dataset": "zinc"})}
-    )
-    monkeypatch.setattr(refit, "MAX_MOLECULES", 100)
-    splits = {"train": np.arange(20), "val": np.arange(20, 25)}
-    assert refit.refit(named, model, None, splits) is model

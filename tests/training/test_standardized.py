@@ -8,14 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from model_folders import change_description
 
 from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.reading import scan_table
 from molsepnorm.data.datasets import DataConfig, cached, load
-from molsepnorm.data.datasets.leaks import shared_molecules
-from molsepnorm.errors import ConfigError, DataError, ModelError
-from molsepnorm.model import PropertyModel, join
+from molsepnorm.errors import ConfigError
+from molsepnorm.model import join
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
@@ -80,17 +78,6 @@ def test_a_salt_and_its_parent_are_one_molecule(salts):
     assert not {"leak", "mixtures"} & counts.keys()
 
 
-def test_a_salt_and_its_parent_in_two_splits_are_a_leak(salts):
-    config = DataConfig(table=salts, targets=["y"], split_type="time", time_column="date")
-    shares = {"split": (0.475, 0.25, 0.275)}  # the 19th row is a salt, the 20th its parent
-    counts = []
-    for level in ("parent", "none"):
-        own = config.model_copy(update={"standardize": level, **shares})
-        found = {finding.kind: finding.count for finding in check_table(scan_table(own)).findings}
-        counts.append((shared_molecules(load(own, OGB)), found.get("leak", 0)))
-    assert counts == [(2, 2), (0, 0)]
-
-
 @pytest.mark.parametrize("split_type", ["scaffold", "butina"])
 def test_whole_groups_are_those_of_standardised_molecules(tmp_path, split_type):
     """Each ring occurs as a salt of a large counter-ion that would decide its group."""
@@ -111,7 +98,7 @@ def test_whole_groups_are_those_of_standardised_molecules(tmp_path, split_type):
         assert found.splits[split].tolist() == indices.tolist()
 
 
-def test_the_standard_forms_are_computed_once(salts, tmp_path, monkeypatch):
+def test_the_standard_forms_are_computed_once(tmp_path, monkeypatch):
     """Unless the file in the cache is damaged; reasons are kept, too."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
     smiles = ["CCO", "C1CC", "Oc1ccccn1"]
@@ -131,27 +118,6 @@ def test_the_standard_forms_are_computed_once(salts, tmp_path, monkeypatch):
         assert cached.cached_standard(smiles, "tautomer") == first
     assert cached.cached_standard(smiles, "none") is smiles
     assert len(list((tmp_path / "cache").iterdir())) == 1
-
-
-def test_merged_rows_have_the_users_smiles(salts):
-    """A salt and its acid are rows of one molecule."""
-    config = DataConfig(table=salts, targets=["y"], standardize="parent", duplicates="mean")
-    dataset = load(config, OGB)
-    assert [each.smiles for each in dataset.merged] == SALTS
-    assert len(np.concatenate([*dataset.splits.values()])) == 20
-
-
-def test_rejected_rows_have_the_users_smiles(tmp_path, monkeypatch):
-    path = tmp_path / "my.csv"
-    rows = ["O[Na].C1CC", *ACIDS]
-    path.write_text("smiles,y\n" + "".join(f"{text},{i}\n" for i, text in enumerate(rows)))
-    config = DataConfig(table=path, targets=["y"], standardize="parent")
-    for _ in range(2):  # encoded, and from the cache
-        (entry,) = load(config, OGB).rejected
-        assert entry.smiles == "O[Na].C1CC"
-        assert entry.reason == "RDKit cannot read 'O[Na].C1CC': unclosed ring"
-    with pytest.raises(DataError, match="my.csv, line 2: RDKit cannot read 'O.Na..C1CC'"):
-        load(config.model_copy(update={"on_invalid": "fail"}), OGB)
 
 
 def test_a_model_reads_a_salt_like_its_parent(of_salts, tmp_path, rows_of):
@@ -177,12 +143,6 @@ def test_a_model_reads_a_salt_like_its_parent(of_salts, tmp_path, rows_of):
     assert written <= {*ACIDS, *SALTS}
     assert written & {*SALTS}
 
-    plain = train(of_salts({"data.standardize": "none"}), tmp_path / "plain")
-    about = json.loads((plain.folder / "model" / "config.json").read_text())
-    assert "standardize" not in about
-    acid, salt = Predictor.from_pretrained(plain.folder).predict([ACIDS[3], SALTS[3]])
-    assert acid.values != salt.values
-
 
 def test_evaluation_standardises_as_the_model_does(of_salts, tmp_path):
     result = train(of_salts(), tmp_path / "run")
@@ -204,20 +164,7 @@ def test_models_of_other_levels_are_not_joined(of_salts, tmp_path):
         join([one, replace(one, standardize="none")])
 
 
-def test_atoms_are_not_those_of_the_smiles(of_salts, tmp_path):
-    predictor = Predictor(train(of_salts(), tmp_path / "run").model)
-    with pytest.raises(ConfigError, match=r"standardises structures \(parent\), so its atom"):
-        predictor.embed(["CCO"], atoms=True)
-
-
-def test_a_level_that_is_unknown_here_is_refused(of_salts, tmp_path):
-    path = train(of_salts(), tmp_path / "run").folder / "model" / "config.json"
-    change_description(path, lambda about: about.update(standardize="charges"))
-    with pytest.raises(ModelError, match=r"config.json does not describe a model: standardize"):
-        PropertyModel.from_pretrained(tmp_path / "run")
-
-
-def test_molecules_in_memory(of_salts):
+def test_molecules_in_memory():
     settings = {"data.standardize": "parent", "model.layers": 1, "run.epochs": 1}
     overrides = {**settings, "model.width": 16, "model.ffn_width": 16, "model.heads": 2}
     y = np.arange(20) / 10
@@ -227,33 +174,3 @@ def test_molecules_in_memory(of_salts):
     graphs = [featurize.get("ogb")(text) for text in ACIDS]
     with pytest.raises(ConfigError, match="data.standardize: parent needs SMILES or RDKit molec"):
         fit(graphs, y, overrides=overrides)
-    timed = {"data.split_type": "time", "data.time_column": "date"}
-    with pytest.raises(ConfigError, match="time needs a file with the column data.time_column"):
-        fit(ACIDS, y, overrides={**overrides, "data.standardize": "none", **timed})
-
-
-def test_files_without_labels_are_standardised(tmp_path):
-    paths = []
-    for name, smiles in (("acids", ACIDS), ("salts", SALTS)):
-        paths.append(tmp_path / f"{name}.smi")
-        paths[-1].write_text("\n".join(smiles) + "\n")
-    acids, salts = (load(DataConfig(structures=[p], standardize="parent"), OGB) for p in paths)
-    assert same_graphs(acids.store, salts.store)
-    assert (salts.smiles, salts.written) == (acids.smiles, SALTS)
-
-
-def test_a_table_is_split_by_time(salts):
-    """The times are no target, and one line says where the splits meet."""
-    settings = {"split_type": "time", "time_column": "date", "split": (0.5, 0.25, 0.25)}
-    config = DataConfig(table=salts, **settings)
-    dataset = load(config, OGB)
-    line = (
-        "Split by column 'date': train 1990-01 to 1999-02, val 2000-01 to 2004-02, test 2005-01 to "
-        "2009-02."
-    )
-    assert dataset.targets == ("y",)
-    assert dataset.warnings[-1] == line
-    assert dataset.splits["train"].tolist() == [*range(10), *range(20, 30)]
-    report = check_table(scan_table(config))
-    assert report.warnings[-1] == line
-    assert report.splits == {"train": 20, "val": 10, "test": 10}

@@ -14,11 +14,10 @@ import torch
 from support import Recorder
 
 from molsepnorm.data import datasets
-from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer
 from molsepnorm.tasks import Task
-from molsepnorm.training import Callback, TrainConfig, load_config, train
+from molsepnorm.training import Callback, TrainConfig, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.run_folder.folder import RunFolder
@@ -79,12 +78,7 @@ def test_precision_affects_only_the_run(configure, tmp_path, precision):
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_an_unknown_precision_is_refused(table):
-    with pytest.raises(ConfigError, match="run.precision: Input should be .*got 'fp16'"):
-        load_config(table, overrides={"run.precision": "fp16"})
-
-
-@pytest.mark.parametrize("every", [1, 2, 3, 10])
+@pytest.mark.parametrize("every", [1, 3])
 def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, every):
     """And after the last epoch. The records cover all steps in between, and resuming is exact."""
     settings = {"run.epochs": 7, "run.validate_every": every}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -11,8 +9,8 @@ from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, st
 from sklearn.linear_model import Ridge
 
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import ExtraInputs, Target
-from molsepnorm.training.probe import fit_kernel, fit_linear, heads, refit_kernels
+from molsepnorm.tasks import Target
+from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.probe import ridge as ridges
 
 
@@ -58,37 +56,3 @@ def test_a_model_with_a_kernel_head_is_saved_and_loaded(random, tmp_path):
     loaded = PropertyModel.from_pretrained(tmp_path / "model")
     assert loaded.network.config == kernel.network.config
     np.testing.assert_array_equal(outputs(loaded, given), outputs(kernel, given))
-
-
-@pytest.mark.parametrize("compares_counts", [False, True])
-def test_a_kernel_head_is_fitted_again_as_if_for_the_first_time(
-    random, monkeypatch, compares_counts
-):
-    """To other molecules, with the same kernel; other networks of the model stay."""
-    labels = some_labels(random)
-    given = examples(model := start(regression("t", labels)), labels)
-    inputs = ExtraInputs(morgan=32, descriptors=("MolWt", "TPSA"))
-    counts = random.poisson(1.0, (len(SMILES), 32))
-    features = np.concatenate([counts, random.normal(size=(len(SMILES), 2))], axis=1)
-    features = torch.from_numpy(features.astype(np.float32))
-    given = replace(given, graphs=replace(given.graphs, features=features))
-    real, asked = heads.kernel_regression, []
-
-    def regress(embedded, task, choices):
-        asked.append(len(choices))
-        chosen = [each for each in choices if (each.counts is not None) == compares_counts]
-        return real(embedded, task, chosen)
-
-    monkeypatch.setattr(heads, "kernel_regression", regress)
-    first = fit_kernel(model, given, TRAIN, inputs)
-    every = np.arange(len(SMILES))
-    both = replace(model, partners=(first.network,), weights=(0.5, 0.5), inputs=first.inputs)
-    again, expected = refit_kernels(both, given, every), fit_kernel(model, given, every, inputs)
-    assert asked == [2, 1, 2]
-    assert again.network is model.network and again.weights == (0.5, 0.5)
-    (found,) = again.partners
-    assert found.config == expected.network.config
-    assert (found.config.counts, found.config.descriptors) == (32, 2)
-    assert found.config.compares_counts == compares_counts
-    for name, tensor in expected.network.state_dict().items():
-        assert torch.equal(found.state_dict()[name], tensor), name

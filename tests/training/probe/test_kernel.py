@@ -17,11 +17,9 @@ from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.probe import fit_kernel, heads, refit_kernels
+from molsepnorm.training.probe import fit_kernel, refit_kernels
 from molsepnorm.training.probe import kernel as kernels
 from molsepnorm.training.probe import ridge as ridges
-from molsepnorm.training.probe.embedded import Embedded
-from molsepnorm.training.probe.kernel import kernel_regression
 
 
 def kernel_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -90,27 +88,6 @@ def _many_targets(random: np.random.Generator, missing: bool) -> tuple[PropertyM
     return model, examples(model, labels)
 
 
-def test_targets_with_labels_for_the_same_molecules_share_one_decomposition(random, monkeypatch):
-    decompose, sizes = ridges._decompose, []
-
-    def counted(centred):
-        sizes.append(centred.shape)
-        return decompose(centred)
-
-    monkeypatch.setattr(ridges, "_decompose", counted)
-    for missing, expected in (False, 1), (True, 31):
-        sizes.clear()
-        fit_kernel(*_many_targets(random, missing), TRAIN)
-        assert len(sizes) == expected
-
-
-def test_targets_of_classes_have_weighted_kernels_of_their_own(random):
-    labels = np.stack([some_labels(random) > cut for cut in (3.0, 4.0, 5.0)], 1).astype(float)
-    model = start(*(Target(name, "binary") for name in "abc"))
-    embedded = Embedded.of(model.network, examples(model, labels), TRAIN, model.task)
-    assert kernels._num_decomposed(embedded, model.task) == 3
-
-
 def test_targets_with_labels_for_different_molecules_compare_fewer(random, monkeypatch):
     monkeypatch.setattr(kernels, "_MAX_DECOMPOSED", 31 * 20.1**3)
     monkeypatch.setattr(kernels, "_MAX_OPERATIONS", 0)
@@ -153,32 +130,6 @@ def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypat
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.05]))
     expected = outputs(fit_kernel(model, given, TRAIN), given)
     np.testing.assert_allclose(outputs(found, given), expected, atol=2e-3)
-
-
-def test_targets_with_the_same_molecules_and_penalty_share_one_inverse(random, monkeypatch):
-    """Four targets count as two, and the solution is exact if two are affordable."""
-    labels = random.normal(size=(len(SMILES), 4))
-    labels[:5, 3] = np.nan
-    model = start(*(regression(f"y{number}", each) for number, each in enumerate(labels.T)))
-    given = examples(model, labels)
-    missing = np.isnan(labels[TRAIN, 3]).sum()
-    monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.05]))
-    expected = outputs(fit_kernel(model, given, TRAIN), given)
-    invert, inverted = kernels.invert, []
-
-    def counted(kernel, rows, penalty, weights):
-        inverted.append(len(rows))
-        return invert(kernel, rows, penalty, weights)
-
-    monkeypatch.setattr(kernels, "_MAX_CENTERS", 39)
-    monkeypatch.setattr(kernels, "invert", counted)
-    operations = 40**3 + (40 - missing) ** 3
-    monkeypatch.setattr(kernels, "_MAX_OPERATIONS", operations)
-    found = fit_kernel(model, given, TRAIN)
-    assert sorted(inverted) == [40 - missing, 40]
-    np.testing.assert_allclose(outputs(found, given), expected, atol=2e-3)
-    monkeypatch.setattr(kernels, "_MAX_OPERATIONS", operations - 1)
-    assert fit_kernel(model, given, TRAIN).network.config.centers == 39
 
 
 def with_features(given: Examples, *features: np.ndarray) -> Examples:
@@ -260,24 +211,6 @@ def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
             fitted = ridge_regression(asked, labels)
             found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
             np.testing.assert_allclose(found[:, 0], fitted, atol=2e-3)
-
-
-@pytest.mark.parametrize("compares", [False, True])
-def test_without_descriptors_counts_are_read_only_where_they_are_compared(
-    random, monkeypatch, compares
-):
-    labels, inputs = some_labels(random), ExtraInputs(morgan=30)
-    model = start(regression("t", labels))
-    given = with_features(examples(model, labels), random.poisson(2, size=(len(SMILES), 30)))
-    monkeypatch.setattr(
-        heads,
-        "kernel_regression",
-        lambda embedded, task, choices: kernel_regression(embedded, task, [choices[compares]]),
-    )
-    kernel = fit_kernel(model, given, TRAIN, inputs)
-    config, expected = kernel.network.config, 30 * compares
-    assert (config.molecule_features, config.counts, config.descriptors) == (expected, expected, 0)
-    assert kernel.inputs == ExtraInputs(morgan=expected)
 
 
 def test_features_that_the_network_reads_are_compared_too(random):

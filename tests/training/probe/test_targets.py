@@ -92,7 +92,7 @@ def test_a_class_without_molecules_is_improbable(random):
 
 @pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
 @pytest.mark.parametrize("known", [0, 1, 5])
-def test_labels_without_difference_give_a_constant(random, kind, known):
+def test_labels_without_difference_give_a_constant(kind, known):
     """The mean, or equal probabilities."""
     labels = np.full(len(SMILES), np.nan)
     labels[:known] = 1.0
