@@ -54,18 +54,3 @@ def test_findings_shrink_and_are_kept(work: fuzz.Work, tmp_path: Path, monkeypat
     with pytest.raises(AssertionError) as found:  # by one case, the kept one
         fuzz.explore("broken", work, 1, tmp_path, cases=1)
     assert "case='!'" in "".join(found.value.__notes__)
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"), [([1.0], "why"), ([""], None), ([float("nan")], None), (["1", "inf"], "")]
-)
-def test_a_number_without_a_value_or_a_reason_is_found(values, reason) -> None:
-    with pytest.raises(AssertionError):
-        fuzz.number_or_reason(values, reason)
-    fuzz.number_or_reason([1.0, "2", "red"], None)
-
-
-def test_rows_that_pandas_reads_otherwise_are_found(tmp_path: Path) -> None:
-    (tmp_path / "split.csv").write_bytes(b"a,b\n1,x\ry\n")
-    with pytest.raises(AssertionError, match="other cells"):
-        fuzz.read_back(str(tmp_path / "split.csv"))

@@ -27,13 +27,8 @@ _KNOWN = {
 """Findings that are safe."""
 _BUILTINS = {"__import__", "compile", "eval", "exec"}
 _CALLS = {
-    *(
-        "os.system",
-        "os.popen",
-        "tempfile.mktemp",
-        "torch.jit.load",
-        "torch.package.PackageImporter",
-    ),
+    *("os.system", "os.popen", "tempfile.mktemp"),
+    *("torch.jit.load", "torch.package.PackageImporter"),
     *("yaml.full_load", "yaml.full_load_all", "yaml.load_all", "yaml.unsafe_load"),
     *("yaml.unsafe_load_all", "ssl._create_unverified_context"),
 }
@@ -81,18 +76,14 @@ def _dangers_of(name: str, call: ast.Call) -> Iterator[str]:
     "text",
     [
         *(
-            "pickle.load(x)",
             "import pickle",
             "from pickle import loads",
-            "import joblib.numpy_pickle",
             "eval(x)",
+            "os.system(x)",
+            "os.execvp(x, y)",
         ),
-        *("exec('x')", "__import__(x)", "os.system(x)", "subprocess.run(x, shell=True)"),
-        *("subprocess.run(x, shell=flag)", "torch.load(x)", "torch.load(x, weights_only=False)"),
-        *("torch.load(x, weights_only=flag)", "yaml.load(x)", "yaml.load(x, yaml.Loader)"),
-        *("yaml.load(x, Loader=yaml.FullLoader)", "yaml.unsafe_load(x)", "np.load(x, None, True)"),
-        *("np.load(x, allow_pickle=True)", "pd.read_pickle(x)", "os.execvp(x, y)"),
-        *("requests.get(x, verify=False)", "def f():\n    if a:\n        compile(x, '', 'exec')"),
+        *("subprocess.run(x, shell=True)", "torch.load(x, weights_only=flag)", "yaml.load(x)"),
+        *("np.load(x, None, True)", "pd.read_pickle(x)", "requests.get(x, verify=False)"),
     ],
 )
 def test_the_scan_finds_dangers(text):

@@ -42,19 +42,3 @@ def test_a_setting_has_the_type_bounds_and_default_of_its_field():
 def test_option_spellings_are_unique():
     spellings = [name for setting in SETTINGS.values() for name in setting.options]
     assert len(set(spellings)) == len(spellings)
-
-
-def test_help_is_the_first_paragraph_with_the_default():
-    help = SETTINGS["data.split"].help
-    assert help == (
-        "Fractions of the training, validation and test split. 0.9,0.1,0 leaves no row for a test: "
-        "the model learns from all rows and is not scored. [default: 0.8,0.1,0.1]"
-    )
-    assert "null" in SETTINGS["data.split"].text
-
-
-def test_help_does_not_name_a_default_that_recipes_change():
-    """zinc trains for another number of epochs than a table does."""
-    assert SETTINGS["run.epochs"].help.endswith("[default: from the recipe]")
-    assert SETTINGS["run.seed"].help.endswith("[default: 0]")
-    assert "[default" not in SETTINGS["run.patience"].help

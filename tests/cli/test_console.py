@@ -12,7 +12,7 @@ from molsepnorm.cli.tables import scores_table
 from molsepnorm.training.callback import EpochRecord
 
 
-@pytest.mark.parametrize("width", range(40, 120))
+@pytest.mark.parametrize("width", [40, 57, 80, 119])
 def test_no_number_is_broken_at_any_width(width):
     titles = ("validation", "test", "95 % interval", "without forest", "random forest")
     columns = {title: {"rmse/mass": 131072.0, "r2": 0.7788} for title in titles}

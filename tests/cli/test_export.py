@@ -81,11 +81,6 @@ def test_wrong_options_are_refused(workspace, refused, tmp_path):
     assert "give either --to onnx or --to torchscript, to write the model, or --encode" in neither
     table = ("--encode", workspace / "data.csv")
     assert neither == refused(*model, "--to", "onnx", *table, "-o", tmp_path / "out")
-    assert "Known: onnx, torchscript" in refused(*model, "--to", "tf", "-o", tmp_path / "out")
-    text = refused(*model, "--encode", workspace / "none.csv", "-o", tmp_path / "out", code=1)
-    assert "none.csv: there is no such file" in text
-    text = refused(*model, *table, "--smiles-column", "structure", "-o", tmp_path / "out")
-    assert "structure" in text
     text = refused(*model, "--to", "onnx", "--smiles-column", "s", "-o", tmp_path / "out")
     assert "--smiles-column belongs to --encode" in text
     assert [*tmp_path.iterdir()] == []

@@ -57,12 +57,6 @@ def test_rows_have_the_counts_and_descriptors_of_their_smiles(
         np.testing.assert_array_equal(values, expected[SMILES[row]])
 
 
-def test_no_rows_have_no_groups() -> None:
-    prepared = prepare("ogb")([])
-    assert not prepared.groups
-    assert not prepared.errors
-
-
 def test_each_smiles_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The features and counts of a chiral molecule share two readings by RDKit: of the SMILES,
     and of its canonical form."""

@@ -6,7 +6,6 @@ Work is done in forks here, which need not import this file.
 from __future__ import annotations
 
 import multiprocessing
-import operator
 import os
 import signal
 import subprocess
@@ -70,11 +69,6 @@ def test_few_tasks_are_taken_in_advance():
         assert len(list(results)) == 99
 
 
-def test_spawned_workers_give_the_same_results():
-    with Workers(1, operator.neg, method="spawn") as workers:
-        assert list(workers.map([1, 2, 3])) == [-1, -2, -3]
-
-
 def _fail_at_3(task: int) -> int:
     if task == 3:
         raise InvalidMolecule("no such ring")
@@ -87,25 +81,6 @@ def test_the_error_of_a_task_is_raised_in_its_turn():
         for result in workers.map(range(9)):
             results.append(result)
     assert results == [0, 1, 2]
-
-
-class _Odd(Exception):
-    """It cannot be unpickled, because that passes the message alone."""
-
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(one + two)
-
-
-def _raise_odd(task: int) -> int:
-    raise _Odd("a", "b")
-
-
-def test_an_error_that_cannot_be_pickled_is_reported_in_full():
-    with (
-        Workers(1, _raise_odd) as workers,
-        pytest.raises(RuntimeError, match="_raise_odd(.|\n)*ab"),
-    ):
-        list(workers.map([1]))
 
 
 def _die(task: int) -> int:
