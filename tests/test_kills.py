@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks import kills
@@ -53,14 +51,3 @@ def test_a_run_killed_while_its_last_model_is_replaced_is_resumed(
     outcome, found = campaign.try_case("train", "kill", at)
     assert outcome.killed
     assert found == ([] if in_one_step else ["run/model is gone"])
-
-
-def test_differences_leave_times_out(tmp_path: Path) -> None:
-    for place, seconds, score in (("a", 1, 2), ("b", 3, 2), ("c", 1, 4)):
-        (tmp_path / place).mkdir()
-        content = f'{{"seconds": {seconds}, "val": {{"mae": {score}}}}}'
-        (tmp_path / place / "metrics.json").write_text(content)
-    (tmp_path / "c" / ".x.partial").write_text("")
-    assert kills.differences(tmp_path / "b", tmp_path / "a") == []
-    found = kills.differences(tmp_path / "c", tmp_path / "a")
-    assert found == [".x.partial is left over", "metrics.json differs"]

@@ -72,32 +72,6 @@ def _dangers_of(name: str, call: ast.Call) -> Iterator[str]:
         yield "yaml.load of any object"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "import pickle",
-            "from pickle import loads",
-            "eval(x)",
-            "os.system(x)",
-            "os.execvp(x, y)",
-        ),
-        *("subprocess.run(x, shell=True)", "torch.load(x, weights_only=flag)", "yaml.load(x)"),
-        *("np.load(x, None, True)", "pd.read_pickle(x)", "requests.get(x, verify=False)"),
-    ],
-)
-def test_the_scan_finds_dangers(text):
-    assert [*_dangers(text)]
-
-
-def test_the_scan_accepts_safe_calls():
-    text = """
-network.eval(); re.compile(x); torch.compile(x); np.load(x); torch.load(x, weights_only=True)
-yaml.safe_load(x); yaml.load(x, _Loader); subprocess.run([x], shell=False)
-"""
-    assert not [*_dangers(text)]
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_source_file_runs_code_from_a_file(path):
     found = sorted(_dangers(path.read_text(encoding="utf-8")))

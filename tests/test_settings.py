@@ -27,18 +27,6 @@ def test_every_setting_has_a_description():
         assert setting.text.rstrip().endswith((".", "…")), setting.name
 
 
-def test_a_setting_has_the_type_bounds_and_default_of_its_field():
-    lr, norm, targets = (SETTINGS[name] for name in ("optim.lr", "model.norm", "data.targets"))
-    assert (lr.type, lr.bounds, lr.default, lr.options) == ("number", "> 0", 5e-4, ("--lr",))
-    assert (norm.type, norm.choices[0], norm.heading) == ("choice", "sep", "Network")
-    assert (targets.type, targets.default) == ("list", None)
-    assert targets.options == ("--targets", "--target-columns")
-    assert SETTINGS["data.folds"].bounds == "≥ 2"
-    assert SETTINGS["model.layers"].bounds == "≥ 1"
-    assert SETTINGS["model.urpe"].type == "yes or no"
-    assert SETTINGS["data.table"].type == "path"
-
-
 def test_option_spellings_are_unique():
     spellings = [name for setting in SETTINGS.values() for name in setting.options]
     assert len(set(spellings)) == len(spellings)

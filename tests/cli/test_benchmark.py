@@ -32,20 +32,35 @@ def _summary(folder) -> dict:
     return json.loads((folder / "replicates" / "summary.json").read_text())
 
 
-def test_benchmark_prints_each_run_and_a_summary(benchmark, ok, tmp_path):
-    """The summary has means, standard deviations and the path of all figures."""
-    text = ok(*benchmark, "--seeds", "0-1,5")
-    runs = {
-        name: json.loads((tmp_path / "replicates" / name / "metrics.json").read_text())
-        for name in ("seed-0", "seed-1", "seed-5")
-    }
-    for name, metrics in runs.items():
+def test_a_benchmark_prints_its_runs_and_repeats_none(
+    benchmark, ok, refused, tmp_path, tree, monkeypatch
+):
+    """The summary has means and standard deviations. The same command prints the same table;
+    further seeds are trained, and another configuration is refused, with no file changed."""
+    text = ok(*benchmark, "--seeds", "0-1")
+    values = []
+    for name in ("seed-0", "seed-1"):
+        metrics = json.loads((tmp_path / "replicates" / name / "metrics.json").read_text())
+        values.append(metrics["test"]["rmse"])
         assert f"{name}: val rmse {significant(metrics['val']['rmse'])}, test rmse" in text
-    values = [metrics["test"]["rmse"] for metrics in runs.values()]
     assert f"{significant(np.mean(values))} ± {significant(np.std(values, ddof=1))}" in text
-    assert "data.csv: mean ± sd of 3 runs" in text
     assert str(tmp_path / "replicates" / "summary.json") in text
-    assert text.count("Splits") == 1
+    plain, steps = TrainStep.__call__, []
+
+    def step(self, *planned):
+        steps.append(self.config.run.seed)
+        return plain(self, *planned)
+
+    monkeypatch.setattr(TrainStep, "__call__", step)
+    assert ok(*benchmark, "--seeds", "0-1") in text
+    assert not steps
+    ok(*benchmark, "--seeds", "0-1,5")
+    assert set(steps) == {5}
+    assert _summary(tmp_path)["runs"] == ["seed-0", "seed-1", "seed-5"]
+    before = tree(tmp_path)
+    message = refused(*benchmark, "--seeds", "0-1", "--lr", 2)
+    assert "seed-0 is a run of another configuration: choose another folder" in message
+    assert tree(tmp_path) == before
 
 
 def test_molecules_that_the_start_was_trained_on_are_in_the_summary(benchmark, ok, tmp_path, tiny):
@@ -56,24 +71,6 @@ def test_molecules_that_the_start_was_trained_on_are_in_the_summary(benchmark, o
     (reason,) = _summary(tmp_path)["leaks"]["seed-0"]
     assert "training started from was trained on" in reason
     assert f"of 1 run are too optimistic. seed-0: {reason}" in " ".join(text.split())
-
-
-def test_the_same_command_repeats_no_run(benchmark, ok, tmp_path, monkeypatch):
-    """It prints the same table; further seeds are trained."""
-    first = ok(*benchmark, "--seeds", "0-1")
-    plain, steps = TrainStep.__call__, []
-
-    def step(self, *planned):
-        steps.append(self.config.run.seed)
-        return plain(self, *planned)
-
-    monkeypatch.setattr(TrainStep, "__call__", step)
-    again = ok(*benchmark, "--seeds", "0-1")
-    assert again in first
-    assert not steps
-    ok(*benchmark, "--seeds", "0-2")
-    assert set(steps) == {2}
-    assert _summary(tmp_path)["runs"] == ["seed-0", "seed-1", "seed-2"]
 
 
 def test_folds_and_replicates_are_splits(benchmark, ok, tmp_path):
@@ -150,15 +147,6 @@ def test_the_same_command_continues_a_stopped_benchmark(benchmark, ok, run, tmp_
 def test_contradicting_options_are_usage_errors(benchmark, refused, tmp_path, args, message):
     assert message in refused(*benchmark, *args)
     assert not (tmp_path / "replicates").exists()
-
-
-def test_another_configuration_in_the_folder_is_refused(benchmark, ok, refused, tree, tmp_path):
-    """The message names the run, and no file is changed."""
-    ok(*benchmark, "--seeds", "0")
-    before = tree(tmp_path)
-    message = refused(*benchmark, "--seeds", "0-1", "--lr", 2)
-    assert "seed-0 is a run of another configuration: choose another folder" in message
-    assert tree(tmp_path) == before
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import csv
 import gzip
 import json
 import shlex
+from functools import partial
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from support import set_zinc_sizes
 
-from molsepnorm.cli import main
+from .conftest import fail, invoke, succeed
 
 ROWS = [("C" * length, 0.5 * length, length % 2) for length in range(2, 42)]
 BAD = [("OCC", 1, 1), ("CCO", 2, 1), ("C1CC", 3, 0)]
@@ -38,24 +38,7 @@ def empty_cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def _run(*args):
-    return CliRunner().invoke(main, ["data", *(str(arg) for arg in args)])
-
-
-def _ok(*args) -> str:
-    result = _run(*args)
-    assert result.exit_code == 0, result.output
-    assert "\x1b" not in result.stdout
-    return result.stdout
-
-
-def _error(*args, code: int) -> str:
-    """The message of a failed command."""
-    result = _run(*args)
-    assert result.exit_code == code, result.output
-    assert isinstance(result.exception, SystemExit)
-    assert result.stderr.count("Error: ") == 1
-    return result.stderr
+_ok, _error = partial(succeed, "data"), partial(fail, "data")
 
 
 # --- check ----------------------------------------------------------------------------------------
@@ -77,7 +60,7 @@ def test_check_separates_problems_from_information(table):
 
 def test_strict_sets_the_exit_status(table):
     assert "No problem found." in _ok("check", table(), "--strict")
-    result = _run("check", table(*BAD), "--strict")
+    result = invoke("data", "check", table(*BAD), "--strict")
     assert result.exit_code == 1
     assert "unclosed ring" in result.stdout
     assert result.stderr == ""
@@ -132,7 +115,7 @@ def test_fix_replaces_no_file_and_the_advice_names_none(table, tmp_path, monkeyp
     assert copy.read_text() == "kept"
     assert "--fix my_clean_2.csv" in _ok("check", path)
     training = ("train", "--data", str(table(("CCO", "high", 1))), "--targets", "y")
-    assert "--fix my_clean_2.csv" in CliRunner().invoke(main, training).stderr
+    assert "--fix my_clean_2.csv" in invoke(*training).stderr
     assert "41 rows" in _ok("check", table(*BAD), "--fix", copy, "--force")
 
 
@@ -176,17 +159,15 @@ def test_the_commands_that_are_shown_work(
     *cleaning, training = _commands(text) if expected else [*_commands(text), None]
     for words in cleaning:
         assert words[:2] == ["data", "check"]
-        fixed = CliRunner().invoke(main, words)
-        assert fixed.exit_code == 0, fixed.output
+        fixed = succeed(*words)
         copy = pd.read_csv("my assay_clean.csv", dtype=str)
         assert copy.iloc[:, 1].str.startswith(">").sum() == 4
-        training = training or _commands(fixed.output)[-1]
+        training = training or _commands(fixed)[-1]
     assert bool(cleaning) == bool(rows)
     if expected:
         assert training[-len(expected) :] == expected
     small = ("--from", "none", "--no-baseline", "--threads", "1", "-o", "run", *TINY)
-    done = CliRunner().invoke(main, [*training, *small, "--set", "model.width=8"])
-    assert done.exit_code == 0, done.output
+    succeed(*training, *small, "--set", "model.width=8")
 
 
 @pytest.mark.filterwarnings("ignore:.*is read as the column of SMILES")
@@ -200,8 +181,7 @@ def test_the_command_that_cleans_names_plausible_targets_only(tmp_path, monkeypa
         csv.writer(file).writerows([("smiles", "Batch", "ic50_nM"), *rows])
     (command,) = _commands(_ok("check", path))
     assert command[3:7] == ["--targets", "ic50_nM", "--transform", "ic50_nM=pic50"]
-    fixed = CliRunner().invoke(main, command)
-    assert fixed.exit_code == 0, fixed.output
+    succeed(*command)
     assert pd.read_csv("my_clean.csv")["Batch"].iloc[-1] == 1
     pd.read_csv(path).rename(columns={"ic50_nM": "ic50, nM"}).to_csv(path, index=False)
     assert _commands(_ok("check", path)) == []
@@ -216,7 +196,7 @@ def test_a_molecule_in_two_named_splits_is_cleaned(tmp_path, monkeypatch):
         csv.writer(file).writerows([("smiles", "y", "part"), *rows, ("CCF", 0.5, "test")])
     (command, *_) = _commands(_ok("check", "my.csv", "--targets", "y", "--splits-column", "part"))
     assert "--fix" in command
-    assert CliRunner().invoke(main, command).exit_code == 0
+    succeed(*command)
     table = pd.read_csv("my_clean.csv")
     assert table[table["smiles"] == "CCF"].to_numpy().tolist() == [["CCF", 0.5, "test"]]
     checked = _ok("check", "my_clean.csv", "--targets", "y", "--splits-column", "part")
@@ -260,8 +240,7 @@ def test_prepare_makes_the_store_that_training_reads(table, empty_cache, tmp_pat
 
     assert "found in the cache" in _ok("prepare", *options)
     small = ("--set", "model.width=8", "--set", "model.ffn_width=8", "--set", "model.heads=2")
-    done = CliRunner().invoke(main, ["train", *map(str, options), *small, "-o", f"{tmp_path}/run"])
-    assert done.exit_code == 0, done.output
+    succeed("train", *options, *small, "-o", tmp_path / "run")
     assert [(each, each.stat().st_mtime_ns) for each in empty_cache.glob("*.store")] == [
         (store, made)
     ]

@@ -63,13 +63,6 @@ def test_smiles_and_standard_input_give_the_same_rows(ok, model, tmp_path):
     assert len(pd.read_csv(tmp_path / "a.csv")) == 2
 
 
-def test_a_layer_can_be_chosen(ok, model, tmp_path):
-    out = tmp_path / "a.parquet"
-    ok("embed", "--model", model, "--smiles", "CCO", "--layer", 1, "-o", out)
-    expected = Predictor.from_pretrained(model).embed(["CCO"], layer=1).molecules
-    np.testing.assert_allclose(np.stack(pd.read_parquet(out)["embedding"]), expected, rtol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [

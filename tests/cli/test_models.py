@@ -9,17 +9,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.pretrained import resolve
 
 
-def test_the_models_are_listed(shipped, ok, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
-    text = " ".join(ok("models").split())
-    assert "name parameters size trained on objectives must not be scored on" in text
-    size = sum(path.stat().st_size for path in resolve(shipped.name).iterdir()) / 1e6
-    assert (
-        f"molsepnorm-tiny {shipped.parameters:,} {size:.1f} MB 30 of a list of alkanes, 1,200 of "
-        "ethers descriptors, fingerprint zinc, zinc-full" in text
-    )
-
-
 def test_json_holds_the_whole_card(shipped, ok):
     size = sum(path.stat().st_size for path in resolve(shipped.name).iterdir())
     expected = json.loads(json.dumps({**asdict(shipped), "bytes": size}))
@@ -98,8 +87,3 @@ def test_a_damaged_file_of_a_model_or_run_is_named(ok, run, write_table, tiny, t
         assert (result.exit_code, damaged) == (1, [name])
         path.write_bytes(content)
     assert ok("models", "verify", tmp_path / "run" / "model").count("intact") == 3
-
-
-def test_show_may_be_left_out(shipped, ok):
-    for args in ((), (shipped.name,), ("--json",), (shipped.name, "--json")):
-        assert ok("models", "show", *args) == ok("models", *args)

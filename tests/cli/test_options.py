@@ -213,19 +213,6 @@ def test_invalid_options_are_usage_errors(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_lists_every_option_under_its_heading(ok, command):
-    text = ok(command, "--help")
-    headings = ["Data:", "Split:", "Recipe:", "Network:", "Optimiser:", "Training:", "Hardware:"]
-    positions = [text.index(f"\n{heading}\n") for heading in (*headings, "Output:", "Help:")]
-    assert positions == sorted(positions)
-    for setting in settings():
-        if setting.options and (setting.name, command) != ("run.seed", "benchmark"):
-            after = text.partition(f"\n{setting.heading}:\n")[2]
-            assert f"\n  {setting.options[0]}" in f"\n{after}".partition("\n\n")[0]
-    assert "[default: 0.8,0.1,0.1]" in " ".join(text.split())
-
-
 def test_help_of_a_command_imports_nothing_heavy_and_fits_the_terminal():
     code = (
         "import sys\nfrom molsepnorm.cli import main\n"

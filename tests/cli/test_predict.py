@@ -151,20 +151,6 @@ def test_standard_input_is_read_in_chunks():
     assert first == {"smiles": ["CCO"] * module._CHUNK_LINES}
 
 
-def test_a_table_on_standard_input_is_read_like_a_file(ok, workspace, tmp_path):
-    table = "smiles;id\nCCO;a\nCCN;b\n"
-    (tmp_path / "in.csv").write_text(table)
-    command = _command(workspace)
-    piped = subprocess.run(command, input=table, capture_output=True, text=True).stdout
-    assert [line.split(",")[:2] for line in piped.splitlines()] == [
-        ["smiles", "id"],
-        ["CCO", "a"],
-        ["CCN", "b"],
-    ]
-    from_file = ok("predict", "--model", workspace / "model", "-i", tmp_path / "in.csv")
-    assert piped.splitlines() == from_file.splitlines()
-
-
 @pytest.fixture(scope="module")
 def heated(workspace: Path) -> Path:
     """A model that reads a column of temperatures."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from .conftest import read_rows
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 
@@ -39,11 +39,10 @@ def test_evaluation_repeats_the_scores(workspace, ok):
 
 
 def test_predictions_are_those_of_the_run(workspace, ok):
-    with open(workspace / "run" / "predictions_test.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows((workspace / "run" / "predictions_test.csv").read_text())
     asked = [part for row in rows for part in ("--smiles", row["smiles"])]
     text = ok("predict", "--model", workspace / "run", *asked, "--processes", "1")
-    found = [float(row["y_pred"]) for row in csv.DictReader(io.StringIO(text))]
+    found = [float(row["y_pred"]) for row in read_rows(text)]
     assert found == pytest.approx([float(row["y_pred"]) for row in rows], rel=1e-5)
 
 

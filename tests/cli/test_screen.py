@@ -67,14 +67,6 @@ def test_the_rows_are_those_of_predict(run, ok, given, workspace, tmp_path):
     assert rejected["id"].tolist() == ["7", "80"]
 
 
-def test_the_same_command_goes_on(run, given):
-    """A finished screen is not computed again, and other options are refused."""
-    first = run(*given, "--rows-per-part", "25", "--top", "5")
-    again = run(*given, "--rows-per-part", "25", "--top", "5")
-    assert "5 parts with 90 rows are finished already" in again.stderr
-    assert again.stderr.endswith(first.stderr.splitlines()[-1] + "\n")
-
-
 def test_the_best_rows_are_written(run, given, tmp_path):
     options = ("--columns", "note,id", "--filter", "y_pred > -9")
     result = run(*given, "--top", "5", "--ascending", *options)

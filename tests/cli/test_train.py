@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import shlex
 import shutil
@@ -13,6 +11,8 @@ import pytest
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training.results.conclusion import conclusion
 
+from .conftest import read_rows
+
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
 COLOURS = ["red", "light blue", "green", "red", "", "light blue", "red"]
@@ -21,10 +21,6 @@ PARTS = ["train"] * 5 + ["", "valid", "TEST", "training", "test"]
 
 def _metrics(folder) -> dict:
     return json.loads((folder / "metrics.json").read_text())
-
-
-def _rows(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +62,7 @@ def test_the_forest_is_beside_the_network(baselines, ok, tiny, write_table, tmp_
     sentences = conclusion(metrics)
     assert ["trivial baseline" in sentences[0], "a random forest" in sentences[1]] == [True, True]
     assert "Conclusion:\n" + "".join(f"- {text}\n" for text in sentences) in printed
-    assert _rows((tmp_path / "run" / "predictions_test.csv").read_text())[0]["y_forest"]
+    assert read_rows((tmp_path / "run" / "predictions_test.csv").read_text())[0]["y_forest"]
 
 
 def test_evaluation_repeats_the_scores_of_metrics_json(workspace, ok):
@@ -90,7 +86,7 @@ def test_evaluate_and_predict_have_precision_and_device_options(workspace, ok, r
     assert near == pytest.approx(exact, rel=0.1)
     assert near != exact
     exact, near = (
-        [float(row["y_pred"]) for row in _rows(ok("predict", *run, "--smiles", "CCO", *more))]
+        [float(row["y_pred"]) for row in read_rows(ok("predict", *run, "--smiles", "CCO", *more))]
         for more in ((), asked)
     )
     assert near == pytest.approx(exact, abs=0.2)
@@ -112,20 +108,20 @@ def test_a_class_that_the_model_lacks_gives_a_clear_error(workspace, refused, tm
 
 def test_predictions_of_classes_have_names_and_probabilities(workspace, ok):
     """All columns of the table are kept; predictions of test rows equal those of training."""
-    rows = _rows(ok("predict", "--model", workspace / "run", "-i", workspace / "data.csv"))
+    rows = read_rows(ok("predict", "--model", workspace / "run", "-i", workspace / "data.csv"))
     probabilities = ["c_prob_green", "c_prob_light blue", "c_prob_red"]
     assert list(rows[0]) == [
-        *("smiles", "y", "a", "c", "n", "y_pred", "a_pred", "c_pred", *probabilities, "error"),
+        *("smiles", "y", "a", "c", "n", "y_pred", "a_pred", "c_pred", *probabilities, "error")
     ]
     for row in rows:
         assert sum(float(row[name]) for name in probabilities) == pytest.approx(1, abs=1e-5)
-    for written in _rows((workspace / "run" / "predictions_test.csv").read_text()):
+    for written in read_rows((workspace / "run" / "predictions_test.csv").read_text()):
         row = rows[int(written["line"]) - 2]
         assert row["c_pred"] == written["c_pred"]
         for name in ("y_pred", "a_pred", *probabilities):
             assert float(row[name]) == pytest.approx(float(written[name]), rel=1e-4, abs=1e-5)
     again = ("predict", "--model", workspace / "run", "--smiles", "CCO", "--smiles", "C1CC")
-    good, bad = _rows(ok(*again))
+    good, bad = read_rows(ok(*again))
     assert good["c_pred"] in ("green", "light blue", "red")
     assert {bad[name] for name in ("y_pred", "c_pred", *probabilities)} == {""}
     assert "unclosed ring" in bad["error"]
@@ -135,9 +131,7 @@ def test_a_validation_split_of_one_class_gives_a_warning(ok, tiny, write_table, 
     """The best epoch is then chosen by the loss."""
     labels = [0, 1, 0, 1, 0, 0, 1, 1, 0, 1]
     table = write_table(tmp_path / "data.csv", a=labels, part=PARTS)
-    text = ok(
-        *("train", "--data", table, *tiny, "--splits-column", "part", "-o", tmp_path / "run"),
-    )
+    text = ok(*("train", "--data", table, *tiny, "--splits-column", "part", "-o", tmp_path / "run"))
     assert "ROC-AUC is undefined on the validation molecules" in text
     assert "undefined" in text.partition("Scores")[2]
     assert "by validation loss" in text

@@ -340,9 +340,7 @@ def test_an_invalid_setting_is_refused_by_its_name(settings: dict) -> None:
 
 
 @pytest.mark.parametrize("part", [{"local": "gine"}, {"resistance_kernels": 2}])
-def test_parts_that_read_bonds_need_a_largest_distance_above_that_of_a_bond(
-    part: dict,
-) -> None:
+def test_parts_that_read_bonds_need_a_largest_distance_above_that_of_a_bond(part: dict) -> None:
     """With a largest distance of 1, the codes of bonds are those of all pairs of a fragment."""
     with pytest.raises(ValueError, match=r"model\.max_distance: 1 .*: use 2 or more"):
         GraphormerConfig(max_distance=1, max_path_length=1, **part)

@@ -95,22 +95,6 @@ def test_the_threshold_itself_is_inside(model):
         assert found.domain["in_domain"] is inside
 
 
-def test_predictions_carry_the_same(model):
-    plain, near = Predictor(model), Predictor(model, domain=True)
-    one, other = plain.predict(QUERIES), near.predict(QUERIES)
-    assert [each.values for each in one] == [each.values for each in other]
-    assert not any(each.domain for each in one) and other[1].domain == {}
-    assert other[2].domain == {
-        "similarity": 1.0,
-        "in_domain": True,
-        "nearest_smiles": "c1ccccc1O",
-        "y_nearest": None,
-        "z_nearest": 1.0,
-        "k_nearest": "low",
-    }
-    assert [*near.columns][-6:] == [*other[2].domain] and "similarity" not in plain.columns
-
-
 def test_labels_that_are_bounds_are_written_as_bounds(model):
     (molecules,) = model.structures
     bounds = np.zeros((4, 3), np.int8)
@@ -164,23 +148,6 @@ def test_a_training_molecule_is_its_own_nearest_one(model):
     found = [each.domain["nearest_smiles"] for each in predictor.predict(queries)]
     assert found[:2] == ["C" * 20, "C[C@@H](N)c1ccccc1"]
     assert found[2] == "C[C@H](N)c1ccccc1"  # the first of those with its fingerprint
-
-
-def test_a_molecule_without_a_fingerprint_fails_by_itself(model, monkeypatch):
-    from molsepnorm.errors import InvalidMolecule
-    from molsepnorm.molecules.featurize import nearest
-
-    real = nearest.packed_morgan
-
-    def refuse(smiles):
-        if "CCCO" in smiles:
-            raise InvalidMolecule("odd ring")
-        return real(smiles)
-
-    monkeypatch.setattr(nearest, "packed_morgan", refuse)
-    found = Predictor(model, domain=True).predict(QUERIES)
-    assert found[0].error == "it cannot be compared with the training molecules: odd ring"
-    assert found[0].domain == {} and found[2].domain["similarity"] == 1
 
 
 def test_the_file_is_read_only_if_it_is_wanted(model, tmp_path):

@@ -16,7 +16,6 @@ import molsepnorm.predict.predictor as module
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import get
-from molsepnorm.nn import Graphormer
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.readout import Readout
 from molsepnorm.predict import Embeddings, Predictor, embed_rows
@@ -204,20 +203,6 @@ def test_mistakes_are_clear_errors(predictor, tmp_path):
         with pytest.raises(ConfigError, match=message):
             _write(predictor, tmp_path / name, **options)
         assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("atoms", [False, True])
-def test_a_network_that_reads_every_layer_gives_all_channels(atoms):
-    """As the networks do whose best epoch of fine-tuning is 0."""
-    torch.manual_seed(0)
-    config = GraphormerConfig(layers=2, width=8, ffn_width=8, heads=2, readout="layers")
-    network = Graphormer(config).eval()
-    task = Task((Target("y", "regression"),), "mae")
-    predictor = Predictor(PropertyModel(network, "zinc", task), "cpu", processes=1)
-    found = predictor.embed(["CCO", "c1ccccc1O"], atoms=atoms)
-    assert found.molecules.shape == (2, 2 * 2 * 8) and np.isfinite(found.molecules).all()
-    if atoms:
-        assert [each.shape for each in found.atoms] == [(3, 8), (7, 8)]
 
 
 @pytest.mark.parametrize("smiles", [*DRUGS[:3], "[2H]OC", "[13CH3]O"])

@@ -27,7 +27,6 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
 from molsepnorm.predict.encode import encoded_groups
-from molsepnorm.predict.forward import Predict
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 
 DRUGS = [
@@ -64,16 +63,6 @@ def _table(predictor, text: str, **options) -> tuple[list[dict[str, str]], str, 
     options = {"smiles_column": "smiles", "source": "my.csv", **options}
     counts = predict_rows(predictor, chunks, out, **options)
     return list(csv.DictReader(io.StringIO(out.getvalue()))), out.getvalue(), counts
-
-
-def test_predictions_come_in_the_order_of_the_smiles(predictor):
-    """Each prediction is that of the molecule alone, although batches are sorted by size."""
-    together = predictor.predict(DRUGS)
-    assert [prediction.smiles for prediction in together] == DRUGS
-    for prediction in together:
-        (alone,) = predictor.predict([prediction.smiles])
-        assert prediction.values == pytest.approx(alone.values, rel=1e-4, abs=1e-5)
-    assert len({prediction.values["y"] for prediction in together}) == len(DRUGS)
 
 
 def test_an_invalid_row_is_kept_with_the_reason(predictor):
@@ -191,7 +180,6 @@ def test_on_invalid_fail_stops_with_row_and_reason(predictor):
 # --- classes --------------------------------------------------------------------------------------
 
 CLASSES = ("red", "dark, blue", "[green]")
-PROBABILITIES = [f"c_prob_{name}" for name in CLASSES]
 
 
 @pytest.fixture(scope="module")
@@ -227,23 +215,6 @@ def test_a_class_is_predicted_by_its_name_with_the_probability_of_each(classifie
         assert prediction.values["c"] == max(shares, key=shares.get)
         assert (prediction.values["y"], prediction.values["z"]) == (row[0], row[4])
         assert 0 < prediction.values["z"] < 1
-
-
-@pytest.mark.parametrize("rows", [3, 8192])
-def test_a_table_has_a_column_for_each_class(classifier, rows):
-    """They follow the predicted class; a row that failed has empty cells."""
-    table, text, counts = _table(classifier, TABLE, rows=rows)
-    assert list(table[0])[4:] == ["y_pred", "c_pred", *PROBABILITIES, "z_pred", "error"]
-    assert text.count("c_pred") == 1
-    assert counts == (4, 2)
-    wanted = classifier.predict(row["smiles"] for row in table)
-    for row, prediction in zip(table, wanted, strict=True):
-        if prediction.error:
-            assert {row[name] for name in ("y_pred", "c_pred", *PROBABILITIES, "z_pred")} == {""}
-            continue
-        assert row["c_pred"] == prediction.values["c"]
-        for name, share in prediction.probabilities["c"].items():
-            assert float(row[f"c_prob_{name}"]) == pytest.approx(share, rel=1e-4, abs=1e-6)
 
 
 def test_classes_come_from_a_folder_too(classifier, tmp_path):
@@ -306,24 +277,6 @@ def test_few_rows_start_no_process_and_many_do(predictor, many):
     assert multiprocessing.active_children() == []
 
 
-def test_a_row_that_fails_ends_the_processes(predictor, many):
-    """So does an error of the input table, or a closed output."""
-    text = "smiles\n" + "\n".join(many) + "\n"
-    with pytest.raises(DataError, match="my.csv, line 5: empty SMILES"):
-        _table(_with(predictor, 2), text, on_invalid="fail", rows=300)
-    with pytest.raises(DataError, match="my.csv cannot be read as CSV: line 1002 has 2 cells"):
-        _table(_with(predictor, 2), text + "C,1\n", rows=300)
-
-    class Left(io.StringIO):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
-
-    chunks = read_chunks(io.StringIO(text), "my.csv")
-    with pytest.raises(BrokenPipeError):
-        predict_rows(_with(predictor, 2), chunks, Left(), smiles_column="smiles", source="my.csv")
-    assert multiprocessing.active_children() == []
-
-
 @pytest.mark.parametrize("rows", [1, 100, 8192])
 def test_pieces_of_a_table_are_put_together_from_any_tasks(predictor, many, monkeypatch, rows):
     """The sizes of chunks, tasks and shares are independent."""
@@ -337,14 +290,6 @@ def test_pieces_of_a_table_are_put_together_from_any_tasks(predictor, many, monk
         assert (row["smiles"], row["error"]) == (prediction.smiles, prediction.error or "")
         if prediction.values:
             assert float(row["z_pred"]) == pytest.approx(prediction.values["z"], rel=1e-4, abs=1e-5)
-
-
-def test_the_work_of_a_worker_can_be_pickled(predictor):
-    """Spawned processes receive it as a pickle."""
-    work = Predict(predictor._prepare, predictor._run)
-    again = pickle.loads(pickle.dumps(work))(DRUGS)
-    assert np.array_equal(again.values, work(DRUGS).values)
-    assert again.errors == [None] * len(DRUGS)
 
 
 # --- columns --------------------------------------------------------------------------------------

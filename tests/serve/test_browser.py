@@ -119,20 +119,6 @@ def test_columns_of_the_table_are_not_shown_as_predictions(page):
     assert "Nearest training molecule" not in page.text_content("#detail")
 
 
-def test_a_chosen_file_can_be_removed(page, tmp_path: Path):
-    path = tmp_path / "table.csv"
-    path.write_text("smiles\nCCO\n")
-    assert not page.is_visible("#remove")
-    page.set_input_files("#file", path)
-    assert page.is_disabled("#smiles")
-    page.focus("#remove")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "smiles"
-    assert not page.is_visible("#remove")
-    _predict(page, "CCN\nCCC\n")
-    assert page.locator("#body tr .smiles").all_text_contents() == ["CCN", "CCC"]
-
-
 def test_a_dropped_file_does_not_replace_the_page(page):
     """The browser opens a file that is dropped beside the field, unless the page prevents it."""
     drop = """(place) => {

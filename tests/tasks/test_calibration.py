@@ -9,12 +9,7 @@ import pytest
 from scipy.special import expit
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.tasks.calibration import (
-    ClassSets,
-    Intervals,
-    calibration_from_json,
-    quantile,
-)
+from molsepnorm.tasks.calibration import ClassSets, Intervals, calibration_from_json, quantile
 
 
 @pytest.mark.parametrize("n", [1, 9, 10, 60])

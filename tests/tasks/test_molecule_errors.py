@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.tasks import Target
-from molsepnorm.tasks.molecule_errors import (
-    mean_errors,
-    relative_errors,
-    target_error,
-)
+from molsepnorm.tasks.molecule_errors import mean_errors, relative_errors, target_error
 
 NUMBER = Target("y", "regression")
 YES_NO = Target("toxic", "binary")

@@ -193,10 +193,7 @@ def test_invalid_labels_are_refused(target: Target, label: float, message: str) 
         check_labels([LOGP, target], labels)
     with pytest.raises(DataError, match=message):
         Task.fit(
-            ["logP", target.name],
-            ["regression", target.kind],
-            labels,
-            classes=[(), target.classes],
+            ["logP", target.name], ["regression", target.kind], labels, classes=[(), target.classes]
         )
     check_labels([LOGP, target], labels[:3])
 
@@ -222,10 +219,7 @@ def test_shared_columns_of_predictions_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("target", "metric", "wanted"),
-    [
-        (ODOUR, "spearman", "regression"),
-        (LOGP, "mcc", "binary and multiclass"),
-    ],
+    [(ODOUR, "spearman", "regression"), (LOGP, "mcc", "binary and multiclass")],
 )
 def test_a_metric_for_other_kinds_is_refused(target: Target, metric: str, wanted: str) -> None:
     """A metric must be for at least one of the targets."""
@@ -235,19 +229,14 @@ def test_a_metric_for_other_kinds_is_refused(target: Target, metric: str, wanted
     assert replace(MIXED, metric=metric).metric == metric
 
 
-@given(
-    counts=st.lists(st.integers(1, 40), min_size=2, max_size=6),
-    blanks=st.integers(0, 5),
-)
+@given(counts=st.lists(st.integers(1, 40), min_size=2, max_size=6), blanks=st.integers(0, 5))
 def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) -> None:
     """The mean weight of a training label is 1, and all classes have the same total weight."""
     column = np.repeat(np.arange(len(counts), dtype=float), counts)
     labels = np.append(column, np.full(blanks, np.nan))[:, None]
     expected = compute_class_weight("balanced", classes=np.arange(len(counts)), y=column)
     classes = tuple(f"class {i}" for i in range(len(counts)))
-    tasks = [
-        Task.fit(["a"], ["multiclass"], labels, classes=[classes], class_weight="balanced"),
-    ]
+    tasks = [Task.fit(["a"], ["multiclass"], labels, classes=[classes], class_weight="balanced")]
     if len(counts) == 2:
         tasks.append(Task.fit(["a"], ["binary"], labels, class_weight="balanced"))
     for task in tasks:
@@ -412,10 +401,7 @@ def test_probabilities_of_classes_sum_to_1(size: float, seed: int) -> None:
 def test_tables_name_the_columns() -> None:
     """The prediction comes first, then the probabilities; ties go to the first class."""
     predictions = np.array(
-        [
-            [0.2, 0.5, 0.3, -1.5, 0.5, 0.5, 0.75],
-            [0.4, 0.2, 0.4, 1e6, 0.0, 1.0, 0.0],
-        ],
+        [[0.2, 0.5, 0.3, -1.5, 0.5, 0.5, 0.75], [0.4, 0.2, 0.4, 1e6, 0.0, 1.0, 0.0]],
         dtype=np.float32,
     )
     tables = MIXED.tables(predictions)
@@ -493,14 +479,7 @@ def random_scored(seed: int, molecules: int = 120) -> tuple[Task, np.ndarray, np
     return task, np.concatenate(parts, axis=1), labels
 
 
-COLUMNS = {
-    "u": 0,
-    "odour": slice(1, 4),
-    "v": 4,
-    "taste": slice(5, 7),
-    "w": 7,
-    "x": 8,
-}
+COLUMNS = {"u": 0, "odour": slice(1, 4), "v": 4, "taste": slice(5, 7), "w": 7, "x": 8}
 
 
 def test_scores_cover_every_target_and_their_means() -> None:
