@@ -242,6 +242,7 @@ def stepped(self, *planned):
     taken.append(planned)
     return plain(self, *planned)
 TrainStep.__call__ = stepped
+from molsepnorm.cli import main
 main()
 """
 

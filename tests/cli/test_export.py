@@ -64,17 +64,6 @@ def test_an_exported_model_predicts_as_predict(workspace, run, ok, tmp_path, run
     np.testing.assert_allclose(values[:, 0], expected, rtol=1e-3, atol=1e-4)
 
 
-def test_many_rejected_rows_are_counted(workspace, run, tmp_path):
-    (tmp_path / "in.csv").write_text("\n".join(["smiles", "CCO", *["C1CC"] * 8]))
-    result = run(
-        *("export", "--model", workspace / "plain-1", "--encode", tmp_path / "in.csv"),
-        *("-o", tmp_path / "out"),
-    )
-    assert result.stderr.count("line ") == 5
-    assert "Left out: 3 other rows" in result.stderr
-    assert "1 molecule in 1 file" in result.stdout
-
-
 def test_wrong_options_are_refused(workspace, refused, tmp_path):
     model = ("export", "--model", workspace / "plain-1")
     neither = refused(*model, "-o", tmp_path / "out")

@@ -35,12 +35,6 @@ def test_the_commands_say_how_labels_were_made(ok, assay, tiny, tmp_path):
     assert "bounds are not scored" in ok("evaluate", "--model", folder, "--data", assay)
 
 
-def test_the_check_reads_bounds_and_says_what_training_merges(ok, assay):
-    shown = ok("data", "check", assay, *SETTINGS, "--strict")
-    assert "12 of 48 labels of ic50_nM are bounds" in shown
-    assert "training merges them (--duplicates mean)" in shown
-
-
 @pytest.mark.parametrize(
     ("cell", "options", "message"),
     [

@@ -16,6 +16,14 @@ def test_json_holds_the_whole_card(shipped, ok):
     assert json.loads(ok("models", "--json")) == [expected]
 
 
+def test_an_unknown_model_gets_a_suggestion(shipped, refused):
+    message = refused("models", "molsepnorm-tyni")
+    assert message.startswith("no model 'molsepnorm-tyni' comes with molsepnorm. Did you mean")
+    assert "there is no folder molsepnorm-tyni" in refused(
+        *("train", "--data", "x.csv", "--from", "molsepnorm-tyni"), code=1
+    )
+
+
 def test_predicting_with_a_model_without_targets_is_refused(shipped, refused, tmp_path):
     command = ("predict", "--model", shipped.name, "--smiles", "CCO", "-o", tmp_path / "out.csv")
     assert "pre-trained without targets, so it predicts nothing: fine-tune it" in refused(*command)

@@ -31,20 +31,26 @@ TESTED_ELSEWHERE |= {"time-column"}  # which needs --split-type time
 
 
 @pytest.fixture
-def config_of(monkeypatch, ok, tmp_path):
-    """`config_of("--lr", 1)`: the configuration that `molsepnorm train --lr 1` trains."""
+def trained(monkeypatch, tmp_path):
+    """The configuration and the folder of each run, which is not trained."""
     seen = []
 
     def train(config, folder, **_):
-        seen.append(config)
+        seen.append((config, Path(folder)))
         return TrainingResult(Path(folder), True, None, {})
 
     monkeypatch.setattr(training, "train", train)
     monkeypatch.chdir(tmp_path)
+    return seen
+
+
+@pytest.fixture
+def config_of(trained, ok):
+    """`config_of("--lr", 1)`: the configuration that `molsepnorm train --lr 1` trains."""
 
     def call(*args):
         ok("train", *args)
-        return seen[-1]
+        return trained[-1][0]
 
     return call
 
@@ -163,19 +169,12 @@ def test_split_fractions_are_separated_by_commas_or_spaces(config_of, text):
     assert config_of("--data", "x.csv", "--split", text).data.split == (0.7, 0.2, 0.1)
 
 
-def test_the_run_folder_is_named_after_the_data(monkeypatch, ok, tmp_path):
+def test_the_run_folder_is_named_after_the_data(trained, ok):
     """The file's extensions are left out."""
-    folders = []
-
-    def train(config, folder, **_):
-        folders.append(Path(folder))
-        return TrainingResult(Path(folder), True, None, {})
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(training, "train", train)
     for source in ("my.sdf", "my.csv.gz"):
         ok("train", "--data", f"folder/{source}")
     ok("train", "--dataset", "ogbg-molhiv")
+    folders = [folder for _, folder in trained]
     assert folders == [Path("runs/my-1"), Path("runs/my-1"), Path("runs/ogbg-molhiv-1")]
 
 

@@ -36,19 +36,6 @@ def end_by_torchrun(seconds: float) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_rank_is_read_from_the_environment(become, monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert signals.rank() is None
-    become(0, size=1)
-    assert signals.rank() is None
-    become(0)
-    assert signals.rank() == 0
-    become(1)
-    assert signals.rank() == 1
-    monkeypatch.delenv("LOCAL_RANK")  # a cluster's WORLD_SIZE, and nothing of torchrun's
-    assert signals.rank() is None
-
-
 @pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
 def test_the_first_process_alone_prints_an_error(run, become, monkeypatch, args):
     """At once; the others leave silently with the same status."""

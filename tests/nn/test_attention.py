@@ -132,8 +132,12 @@ def test_attention_equals_a_loop_over_graphs_and_heads(
     masks = fix_masks(layer, bias, monkeypatch) if dropout else None
     gates = some_gates() if gated else None
     assert_same_values_and_gradients(layer, x, bias, masks, gates)
-    if dropout:
-        torch.testing.assert_close(attend(layer.eval(), x, bias), loop(layer, x, bias))
+
+
+def test_dropout_is_applied_in_training_only() -> None:
+    layer, x, bias = some_layer(dropout=0.5)
+    assert not torch.allclose(attend(layer, x, bias), attend(layer, x, bias))
+    torch.testing.assert_close(attend(layer.eval(), x, bias), loop(layer, x, bias))
 
 
 @pytest.mark.parametrize("gated", [False, True])

@@ -81,21 +81,6 @@ def test_the_mode_is_restored_and_nothing_is_trained(
     torch.testing.assert_close(outputs, infer(model, tensors, np.arange(9), batch_size=4))
 
 
-def test_batches_hold_molecules_of_similar_size(tensors: GraphTensors) -> None:
-    """Every molecule is read once, in batches of the maximum size, sorted by size."""
-    seen: list[GraphBatch] = []
-
-    class Watching(nn.Module):
-        def forward(self, batch: GraphBatch) -> Tensor:
-            seen.append(batch)
-            return torch.zeros(len(batch), 1)
-
-    infer(Watching(), tensors, np.arange(9), batch_size=4)
-    assert [len(batch) for batch in seen] == [4, 4, 1]
-    slots = [batch.groups[0].slots for batch in seen]
-    assert slots == sorted(slots)
-
-
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])
 def test_precision(model: Graphormer, tensors: GraphTensors, precision: Precision) -> None:
     """bf16 results are close to fp32 and returned as float32; tf32 on a CPU is fp32."""

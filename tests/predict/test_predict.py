@@ -217,12 +217,6 @@ def test_a_class_is_predicted_by_its_name_with_the_probability_of_each(classifie
         assert 0 < prediction.values["z"] < 1
 
 
-def test_classes_come_from_a_folder_too(classifier, tmp_path):
-    classifier.model.save_pretrained(tmp_path / "model")
-    again = Predictor.from_pretrained(tmp_path / "model")
-    assert again.predict(DRUGS) == classifier.predict(DRUGS)
-
-
 # --- several processes ----------------------------------------------------------------------------
 
 
@@ -377,10 +371,7 @@ def test_a_prediction_that_is_not_finite_is_an_error_of_its_row(output, value, n
         assert rows[2].error == rows[0].error
         assert "unclosed ring" in rows[1].error
         assert ("bf16 overflows" in rows[0].error) == (precision == "bf16")
-    [outcome] = predictor.outcomes(texts)
-    assert np.isnan(outcome.values).all()
     assert np.isnan(predictor.predict_graphs([get("zinc")(DRUGS[0])])).all()
-
     table = "smiles\n" + "\n".join(texts)
     rows, _, counts = _table(predictor, table)
     assert counts == (3, 3)
@@ -414,6 +405,11 @@ def test_columns_of_one_name_and_cells_with_carriage_returns_are_kept(predictor)
     options = {"dtype": object, "na_filter": False, "header": None}
     table = pd.read_csv(io.StringIO(out.getvalue(), newline=""), **options)
     assert table.to_numpy().tolist() == rows
+
+
+def test_two_columns_of_smiles_are_refused(predictor):
+    with pytest.raises(ConfigError, match="my.csv has 2 columns called 'smiles'"):
+        _table(predictor, "smiles,smiles\nC,CC\n")
 
 
 def test_rdkit_molecules_are_predicted_as_their_smiles(predictor):
@@ -459,6 +455,14 @@ def test_numbers_outside_the_range_of_training_are_announced_once(with_ph):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         known.predict(["CCO", "C1CC"], {"pH": [6, 100]})
+
+
+def test_other_tables_of_feature_columns_are_refused(with_ph):
+    arrow = pytest.importorskip("pyarrow")
+    message = r"columns must be a pandas DataFrame or a mapping .* got a "
+    for table in (arrow.table({"pH": [7]}), np.array([(7.0,)], dtype=[("pH", float)]), [7]):
+        with pytest.raises(ConfigError, match=f"{message}{type(table).__name__}$"):
+            with_ph.predict(["CCO"], table)
 
 
 def test_rows_in_another_order_than_their_columns_are_refused(predictor):

@@ -207,6 +207,14 @@ def test_impossible_requests_are_refused(plain, whole):
         )
 
 
+def test_a_featuriser_with_other_atoms_is_refused(plain, monkeypatch):
+    """As one that returns a node for each hydrogen."""
+    real = module.traced
+    monkeypatch.setattr(module, "traced", lambda text: replace(real(text), places=np.arange(2)))
+    with pytest.raises(ConfigError, match="'ogb' returned 3 atoms for the 2 atoms of CCO"):
+        explain(plain, ["CCO"])
+
+
 def nitrogen(mol: Chem.Mol) -> list[int]:
     return [atom.GetIdx() for atom in mol.GetAtoms() if atom.GetAtomicNum() == 7]
 

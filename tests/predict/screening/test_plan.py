@@ -8,11 +8,8 @@ import pandas as pd
 import pytest
 
 from molsepnorm.data.tables import read_table
-from molsepnorm.data.tables.parquet import read_parquet_rows
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.predict.screening.plan import find_files, open_library
-
-TYPES = {"check_index_type": False, "check_column_type": False}
 
 
 def library_of(*paths, columns=None, features=(), smiles_column="smiles"):
@@ -54,22 +51,6 @@ def test_tasks_hold_every_row_once(molecules, tmp_path, name, rows):
     assert library.rows in (64, 65)  # a header or a comment may be counted
 
 
-@pytest.mark.parametrize("group", [1, 10, 100])
-@pytest.mark.parametrize(("start", "stop"), [(0, 64), (9, 11), (10, 20), (5, 44)])
-def test_rows_of_a_parquet_file_are_read_across_row_groups(molecules, tmp_path, group, start, stop):
-    path = write(molecules(64), tmp_path / "a.parquet", group)
-    found = read_parquet_rows(path, "a", start, stop, ["note", "smiles", "price"])
-    expected = read_table(path)[["note", "smiles", "price"]].iloc[start:stop]
-    pd.testing.assert_frame_equal(found, expected, **TYPES)
-
-
-def test_the_number_of_rows_of_a_large_text_file_is_estimated(molecules, tmp_path):
-    table = molecules(1000).assign(note="x" * 3000)
-    for name in ("a.csv", "a.csv.gz"):
-        path = write(table, tmp_path / name)
-        assert library_of(path).rows == pytest.approx(1000, rel=0.2)
-
-
 def test_smiles_columns_may_have_other_names_in_some_files(molecules, tmp_path):
     one = write(molecules(5), tmp_path / "a.csv")
     two = write(molecules(5).rename(columns={"smiles": "SMILES"}), tmp_path / "b.parquet")
@@ -78,15 +59,6 @@ def test_smiles_columns_may_have_other_names_in_some_files(molecules, tmp_path):
         found = rows_of(library_of(one, two, three), 2)
     assert found["smiles"].tolist() == molecules(5)["smiles"].tolist() * 3
     assert found["zinc_id"].tolist() == molecules(5)["zinc_id"].tolist() * 3
-
-
-def test_files_without_rows_have_no_tasks(molecules, tmp_path):
-    one = write(molecules(0), tmp_path / "a.parquet")
-    two = write(molecules(3), tmp_path / "b.parquet")
-    assert [task.name for task in library_of(one, two).tasks(2)] == [
-        "00001-0000000",
-        "00001-0000001",
-    ]
 
 
 @pytest.mark.parametrize(

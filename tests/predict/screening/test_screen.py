@@ -24,6 +24,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict.screening import ScreenOptions, ScreenProgress, screen
+from molsepnorm.predict.screening import manifest as manifest_module
 from molsepnorm.predict.screening.work import Work
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
@@ -103,26 +104,19 @@ def test_all_columns_equal_those_of_predict(small_model, screened, molecules, tm
             assert found[name].tolist() == wanted[name].tolist()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"top": 5, "by": "y"}, {"filter": "price > 1 and y > -100", "columns": ["price"]}],
-)
-def test_an_empty_parquet_library_has_the_columns_and_no_rows(
-    small_model, molecules, tmp_path, options
-):
+def test_an_empty_parquet_library_has_the_columns_and_no_rows(small_model, molecules, tmp_path):
     predictor = Predictor(small_model(*TARGETS))
+    options = {"filter": "price > 1 and y > -100", "columns": ["price"], "top": 5, "by": "y"}
     for name, count in (("empty", 0), ("some", 50)):
         molecules(50)[:count].to_parquet(tmp_path / f"{name}.parquet", index=False)
         given = [str(tmp_path / f"{name}.parquet")]
-        result = screen(predictor, given, tmp_path / name, ScreenOptions(**options))
-        assert result.rows == count
-    for file in ("parts/00000-0000000.parquet", *(["top.parquet"] if "top" in options else [])):
+        assert screen(predictor, given, tmp_path / name, ScreenOptions(**options)).rows == count
+    for file in ("parts/00000-0000000.parquet", "top.parquet"):
         empty, some = (pq.read_table(tmp_path / name / file) for name in ("empty", "some"))
         assert len(empty) == 0 < len(some)
         assert empty.schema.remove_metadata() == some.schema.remove_metadata()
-    if "top" in options:
-        empty, some = (pd.read_csv(tmp_path / name / "top.csv") for name in ("empty", "some"))
-        assert len(empty) == 0 and [*empty] == [*some]
+    empty, some = (pd.read_csv(tmp_path / name / "top.csv") for name in ("empty", "some"))
+    assert len(empty) == 0 and [*empty] == [*some]
 
 
 @pytest.mark.parametrize("rows", [1, 1000])
@@ -201,23 +195,16 @@ def test_a_pic50_target_ranks_the_most_potent_first(small_model, screened, molec
         np.testing.assert_allclose(best, wanted, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_a_direction_that_misleads_is_refused(small_model, molecules, tmp_path):
+    molecules(5).to_csv(tmp_path / "a.csv", index=False)
+    for options, message in (
         ({"by": "ic50_nM"}, "by: the smallest .* 'ic50_nM_pred' .* --ascending .* --descending"),
         ({"ascending": True}, "opposite .* add --by ic50_nM or --by ic50_nM_pic50"),
-    ],
-)
-def test_a_direction_that_misleads_is_refused(small_model, molecules, tmp_path, options, message):
-    molecules(5).to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(ConfigError, match=message):
-        screen(
-            Predictor(small_model(POTENCY)),
-            [str(tmp_path / "a.csv")],
-            tmp_path / "out",
-            ScreenOptions(top=3, **options),
-        )
-    assert not (tmp_path / "out").exists()
+    ):
+        given = Predictor(small_model(POTENCY)), [str(tmp_path / "a.csv")], tmp_path / "out"
+        with pytest.raises(ConfigError, match=message):
+            screen(*given, ScreenOptions(top=3, **options))
+        assert not (tmp_path / "out").exists()
 
 
 def test_a_ranked_screen_of_an_earlier_version_goes_on(predictor, library, tmp_path, monkeypatch):
@@ -393,6 +380,16 @@ def test_only_one_process_screens_into_a_folder(screened, library, tmp_path):
         screened(library)
 
 
+def test_the_manifest_is_written_now_and_then(predictor, library, tmp_path, monkeypatch):
+    """A screen that goes on need not read parts that the manifest lists."""
+    monkeypatch.setattr(manifest_module, "_SECONDS", 0.0)
+    monkeypatch.setattr(manifest_module, "_SHARE", 1e9)
+    stopped_after(5, predictor, library, tmp_path / "out")
+    assert len(json.loads((tmp_path / "out" / "manifest.json").read_text())["parts"]) == 5
+    monkeypatch.setattr(manifest_module, "read_counts", lambda *_: pytest.fail("was read"))
+    stopped_after(7, predictor, library, tmp_path / "out")
+
+
 # --- refused --------------------------------------------------------------------------------------
 
 
@@ -464,6 +461,18 @@ def test_a_changed_file_among_the_best_rows_is_screened_again_with_all_others(
     best, wanted = (pd.read_parquet(tmp_path / each / "top.parquet") for each in ("out", "fresh"))
     pd.testing.assert_frame_equal(best, wanted)
     assert best["y_pred"].iloc[0] > predictor.to_frame(table["smiles"][35:])["y_pred"].max()
+
+
+def test_rejected_rows_of_deleted_parts_are_deleted(screened, library, molecules, tmp_path):
+    screened(library)
+    rejected = tmp_path / "out" / "rejected"
+    assert len([*rejected.glob("00001-*")]) == 1
+    molecules(25).to_csv(library[1], index=False)
+    for path in (tmp_path / "out" / "parts").glob("00001-*"):
+        path.unlink()
+    screened(library)
+    assert {path.name[:5] for path in rejected.iterdir()} == {"00000", "00002"}
+    assert len(rows_of(rejected)) == 3
 
 
 def test_a_screen_continues_after_an_upgrade(predictor, screened, library, tmp_path, monkeypatch):
