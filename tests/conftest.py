@@ -167,10 +167,7 @@ def wide_codes() -> Callable[[int], EncodedGraphs]:
 
     def make(size: int) -> EncodedGraphs:
         onward = np.arange(size - SELF - 1 - 300)  # after 300 bonds from the start
-        levels = [
-            (np.full(300, SELF), np.arange(300)),
-            (SELF + 1 + onward // 300, onward % 300),
-        ]
+        levels = [(np.full(300, SELF), np.arange(300)), (SELF + 1 + onward // 300, onward % 300)]
         return EncodedGraphs(
             sizes=np.array([2, 1]),
             atoms=np.zeros((3, 1), dtype=np.uint8),

@@ -1,5 +1,5 @@
-"""Helpers for several test files: networks whose every weight matters, batches, renumbered atoms,
-other SMILES of a molecule, a small model with a card, a record of a run's events."""
+"""Helpers for several test files: networks whose every weight matters, small models, batches,
+renumbered atoms, other SMILES of a molecule, a record of a run's events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.pretrained import CARD, ModelCard, Score, Source
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Target, Task
 from molsepnorm.training import Callback
 
 SMALL = {
@@ -66,6 +66,16 @@ def far_from_initial(config: GraphormerConfig) -> Graphormer:
                 module.running_mean.normal_()
                 module.running_var.uniform_(0.5, 2)
     return model.eval()
+
+
+def tiny_model(*targets: Target, seed: int = 0, **parts: Any) -> PropertyModel:
+    """A model of one layer with random weights, for ZINC's features; y is the default target."""
+    task = Task(targets or (Target("y", "regression"),), "loss")
+    shape = {"layers": 1, "width": 16, "ffn_width": 16, "heads": 2, "max_path_length": 3}
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = Graphormer(GraphormerConfig(**shape, outputs=task.outputs))
+    return PropertyModel(network, "zinc", task, **parts)
 
 
 def batch_of(graphs: list[MolGraph], config: GraphormerConfig, max_groups: int = 1) -> GraphBatch:

@@ -63,15 +63,14 @@ def real(datasets: Path) -> list[str]:
 @pytest.mark.claim(
     "Predictions do not depend on the SMILES chosen for a molecule: 1e-5, real molecules."
 )
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_spelling_of_real_molecules_does_not_matter(real: list[str], seed: int) -> None:
+def test_the_spelling_of_real_molecules_does_not_matter(real: list[str]) -> None:
     """SMILES written at random get the same predictions to rounding: the graphs are the same, the
     order of their atoms is not."""
     task = Task((Target("y", "regression", mean=2.0, scale=3.0),), "mae")
     predictor = Predictor(PropertyModel(network("ogb"), "ogb", task))
     with rdBase.BlockLogs():
         others = [
-            Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(smiles), 1, randomSeed=seed)[0]
+            Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(smiles), 1, randomSeed=0)[0]
             for smiles in real
         ]
     assert sum(a != b for a, b in zip(real, others, strict=True)) > 180

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from molsepnorm.model import PropertyModel
-from molsepnorm.training import load_config, train
 from molsepnorm.training.run_folder.verification import verify
 
 TINY = (
@@ -84,18 +83,8 @@ def test_two_processes_tune_into_one_folder(table, tmp_path):
 
 def test_two_processes_predict_into_one_file(table, tmp_path):
     """Both write the same rows, and the file is that of one of them."""
-    settings = {
-        "data.targets": ["y"],
-        "model.layers": 1,
-        "model.width": 16,
-        "model.ffn_width": 16,
-        "model.heads": 2,
-        "model.max_path_length": 3,
-        "run.epochs": 1,
-        "data.featurizer": "zinc",
-        "run.device": "cpu",
-    }
-    train(load_config(table, overrides=settings), tmp_path / "run")
+    train = [sys.executable, "-m", "molsepnorm", "train", "--data", table, *TINY, "--epochs", "1"]
+    subprocess.run([*train, "-o", tmp_path / "run"], check=True, capture_output=True)
     out = tmp_path / "out.csv"
     args = ("predict", "--model", tmp_path / "run", "-i", table, "--processes", 1, "-o", out)
     assert [code for code, _ in _both(tmp_path, *args)] == [0, 0]

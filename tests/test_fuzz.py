@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
 from benchmarks import fuzz
 
@@ -41,31 +40,3 @@ def test_errors_deaths_and_hangs_are_findings(work: fuzz.Work, do, message: str)
     with pytest.raises(AssertionError, match=message):
         work.isolated(do, seconds=1)
     work.isolated(lambda: None)
-
-
-def test_findings_shrink_and_are_kept(work: fuzz.Work, tmp_path: Path, monkeypatch) -> None:
-    def check(text: str, work: fuzz.Work) -> None:
-        assert "!" not in text
-
-    monkeypatch.setitem(fuzz.KINDS, "broken", (st.text("abc!"), check))
-    with pytest.raises(AssertionError) as found:
-        fuzz.explore("broken", work, 0, tmp_path)
-    assert "case='!'" in "".join(found.value.__notes__)
-    with pytest.raises(AssertionError) as found:  # by one case, the kept one
-        fuzz.explore("broken", work, 1, tmp_path, cases=1)
-    assert "case='!'" in "".join(found.value.__notes__)
-
-
-@pytest.mark.parametrize(
-    ("values", "reason"), [([1.0], "why"), ([""], None), ([float("nan")], None), (["1", "inf"], "")]
-)
-def test_a_number_without_a_value_or_a_reason_is_found(values, reason) -> None:
-    with pytest.raises(AssertionError):
-        fuzz.number_or_reason(values, reason)
-    fuzz.number_or_reason([1.0, "2", "red"], None)
-
-
-def test_rows_that_pandas_reads_otherwise_are_found(tmp_path: Path) -> None:
-    (tmp_path / "split.csv").write_bytes(b"a,b\n1,x\ry\n")
-    with pytest.raises(AssertionError, match="other cells"):
-        fuzz.read_back(str(tmp_path / "split.csv"))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
-
 import pytest
 
 from benchmarks import kills
@@ -55,42 +51,3 @@ def test_a_run_killed_while_its_last_model_is_replaced_is_resumed(
     outcome, found = campaign.try_case("train", "kill", at)
     assert outcome.killed
     assert found == ([] if in_one_step else ["run/model is gone"])
-
-
-def write_badly(line: str) -> None:
-    """Write a file under its final name, and move another one away before the next is there."""
-    for number in (1, 2):
-        Path(".new").write_text(f"{number}\n")
-        if number == 2:
-            os.replace("out.txt", ".old")
-        with open("out.csv", "w") as file:
-            file.write("a,b\n1,2\n3,")
-            file.flush()
-            os.replace(".new", "out.txt")
-            file.write("4\n")
-
-
-def test_half_files_and_gaps_are_found(tmp_path: Path) -> None:
-    whole = kills.run("", tmp_path, command=write_badly)
-    assert kills.incomplete(tmp_path) == kills.lost(tmp_path, whole.operations) == []
-    half = kills.run("", tmp_path, "kill", len(whole.operations) - 1, write_badly)
-    assert half.killed and kills.lost(tmp_path, half.operations) == ["out.txt is gone"]
-    (found,) = kills.incomplete(tmp_path)
-    assert found.startswith("out.csv is incomplete")
-
-
-def test_differences_leave_times_out(tmp_path: Path) -> None:
-    for place, seconds, score in (("a", 1, 2), ("b", 3, 2), ("c", 1, 4)):
-        (tmp_path / place).mkdir()
-        content = f'{{"seconds": {seconds}, "val": {{"mae": {score}}}}}'
-        (tmp_path / place / "metrics.json").write_text(content)
-    (tmp_path / "c" / ".x.partial").write_text("")
-    assert kills.differences(tmp_path / "b", tmp_path / "a") == []
-    found = kills.differences(tmp_path / "c", tmp_path / "a")
-    assert found == [".x.partial is left over", "metrics.json differs"]
-
-
-@pytest.mark.parametrize(("command", "found"), [(lambda _: 1 / 0, 1), (sys.exit, 1), (print, 0)])
-def test_tracebacks_and_errors_without_a_message_are_found(tmp_path, command, found) -> None:
-    outcome = kills.run("", tmp_path, command=lambda _: command(3))
-    assert len(kills.unclear(outcome)) == found

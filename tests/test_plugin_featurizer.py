@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import molsepnorm
 from molsepnorm.cli import main
 from molsepnorm.errors import ModelError
 from molsepnorm.model import PropertyModel
@@ -110,17 +109,6 @@ def test_a_plug_in_is_trained_with_and_predicts_in_another_process(tmp_path, sit
     message = "the model needs the featuriser 'elements' (version 1), which is not registered here"
     assert message in " ".join(output.split())
     assert "unknown featuriser" in command("train", "--data", table, *SETTINGS, code=2)
-
-
-def test_a_plug_in_is_trained_with_in_memory(site):
-    settings = {"data.featurizer": "elements", "run.epochs": 1, "model.layers": 1}
-    network = {"model.width": 16, "model.ffn_width": 16, "model.heads": 2}
-    result = molsepnorm.fit(SMILES, list(map(len, SMILES)), overrides={**settings, **network})
-    assert result.model.network.config.molecule_features == 2
-    mean = result.model.network.molecule_features.mean.tolist()
-    assert 3 < mean[0] < 12 and -1 < mean[1] < 0
-    prediction = molsepnorm.Predictor(result.model).predict(["CCO", "CCI"])
-    assert prediction[0].error is None and "'charge' is nan" in prediction[1].error
 
 
 def test_spawned_workers_find_a_plug_in(tmp_path, site):

@@ -37,17 +37,3 @@ def test_the_page_on_the_library(namespace: dict[str, Any]) -> None:
     printed = run_examples("docs/library.md", namespace)
     assert len(printed) > 6
     assert "not a molecule None " in "".join(printed)
-
-
-def test_earlier_import_paths(namespace: dict[str, Any]) -> None:
-    """The examples that earlier versions of the README showed still run."""
-    code = """
-import molsepnorm
-from molsepnorm.interop.transform import AddShortestPathEncoding
-from molsepnorm.molecules.featurize.pyg import from_data, to_data
-
-graph = molsepnorm.featurize.get("ogb")("CC(=O)O")
-encode = AddShortestPathEncoding(bond_sizes=(5, 6, 2), bond_offset=0)
-assert from_data(encode(to_data(graph, y=[1.0])), bond_offset=0).num_atoms == 4
-"""
-    exec(compile(code, "README.md", "exec"), namespace)

@@ -27,34 +27,6 @@ def test_every_setting_has_a_description():
         assert setting.text.rstrip().endswith((".", "…")), setting.name
 
 
-def test_a_setting_has_the_type_bounds_and_default_of_its_field():
-    lr, norm, targets = (SETTINGS[name] for name in ("optim.lr", "model.norm", "data.targets"))
-    assert (lr.type, lr.bounds, lr.default, lr.options) == ("number", "> 0", 5e-4, ("--lr",))
-    assert (norm.type, norm.choices[0], norm.heading) == ("choice", "sep", "Network")
-    assert (targets.type, targets.default) == ("list", None)
-    assert targets.options == ("--targets", "--target-columns")
-    assert SETTINGS["data.folds"].bounds == "≥ 2"
-    assert SETTINGS["model.layers"].bounds == "≥ 1"
-    assert SETTINGS["model.urpe"].type == "yes or no"
-    assert SETTINGS["data.table"].type == "path"
-
-
 def test_option_spellings_are_unique():
     spellings = [name for setting in SETTINGS.values() for name in setting.options]
     assert len(set(spellings)) == len(spellings)
-
-
-def test_help_is_the_first_paragraph_with_the_default():
-    help = SETTINGS["data.split"].help
-    assert help == (
-        "Fractions of the training, validation and test split. 0.9,0.1,0 leaves no row for a test: "
-        "the model learns from all rows and is not scored. [default: 0.8,0.1,0.1]"
-    )
-    assert "null" in SETTINGS["data.split"].text
-
-
-def test_help_does_not_name_a_default_that_recipes_change():
-    """zinc trains for another number of epochs than a table does."""
-    assert SETTINGS["run.epochs"].help.endswith("[default: from the recipe]")
-    assert SETTINGS["run.seed"].help.endswith("[default: 0]")
-    assert "[default" not in SETTINGS["run.patience"].help

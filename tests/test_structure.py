@@ -67,25 +67,6 @@ def test_everything_up_to_the_store_needs_numpy_alone(place):
     assert set().union(*map(external, files)) <= allowed
 
 
-def test_the_checker_itself_sees_what_it_must(tmp_path, monkeypatch):
-    """Imports in functions count, those for types do not, relative ones are resolved."""
-    (tmp_path / "nn").mkdir()
-    file = tmp_path / "nn" / "new.py"
-    file.write_text(
-        "from typing import TYPE_CHECKING\n"
-        "import rdkit.Chem\n"
-        "if TYPE_CHECKING:\n    from molsepnorm import training\n"
-        "else:\n    import pandas as pd\n"
-        "def late():\n    from molsepnorm import datasets\n    from ..store import GraphStore\n"
-        "    from . import bias\n"
-    )
-    monkeypatch.setattr(sys.modules[imports.__module__], "ROOT", tmp_path)
-    assert set(imports(file)) == {
-        *("typing", "rdkit.Chem", "pandas"),
-        *("molsepnorm.datasets", "molsepnorm.store", "molsepnorm.nn"),
-    }
-
-
 def loaded_after(statement: str) -> set[str]:
     """Top-level modules that a fresh interpreter has loaded after a statement."""
     code = f"{statement}; import sys; print(*{{name.split('.')[0] for name in sys.modules}})"
@@ -99,7 +80,6 @@ def loaded_after(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "import molsepnorm",
         "import molsepnorm; dir(molsepnorm); molsepnorm.__version__",
         "import molsepnorm; molsepnorm.MolGraph, molsepnorm.encodings, molsepnorm.featurize",
         "from molsepnorm.data import store",

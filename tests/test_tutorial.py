@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -46,14 +44,3 @@ def test_the_commands_work_in_their_order(checkout):
     assert "<svg" in Path("ranked.html").read_text(encoding="utf-8")
     out_of_fold = pd.read_csv("runs/assay-cv/oof_predictions.csv")
     assert len(out_of_fold) == len(pd.read_csv("clean.csv"))
-
-
-def test_the_table_has_what_the_tutorial_names(checkout):
-    subprocess.run([sys.executable, "data/make_assay.py", "assay.csv"], check=True)
-    table = pd.read_csv("assay.csv", dtype=str)
-    cells, smiles = table["ic50_nM"], table["smiles"]
-    assert len(table) == 256 and cells.str.startswith(">").sum() == 40
-    assert {"n.d.", "12.5 nM"} < {*cells} and smiles.str.contains(r"\.Cl").sum() > 4
-    assert table["compound_id"].duplicated().sum() > 10
-    subprocess.run([sys.executable, "data/make_assay.py", "again.csv"], check=True)
-    assert Path("again.csv").read_bytes() == Path("assay.csv").read_bytes()

@@ -80,6 +80,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         for file in ("card.json", "config.json", "model.safetensors"):
             assert f"molsepnorm/pretrained/{model}/{file}" in names
     assert any(name.endswith("/LICENSE") for name in names)
+    assert any(name.endswith("/entry_points.txt") for name in names)
     tops = {name.partition("/")[0] for name in names}
     assert len(tops) == 2
     assert "molsepnorm" in tops
@@ -98,17 +99,6 @@ def test_the_installed_package_finds_its_recipes(installed, tmp_path):
     assert Path(file).is_relative_to(installed)
     assert Path(folder).is_relative_to(installed)
     assert (name, layers) == ("zinc", "12")
-
-
-def test_the_installed_package_finds_its_models(installed, tmp_path):
-    code = (
-        "from molsepnorm import PropertyModel\nfrom molsepnorm.pretrained import resolve\n"
-        "print(resolve('molsepnorm-tiny'))\n"
-        "print(PropertyModel.from_pretrained('molsepnorm-tiny').objective)\n"
-    )
-    folder, objective = _python(code, target=installed, cwd=tmp_path).splitlines()
-    assert Path(folder).is_relative_to(installed)
-    assert objective == "pretraining"
 
 
 def test_the_installed_command_trains_and_predicts(installed, tmp_path):
@@ -131,10 +121,3 @@ def test_the_installed_command_trains_and_predicts(installed, tmp_path):
     predict = ("predict", "--model", "run", "--smiles", "CCO")
     printed = _python(code, str(installed), *predict, target=installed, cwd=tmp_path)
     assert printed.startswith("smiles,y_pred,error\nCCO,")
-
-
-def test_the_console_command_is_declared(wheel):
-    with zipfile.ZipFile(wheel) as archive:
-        (entry,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
-        text = archive.read(entry).decode()
-    assert "molsepnorm = molsepnorm.cli:main" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,42 +21,61 @@ TINY = (
 ENDS = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1")
 
 
+def invoke(*args: Any, stdin: str | bytes | None = None) -> Result:
+    """`invoke("train", "--data", path)`."""
+    return CliRunner().invoke(main, [str(arg) for arg in args], input=stdin)
+
+
+def succeed(*args: Any, **options: Any) -> str:
+    """Run a command that must succeed, and return its output."""
+    result = invoke(*args, **options)
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.stdout
+    return result.stdout
+
+
+def fail(*args: Any, code: int = 2) -> str:
+    """Run a command that must fail, and return its message: one paragraph, no traceback."""
+    result = invoke(*args)
+    assert isinstance(result.exception, SystemExit), result.exc_info
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    assert result.stderr.count("Error: ") == 1
+    message = result.stderr.partition("Error: ")[2].strip()
+    assert message
+    assert "\n\n" not in message
+    assert len(message) < 800
+    return message
+
+
+def read_rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def write_csv(path: Path, **columns: Any) -> Path:
+    """Write 30 SMILES, with the cells of each column repeated."""
+    smiles = [f"{'C' * length}{end}" for length in range(1, 6) for end in ENDS]
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["smiles", *columns])
+        for row, text in enumerate(smiles):
+            writer.writerow([text, *(cells[row % len(cells)] for cells in columns.values())])
+    return path
+
+
 @pytest.fixture(scope="session")
 def run() -> Callable[..., Result]:
-    """`run("train", "--data", path)`."""
-    return lambda *args: CliRunner().invoke(main, [str(arg) for arg in args])
+    return invoke
 
 
 @pytest.fixture(scope="session")
-def ok(run: Callable[..., Result]) -> Callable[..., str]:
-    """`ok("train", "--data", path)`: run a command that must succeed, and return its output."""
-
-    def call(*args: Any) -> str:
-        result = run(*args)
-        assert result.exit_code == 0, result.output
-        assert "\x1b" not in result.stdout
-        return result.stdout
-
-    return call
+def ok() -> Callable[..., str]:
+    return succeed
 
 
 @pytest.fixture(scope="session")
-def refused(run: Callable[..., Result]) -> Callable[..., str]:
-    """Run a command that must fail, and return its message: one paragraph, no traceback."""
-
-    def call(*args: Any, code: int = 2) -> str:
-        result = run(*args)
-        assert isinstance(result.exception, SystemExit), result.exc_info
-        assert result.exit_code == code, result.output
-        assert "Traceback" not in result.output
-        assert result.stderr.count("Error: ") == 1
-        message = result.stderr.partition("Error: ")[2].strip()
-        assert message
-        assert "\n\n" not in message
-        assert len(message) < 800
-        return message
-
-    return call
+def refused() -> Callable[..., str]:
+    return fail
 
 
 @pytest.fixture(scope="session")
@@ -66,15 +86,4 @@ def tiny() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def write_table() -> Callable[..., Path]:
-    """`write_table(path, a=cells, b=cells)`: 30 SMILES, with the cells of each column repeated."""
-
-    def write(path: Path, **columns: Any) -> Path:
-        smiles = [f"{'C' * length}{end}" for length in range(1, 6) for end in ENDS]
-        with open(path, "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["smiles", *columns])
-            for row, text in enumerate(smiles):
-                writer.writerow([text, *(cells[row % len(cells)] for cells in columns.values())])
-        return path
-
-    return write
+    return write_csv

@@ -54,17 +54,6 @@ def test_the_molecules_are_the_run_s_validation_split_by_default(runs, ok, tmp_p
     assert told(tmp_path / "some")["molecules"] == 7
 
 
-def test_some_of_many_molecules_are_the_same_for_all(runs, ok, tmp_path):
-    """Runs can then be compared; a second call draws the same molecules."""
-    for name in ("first", "second"):
-        ok(
-            *("analyze", "--model", runs / "norms", "--split", "all", "--molecules", 9),
-            *("-o", tmp_path / name),
-        )
-    assert told(tmp_path / "first") == told(tmp_path / "second")
-    assert told(tmp_path / "first")["molecules"] == 9
-
-
 def test_runs_and_models_can_be_mixed(runs, ok, tmp_path):
     """Folders may follow the first one, as when a shell expands runs/*."""
     shutil.copytree(runs / "norms" / "shared" / "seed-0" / "model", tmp_path / "alone")
@@ -106,27 +95,11 @@ def test_a_finished_run_counts_and_one_under_way_does_not(runs, ok, tmp_path):
 def test_errors_are_clear(runs, refused, tmp_path):
     run = runs / "norms" / "sep" / "seed-0"
     assert "neither a model nor finished runs" in refused("analyze", "--model", tmp_path, code=1)
-    assert "is given twice" in refused("analyze", "--model", run, run)
     assert "is given twice" in refused("analyze", "--model", runs / "norms", run)
     shutil.copytree(run / "model", tmp_path / "alone")
     message = refused("analyze", "--model", tmp_path / "alone")
     assert "its data are unknown" in message and "--data" in message
-    both = ("--data", runs / "data.csv", "--dataset", "zinc")
-    assert "both sources: give one" in refused("analyze", "--model", run, *both)
-    assert "give --data FILE.csv" in refused("analyze", "--model", run, "--smiles-column", "s")
     assert "predicts y, and not z" in refused("analyze", "--model", run, "--targets", "z")
-    assert "unknown split 'tset'" in refused("analyze", "--model", run, "--split", "tset")
     (tmp_path / "index.html").write_text("mine")
     assert "is not a report of analyze" in refused("analyze", "--model", run, "-o", tmp_path)
     assert (tmp_path / "index.html").read_text() == "mine"
-
-
-def test_models_of_different_targets_are_not_compared(
-    runs, ok, refused, tiny, write_table, tmp_path
-):
-    """The message names their targets, and no option that was not given."""
-    table = write_table(tmp_path / "data.csv", a=NUMBERS)
-    ok("train", "--data", table, *tiny[2:], "--epochs", 1, "-o", tmp_path / "a")
-    seed = runs / "norms" / "sep" / "seed-0"
-    text = refused("analyze", "--model", seed, "--model", tmp_path / "a", "-o", tmp_path / "out")
-    assert "seed-0 predicts y, and a a: only models of the same targets" in text

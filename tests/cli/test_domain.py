@@ -1,15 +1,14 @@
-"""The applicability domain through the command line."""
+"""The applicability domain, intervals and sets of classes through the command line."""
 
 from __future__ import annotations
 
 import csv
-import io
 
 import pytest
 
 from molsepnorm.model.training_molecules import TRAINING_FILE
 
-from .conftest import TINY
+from .conftest import TINY, read_rows
 
 ADDED = ["similarity", "in_domain", "nearest_smiles", "y_nearest", "active_nearest"]
 
@@ -33,15 +32,11 @@ def workspace(ok, tmp_path_factory):
     return folder
 
 
-def rows(text):
-    return list(csv.DictReader(io.StringIO(text)))
-
-
 def test_columns_are_added_to_every_row(ok, workspace):
     """The nearest training molecule has the values of the table."""
     given = ("predict", "--model", workspace / "run-1", "-i", workspace / "data.csv")
     given = (*given, "--smiles-column", "smiles", "--processes", "1")
-    plain, near = rows(ok(*given)), rows(ok(*given, "--domain"))
+    plain, near = read_rows(ok(*given)), read_rows(ok(*given, "--domain"))
     assert [*near[0]] == [*[*plain[0]][:-1], *ADDED, "error"]
     with open(workspace / "data.csv", newline="") as file:
         table = {row["smiles"]: row for row in csv.DictReader(file)}
@@ -55,7 +50,7 @@ def test_columns_are_added_to_every_row(ok, workspace):
 
 def test_a_failed_row_has_no_nearest_molecule(ok, workspace):
     given = ("predict", "--model", workspace / "run-1", "--smiles", "C1CC", "--smiles", "FC1CC1")
-    one, other = rows(ok(*given, "--domain", "--uncertainty", "--level", "0.5"))
+    one, other = read_rows(ok(*given, "--domain", "--uncertainty", "--level", "0.5"))
     assert [one[name] for name in ADDED] == [""] * 5 and "unclosed ring" in one["error"]
     assert other["in_domain"] == "no" and other["y_low"]
     names = [*other]
@@ -68,7 +63,7 @@ def test_several_models_have_the_molecules_of_all(ok, workspace):
     smiles = {row["smiles"] for seed in (1, 2) for row in trained_on(workspace / f"run-{seed}")}
     assert len(smiles) > len(trained_on(workspace / "run-1"))
     given = [part for text in sorted(smiles) for part in ("--smiles", text)]
-    found = rows(ok("predict", *models, *given, "--domain", "--processes", "1"))
+    found = read_rows(ok("predict", *models, *given, "--domain", "--processes", "1"))
     assert {row["similarity"] for row in found} == {"1"}
     assert {row["in_domain"] for row in found} == {"yes"}
 
@@ -91,3 +86,25 @@ def test_models_without_training_molecules_are_refused_before_the_table_is_read(
     message = refused("predict", "--model", "molsepnorm-small", *given)
     assert "pre-trained without targets" in message
     assert not (workspace / "secret" / "model" / TRAINING_FILE).exists()
+
+
+def test_uncertainty_adds_columns_to_every_row(ok, workspace, tmp_path):
+    given = ("predict", "--model", workspace / "run-1", "--smiles", "CCO", "--smiles", "C1CC")
+    plain, sure = read_rows(ok(*given)), read_rows(ok(*given, "--uncertainty", "--level", "0.6"))
+    added = ["y_std", "y_low", "y_high", "active_calibrated", "active_set"]
+    assert [name for name in sure[0] if name not in plain[0]] == added
+    for before, after in zip(plain, sure, strict=True):
+        assert before == {name: after[name] for name in before}
+    assert float(sure[0]["y_low"]) < float(sure[0]["y_pred"]) < float(sure[0]["y_high"])
+    assert sure[0]["active_set"] in ("0", "1", "0|1", "none")
+    assert [sure[1][name] for name in added] == [""] * 5
+    ok(*given, "--uncertainty", "--level", "0.6", "-o", tmp_path / "out.xlsx")
+    ok(*given, "--uncertainty", "--level", "0.6", "-o", tmp_path / "out.parquet")
+
+
+def test_levels_that_are_impossible_are_refused(refused, workspace):
+    given = ("predict", "--model", workspace / "run-1", "--smiles", "CCO")
+    assert "add --uncertainty" in refused(*given, "--level", "0.5")
+    refused(*given, "--uncertainty", "--level", "1")
+    message = refused(*given, "--uncertainty", "--level", "0.99")
+    assert "needs 99 labelled validation molecules" in message

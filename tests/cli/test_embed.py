@@ -63,21 +63,12 @@ def test_smiles_and_standard_input_give_the_same_rows(ok, model, tmp_path):
     assert len(pd.read_csv(tmp_path / "a.csv")) == 2
 
 
-def test_a_layer_can_be_chosen(ok, model, tmp_path):
-    out = tmp_path / "a.parquet"
-    ok("embed", "--model", model, "--smiles", "CCO", "--layer", 1, "-o", out)
-    expected = Predictor.from_pretrained(model).embed(["CCO"], layer=1).molecules
-    np.testing.assert_allclose(np.stack(pd.read_parquet(out)["embedding"]), expected, rtol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
         (("-o", "out.txt"), 2, "out.txt: the end of the name chooses the format of the table"),
         (("-o", "out.csv", "--atoms"), 2, "a CSV or TSV has no lists for the embeddings of"),
         (("-o", "out.csv", "--layer", "9"), 2, "the layer must be between 1 and"),
-        ((), 2, "Missing option '-o' / '--output'"),
-        (("-o", "out.csv", "-i", "in.csv"), 2, "--smiles and --input are both sources"),
     ],
     ids=str,
 )
@@ -85,11 +76,3 @@ def test_mistakes_are_clear_errors(refused, model, tmp_path, monkeypatch, given,
     monkeypatch.chdir(tmp_path)
     assert message in refused("embed", "--model", model, "--smiles", "C", *given, code=code)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_output_in_a_place_that_is_no_folder_is_refused(refused, model, tmp_path):
-    (tmp_path / "file").touch()
-    message = refused(
-        *("embed", "--model", model, "--smiles", "C", "-o", tmp_path / "file/out.csv"), code=1
-    )
-    assert "cannot write" in message

@@ -64,28 +64,12 @@ def test_an_exported_model_predicts_as_predict(workspace, run, ok, tmp_path, run
     np.testing.assert_allclose(values[:, 0], expected, rtol=1e-3, atol=1e-4)
 
 
-def test_many_rejected_rows_are_counted(workspace, run, tmp_path):
-    (tmp_path / "in.csv").write_text("\n".join(["smiles", "CCO", *["C1CC"] * 8]))
-    result = run(
-        *("export", "--model", workspace / "plain-1", "--encode", tmp_path / "in.csv"),
-        *("-o", tmp_path / "out"),
-    )
-    assert result.stderr.count("line ") == 5
-    assert "Left out: 3 other rows" in result.stderr
-    assert "1 molecule in 1 file" in result.stdout
-
-
 def test_wrong_options_are_refused(workspace, refused, tmp_path):
     model = ("export", "--model", workspace / "plain-1")
     neither = refused(*model, "-o", tmp_path / "out")
     assert "give either --to onnx or --to torchscript, to write the model, or --encode" in neither
     table = ("--encode", workspace / "data.csv")
     assert neither == refused(*model, "--to", "onnx", *table, "-o", tmp_path / "out")
-    assert "Known: onnx, torchscript" in refused(*model, "--to", "tf", "-o", tmp_path / "out")
-    text = refused(*model, "--encode", workspace / "none.csv", "-o", tmp_path / "out", code=1)
-    assert "none.csv: there is no such file" in text
-    text = refused(*model, *table, "--smiles-column", "structure", "-o", tmp_path / "out")
-    assert "structure" in text
     text = refused(*model, "--to", "onnx", "--smiles-column", "s", "-o", tmp_path / "out")
     assert "--smiles-column belongs to --encode" in text
     assert [*tmp_path.iterdir()] == []

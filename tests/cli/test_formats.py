@@ -12,23 +12,14 @@ from pathlib import Path
 import openpyxl
 import pandas as pd
 import pytest
-import torch
 from rdkit import Chem
-
-from molsepnorm.model import PropertyModel
-from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.tasks import Target, Task
+from support import tiny_model
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("formats") / "model"
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, max_path_length=3)
-        task = Task((Target("y", "regression"),), "mae")
-        PropertyModel(Graphormer(config), "zinc", task).save_pretrained(folder)
+    tiny_model().save_pretrained(folder)
     return folder
 
 
@@ -108,14 +99,6 @@ def test_numbers_with_two_meanings_stop_training_and_the_check(run, refused, tin
     assert not (tmp_path / "fixed.csv").exists()
     report = json.loads(run("data", "check", path, "--json").stdout)
     assert message in json.dumps(report, ensure_ascii=False)
-
-
-def test_quoted_decimal_commas_between_commas_are_not_classes(refused, tiny, tmp_path):
-    path = tmp_path / "x.csv"
-    rows = [f'{"C" * (row % 9 + 1)}O,"{row % 3},5"' for row in range(30)]
-    path.write_text("\n".join(["smiles,y", *rows]) + "\n")
-    message = refused("train", "--data", path, "--targets", "y", *tiny, code=1)
-    assert "'0,5' is not a number" in message
 
 
 def test_the_cleaned_copy_keeps_the_name_of_the_column(ok, tmp_path):

@@ -8,9 +8,6 @@ import io
 import pickle
 import random
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -26,17 +23,7 @@ VALUES = (
     *("", "x", "0", "-1", "1.5", "1e309", ".nan", "-.inf", "null", "true", "[]", "{}", "[1,2]"),
     *("{a: b}", "2024-13-45", "2024-01-02", "!!int x", "!!float x", "!!binary x", "9" * 5000),
     *(str(2**63), str(2**64), "10000000", "0x" + "f" * 6000, "[" * 2000 + "]" * 2000, "[" * 9000),
-    *(
-        "&a [*a]",
-        "*a",
-        '"\\0"',
-        '"\\x1b[2J[red]"',
-        '"\\ud800"',
-        "é",
-        "a" * 5000,
-        "..",
-        "C" * 20_000,
-    ),
+    *("&a [*a]", "*a", '"\\0"', '"\\x1b[2J[red]"', '"\\ud800"', "é", "a" * 5000, ".."),
     *("1:2:3:4", "<<: x", "? x", "%", "@", "`", "!", "|", "0.5,0.5", "\t", '"\\n"', "\udce9"),
 )
 
@@ -71,18 +58,10 @@ def test_hostile_settings_are_refused_without_a_traceback(monkeypatch, tmp_path)
     ("args", "message"),
     [
         (["predict", "--model", "m", "--smiles", "C", "--output", ""], "'' is not a path"),
-        (
-            ["predict", "--model", "m", "--smiles", "C\udce9C"],
-            r"'C\\udce9C' is not in the",
-        ),
-        (
-            ["train", "--dataset", "zinc", "--layers", "10000"],
-            "layers must be at most 256",
-        ),
+        (["predict", "--model", "m", "--smiles", "C\udce9C"], r"'C\\udce9C' is not in the"),
         (["train", "--dataset", "zinc", "--seed", str(2**64)], "run.seed: .* less than or equal"),
         (["train", "--data", "x.csv", "--folds", "1000000"], "data.folds: .* less than or equal"),
         (["\x1b[2Jtrain"], r"No such command '\\x1b\[2Jtrain'"),
-        (["--\x1b[2J"], r"No such option '?--\\x1b\[2J"),
         (["train", "--\x1b[2J"], r"No such option '?--\\x1b\[2J"),
         (["data", "check", "\x1b[31m[red]x.csv"], r"\\x1b\[31m\[red\]x.csv"),
         (["train", "--dataset", "\x9b2J\u202e"], r"unknown data set '\\x9b2J\\u202e'"),
@@ -99,10 +78,7 @@ def test_errors_escape_control_characters_of_arguments(run, args, message):
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            UnicodeEncodeError("ascii", "é", 0, 1, "no such letter"),
-            "in the output's encoding: ",
-        ),
+        (UnicodeEncodeError("ascii", "é", 0, 1, "no such letter"), "in the output's encoding: "),
         (MemoryError(), "out of memory"),
         (csv.Error("field larger than field limit"), "a table cannot be read"),
     ],
@@ -115,20 +91,6 @@ def test_system_errors_are_printed_without_a_traceback(monkeypatch, refused, err
 
     monkeypatch.setattr(training, "train", fail)
     assert message in refused("train", "--dataset", "zinc", "-o", "x", code=1)
-
-
-def test_errors_shorten_very_long_values(run):
-    assert len(run("train", "--data", "x.csv", "--split", "C" * 100_000).output) < 5000
-    assert len(run("train", "--dataset", "C" * 4000).output) < 5000
-
-
-def test_an_output_that_is_a_folder_is_refused():
-    from molsepnorm.errors import StorageError
-    from molsepnorm.files.tables import check_output
-
-    for place in (".", "..", "/"):
-        with pytest.raises(StorageError, match="there is a folder of that name"):
-            check_output(Path(place))
 
 
 def test_a_first_line_longer_than_csv_fields_is_read():
@@ -182,22 +144,11 @@ def test_line_breaks_and_tabs_of_names_are_escaped(refused, ok, tmp_path):
 
 def test_an_option_and_a_setting_that_disagree_are_refused(refused, run, tmp_path):
     """Their order does not matter."""
-    for arguments in (
-        ("--epochs", 1, "--set", "run.epochs=2"),
-        ("--set", "run.epochs=2", "--epochs", 1),
-    ):
+    one, other = ("--epochs", 1), ("--set", "run.epochs=2")
+    for arguments in ((*one, *other), (*other, *one)):
         message = refused("train", "--dataset", "zinc", *arguments)
         assert "--epochs and --set run.epochs are the same setting, with different" in message
-    both = (
-        "--epochs",
-        1,
-        "--set",
-        "run.epochs=1",
-        "--device",
-        "meta",
-        "--data",
-        tmp_path / "x.csv",
-    )
+    both = (*one, "--set", "run.epochs=1", "--device", "meta", "--data", tmp_path / "x.csv")
     assert "same setting" not in run("train", *both).output
 
 
@@ -216,9 +167,3 @@ def test_settings_without_effect_on_several_runs_are_refused(refused):
 def test_training_without_a_split_is_refused(refused):
     message = refused("train", "--data", "data/demo.csv", "--set", "data.split=null")
     assert "data.split: null is for evaluation; training needs a split" in message
-
-
-def test_help_does_not_import_rich():
-    code = "import sys; from molsepnorm.cli import main; print('rich' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

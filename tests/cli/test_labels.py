@@ -26,15 +26,8 @@ SETTINGS = ("--targets", "ic50_nM", "--transform", "ic50_nM=pic50", "--duplicate
 def test_the_commands_say_how_labels_were_made(ok, assay, tiny, tmp_path):
     folder = tmp_path / "run"
     shown = ok("train", "--data", assay, *SETTINGS, *tiny[2:], "--epochs", 1, "--output", folder)
-    for line in (
-        "12 of 48 labels of ic50_nM are bounds, such as '>1'.",
-        "ic50_nM is learned and scored as pic50 = 9 - log10(value in nM).",
-        "Merged: 48 rows of 24 molecules with more than one row.",
-        "ic50_nM: the scores are those of pic50 = 9 - log10(value in nM).",
-        "ic50_nM: bounds are not scored (",
-        "ic50_nM: the labels of 18 molecules with several rows have a pooled standard deviation",
-    ):
-        assert line in shown
+    assert "12 of 48 labels of ic50_nM are bounds, such as '>1'." in shown
+    assert "Merged: 48 rows of 24 molecules with more than one row." in shown
     predicted = ok("predict", "--model", folder, "--smiles", "CCO")
     assert predicted.splitlines()[0] == "smiles,ic50_nM_pred,ic50_nM_pic50_pred,error"
     found = json.loads(ok("evaluate", "--model", folder, "--data", assay, "--json"))
@@ -42,21 +35,12 @@ def test_the_commands_say_how_labels_were_made(ok, assay, tiny, tmp_path):
     assert "bounds are not scored" in ok("evaluate", "--model", folder, "--data", assay)
 
 
-def test_the_check_reads_bounds_and_says_what_training_merges(ok, assay):
-    shown = ok("data", "check", assay, *SETTINGS, "--strict")
-    assert "12 of 48 labels of ic50_nM are bounds" in shown
-    assert "training merges them (--duplicates mean)" in shown
-
-
 @pytest.mark.parametrize(
     ("cell", "options", "message"),
     [
         ("0", SETTINGS, "assay.csv, line 50, column 'ic50_nM': 0 has no logarithm, which pic50 "),
-        ("<-1", SETTINGS, "assay.csv, line 50, column 'ic50_nM': -1 has no logarithm, which pic50"),
         ("1", ("--transform", "ic5_nM=pic50"), "not a target. Did you mean 'ic50_nM'?"),
-        ("1", ("--transform", "ic50_nM=pic50:mole"), "'mole' is no unit: write ic50_nM=pic50:nM"),
         ("1", ("--transform", "ic50_nM=ln"), "unknown transform 'ln' of 'ic50_nM'."),
-        ("1", ("--transform", "ic50_nM"), "write target=transform pairs"),
     ],
 )
 def test_mistakes_are_shown_before_any_work(refused, assay, tiny, tmp_path, cell, options, message):

@@ -83,12 +83,6 @@ def test_the_log_ends_with_the_error(refused, ok, tiny, write_table, tmp_path, m
     assert "Error" not in (tmp_path / "run" / "log.txt").read_text()
 
 
-def test_a_command_that_trains_nothing_writes_no_log(refused, write_table, tmp_path):
-    table = write_table(tmp_path / "data.csv", y=NUMBERS)
-    refused("train", "--data", table, "--targets", "z", "-o", tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_an_ensemble_has_one_log(ok, tiny, write_table, tmp_path):
     table = write_table(tmp_path / "data.csv", y=NUMBERS)
     options = ("--targets", "y", *tiny, "--ensemble", 2, "-o", tmp_path / "run")

@@ -67,14 +67,6 @@ def test_the_rows_are_those_of_predict(run, ok, given, workspace, tmp_path):
     assert rejected["id"].tolist() == ["7", "80"]
 
 
-def test_the_same_command_goes_on(run, given):
-    """A finished screen is not computed again, and other options are refused."""
-    first = run(*given, "--rows-per-part", "25", "--top", "5")
-    again = run(*given, "--rows-per-part", "25", "--top", "5")
-    assert "5 parts with 90 rows are finished already" in again.stderr
-    assert again.stderr.endswith(first.stderr.splitlines()[-1] + "\n")
-
-
 def test_the_best_rows_are_written(run, given, tmp_path):
     options = ("--columns", "note,id", "--filter", "y_pred > -9")
     result = run(*given, "--top", "5", "--ascending", *options)
@@ -102,23 +94,14 @@ def test_uncertainty_and_domain_add_columns(ok, write_table, tmp_path):
     assert found["nearest_smiles"].tolist() == wanted["nearest_smiles"].tolist()
 
 
-def test_mistakes_are_refused_before_anything_is_computed(refused, given, workspace, tmp_path):
+def test_mistakes_are_refused_before_anything_is_computed(refused, given, tmp_path):
     """A message, no traceback, and no folder."""
     for args, message in (
         (("--filter", "y_perd > 1"), "there is no column 'y_perd'. Did you mean 'y_pred'"),
-        (("--filter", "similarity > 1"), "'similarity' is computed with --domain: add it"),
-        (("--columns", "nota"), "a.parquet has no column 'nota'. Did you mean 'note'"),
-        (("--by", "y"), "add --top"),
         (("--ascending",), "add --top"),
-        (("--descending",), "add --top"),
         (("--top", "3", "--ascending", "--descending"), "was given twice"),
-        (("--top", "0"), "0 is not in the range"),
-        (("--top", "3", "--by", "x"), "by: there is no column 'x'"),
         (("--level", "0.5"), "add --uncertainty"),
-        (("--uncertainty",), "this model has no intervals"),
         (("--domain",), "training molecules"),
-        (("--input", workspace / "*.nothing"), "no file matches"),
-        (("--input", workspace / "lib"), "is a folder: name its files by a pattern"),
     ):
         assert message in refused(*given, *args), args
         assert not (tmp_path / "out").exists()

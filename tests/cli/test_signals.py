@@ -36,37 +36,19 @@ def end_by_torchrun(seconds: float) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_rank_is_read_from_the_environment(become, monkeypatch):
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert signals.rank() is None
-    become(0, size=1)
-    assert signals.rank() is None
-    become(0)
-    assert signals.rank() == 0
-    become(1)
-    assert signals.rank() == 1
-    monkeypatch.delenv("LOCAL_RANK")  # a cluster's WORLD_SIZE, and nothing of torchrun's
-    assert signals.rank() is None
-
-
 @pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
-def test_the_first_process_prints_an_error_at_once(run, become, monkeypatch, args):
+def test_the_first_process_alone_prints_an_error(run, become, monkeypatch, args):
+    """At once; the others leave silently with the same status."""
     alone = run(*args)
-    become(0)
     monkeypatch.setattr(time, "sleep", end_by_torchrun)
+    become(0)
     printed = run(*args)
     assert printed.exit_code == alone.exit_code == 2
     assert printed.stderr == alone.stderr
     assert "Error: " in printed.stderr
-
-
-@pytest.mark.parametrize("args", [UNKNOWN, NO_COMMAND])
-def test_other_processes_exit_silently_with_the_same_status(run, become, monkeypatch, args):
     become(1)
-    monkeypatch.setattr(time, "sleep", end_by_torchrun)
     result = run(*args)
-    assert result.exit_code == 2
-    assert result.output == ""
+    assert (result.exit_code, result.output) == (2, "")
 
 
 def test_another_process_prints_an_error_of_its_own(refused, become, monkeypatch):

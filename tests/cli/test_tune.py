@@ -71,20 +71,12 @@ def test_the_same_command_continues_a_stopped_search(tune, ok, run, tmp_path, mo
     [
         ((), "give the number of trials (--trials 50), a budget (--budget 1h), or both"),
         (("--budget", "soon"), "a time looks like 640s, 11m or 1.5h; got 'soon'"),
-        (("--trials", "0"), "'--trials'"),
         (("--trials", "2", "--lr", "1"), "optim.lr is set on its own as well"),
         (("--trials", "2", "--set", "run.budget=1m"), "run.budget is not used in a search"),
     ],
 )
 def test_invalid_options_are_usage_errors(tune, refused, tmp_path, options, message):
     assert message in refused(*tune, *options)
-    assert not (tmp_path / "tune").exists()
-
-
-def test_a_missing_space_is_refused(tune, refused, tmp_path):
-    (tmp_path / "space.yaml").unlink()
-    message = refused(*tune, "--trials", "2", code=1)
-    assert "space.yaml: there is no such file" in message
     assert not (tmp_path / "tune").exists()
 
 

@@ -71,12 +71,6 @@ def test_embedding_equals_a_loop_over_atoms(name: str, max_groups: int) -> None:
     assert not y[padding].any()
 
 
-def test_every_graph_token_is_the_same_vector() -> None:
-    embedding, batch = some_embedding("zinc"), some_batch("zinc", 2)
-    tokens = embedding(batch)[batch.graph_token]
-    torch.testing.assert_close(tokens, embedding.graph_token.expand(len(SMILES), -1))
-
-
 def test_only_rows_of_real_atoms_have_gradients() -> None:
     """The features of padding and graph tokens are 0, but row 0 gets no gradient from them."""
     embedding, batch = some_embedding("zinc"), some_batch("zinc", 1)
@@ -89,13 +83,6 @@ def test_only_rows_of_real_atoms_have_gradients() -> None:
     torch.testing.assert_close(embedding.graph_token.grad, torch.full((WIDTH,), 4.0))
     # only the atom of methane has degree 0
     assert embedding.degrees.grad[0, 0] == 1
-
-
-def test_the_first_rows_are_not_saved() -> None:
-    """They follow from the sizes of the features."""
-    embedding = some_embedding("ogb")
-    assert set(embedding.state_dict()) == {"atoms", "degrees", "graph_token"}
-    assert embedding.first_rows.tolist() == [0, 119, 124, 136, 148, 158, 164, 170, 172]
 
 
 def test_atoms_with_another_number_of_features_are_refused() -> None:

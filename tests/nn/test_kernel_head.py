@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.nn.kernel_head import KernelHead, matern
 
 
@@ -100,15 +99,6 @@ def test_a_column_of_weight_one_compares_molecules_under_similar_conditions_alon
         factor = (1 - of_number + of_number * number) * torch.where(same, 1.0, 1 - of_word)
         expected = (kernel * factor) @ head.weight.T
         torch.testing.assert_close(head(read), expected, atol=2e-3, rtol=1e-3)
-
-
-def test_a_kernel_head_has_no_parameters_to_train() -> None:
-    config = GraphormerConfig(
-        layers=2, width=8, heads=2, readout="layers", head="kernel", centers=3
-    )
-    network = Graphormer(config)
-    assert not list(network.head.parameters())
-    assert network.head.centers.shape == (3, 2 * 2 * 8)
 
 
 def test_half_precision_does_not_round_the_head() -> None:

@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-import torch_geometric.typing
 from support import batch_of
 from torch import Tensor, nn
 from torch_geometric.nn import GINEConv
@@ -121,17 +120,3 @@ def test_gine_gradients_repeat_bit_by_bit() -> None:
     )
     for one, other in zip(first, second, strict=True):
         assert torch.equal(one, other)
-
-
-@pytest.mark.parametrize("installed", [False, True])
-def test_sums_are_equal_with_and_without_torch_scatter(
-    installed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plain sums over bonds use `torch_geometric.utils.scatter`."""
-    if installed:
-        pytest.importorskip("torch_scatter")
-    monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SCATTER", installed)
-    batch = some_batch("ogb")
-    x = torch.randn(len(batch.mask), WIDTH, dtype=torch.float64)
-    plain, fast = (local(some_layer("ogb", kind), x, batch) for kind in (GINE, FastGINE))
-    torch.testing.assert_close(plain, fast)

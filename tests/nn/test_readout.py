@@ -12,7 +12,7 @@ from support import SMALL, batch_of, far_from_initial
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.kernels.readout import FastReadout
-from molsepnorm.nn.readout import GraphTokenReadout, Readout
+from molsepnorm.nn.readout import Readout
 
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccccc1")
 
@@ -43,14 +43,6 @@ def test_readout_equals_a_loop_over_molecules(
     found = readout(x, batch)
     assert found.shape == (len(SMILES), readout.width)
     torch.testing.assert_close(found, torch.stack(expected))
-
-
-@pytest.mark.parametrize("max_groups", [1, 3])
-def test_graph_token_readout_returns_tokens_in_the_order_of_the_molecules(max_groups: int) -> None:
-    batch = some_batch(max_groups)
-    x = torch.randn(len(batch.mask), 3)
-    tokens = x[batch.graph_token.sort().values]
-    assert torch.equal(GraphTokenReadout(3)(tokens, batch), x[batch.graph_token])
 
 
 @pytest.mark.parametrize("installed", [False, True])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 import torch
 from support import batch_of
 from torch import Tensor
@@ -36,15 +35,6 @@ def _encoding() -> WalkEncoding:
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter)
     return encoding
-
-
-@pytest.mark.parametrize("max_groups", [2, 4])
-def test_walk_encoding_does_not_depend_on_padding(max_groups: int) -> None:
-    encoding, rows = _encoding(), []
-    for batch in (some_batch(), some_batch(max_groups)):
-        atoms = encode_atoms(encoding, walk_probabilities(batch, STEPS), batch)
-        rows.append(torch.stack([atoms[token + 1] for token in batch.graph_token]))
-    torch.testing.assert_close(*rows, rtol=1e-4, atol=1e-4)
 
 
 def test_walk_encoding_is_a_linear_map_of_return_probabilities() -> None:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
-import pickle
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from model_folders import change_description
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
+from support import tiny_model
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
-from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import domain as module
 from molsepnorm.predict.forward import Outcome
@@ -40,19 +36,10 @@ QUERIES = ["CCCO", "C1CC", "Oc1ccccc1", "CC(=O)Nc1ccccc1", "CCCCCCC", "FC1CC1"]
 
 @pytest.fixture(scope="module")
 def model() -> PropertyModel:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = GraphormerConfig(
-            layers=1, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=5
-        )
-        network = Graphormer(config)
     molecules = TrainingMolecules(
         KNOWN, packed_morgan(KNOWN), np.array(LABELS), np.zeros((4, 3), np.int8)
     )
-    domain = Domain(0.5, "errors")
-    return PropertyModel(
-        *(network, "zinc", Task(TARGETS, "loss")), domain=domain, structures=(molecules,)
-    )
+    return tiny_model(*TARGETS, domain=Domain(0.5, "errors"), structures=(molecules,))
 
 
 def table(predictor, smiles, path, **options) -> pd.DataFrame:
@@ -106,57 +93,6 @@ def test_the_threshold_itself_is_inside(model):
         other = replace(model, domain=Domain(value, "errors"))
         (found,) = Predictor(other, domain=True).predict(["CCCCCCC"])
         assert found.domain["in_domain"] is inside
-
-
-def test_predictions_carry_the_same(model):
-    plain, near = Predictor(model), Predictor(model, domain=True)
-    one, other = plain.predict(QUERIES), near.predict(QUERIES)
-    assert [each.values for each in one] == [each.values for each in other]
-    assert not any(each.domain for each in one) and other[1].domain == {}
-    assert other[2].domain == {
-        "similarity": 1.0,
-        "in_domain": True,
-        "nearest_smiles": "c1ccccc1O",
-        "y_nearest": None,
-        "z_nearest": 1.0,
-        "k_nearest": "low",
-    }
-    assert [*near.columns][-6:] == [*other[2].domain] and "similarity" not in plain.columns
-
-
-def test_several_processes_and_pieces_give_the_same(model, tmp_path):
-    """Also from a stream of single rows."""
-    smiles = [f"{'C' * (n % 30 + 1)}{end}" for n in range(200) for end in ("O", "N")]
-    alone = table(Predictor(model, domain=True), smiles, tmp_path / "one.csv")
-    several = table(Predictor(model, processes=2, domain=True), smiles, tmp_path / "two.csv")
-    names = ["similarity", "in_domain", "nearest_smiles", "y_nearest", "error"]
-    pd.testing.assert_frame_equal(alone[names], several[names])
-    single = [each for text in smiles[:40] for each in Predictor(model, domain=True).stream([text])]
-    assert [each.domain["nearest_smiles"] for each in single] == [*alone["nearest_smiles"][:40]]
-    assert pickle.loads(pickle.dumps(model.structures[0])).smiles == KNOWN  # spawned processes
-
-
-@pytest.mark.parametrize("end", ["csv", "tsv.gz", "parquet", "xlsx", "sdf"])
-def test_every_format_has_the_columns(model, tmp_path, end):
-    path = tmp_path / f"out.{end}"
-    predict_rows(
-        *(Predictor(model, domain=True), [{"smiles": QUERIES}], path),
-        smiles_column="smiles",
-        source="x",
-    )
-    if end == "sdf":
-        text = path.read_text()
-        assert text.count(">  <in_domain>\nyes\n") + text.count(">  <in_domain>\nno\n") == 5
-        return
-    if end == "parquet":
-        found = pd.read_parquet(path)
-        assert found["similarity"].dtype == np.float64 and found["similarity"][2] == 1.0
-        assert np.isnan(found["y_nearest"][2]) and found["y_nearest"].dtype == np.float64
-    elif end == "xlsx":
-        found = pd.read_excel(path)
-    else:
-        found = pd.read_csv(path, sep="\t" if "tsv" in end else ",")
-    assert found["in_domain"][2] == "yes" and found["nearest_smiles"][2] == "c1ccccc1O"
 
 
 def test_labels_that_are_bounds_are_written_as_bounds(model):
@@ -214,36 +150,6 @@ def test_a_training_molecule_is_its_own_nearest_one(model):
     assert found[2] == "C[C@H](N)c1ccccc1"  # the first of those with its fingerprint
 
 
-def test_a_molecule_without_a_fingerprint_fails_by_itself(model, monkeypatch):
-    from molsepnorm.errors import InvalidMolecule
-    from molsepnorm.molecules.featurize import nearest
-
-    real = nearest.packed_morgan
-
-    def refuse(smiles):
-        if "CCCO" in smiles:
-            raise InvalidMolecule("odd ring")
-        return real(smiles)
-
-    monkeypatch.setattr(nearest, "packed_morgan", refuse)
-    found = Predictor(model, domain=True).predict(QUERIES)
-    assert found[0].error == "it cannot be compared with the training molecules: odd ring"
-    assert found[0].domain == {} and found[2].domain["similarity"] == 1
-
-
-def test_a_molecule_with_a_damaged_prediction_has_no_similarity(model, tmp_path):
-    with torch.random.fork_rng():
-        network = Graphormer(model.network.config)
-    network.load_state_dict(model.network.state_dict())
-    with torch.no_grad():
-        next(iter(network.parameters())).fill_(torch.nan)
-    broken = Predictor(replace(model, network=network), domain=True)
-    (found,) = broken.predict(["CCO"])
-    assert "not a finite number" in found.error and found.domain == {}
-    frame = broken.to_frame(["CCO"])
-    assert frame[["similarity", "in_domain", "nearest_smiles"]].isna().all(axis=None)
-
-
 def test_the_file_is_read_only_if_it_is_wanted(model, tmp_path):
     model.save_pretrained(tmp_path)
     path = tmp_path / TRAINING_FILE
@@ -273,9 +179,6 @@ def test_a_saved_model_has_its_domain_again(model, tmp_path):
 
 
 def test_models_without_a_domain_say_so(model):
-    old = replace(model, domain=None, structures=())
-    with pytest.raises(ConfigError, match="joined or converted, or its run is"):
-        Predictor(old, domain=True)
     with pytest.raises(ConfigError, match="but no threshold of similarity"):
         Predictor(replace(model, domain=None), domain=True)
     (molecules,) = model.structures
@@ -287,24 +190,9 @@ def test_models_without_a_domain_say_so(model):
         module.require_domain(unlabelled)
 
 
-@pytest.mark.parametrize("entry", [{"threshold": 2, "kind": "errors"}, {"threshold": 0.5}, 7])
+@pytest.mark.parametrize("entry", [{"threshold": 2, "kind": "errors"}, 7])
 def test_a_damaged_entry_is_refused(model, tmp_path, entry):
     model.save_pretrained(tmp_path)
     change_description(tmp_path / "config.json", lambda about: about.update(domain=entry))
     with pytest.raises(ModelError, match="config.json does not describe a model"):
         PropertyModel.from_pretrained(tmp_path)
-
-
-def test_a_table_with_a_column_of_that_name_is_refused(model, tmp_path):
-    chunk = {"smiles": ["CCO"], "similarity": ["1"]}
-    options = {"smiles_column": "smiles", "source": "x"}
-    with pytest.raises(ConfigError, match="x has a column 'similarity' already"):
-        predict_rows(Predictor(model, domain=True), [chunk], tmp_path / "out.csv", **options)
-    predict_rows(Predictor(model), [chunk], tmp_path / "out.csv", **options)
-    with open(tmp_path / "out.csv", newline="") as file:
-        assert next(csv.DictReader(file))["similarity"] == "1"
-
-
-def test_embeddings_are_not_compared(model, monkeypatch):
-    monkeypatch.setattr("molsepnorm.predict.encode.nearest_training", None)
-    assert Predictor(model, domain=True).embed(["CCO"]).molecules.shape == (1, 16)

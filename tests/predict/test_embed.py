@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -14,15 +13,12 @@ from rdkit import Chem
 from support import SMALL, batch_of, far_from_initial, spelling
 
 import molsepnorm.predict.predictor as module
-from molsepnorm.data.tables import read_table
-from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import get
-from molsepnorm.nn import Graphormer
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.readout import Readout
 from molsepnorm.predict import Embeddings, Predictor, embed_rows
-from molsepnorm.predict.forward import Predict
 from molsepnorm.tasks import Target, Task
 
 DRUGS = [
@@ -98,11 +94,6 @@ def test_rows_that_fail_are_nan_with_the_reason(predictor):
     assert predictor.embed(["x"]).molecules.shape == (1, 16)
 
 
-def test_no_smiles_give_no_rows(predictor):
-    assert predictor.embed([]).molecules.shape == (0, 16)
-    assert predictor.embed([], atoms=True).atoms == []
-
-
 def test_an_embedding_that_is_not_finite_is_an_error_of_its_row():
     predictor = _predictor("zinc")
     with torch.no_grad():
@@ -114,47 +105,7 @@ def test_an_embedding_that_is_not_finite_is_an_error_of_its_row():
     assert [len(atoms) for atoms in found.atoms] == [2, 0, 0]
 
 
-@pytest.mark.parametrize("call", ["embed", "embed_stream"])
-def test_a_single_smiles_is_refused(predictor, call):
-    with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
-        getattr(predictor, call)("CCO")
-
-
 # --- streams and processes ------------------------------------------------------------------------
-
-
-def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
-    """No more SMILES are read than the current piece needs, and pieces hold a few rows each."""
-    monkeypatch.setattr(module, "_TASK", 3)
-    taken = []
-
-    def source():
-        for number in range(100):
-            taken.append(number)
-            yield "C" * (1 + number % 5)
-
-    parts = predictor.embed_stream(source(), atoms=True)
-    assert taken == []
-    assert next(parts).molecules.shape == (3, 16)
-    assert len(taken) <= 6
-    assert sum(len(part.errors) for part in parts) == 97
-
-
-def test_two_processes_give_the_same_rows(monkeypatch):
-    monkeypatch.setattr(module, "_TASK", 150)
-    texts = [*DRUGS, "C1CC", "CCO"] * 60
-    one, two = (_predictor(processes=processes).embed(texts, atoms=True) for processes in (1, 2))
-    np.testing.assert_allclose(one.molecules, two.molecules, **CLOSE)
-    assert one.errors == two.errors
-    for alone, shared in zip(one.atoms, two.atoms, strict=True):
-        np.testing.assert_allclose(alone, shared, **CLOSE)
-
-
-def test_the_work_of_a_worker_can_be_pickled(predictor):
-    work = Predict(predictor._prepare, predictor._embed(atoms=True, layer=None))
-    again = pickle.loads(pickle.dumps(work))(DRUGS)
-    assert isinstance(again, Embeddings)
-    assert np.array_equal(again.molecules, work(DRUGS).molecules)
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -171,8 +122,7 @@ def _write(predictor: Predictor, path, **options) -> tuple[int, int]:
     return embed_rows(predictor, chunks, path, smiles_column="smiles", source="my.csv", **options)
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".PQ"])
-@pytest.mark.parametrize("atoms", [False, True])
+@pytest.mark.parametrize(("suffix", "atoms"), [(".parquet", False), (".PQ", True)])
 def test_parquet_is_read_by_pandas(predictor, tmp_path, monkeypatch, suffix, atoms):
     """All columns and rows in order, float32 bit by bit, in several row groups."""
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -199,15 +149,6 @@ def test_parquet_is_read_by_pandas(predictor, tmp_path, monkeypatch, suffix, ato
     assert file.num_row_groups == len(parts) == 2
     assert str(file.schema_arrow.field("embedding").type).startswith("fixed_size_list<")
     assert os.listdir(path.parent) == [path.name]
-
-
-@pytest.mark.parametrize("name", ["out.parquet", "out.csv"])
-def test_cells_of_a_frame_are_written_as_text(predictor, tmp_path, name):
-    """Missing values are empty."""
-    table = pd.DataFrame({"id": [7, 8], "smiles": ["CCO", "OC"], "note": [np.nan, 0.5]})
-    assert _write(predictor, tmp_path / name, chunks=[table]) == (2, 0)
-    found = read_table(tmp_path / name)
-    assert found[[*table]].to_numpy().tolist() == [["7", "CCO", ""], ["8", "OC", "0.5"]]
 
 
 def test_csv_has_a_column_for_each_channel(predictor, tmp_path):
@@ -249,89 +190,19 @@ def test_chunks_are_read_as_they_are_needed(predictor, tmp_path, monkeypatch):
     assert max(ahead) <= 3
 
 
-@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
-def test_a_file_is_replaced_only_when_it_is_complete(predictor, tmp_path, name):
-    path = tmp_path / name
-    path.write_text("old")
-    with pytest.raises(DataError, match="my.csv, line 2: .*unclosed ring"):
-        _write(predictor, path, on_invalid="fail")
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == [name]
-    _write(predictor, path)
-    assert path.read_bytes() != b"old"
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "error", "message"),
-    [
-        (
-            "out.txt",
-            {},
-            ConfigError,
-            "out.txt: the end of the name chooses the format of the table",
-        ),
-        ("out", {}, ConfigError, "should be one of .csv, .csv.gz, .tsv, .tsv.gz, .parquet"),
-        (
-            "out.csv",
-            {"atoms": True},
-            ConfigError,
-            "a CSV or TSV has no lists for the embeddings of",
-        ),
-        ("folder.csv", {}, StorageError, "there is a folder of that name"),
-        (
-            "out.parquet",
-            {"chunks": [{"smiles": ["C"], "embedding": ["1"]}]},
-            ConfigError,
-            "my.csv has a column 'embedding' already, which a new column would replace",
-        ),
-        ("out.csv", {"chunks": [{"smile": ["C"]}]}, ConfigError, "has no column 'smiles'"),
-        (
-            "out.parquet",
-            {"chunks": [pd.DataFrame([["C", "1", "2"]], columns=["smiles", "a", "a"])]},
-            ConfigError,
-            "several columns called 'a', which Parquet files cannot have",
-        ),
-    ],
-    ids=str,
-)
-def test_mistakes_are_clear_errors(predictor, tmp_path, name, options, error, message):
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(error, match=message):
-        _write(predictor, tmp_path / name, **options)
-    assert os.listdir(tmp_path) == ["folder.csv"]
-
-
-def test_parquet_needs_pyarrow(predictor, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match="molsepnorm.parquet.', or end the name with .csv"):
-        _write(predictor, tmp_path / "out.parquet")
-
-
-def test_a_source_without_chunks_writes_nothing(predictor, tmp_path):
-    assert _write(predictor, tmp_path / "out.csv", chunks=[]) == (0, 0)
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("atoms", [False, True])
-def test_a_network_that_reads_every_layer_gives_all_channels(atoms):
-    """As the networks do whose best epoch of fine-tuning is 0."""
-    torch.manual_seed(0)
-    config = GraphormerConfig(layers=2, width=8, ffn_width=8, heads=2, readout="layers")
-    network = Graphormer(config).eval()
-    task = Task((Target("y", "regression"),), "mae")
-    predictor = Predictor(PropertyModel(network, "zinc", task), "cpu", processes=1)
-    found = predictor.embed(["CCO", "c1ccccc1O"], atoms=atoms)
-    assert found.molecules.shape == (2, 2 * 2 * 8) and np.isfinite(found.molecules).all()
-    if atoms:
-        assert [each.shape for each in found.atoms] == [(3, 8), (7, 8)]
-
-
-def test_rdkit_molecules_stand_for_their_smiles(predictor):
-    mols = [Chem.MolFromSmiles(text) for text in ("OCC", "c1ccccc1N")]
-    found = predictor.embed([*mols, None]).molecules
-    expected = predictor.embed(list(map(Chem.MolToSmiles, mols))).molecules
-    assert found[:2].tolist() == expected.tolist()
-    assert np.isnan(found[2]).all()
+def test_mistakes_are_clear_errors(predictor, tmp_path):
+    """Nothing is written."""
+    taken = [{"smiles": ["C"], "embedding": ["1"]}]
+    twice = [pd.DataFrame([["C", "1", "2"]], columns=["smiles", "a", "a"])]
+    for name, options, message in (
+        ("out.txt", {}, "out.txt: the end of the name chooses the format of the table"),
+        ("out.csv", {"atoms": True}, "a CSV or TSV has no lists for the embeddings of"),
+        ("out.parquet", {"chunks": taken}, "my.csv has a column 'embedding' already, which a new"),
+        ("out.parquet", {"chunks": twice}, "several columns called 'a', which Parquet"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            _write(predictor, tmp_path / name, **options)
+        assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("smiles", [*DRUGS[:3], "[2H]OC", "[13CH3]O"])

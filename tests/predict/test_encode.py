@@ -55,25 +55,3 @@ def test_rows_have_the_counts_and_descriptors_of_their_smiles(
     assert sorted(found) == [row for row, text in enumerate(SMILES) if text in VALID]
     for row, values in found.items():
         np.testing.assert_array_equal(values, expected[SMILES[row]])
-
-
-def test_no_rows_have_no_groups() -> None:
-    prepared = prepare("ogb")([])
-    assert not prepared.groups
-    assert not prepared.errors
-
-
-def test_each_smiles_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The features and counts of a chiral molecule share two readings by RDKit: of the SMILES,
-    and of its canonical form."""
-    reading._oriented.cache_clear()
-    read, real = [], reading._read
-
-    def counted(text: str, *form: str) -> Any:
-        read.append(text)
-        return real(text, *form)
-
-    monkeypatch.setattr(reading, "_read", counted)
-    acids = [f"{'C' * (1 + n % 18)}[C@H](N){'C' * (n // 18)}C(=O)O" for n in range(300)]
-    prepare("ogb", ())(acids)
-    assert len(read) == 2 * len(acids)

@@ -9,16 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from support import tiny_model
 
-from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
-from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import Target
 from molsepnorm.tasks.calibration import ClassSets, Intervals
 from molsepnorm.tasks.domain import Domain
 
@@ -28,26 +24,17 @@ SMILES = ["CCO", "C1CC", "c1ccccc1", "CC(=O)O"]
 @pytest.fixture(scope="module")
 def predictor() -> Predictor:
     """A number with a transform, classes, intervals, a domain, and two networks."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = GraphormerConfig(
-            layers=1, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=4
-        )
-        networks = [Graphormer(config) for _ in range(2)]
-    task = Task(
-        (
-            Target("y", "regression", transform="log10"),
-            Target("<i>k</i>", "multiclass", classes=("<b>a</b>", "b", "c")),
-        ),
-        "loss",
+    targets = (
+        Target("y", "regression", transform="log10"),
+        Target("<i>k</i>", "multiclass", classes=("<b>a</b>", "b", "c")),
     )
     known = TrainingMolecules(
         ("CCO",), packed_morgan(["CCO"]), np.array([[2.0, 0.0]]), np.zeros((1, 2), np.int8)
     )
     scores = tuple(np.linspace(0.1, 1, 20).tolist())
-    model = PropertyModel(
-        *(networks[0], "zinc", task),
-        partners=(networks[1],),
+    model = tiny_model(
+        *targets,
+        partners=(tiny_model(*targets, seed=1).network,),
         weights=(0.5, 0.5),
         calibration=(Intervals(scores, 0.0), ClassSets((scores,) * 3)),
         domain=Domain(0.5, "errors"),
@@ -83,20 +70,6 @@ def test_an_empty_frame_has_all_columns(predictor):
     assert len(one) == 0 and [*one.columns] == [*other.columns]
     types = other.dtypes.drop("error")
     assert (one.dtypes.drop("error") == types).all()
-
-
-def test_a_frame_of_many_rows_keeps_their_order(predictor):
-    smiles = ["C" * (n % 20 + 1) + "O" for n in range(3000)]
-    frame = predictor.to_frame(smiles)
-    assert frame["smiles"].tolist() == smiles
-    assert frame["y_pred"].to_numpy()[:20] == pytest.approx(
-        [each.values["y"] for each in predictor.predict(smiles[:20])], rel=1e-4
-    )
-
-
-def test_a_single_smiles_is_no_list(predictor):
-    with pytest.raises(ConfigError, match="smiles"):
-        predictor.to_frame("CCO")
 
 
 def test_a_prediction_shows_its_values_and_its_molecule(predictor):

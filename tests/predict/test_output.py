@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import sys
 from pathlib import Path
@@ -12,19 +11,16 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
-import torch
 from rdkit import Chem
+from support import tiny_model
 
 from molsepnorm.data.tables import read_table
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files import tables
-from molsepnorm.files.tables import FORMATS, check_embeddings_output, check_output
-from molsepnorm.model import PropertyModel
-from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.files.tables import FORMATS, check_output
 from molsepnorm.predict import Predictor, output, predict_rows
 from molsepnorm.predict.output import open_table
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import Target
 
 ROWS = {
     "name": ["a", "=b", "Größe", "", "d", "two\nlines"],
@@ -36,13 +32,8 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def predictor() -> Predictor:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        config = GraphormerConfig(
-            layers=1, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=4
-        )
-        targets = (Target("y", "regression"), Target("k", "multiclass", classes=("=1", "b", "c")))
-        return Predictor(PropertyModel(Graphormer(config), "zinc", Task(targets, "mae")))
+    classes = Target("k", "multiclass", classes=("=1", "b", "c"))
+    return Predictor(tiny_model(Target("y", "regression"), classes))
 
 
 def _predict(
@@ -115,14 +106,6 @@ def test_parquet_has_all_digits_and_others_as_many_as_are_wanted(predictor, tmp_
     assert values["y.csv"] == float(f"{exact.values['y']:.3g}") != values["x.csv"]
 
 
-def test_numbers_are_numbers_in_parquet_and_excel(predictor, expected, tmp_path):
-    for suffix, read in ((".parquet", pd.read_parquet), (".xlsx", pd.read_excel)):
-        _predict(predictor, tmp_path / f"x{suffix}")
-        column = read(tmp_path / f"x{suffix}")["y_pred"]
-        assert column.dtype == "float64"
-        assert column.isna().tolist() == [not row["y_pred"] for row in expected]
-
-
 def test_excel_has_no_formulas_and_keeps_text(predictor, tmp_path):
     """A cell of user text that begins with = would run when the workbook is opened."""
     _predict(predictor, tmp_path / "x.xlsx")
@@ -159,30 +142,10 @@ def test_a_molecule_that_cannot_be_kekulised_or_is_large_is_written():
     assert smiles_of(drawn("C" * 2000)) == ""
 
 
-@pytest.mark.parametrize(
-    "name", ["x.xls", "x.txt", "x", "x.csv.zip", "x.parquet.gz", "x.smi", "x.gz"]
-)
+@pytest.mark.parametrize("name", ["x.xls", "x", "x.csv.zip", "x.parquet.gz"])
 def test_other_names_are_refused_with_the_list(tmp_path, name):
     with pytest.raises(ConfigError, match=r"should be one of \.csv, \.csv\.gz, .*\.xlsx$"):
         check_output(tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    ("name", "suffix"),
-    [("x.CSV", ".csv"), ("a.b.Sdf.GZ", ".sdf.gz"), ("x.pq", ".parquet"), ("x.1.tsv", ".tsv")],
-)
-def test_upper_case_and_other_points_do_not_matter(name, suffix):
-    assert check_output(Path(name)) == suffix
-
-
-def test_a_device_is_csv():
-    assert check_output(Path("/dev/null")) == ".csv"
-
-
-@pytest.mark.parametrize("name", ["x.sdf", "x.xlsx"])
-def test_embeddings_have_fewer_formats(name):
-    with pytest.raises(ConfigError, match=r"one of \.csv, \.csv\.gz, \.tsv, \.tsv\.gz, \.parquet$"):
-        check_embeddings_output(Path(name), atoms=False)
 
 
 @pytest.mark.parametrize(("suffix", "module"), [(".xlsx", "openpyxl"), (".parquet", "pyarrow")])
@@ -239,19 +202,6 @@ def test_characters_that_xml_cannot_hold(tmp_path):
     ]
 
 
-def test_parquet_needs_distinct_columns(tmp_path):
-    with pytest.raises(ConfigError, match="several columns called 'a', which Parquet files cannot"):
-        _write(tmp_path / "x.parquet", ["smiles", "a", "a"])
-
-
-@pytest.mark.parametrize("count", [0, 1, output._ROWS, output._ROWS + 1])
-def test_row_groups_of_parquet(tmp_path, count):
-    with open_table(tmp_path / "x.parquet", ["smiles", "y"], {"y"}, 0) as write:
-        for row in range(count):
-            write(["C", str(row)])
-    assert pd.read_parquet(tmp_path / "x.parquet")["y"].tolist() == list(range(count))
-
-
 def test_rows_are_written_as_they_come(tmp_path):
     """Memory does not grow with the table: the compressed file grows before the block ends."""
     path = tmp_path / "x.sdf"
@@ -260,10 +210,3 @@ def test_rows_are_written_as_they_come(tmp_path):
             write(["CCO"])
         (scratch,) = tmp_path.iterdir()
         assert scratch.stat().st_size > 10_000
-
-
-def test_compressed_files_depend_on_the_content_only(tmp_path):
-    for name in ("a.csv.gz", "b.csv.gz"):
-        _write(tmp_path / name, ["smiles"], ["C"])
-    assert (tmp_path / "a.csv.gz").read_bytes() == (tmp_path / "b.csv.gz").read_bytes()
-    assert gzip.decompress((tmp_path / "a.csv.gz").read_bytes()).split() == [b"smiles", b"C"]

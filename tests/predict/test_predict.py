@@ -14,10 +14,9 @@ import pandas as pd
 import pytest
 import torch
 from rdkit import Chem
-from support import SMALL, far_from_initial
+from support import SMALL, far_from_initial, tiny_model
 
 import molsepnorm.predict.predictor as module
-import molsepnorm.predict.rows as rows_module
 from molsepnorm.data.tables import read_chunks
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 from molsepnorm.model import PropertyModel
@@ -28,7 +27,6 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
 from molsepnorm.predict.encode import encoded_groups
-from molsepnorm.predict.forward import Predict
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 
 DRUGS = [
@@ -67,41 +65,12 @@ def _table(predictor, text: str, **options) -> tuple[list[dict[str, str]], str, 
     return list(csv.DictReader(io.StringIO(out.getvalue()))), out.getvalue(), counts
 
 
-def test_predictions_come_in_the_order_of_the_smiles(predictor):
-    """Each prediction is that of the molecule alone, although batches are sorted by size."""
-    together = predictor.predict(DRUGS)
-    assert [prediction.smiles for prediction in together] == DRUGS
-    for prediction in together:
-        (alone,) = predictor.predict([prediction.smiles])
-        assert prediction.values == pytest.approx(alone.values, rel=1e-4, abs=1e-5)
-    assert len({prediction.values["y"] for prediction in together}) == len(DRUGS)
-
-
-def test_values_are_in_the_targets_units(predictor):
-    """A regression target has its unit, and a binary one is a probability."""
-    graphs = [get("zinc")(text) for text in DRUGS]
-    values = predictor.predict_graphs(graphs)
-    assert values.shape == (len(DRUGS), 2)
-    assert ((values[:, 1] > 0) & (values[:, 1] < 1)).all()
-    predictions = predictor.predict(DRUGS)
-    assert [p.values["y"] for p in predictions] == values[:, 0].tolist()
-    assert [p.values["z"] for p in predictions] == values[:, 1].tolist()
-    assert predictor.targets == ("y", "z")
-
-
 def test_an_invalid_row_is_kept_with_the_reason(predictor):
     texts = ["C1CC", DRUGS[0], "", DRUGS[1], "C[Si](C)(C)C", DRUGS[2], "CCO ethanol"]
     predictions = predictor.predict(texts)
     assert [prediction.smiles for prediction in predictions] == texts
-    assert [prediction.values is None for prediction in predictions] == [
-        True,
-        False,
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
+    failed = [prediction.values is None for prediction in predictions]
+    assert failed == [True, False, True, False, True, False, True]
     assert "unclosed ring" in predictions[0].error
     assert predictions[2].error == "empty SMILES"
     assert "'Si' is not among ZINC's" in predictions[4].error
@@ -110,11 +79,6 @@ def test_an_invalid_row_is_kept_with_the_reason(predictor):
     for got, wanted in zip(predictions[1::2], clean, strict=True):
         assert got.error is None
         assert got.values == pytest.approx(wanted.values, rel=1e-4, abs=1e-5)
-
-
-@pytest.mark.parametrize("texts", [[], ["C1CC"], ["", "x"]])
-def test_rows_without_any_molecule_are_kept(predictor, texts):
-    assert [p.values for p in predictor.predict(texts)] == [None] * len(texts)
 
 
 @pytest.mark.parametrize("smiles", DRUGS[:6])
@@ -133,12 +97,6 @@ def test_all_smiles_of_a_molecule_have_the_same_prediction(predictor, smiles):
     assert {prediction.error for prediction in predictions} == {None}
     for prediction in predictions:
         assert prediction.values == pytest.approx(predictions[0].values, rel=1e-5, abs=1e-5)
-
-
-def test_mirror_images_are_two_molecules(predictor):
-    """ZINC's features are the same for both, and both are predicted."""
-    left, right = predictor.predict(["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O"])
-    assert left.values.keys() == right.values.keys()
 
 
 def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
@@ -160,36 +118,11 @@ def test_a_stream_is_read_piece_by_piece(predictor, monkeypatch):
     assert len(taken) == len(DRUGS)
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
-def test_chunks_of_any_size_give_the_same_predictions(predictor, monkeypatch, chunk):
-    texts = [*DRUGS[:4], "C1CC", *DRUGS[4:], "x"]
-    wanted = predictor.predict(texts)
-    monkeypatch.setattr(module, "_TASK", chunk)
-    for got, want in zip(predictor.predict(texts), wanted, strict=True):
-        assert (got.smiles, got.error) == (want.smiles, want.error)
-        assert got.values == (want.values and pytest.approx(want.values, rel=1e-4, abs=1e-5))
-
-
 def test_a_predictor_leaves_the_callers_random_numbers_alone(predictor):
     torch.manual_seed(1)
     before = torch.get_rng_state()
     predictor.predict(DRUGS)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_predicting_twice_gives_the_same(predictor):
-    """Dropout is off, and running statistics do not change."""
-    assert predictor.predict(DRUGS) == predictor.predict(DRUGS)
-
-
-def test_a_predictor_loads_from_a_folder(predictor, tmp_path):
-    predictor.model.save_pretrained(tmp_path / "model")
-    again = Predictor.from_pretrained(tmp_path / "model")
-    assert again.predict(DRUGS) == predictor.predict(DRUGS)
-
-
-def test_a_prediction_has_values_or_an_error():
-    assert Prediction("C", {"y": 1.0}).error is None
 
 
 TABLE = (
@@ -213,31 +146,6 @@ def test_a_table_keeps_its_rows_columns_and_cells(predictor):
     assert [bool(row["error"]) for row in rows] == [False, True, False, True]
 
 
-def test_a_tables_predictions_are_those_of_its_smiles(predictor):
-    text = "smiles\n" + "\n".join(DRUGS) + "\n"
-    rows, _, _ = _table(predictor, text)
-    wanted = predictor.predict(DRUGS)
-    for row, prediction in zip(rows, wanted, strict=True):
-        assert float(row["y_pred"]) == pytest.approx(prediction.values["y"], rel=1e-5)
-        assert float(row["z_pred"]) == pytest.approx(prediction.values["z"], rel=1e-5)
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3])
-def test_a_table_in_pieces_has_one_header(predictor, rows):
-    whole, _, counts = _table(predictor, TABLE)
-    pieces, in_pieces, its_counts = _table(predictor, TABLE, rows=rows)
-    assert its_counts == counts
-    assert in_pieces.count("y_pred") == 1
-    drop = ("y_pred", "z_pred")
-    assert [{k: v for k, v in row.items() if k not in drop} for row in pieces] == [
-        {k: v for k, v in row.items() if k not in drop} for row in whole
-    ]
-    for one, other in zip(pieces, whole, strict=True):
-        assert (one["y_pred"] == "") == (other["y_pred"] == "")
-        if one["y_pred"]:
-            assert float(one["y_pred"]) == pytest.approx(float(other["y_pred"]), rel=1e-4)
-
-
 def test_a_model_reads_the_output_of_another_one(predictor):
     """Its columns are replaced, wherever they are; all others stay."""
     first, text, counts = _table(predictor, TABLE)
@@ -251,19 +159,11 @@ def test_a_model_reads_the_output_of_another_one(predictor):
         assert list(again[0]) == list(first[0])
 
 
-@pytest.mark.parametrize("name", ["y_pred", "z_pred", "error"])
-def test_a_column_that_would_be_replaced_is_refused(predictor, name):
+@pytest.mark.parametrize("name", ["y_pred", "c_prob_dark, blue", "error"])
+def test_a_column_that_would_be_replaced_is_refused(classifier, name):
     with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already, which a new"):
-        _table(predictor, f"smiles,{name}\nCCO,1\n")
-
-
-def test_a_missing_smiles_column_names_the_nearest(predictor):
-    with pytest.raises(
-        ConfigError, match=r"no column 'smiles'. Did you mean 'smile'\? .*\(--smiles-column\)\."
-    ):
-        _table(predictor, "smile,x\nCCO,1\n")
-    rows, _, _ = _table(predictor, "smile,x\nCCO,1\n", smiles_column="smile")
-    assert rows[0]["y_pred"]
+        _table(classifier, f'smiles,"{name}"\nCCO,1\n')
+    assert _table(classifier, "smiles,c,red,c_prob\nCCO,1,2,3\n")[2] == (1, 0)
 
 
 def test_on_invalid_fail_stops_with_row_and_reason(predictor):
@@ -277,27 +177,9 @@ def test_on_invalid_fail_stops_with_row_and_reason(predictor):
         _table(predictor, text, on_invalid="fail", rows=2)
 
 
-def test_a_table_without_any_molecule_is_kept(predictor):
-    rows, _, counts = _table(predictor, "smiles\nC1CC\nx\n")
-    assert counts == (2, 2)
-    assert [row["y_pred"] for row in rows] == ["", ""]
-
-
-def test_a_large_molecule_does_not_change_small_ones(predictor):
-    """The large one is a dendrimer among methanes."""
-    long = "C" * 300
-    predictions = predictor.predict(["C", long, "CC", long + "O", "C"])
-    alone = predictor.predict(["C", "CC"])
-    assert predictions[0].values == predictions[4].values
-    assert predictions[0].values == pytest.approx(alone[0].values, rel=1e-4, abs=1e-5)
-    assert predictions[2].values == pytest.approx(alone[1].values, rel=1e-4, abs=1e-5)
-    assert all(np.isfinite(p.values["y"]) for p in predictions)
-
-
 # --- classes --------------------------------------------------------------------------------------
 
 CLASSES = ("red", "dark, blue", "[green]")
-PROBABILITIES = [f"c_prob_{name}" for name in CLASSES]
 
 
 @pytest.fixture(scope="module")
@@ -335,54 +217,6 @@ def test_a_class_is_predicted_by_its_name_with_the_probability_of_each(classifie
         assert 0 < prediction.values["z"] < 1
 
 
-def test_a_row_without_classes_has_no_probabilities(predictor, classifier):
-    """The SMILES is invalid, or no target has classes."""
-    bad, good = classifier.predict(["C1CC", "CCO"])
-    assert (bad.values, bad.probabilities) == (None, {})
-    assert good.probabilities
-    assert {str(p.probabilities) for p in predictor.predict(DRUGS)} == {"{}"}
-
-
-def test_all_spellings_have_the_same_probabilities(classifier):
-    mol = Chem.MolFromSmiles(DRUGS[0])
-    spellings = Chem.MolToRandomSmilesVect(mol, 8, randomSeed=1)
-    predictions = classifier.predict(spellings)
-    first = predictions[0]
-    for prediction in predictions:
-        assert prediction.values["c"] == first.values["c"]
-        assert prediction.probabilities["c"] == pytest.approx(first.probabilities["c"], abs=1e-6)
-
-
-@pytest.mark.parametrize("rows", [1, 3, 8192])
-def test_a_table_has_a_column_for_each_class(classifier, rows):
-    """They follow the predicted class; a row that failed has empty cells."""
-    table, text, counts = _table(classifier, TABLE, rows=rows)
-    assert list(table[0])[4:] == ["y_pred", "c_pred", *PROBABILITIES, "z_pred", "error"]
-    assert text.count("c_pred") == 1
-    assert counts == (4, 2)
-    wanted = classifier.predict(row["smiles"] for row in table)
-    for row, prediction in zip(table, wanted, strict=True):
-        if prediction.error:
-            assert {row[name] for name in ("y_pred", "c_pred", *PROBABILITIES, "z_pred")} == {""}
-            continue
-        assert row["c_pred"] == prediction.values["c"]
-        for name, share in prediction.probabilities["c"].items():
-            assert float(row[f"c_prob_{name}"]) == pytest.approx(share, rel=1e-4, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["c_pred", "c_prob_red", "c_prob_dark, blue"])
-def test_a_column_of_a_class_is_not_replaced(classifier, name):
-    with pytest.raises(ConfigError, match=f"my.csv has a column '{name}' already"):
-        _table(classifier, f'smiles,"{name}"\nCCO,1\n')
-    assert _table(classifier, "smiles,c,red,c_prob\nCCO,1,2,3\n")[2] == (1, 0)
-
-
-def test_classes_come_from_a_folder_too(classifier, tmp_path):
-    classifier.model.save_pretrained(tmp_path / "model")
-    again = Predictor.from_pretrained(tmp_path / "model")
-    assert again.predict(DRUGS) == classifier.predict(DRUGS)
-
-
 # --- several processes ----------------------------------------------------------------------------
 
 
@@ -412,22 +246,13 @@ def _agree(got: list[Prediction], wanted: list[Prediction]) -> None:
     "order, with equal values up to rounding. An error or the death of a worker is reported, "
     "and no worker remains."
 )
-@pytest.mark.parametrize("processes", [2, 3])
-def test_any_number_of_processes_gives_the_same(predictor, many, processes):
-    """Rows keep their order, and values differ by rounding alone."""
-    _agree(_with(predictor, processes).predict(many), predictor.predict(many))
-
-
-def test_the_main_process_can_run_the_network_while_workers_encode(predictor, many):
-    """This is how a GPU is used."""
-    parting = _with(predictor, 2)
-    parting._run_here = True
-    _agree(parting.predict(many), predictor.predict(many))
-
-
-def test_small_tasks_of_a_long_stream_give_the_same(predictor, many, monkeypatch):
-    monkeypatch.setattr(module, "_TASK", 128)
-    _agree(_with(predictor, 2).predict(many), predictor.predict(many))
+@pytest.mark.parametrize(("processes", "run_here"), [(2, False), (3, False), (2, True)])
+def test_any_number_of_processes_gives_the_same(predictor, many, processes, run_here):
+    """Rows keep their order, and values differ by rounding alone; also where the main process runs
+    the network while workers encode, as with a GPU."""
+    several = _with(predictor, processes)
+    several._run_here = run_here
+    _agree(several.predict(many), predictor.predict(many))
 
 
 def test_few_rows_start_no_process_and_many_do(predictor, many):
@@ -446,25 +271,7 @@ def test_few_rows_start_no_process_and_many_do(predictor, many):
     assert multiprocessing.active_children() == []
 
 
-def test_a_row_that_fails_ends_the_processes(predictor, many):
-    """So does an error of the input table, or a closed output."""
-    text = "smiles\n" + "\n".join(many) + "\n"
-    with pytest.raises(DataError, match="my.csv, line 5: empty SMILES"):
-        _table(_with(predictor, 2), text, on_invalid="fail", rows=300)
-    with pytest.raises(DataError, match="my.csv cannot be read as CSV: line 1002 has 2 cells"):
-        _table(_with(predictor, 2), text + "C,1\n", rows=300)
-
-    class Left(io.StringIO):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
-
-    chunks = read_chunks(io.StringIO(text), "my.csv")
-    with pytest.raises(BrokenPipeError):
-        predict_rows(_with(predictor, 2), chunks, Left(), smiles_column="smiles", source="my.csv")
-    assert multiprocessing.active_children() == []
-
-
-@pytest.mark.parametrize("rows", [1, 7, 100, 333, 8192])
+@pytest.mark.parametrize("rows", [1, 100, 8192])
 def test_pieces_of_a_table_are_put_together_from_any_tasks(predictor, many, monkeypatch, rows):
     """The sizes of chunks, tasks and shares are independent."""
     monkeypatch.setattr(module, "_TASK", 150)
@@ -479,63 +286,10 @@ def test_pieces_of_a_table_are_put_together_from_any_tasks(predictor, many, monk
             assert float(row["z_pred"]) == pytest.approx(prediction.values["z"], rel=1e-4, abs=1e-5)
 
 
-def test_the_work_of_a_worker_can_be_pickled(predictor):
-    """Spawned processes receive it as a pickle."""
-    work = Predict(predictor._prepare, predictor._run)
-    again = pickle.loads(pickle.dumps(work))(DRUGS)
-    assert np.array_equal(again.values, work(DRUGS).values)
-    assert again.errors == [None] * len(DRUGS)
-
-
-@pytest.mark.parametrize("processes", [0, -1])
-def test_less_than_one_process_is_refused(predictor, processes):
-    with pytest.raises(ConfigError, match=f"processes must be 1 or more; got {processes}"):
-        _with(predictor, processes)
-
-
 # --- columns --------------------------------------------------------------------------------------
 
 
-def test_outcomes_are_the_predictions_in_columns(predictor):
-    (outcome,) = predictor.outcomes([DRUGS[0], "C1CC", DRUGS[1]])
-    one, failed, other = predictor.predict([DRUGS[0], "C1CC", DRUGS[1]])
-    assert outcome.values[0].tolist() == list(one.values.values())
-    assert outcome.values[2].tolist() == list(other.values.values())
-    assert np.isnan(outcome.values[1]).all()
-    assert outcome.errors == [None, failed.error, None]
-
-
-def test_columns_of_cells_are_a_table_too(predictor):
-    """Errors about standard input count lines from 1."""
-    out = io.StringIO()
-    chunks = [{"smiles": ["CCO", "C1CC"], "note": ["a,b", ""]}, {"smiles": ["x"], "note": ["1"]}]
-    options = {"smiles_column": "smiles", "source": "standard input"}
-    assert predict_rows(predictor, chunks, out, **options) == (3, 2)
-    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
-    assert list(rows[0]) == ["smiles", "note", "y_pred", "z_pred", "error"]
-    assert [row["note"] for row in rows] == ["a,b", "", "1"]
-    with pytest.raises(DataError, match="standard input, line 2: .*unclosed ring"):
-        predict_rows(predictor, chunks, out, **options, on_invalid="fail")
-    with pytest.raises(DataError, match="standard input, line 3: "):
-        chunks[0]["smiles"][1] = "C"
-        predict_rows(predictor, chunks, out, **options, on_invalid="fail")
-
-
-def test_the_index_of_a_frame_may_be_texts(predictor):
-    table = pd.DataFrame({"smiles": ["CCO", "C1CC"]}, index=["a", "b"])
-    options = {"smiles_column": "smiles", "source": "rows", "on_invalid": "fail"}
-    with pytest.raises(DataError, match="rows, line 2: .*unclosed ring"):
-        predict_rows(predictor, [table], io.StringIO(), **options)
-
-
-def test_numbers_have_six_digits_and_what_is_no_number_is_blank(predictor):
-    """Infinity is written as it is."""
-    values = np.array([1 / 3, 123456789.0, 1e-9, np.nan, np.inf, 2.0], dtype=np.float32)
-    cells = rows_module.cells(values, [None] * 5 + ["invalid"], 6)
-    assert cells == ["0.333333", "1.23457e+08", "1e-09", "", "inf", ""]
-
-
-@pytest.mark.parametrize(("mean", "digits"), [(0.0, 6), (300.0, 6), (1e5, 8), (-3e8, 9)])
+@pytest.mark.parametrize(("mean", "digits"), [(300.0, 6), (1e5, 8), (-3e8, 9)])
 def test_values_that_differ_little_for_their_size_have_more_digits(predictor, mean, digits):
     """Which show a thousandth of their standard deviation, as far as single precision goes."""
     targets = (Target("T_mK", "regression", mean=mean), predictor.model.task.targets[1])
@@ -558,12 +312,14 @@ def test_groups_of_large_molecules_are_small(predictor):
     assert sorted(np.concatenate([which for which, _ in groups])) == list(range(305))
 
 
-@pytest.mark.parametrize("call", ["predict", "stream", "outcomes"])
-@pytest.mark.parametrize("smiles", ["CCO", b"CCO", {"ethanol": "CCO"}])
-def test_a_single_smiles_is_not_read_as_a_list_of_characters(predictor, call, smiles):
+@pytest.mark.parametrize(
+    "call", ["predict", "stream", "outcomes", "embed", "embed_stream", "to_frame"]
+)
+def test_a_single_smiles_is_not_read_as_a_list_of_characters(predictor, call):
     """The error comes with the call, not with the first prediction."""
-    with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
-        getattr(predictor, call)(smiles)
+    for smiles in ("CCO", b"CCO", {"ethanol": "CCO"}):
+        with pytest.raises(ConfigError, match="^smiles must be a list, and is "):
+            getattr(predictor, call)(smiles)
 
 
 def test_graphs_of_another_featuriser_are_refused(predictor):
@@ -586,27 +342,18 @@ def _damaged(output: int, value: float, precision: str = "fp32") -> Predictor:
         Target("b", "binary"),
         Target("c", "multiclass", classes=("p", "q", "r")),
     )
-    with torch.random.fork_rng():
-        network = Graphormer(
-            GraphormerConfig(
-                layers=1, width=16, ffn_width=16, heads=2, max_path_length=3, outputs=5
-            )
-        )
+    model = tiny_model(*targets)
     with torch.no_grad():
-        network.head.bias[output] = value
-    return Predictor(
-        PropertyModel(network, "zinc", Task(targets, "loss")), "cpu", 1, precision=precision
-    )
+        model.network.head.bias[output] = value
+    return Predictor(model, "cpu", 1, precision=precision)
 
 
 @pytest.mark.parametrize(
     ("output", "value", "name"),
     [
         (0, np.nan, "y"),
-        (0, np.inf, "y"),
         (0, 3e38, "y"),  # finite until it is in the target's units
         (1, np.inf, "b"),  # its sigmoid is 1
-        (1, -np.inf, "b"),
         (3, np.nan, "c"),  # the first class is the argmax
         (3, -np.inf, "c"),  # the softmax of the others is finite
     ],
@@ -624,10 +371,7 @@ def test_a_prediction_that_is_not_finite_is_an_error_of_its_row(output, value, n
         assert rows[2].error == rows[0].error
         assert "unclosed ring" in rows[1].error
         assert ("bf16 overflows" in rows[0].error) == (precision == "bf16")
-    [outcome] = predictor.outcomes(texts)
-    assert np.isnan(outcome.values).all()
     assert np.isnan(predictor.predict_graphs([get("zinc")(DRUGS[0])])).all()
-
     table = "smiles\n" + "\n".join(texts)
     rows, _, counts = _table(predictor, table)
     assert counts == (3, 3)
@@ -676,15 +420,6 @@ def test_rdkit_molecules_are_predicted_as_their_smiles(predictor):
     expected = predictor.predict(["CCO", "Nc1ccccc1"])
     assert [found[0].values, found[2].values] == [each.values for each in expected]
     assert found[1].error == "not a text value: None"
-
-
-def test_smiles_may_be_an_arrow_array(predictor):
-    arrow = pytest.importorskip("pyarrow")
-    smiles = arrow.chunked_array([["CCO", None], ["C"]])
-    found = predictor.predict(smiles)
-    assert found == predictor.predict(["CCO", None, "C"])
-    atoms = predictor.embed(arrow.array(["CCO"]), atoms=True)
-    assert atoms.errors == [None]
 
 
 @pytest.fixture(scope="module")

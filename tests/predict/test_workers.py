@@ -6,10 +6,8 @@ Work is done in forks here, which need not import this file.
 from __future__ import annotations
 
 import multiprocessing
-import operator
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -22,57 +20,6 @@ from molsepnorm.errors import InvalidMolecule, MolsepnormError
 from molsepnorm.predict.workers import Workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
-
-
-def _gone(pid: int, within: float = 10.0) -> bool:
-    """Return whether a process ends within this number of seconds."""
-    end = time.monotonic() + within
-    while time.monotonic() < end:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        with open(f"/proc/{pid}/stat") as file:
-            if file.read().rpartition(")")[2].split()[0] == "Z":  # ended, but not yet joined
-                return True
-        time.sleep(0.02)
-    return False
-
-
-def _slow_first(task: int) -> int:
-    if task == 0:
-        time.sleep(0.3)
-    return -task
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_results_come_in_the_order_of_the_tasks(processes):
-    with Workers(processes, _slow_first) as workers:
-        assert list(workers.map(range(20))) == [-task for task in range(20)]
-        assert list(workers.map([])) == []
-        assert list(workers.map([5])) == [-5]
-
-
-def test_few_tasks_are_taken_in_advance():
-    """This bounds the memory while the first task takes long."""
-    taken = []
-
-    def tasks():
-        for task in range(100):
-            taken.append(task)
-            yield task
-
-    with Workers(2, _slow_first) as workers:
-        results = workers.map(tasks())
-        assert taken == []
-        assert next(results) == 0
-        assert 2 <= len(taken) <= 5
-        assert len(list(results)) == 99
-
-
-def test_spawned_workers_give_the_same_results():
-    with Workers(1, operator.neg, method="spawn") as workers:
-        assert list(workers.map([1, 2, 3])) == [-1, -2, -3]
 
 
 def _fail_at_3(task: int) -> int:
@@ -151,37 +98,6 @@ def test_no_worker_is_left_behind_in_the_middle_of_its_work(error):
         if error:
             raise error
     assert multiprocessing.active_children() == []
-    assert all(map(_gone, pids))
-
-
-_KILLED = """
-import os, signal
-from molsepnorm.predict.workers import Workers
-with Workers(3, lambda task: os.getpid()) as workers:
-    print(*{process.pid for process in workers._processes.values()}, flush=True)
-    list(workers.map(range(6)))
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_workers_end_when_the_main_process_is_killed():
-    """They notice that their pipes are closed."""
-    done = subprocess.run([sys.executable, "-c", _KILLED], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL
-    pids = [int(pid) for pid in done.stdout.split()]
-    assert len(pids) == 3
-    assert all(map(_gone, pids))
-
-
-def _interrupt_myself(task: int) -> int:
-    os.kill(os.getpid(), signal.SIGINT)
-    return task
-
-
-def test_workers_ignore_ctrl_c():
-    """A terminal sends it to all processes; workers print no tracebacks."""
-    with Workers(2, _interrupt_myself) as workers:
-        assert list(workers.map(range(4))) == [0, 1, 2, 3]
 
 
 def _product(task: int) -> tuple[int, float]:

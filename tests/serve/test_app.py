@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -111,61 +109,27 @@ def test_contributions_add_up_to_the_prediction(client):
     assert own["svg"].lstrip().startswith("<?xml") and "<script" not in own["svg"]
 
 
-def test_a_drawing_is_svg(client):
-    response = client.get("/api/drawing", params={"smiles": "CCO"})
-    assert response.headers["content-type"] == "image/svg+xml" and "<svg" in response.text
-
-
 # --- limits and wrong requests ---
 
 JSON = {"content-type": "application/json"}
 HOSTILE = [
     ("/predict", {"json": {"smiles": ["C"] * 301}}, 413, "up to 300 molecules"),
-    ("/predict", {"json": {"smiles": []}}, 422, "smiles: List should have at least 1 item"),
-    ("/predict", {"json": {"smiles": "CCO"}}, 422, "smiles: Input should be a valid list"),
     ("/predict", {"json": {"smiles": [1]}}, 422, "smiles.0: Input should be a valid string"),
     ("/predict", {"json": {"smiles": ["C"], "levle": 1}}, 422, "levle: Extra inputs"),
-    (
-        "/predict",
-        {"json": {"smiles": ["C"], "level": 1}},
-        422,
-        "level: Input should be less than 1",
-    ),
     ("/predict", {"json": {"smiles": ["C"], "model": "siez"}}, 400, "Did you mean 'size'?"),
     ("/predict", {"json": {"smiles": ["C"], "columns": {"x": [1]}}}, 400, "no feature columns"),
-    ("/predict", {"json": {"smiles": ["C"], "columns": {"x": [True]}}}, 422, "columns.x.0"),
-    ("/predict", {"json": {"smiles": ["C"], "columns": {"x": []}}}, 400, "has 0 cells for 1 mol"),
-    ("/predict", {"content": b"{", "headers": JSON}, 422, "JSON decode error"),
     ("/predict", {"content": b"[" * 100_000, "headers": JSON}, 400, "error parsing the body"),
     ("/predict", {"content": rb'{"smiles": ["C", "\ud800"]}', "headers": JSON}, 422, "smiles.1: "),
-    (
-        "/predict",
-        {"content": rb'{"smiles": ["C"], "model": "\ud800"}', "headers": JSON},
-        422,
-        "model: ",
-    ),
     ("/predict", {"content": b"CCO"}, 422, "valid dictionary"),
-    ("/predict", {"json": {"smiles": ["C" * 600_000]}}, 413, "larger than 0.5 MB"),
-    ("/api/table?name=a.csv", {"content": b""}, 400, "a.csv is empty"),
     ("/api/table?name=a.csv", {"content": b"a,b\n1,2\n"}, 400, "no column 'smiles'"),
     ("/api/table?name=a.csv", {"content": b"smiles,x\nC,1,2\n"}, 400, "a.csv"),
-    ("/api/table?name=a.csv", {"content": b"smiles\n" + b"C\n" * 301}, 413, "up to 300 molecules"),
     ("/api/table?name=a.csv", {"content": b"x" * 500_001}, 413, "larger than 0.5 MB"),
-    ("/api/table?name=a.csv", {"content": b"smiles" + b",x" * 2000}, 413, "2,001 columns"),
     ("/api/table?name=a.tsv", {"content": b'"\n"' + b"\tx" * 2000 + b"\nC"}, 413, "2,001 columns"),
     ("/api/table?name=a.csv.gz", {"content": b"\x1f\x8b"}, 400, "not compressed"),
     ("/api/table?name=../../x", {"content": b"C"}, 400, "is accepted as .csv"),
-    ("/api/table?name=a.parquet", {"content": b"PAR1"}, 400, "is accepted as .csv"),
-    ("/api/table", {"content": b"C"}, 422, "name: Field required"),
     ("/api/table?name=a.sdf", {"content": b"\x00\xff" * 50}, 400, ""),
     ("/api/explain", {"json": {"smiles": "C1CC"}}, 400, "unclosed ring"),
-    (
-        "/api/explain",
-        {"json": {"smiles": "C" * 81}},
-        413,
-        "81 atoms, and the server explains up to",
-    ),
-    ("/api/explain", {"json": {"smiles": ""}}, 400, "empty SMILES"),
+    ("/api/explain", {"json": {"smiles": "C" * 81}}, 413, "81 atoms, and the server explains"),
 ]
 
 
@@ -177,46 +141,25 @@ def test_wrong_requests_have_a_reason(client, path, request_, status, message):
     assert "Traceback" not in response.text and "/tmp" not in response.text
 
 
-@pytest.mark.parametrize("smiles", ["<script>alert(1)</script>", "C\0C", "C" * 5000, "é", "\u202e"])
+@pytest.mark.parametrize("smiles", ["<script>alert(1)</script>", "C\0C", "C" * 5000, "\u202e"])
 def test_hostile_smiles_are_failed_rows(client, smiles):
     (found,) = client.post("/predict", json={"smiles": [smiles]}).json()["predictions"]
     assert found["smiles"] == smiles and found["values"] is None and found["error"]
     assert client.get("/api/drawing", params={"smiles": smiles}).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/x", "/page.py", "/../setup.cfg", "/api/x", "/service.py"])
-def test_there_are_no_other_addresses(client, path):
-    assert client.get(path).status_code == 404
-
-
 def test_other_hosts_and_origins_are_refused(client):
-    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+    for host in ("evil.example", "[::1"):
+        assert client.get("/", headers={"host": host}).status_code == 400
     for origin, status in (("http://evil.example", 403), ("null", 403), ("http://testserver", 200)):
         response = client.post("/predict", json={"smiles": ["C"]}, headers={"origin": origin})
         assert response.status_code == status
-
-
-def test_malformed_hosts_and_origins_are_refused(client):
-    for host in ("[", "[::1", "a]b"):
-        assert client.get("/", headers={"host": host}).status_code == 400
-    for origin in ("http://[", "http://[::1"):
-        assert client.get("/", headers={"origin": origin}).status_code == 403
 
 
 def test_a_file_name_may_have_any_characters(client):
     for name in ("a\0.csv", "\n\u202e<b>.csv", "../../a.csv", f"{'a' * 5000}.csv"):
         response = client.post("/api/table", params={"name": name}, content=b"smiles\nCO\n")
         assert response.status_code == 200, response.text
-
-
-def test_a_body_without_a_length_is_counted(address):
-    """A chunked body does not announce its size."""
-    parts = (b"C\n" * 1000 for _ in range(1000))
-    try:
-        response = httpx.post(f"{address}/api/table?name=a.smi", content=parts, timeout=20)
-    except httpx.TransportError:  # the server closed the connection while the body was sent
-        return
-    assert response.status_code == 413
 
 
 def test_a_large_body_without_a_length_has_one_answer(client):
@@ -230,8 +173,10 @@ def test_a_large_body_without_a_length_has_one_answer(client):
 
 
 def test_every_response_has_the_headers_of_security(client):
-    for path in ("/", "/page.js", "/api/models", "/x", "/api/reference"):
-        headers = client.get(path).headers
+    for path in ("/", "/page.js", "/api/models", "/page.py", "/api/reference"):
+        response = client.get(path)
+        assert response.status_code == (404 if path == "/page.py" else 200)
+        headers = response.headers
         assert "default-src 'none'" in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
 
@@ -322,38 +267,6 @@ def test_a_hundred_requests_at_once_are_right(address, models):
         assert f"'C{number}'" in bad["error"]
 
 
-def test_the_openapi_document_and_its_page(client):
-    document = client.get("/openapi.json").json()
-    assert {"/predict", "/api/table", "/api/explain"} <= document["paths"].keys()
-    page = client.get("/api/reference").text
-    for path in document["paths"]:
-        assert path in page
-    assert "<script" not in page and "https://" not in page
-
-
-def test_models_without_targets_or_no_models_are_refused(models):
-    with pytest.raises(ConfigError, match="there is no model to serve"):
-        Service({})
-    empty = replace(models["size"], task=Task((), "loss"), calibration=(), structures=())
-    with pytest.raises(ConfigError, match="pre-trained without targets"):
-        Service({"x": empty})
-
-
-def test_the_page_is_complete(client):
-    """It loads its own two files and nothing else."""
-    page = client.get("/").text
-    assert "http:" not in page and "https:" not in page
-    for name in ("page.css", "page.js"):
-        assert f"/{name}" in page and client.get(f"/{name}").status_code == 200
-
-
-def test_csv_cells_of_the_response_are_quoted(client):
-    response = client.post("/api/table?name=a.csv", content=b'smiles,"x""y"\nCCO,"a\nb"\n')
-    header, row = csv.reader(io.StringIO(response.text))
-    assert header[1] == 'x"y' and row[1] == "a\nb"
-    assert json.loads(json.dumps(row[0])) == "CCO"
-
-
 def test_numbers_outside_the_range_of_training_are_noted(models):
     model = models["size"]
     config = replace(model.network.config, molecule_features=1)
@@ -366,3 +279,11 @@ def test_numbers_outside_the_range_of_training_are_noted(models):
         found = client.post("/predict", json=body).json()
         assert len(found["predictions"]) == 200 and len(found["notes"]) == count
     assert "'t' has numbers outside the range of the training rows, 20 to 59" in found["notes"][0]
+
+
+def test_models_without_targets_or_no_models_are_refused(models):
+    with pytest.raises(ConfigError, match="there is no model to serve"):
+        Service({})
+    empty = replace(models["size"], task=Task((), "loss"), calibration=(), structures=())
+    with pytest.raises(ConfigError, match="pre-trained without targets"):
+        Service({"x": empty})

@@ -83,30 +83,12 @@ def test_pasted_molecules_are_predicted_drawn_and_explained(page):
     assert not page.is_visible("#detail")
 
 
-def test_details_have_the_unit_of_contributions_and_the_labels_of_the_nearest_molecule(page):
-    page.select_option("#model", "long")
-    _predict(page, "smiles,x_nearest\nCCO,7\n")
-    page.locator("#body .picture").click()
-    page.wait_for_selector("#detail h3:has-text('Contributions to log-odds of long = 1')")
-    near = page.locator("#detail h3:has-text('Nearest training molecule') + .pair th")
-    assert near.all_text_contents() == ["SMILES", "similarity", "long_nearest"]
-
-
 def test_texts_of_users_are_shown_as_texts(page):
     _predict(page, f'smiles,name\nCCO,"{ALERT}"\n')
     assert ALERT in page.text_content("#body")
     assert page.locator("#body img[src=x]").count() == 0
     page.locator("#body .picture").click()
     assert ALERT in page.text_content("#detail")
-
-
-def test_the_download_is_the_table(page, tmp_path):
-    _predict(page, "CCO\nCCN\n")
-    with page.expect_download() as started:
-        page.click("#download")
-    started.value.save_as(tmp_path / "out.csv")
-    lines = (tmp_path / "out.csv").read_text().splitlines()
-    assert lines[0].startswith("smiles,") and len(lines) == 3 and lines[1].startswith("CCO,")
 
 
 def test_a_file_is_predicted_and_sorted(page, tmp_path: Path):
@@ -135,20 +117,6 @@ def test_columns_of_the_table_are_not_shown_as_predictions(page):
     page.locator("#body .picture").click()
     page.wait_for_selector("#detail h3:has-text('All columns')")
     assert "Nearest training molecule" not in page.text_content("#detail")
-
-
-def test_a_chosen_file_can_be_removed(page, tmp_path: Path):
-    path = tmp_path / "table.csv"
-    path.write_text("smiles\nCCO\n")
-    assert not page.is_visible("#remove")
-    page.set_input_files("#file", path)
-    assert page.is_disabled("#smiles")
-    page.focus("#remove")
-    page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "smiles"
-    assert not page.is_visible("#remove")
-    _predict(page, "CCN\nCCC\n")
-    assert page.locator("#body tr .smiles").all_text_contents() == ["CCN", "CCC"]
 
 
 def test_a_dropped_file_does_not_replace_the_page(page):

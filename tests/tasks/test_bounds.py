@@ -55,11 +55,3 @@ def test_a_bound_counts_on_the_wrong_side_only(targets, loss):
     assert found.item() == pytest.approx(expected, rel=1e-5)
     assert weight == same_weight
     assert torch.equal(gradient, without)
-
-
-def test_a_satisfied_bound_stays_in_the_mean():
-    """Its loss is 0, and its weight is that of any label."""
-    task = Task((Target("y", "regression"),), "mae")
-    outputs, labels = torch.tensor([[5.0], [1.0]]), torch.tensor([[3.0], [3.0]])
-    found = Loss(task)(outputs, labels, torch.tensor([2.0, 0.5]), torch.tensor([[1], [1]]).char())
-    assert [each.item() for each in found] == [1.0, 2.5]

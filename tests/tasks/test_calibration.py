@@ -6,18 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.tasks.calibration import (
-    ClassSets,
-    Intervals,
-    calibration_from_json,
-    quantile,
-)
+from molsepnorm.tasks.calibration import ClassSets, Intervals, calibration_from_json, quantile
 
 
-@pytest.mark.parametrize("n", [1, 4, 9, 10, 19, 60])
+@pytest.mark.parametrize("n", [1, 9, 10, 60])
 @pytest.mark.parametrize("level", ["1/2", "4/5", "9/10", "19/20"])
 def test_the_coverage_of_exchangeable_scores_is_exact(n, level):
     """Each of n + 1 numbers in turn is compared with the quantile of the others."""
@@ -50,22 +45,6 @@ def test_a_level_that_few_molecules_cannot_give_is_refused():
         ConfigError, match="needs 9 .* with 0: train again with labels of this target"
     ):
         Intervals.fit(np.empty(0), {}, 1.0).half_widths(np.ones(1), 0.9)
-
-
-@pytest.mark.parametrize(
-    ("level", "needed"), [(0.9995, "1,999"), (0.9999, "9,999"), (0.9999999, "9,999,999")]
-)
-def test_a_level_that_no_model_can_give_is_written_exactly(level, needed):
-    """A model keeps the errors of 1,000 validation molecules, which are enough for 0.999."""
-    found = Intervals.fit(np.arange(1.0, 3001.0), {}, 1.0)
-    assert np.isfinite(found.half_widths(np.ones(1), 0.999)).all()
-    message = (
-        f"an interval at level {level} needs {needed} labelled validation molecules, and a model "
-        "is calibrated with 1,000 at most: choose a level of 0.999 or less"
-    )
-    with pytest.raises(ConfigError) as error:
-        found.half_widths(np.ones(1), level)
-    assert str(error.value) == message
 
 
 def drawn(n, seed):
@@ -124,12 +103,6 @@ def test_intervals_are_hardly_wider_than_the_labels(spread):
     assert unlimited[0] > 1e20
 
 
-def test_equal_predictions_and_labels_have_intervals():
-    found = Intervals.fit(np.zeros(20), {"x": np.arange(20.0)}, 1.0)
-    assert (found.half_widths(found.sd({}, 3), 0.9) > 0).all()
-    assert np.isfinite(found.half_widths(found.sd({}, 3), 0.9)).all()
-
-
 @pytest.mark.parametrize("slope, offset", [(0.5, 0.0), (1.0, 1.5), (2.0, -1.0)])
 def test_logits_are_scaled_and_shifted_to_calibrated_ones(slope, offset):
     random = np.random.default_rng(3)
@@ -178,25 +151,6 @@ def test_class_weights_of_training_are_taken_back(classes):
     assert means[0][0] > 0.15  # without the weights, the rare class is too probable
 
 
-def test_tied_scores_are_within_their_quantile():
-    """Although they are kept with seven digits."""
-    for value in (1 / 3, 0.123456749, 2 / 7):
-        intervals = Intervals.fit(np.full(9, value), {}, 1.0)
-        assert (intervals.half_widths(intervals.sd({}, 9), 0.9) >= value).all()
-        sets = ClassSets.fit(np.array([0, 1] * 9), np.full((18, 1), value))
-        assert sets.sets(sets.probabilities(np.full((1, 1), value)), 0.9).all()
-
-
-def test_three_classes_have_one_slope():
-    random = np.random.default_rng(4)
-    logits = random.normal(size=(5000, 3)) * 2
-    shares = softmax(logits / 2, axis=1)
-    labels = (random.random((5000, 1)) > shares.cumsum(1)).sum(1).clip(max=2)
-    found = ClassSets.fit(labels, softmax(logits, axis=1))
-    assert found.slope == pytest.approx(0.5, rel=0.1) and found.offset == 0
-    assert len(found.scores) == 3
-
-
 def test_sets_hold_every_class_as_often_as_the_level_says():
     """Also a class of one in twenty, which sets without regard to the class would leave out."""
     random = np.random.default_rng(5)
@@ -218,11 +172,6 @@ def test_a_class_that_was_not_seen_is_in_every_set():
     assert found.sets(found.probabilities(np.array([[0.01]])), 0.9)[0, 1]
 
 
-def test_few_molecules_hardly_change_a_probability():
-    found = ClassSets.fit(np.array([0, 1]), np.array([[0.6], [0.4]]))
-    assert 0.3 < found.probabilities(np.array([[0.4]]))[0, 1] < 0.6
-
-
 def test_they_survive_json():
     residuals, x, _ = drawn(50, 6)
     for each in (
@@ -239,9 +188,7 @@ def test_they_survive_json():
         ({"scores": [2.0, 1.0], "intercept": 0.0}, "not sorted"),
         ({"scores": [1.0, math.nan], "intercept": 0.0}, "not finite"),
         ({"scores": [1.0], "intercept": math.inf}, "not finite"),
-        ({"scores": [1.0], "intercept": 0.0, "largest": math.nan}, "not finite"),
         ({"scores": [1.0], "intercept": 0.0, "largest": 0.0}, "above 0"),
-        ({"scores": [[1.0], [2.0, 1.0]]}, "not sorted"),
         ({"scores": [[1.0], []], "slope": math.nan}, "not finite"),
     ],
 )

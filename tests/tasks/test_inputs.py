@@ -21,12 +21,9 @@ def fit(cells) -> FeatureColumn:
     ("cells", "words"),
     [
         (["25", " 37.5 ", "-1e3"], ()),
-        ([25, 37.5, np.float64(3)], ()),
         (["b", " a", "b"], ("a", "b")),
         (["yes", "no", "yes"], ("no", "yes")),
-        (["none", "HCl", "none"], ("HCl", "none")),
         (["Na", "Cl", " Na ", "K"], ("Cl", "K", "Na")),
-        ([True, False], ("false", "true")),
         (["TRUE", "False", True], ("false", "true")),
     ],
 )
@@ -40,19 +37,13 @@ def test_a_column_holds_numbers_or_words(cells, words):
     ("cells", "message"),
     [
         (["1", "", "2", "nan"], r"my.csv, line 1: the cell is empty \(2 of 4 are\)"),
-        (["a", None, "b"], r"line 1: the cell is empty \(1 of 3 are\)"),
-        ([1.0, pd.NA], "line 1: the cell is empty"),
         (["1", "2", "Na"], "line 2: 'Na' is not a number"),
-        (["1", "2", "RT"], "line 2: 'RT' is not a number, and most other cells are numbers"),
         (["a", "7", "b"], "line 1: '7' is a number, and most other cells are words"),
         (["1", "2", "1e39"], "line 2: '1e39' is beyond single precision"),
-        (["1", "2", "1_0"], "line 2: '1_0' is not a number"),
         (["0,5", "10,0", "1,0"], "line 0: '0,5' has a decimal comma or groups of thousands: wri"),
         (["a", "a "], "line 0: every row has 'a', so it cannot be an input"),
         (["1683000001", "1683000009"], "too large for their differences.*such as 1683000005 from"),
-        (["1", "1.0"], "every row has '1'"),
         ([f"n{i}" for i in range(30)], "30 different words, such as 'n0', which look like names"),
-        (["w"] * 5000 + [f"n{i}" for i in range(1000)], "has 1,001 different words"),
     ],
 )
 def test_a_column_that_cannot_be_an_input(cells, message):
@@ -60,18 +51,12 @@ def test_a_column_that_cannot_be_an_input(cells, message):
         fit(cells)
 
 
-@pytest.mark.parametrize(
-    "cell", [None, np.nan, "", " ", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>"]
-)
+@pytest.mark.parametrize("cell", [None, np.nan, pd.NA, " ", "NaN", "N/A", "NULL", "<NA>"])
 def test_missing_values_in_every_spelling(cell):
     with pytest.raises(DataError, match="line 1: the cell is empty"):
         fit(["a", cell, "b"])
     _, errors = fit(["a", "b"]).encode(["a", cell])
     assert errors == [None, "the model needs a value in column 'x', which is empty"]
-
-
-def test_a_thousand_words_are_accepted():
-    assert fit([f"n{i % 1000}" for i in range(2000)]).width == 1000
 
 
 def test_words_are_one_hot_encoded_and_numbers_kept():
@@ -98,19 +83,6 @@ def test_booleans_and_dates_have_one_spelling_in_all_sources():
     flags = FeatureColumn("x", ("False", "True"))
     values, errors = flags.encode(["True", "true", "TRUE", True, np.bool_(False), "false"])
     assert values.argmax(axis=1).tolist() == [1, 1, 1, 1, 0, 0] and not any(errors)
-
-
-def test_a_cell_that_cannot_be_read_has_a_reason():
-    words, numbers = fit(["a", "b"]), fit(["1", "2"])
-    _, errors = words.encode(["b", "z", ""])
-    assert errors[0] is None
-    assert errors[1] == "'z' in column 'x' is not a word that the model was trained with: a, b"
-    assert "needs a value in column 'x'" in errors[2]
-    assert numbers.encode(["1", "a", None])[1] == [
-        None,
-        "'a' in column 'x' is not a number",
-        "the model needs a value in column 'x', which is empty",
-    ]
 
 
 def test_columns_are_joined_in_their_order_with_the_first_reason():
@@ -145,15 +117,6 @@ def test_inputs_survive_a_json_file():
     earlier = asdict(replace(inputs, pairs=0))
     del earlier["pairs"]  # as written before there were pairs
     assert ExtraInputs.from_json(earlier) == replace(inputs, pairs=0)
-
-
-def test_inputs_start_with_those_that_come_first():
-    columns = (FeatureColumn("t"),)
-    longest = ExtraInputs(columns, 2048, ("MolWt",), pairs=2048)
-    for shorter in ({"pairs": 0}, {"pairs": 0, "descriptors": ()}):
-        assert replace(longest, **shorter).is_start_of(longest)
-    assert not replace(longest, descriptors=()).is_start_of(longest)
-    assert not longest.is_start_of(replace(longest, pairs=0))
 
 
 def test_orders_are_compared_beyond_an_argument_with_another_index():

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.tasks import Target
-from molsepnorm.tasks.molecule_errors import (
-    describe_error,
-    mean_errors,
-    relative_errors,
-    target_error,
-)
+from molsepnorm.tasks.molecule_errors import mean_errors, relative_errors, target_error
 
 NUMBER = Target("y", "regression")
 YES_NO = Target("toxic", "binary")
@@ -47,10 +42,3 @@ def test_several_targets_are_compared_relative_to_their_means():
     np.testing.assert_allclose(mean_errors(relative), [7 / 6, 1, math.nan])
     one = errors[:, :1]
     assert relative_errors(one, one) is one
-
-
-def test_an_error_has_a_name():
-    assert describe_error([NUMBER], "test") == "absolute error of y"
-    assert describe_error([CLASSES], "test") == "log loss of colour"
-    both = "mean error of the targets, each relative to its mean over the test molecules"
-    assert describe_error([NUMBER, YES_NO], "test") == both

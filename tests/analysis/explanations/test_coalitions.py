@@ -52,14 +52,6 @@ def test_coalitions_are_distinct_and_go_from_none_to_all(players):
     assert len({each.tobytes() for each in draws.coalitions}) == len(draws.coalitions)
 
 
-def test_every_order_adds_up_to_the_whole():
-    """Whatever the values are."""
-    draws = draw(30, 3)
-    values = np.random.default_rng(0).normal(size=(len(draws.coalitions), 1))
-    sums = draws.contributions(values).sum(axis=1)
-    np.testing.assert_allclose(sums, np.tile(values[-1] - values[0], (3, 1)), atol=1e-12)
-
-
 def test_many_orders_lead_to_the_shapley_values():
     """Within four standard errors, and those are not too large."""
     players, values = 5, game(5)

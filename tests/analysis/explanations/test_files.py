@@ -6,21 +6,14 @@ import json
 from dataclasses import replace
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 from explained import DRUGS
 
-import molsepnorm.analysis.explanations.files as module
 from molsepnorm.analysis import explain
-from molsepnorm.analysis.explanations import Contributions, Explanation, top_fragments
-from molsepnorm.analysis.explanations.files import (
-    chosen_targets,
-    require_format,
-    write_explanations,
-)
-from molsepnorm.analysis.explanations.page import MAX_DRAWN, limits, page
+from molsepnorm.analysis.explanations import top_fragments
+from molsepnorm.analysis.explanations.files import require_format, write_explanations
+from molsepnorm.analysis.explanations.page import MAX_DRAWN, page
 from molsepnorm.errors import ConfigError
-from molsepnorm.molecules.drawing import DIVERGING, hexadecimal
 
 NAMES = ("y", "ic50_nM", "active", "colour")
 
@@ -86,44 +79,12 @@ def test_a_page_has_all_numbers_of_its_molecules(found):
     assert "not an explanation" in text
 
 
-def test_the_part_of_the_prediction_that_no_picture_shows_is_beside_it(found):
-    of = replace(found[0].targets["y"], inputs={"all descriptors": -0.75, "pH": 0.25})
-    each = replace(found[0], targets={"y": of})
-    sentence = f"atoms {of.atoms.sum():+.2g}, other inputs -0.5"
-    assert sentence in Reader(page([each], ["y"], "runs/x")).text
-    assert replace(of, inputs={}).parts == ""
-
-
-def test_all_molecules_share_a_scale(found):
-    """The strongest colour is that of the largest contribution of all."""
-    done = found[:-1]
-    largest = max(abs(each.targets["y"].atoms).max() for each in done)
-    assert limits(done, ["y"]) == {"y": largest}
-    text = page(found, ["y"], "runs/x").lower()
-    end = DIVERGING.positive
-    if max(each.targets["y"].atoms.max() for each in done) < largest:
-        end = DIVERGING.negative
-    assert f"fill:{hexadecimal(end)}" in text or f"fill:{_floor(end)}" in text
-    zero = Contributions("y", 0.0, None, 0.0, np.zeros(1), np.zeros(1))
-    assert limits([Explanation("C", "C", targets={"y": zero})], ["y"]) == {"y": 1.0}
-
-
-def _floor(colour):
-    """RDKit rounds channels down."""
-    return "#" + "".join(f"{int(255 * channel):02x}" for channel in colour)
-
-
 def test_a_page_draws_a_limited_number_of_molecules(found):
     many = [found[6]] * (MAX_DRAWN + 3)
     reader = Reader(page(many, ["y"], "runs/x"))
     assert reader.tags.count("svg") == 2 * MAX_DRAWN  # contributions and attention
     assert f"the first {MAX_DRAWN} are drawn" in reader.text
     assert f"{MAX_DRAWN + 3}" in reader.text  # the number of occurrences of methane
-
-
-def test_pages_of_failures_alone_say_why(found):
-    reader = Reader(page(found[-1:], ["y"], "runs/x"))
-    assert found[-1].error in reader.text and "0 of 1 molecules" in reader.text
 
 
 def test_json_holds_everything(found, tmp_path):
@@ -142,32 +103,6 @@ def test_json_holds_everything(found, tmp_path):
     assert content["fragments"]["colour"]["murcko"] == [vars(each) for each in top]
 
 
-@pytest.mark.parametrize("name", ["x.png", "x.svg", "x.HTML"])
-def test_a_file_is_written_as_its_extension_says(found, tmp_path, name):
-    write_explanations(found, tmp_path / name, "runs/x", ["y"])
-    expected = {"x.png": b"\x89PNG", "x.svg": b"<?xml", "x.HTML": b"<!DOCTYPE html>"}[name]
-    assert (tmp_path / name).read_bytes().startswith(expected)
-
-
-def test_different_classes_are_named(found, tmp_path):
-    """In the table of fragments; the colour bar of a picture is that of the target."""
-    each = found[0]
-    both = [
-        replace(each, targets={"colour": replace(each.targets["colour"], unit=f"= {name}")})
-        for name in ("red", "blue")
-    ]
-    text = page(both, ["colour"], "runs/x")
-    assert "<th>contribution to</th>" in text
-    assert "<td>= red</td>" in text and "<td>= blue</td>" in text
-    assert "<th>contribution to</th>" not in page(both[:1], ["colour"], "runs/x")
-    units = []
-    for name, shown in (("one", both[:1]), ("both", both)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "draw_grid", lambda *given: units.append(given[3]) or b"")
-            write_explanations(shown, tmp_path / f"{name}.svg", "runs/x", ["colour"])
-    assert units == ["contribution to = red", "contribution to colour"]
-
-
 def test_impossible_files_are_refused(found, tmp_path):
     with pytest.raises(ConfigError, match=r"x\.pdf: explanations are written as \.html, "):
         require_format("x.pdf", ["y"])
@@ -178,10 +113,3 @@ def test_impossible_files_are_refused(found, tmp_path):
     with pytest.raises(ConfigError, match="there are no molecules to draw"):
         write_explanations([], tmp_path / "x.png", "runs/x", ["y"])
     assert not [*tmp_path.iterdir()]
-
-
-def test_targets_are_chosen_by_name():
-    assert chosen_targets(NAMES, None) == [*NAMES]
-    assert chosen_targets(NAMES, ["colour"]) == ["colour"]
-    with pytest.raises(ConfigError, match="the model has no target 'actve'"):
-        chosen_targets(NAMES, ["actve"])

@@ -73,19 +73,6 @@ def test_counts_of_a_part_equal_a_loop_over_environments(smiles, find, count):
     assert not environments.counts(~everything).any()
 
 
-def test_an_environment_holds_the_atoms_within_its_radius():
-    """In propane: three atoms, the two bonds of each end and of the middle."""
-    members = morgan_environments("CCC").members.astype(bool).tolist()
-    sizes = sorted(map(sum, members))
-    assert sizes == [1, 1, 1, 2, 2, 3]
-
-
-def test_a_pair_holds_two_atoms():
-    """In propane: the two bonds, and both ends."""
-    members = pair_environments("CCC").members.astype(bool).tolist()
-    assert sorted(members) == [[False, True, True], [True, False, True], [True, True, False]]
-
-
 def test_absent_inputs_are_missing_values(whole):
     """As if the cells were NaN, which networks and forests replace by their averages."""
     model = whole.model

@@ -55,15 +55,6 @@ def test_walk_probabilities_are_powers_of_the_transition_matrix() -> None:
             np.testing.assert_allclose(found[..., power], expected, atol=1e-12)
 
 
-def test_walks_stay_in_their_fragment() -> None:
-    """The probabilities of its atoms sum to 1 after every number of steps."""
-    batch = batch_of([featurize.get("zinc")("CC.CCO")], GraphormerConfig())
-    (walks,) = walk_probabilities(batch, steps=9)
-    torch.testing.assert_close(walks[0, 1:3, 1:3].sum(1), torch.ones(2, 10))
-    torch.testing.assert_close(walks[0, 3:6, 3:6].sum(1), torch.ones(3, 10))
-    assert not walks[0, 1:3, 3:6].any()
-
-
 def test_resistances_equal_those_of_networkx() -> None:
     """Within a fragment; 0 elsewhere."""
     batch = some_batch()
@@ -86,20 +77,6 @@ def test_resistances_of_a_long_chain_are_its_distances_in_float32() -> None:
     index = torch.arange(200.0)
     expected = (index[:, None] - index).abs()
     torch.testing.assert_close(found[0, 1:, 1:], expected, rtol=5e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("max_groups", [2, 4])
-def test_walks_and_resistances_do_not_depend_on_padding(max_groups: int) -> None:
-    one, several = some_batch(), some_batch(max_groups)
-    results = []
-    for batch in (one, several):
-        walks = walk_probabilities(batch, STEPS)
-        sums = [each.sum((1, 2)).flatten(1) for each in walks]
-        ohms = torch.cat([each.sum((1, 2)) for each in resistances(batch)])
-        order = batch.order
-        results.append([torch.cat(sums)[order], ohms[order]])
-    for first, second in zip(*results, strict=True):
-        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-4)
 
 
 def test_resistance_kernels_are_gaussians_with_learned_centres_and_widths() -> None:

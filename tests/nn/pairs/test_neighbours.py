@@ -65,14 +65,6 @@ def test_the_reverse_is_the_same_bond(max_groups: int) -> None:
     assert torch.equal(table.bonds.flatten()[table.reverse], table.bonds)
 
 
-def test_molecules_smaller_than_the_widest_atom() -> None:
-    """A group of single atoms has fewer slots than the table has columns."""
-    batch = batch_of([featurize.get("zinc")(text) for text in ("CC(C)(C)O", "C", "O")], CONFIG, 2)
-    assert min(group.slots for group in batch.groups) == 2
-    alone = batch.graph_token[1:] + 1
-    assert not neighbours_of(batch).bonds[alone].any()
-
-
 @pytest.mark.parametrize("chunk", [1, 2, 4])
 def test_the_width_of_the_tables_is_that_of_the_store(tmp_path: Path, chunk: int) -> None:
     """Shapes are equal for chunks of any size and any batch."""

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import random
-from pathlib import Path
-
 import networkx as nx
-import numpy as np
 import pytest
 import torch
-from rdkit import Chem, rdBase
-from support import batch_of, far_from_initial, renumbered
+from support import batch_of, far_from_initial
 from torch import Tensor
 
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
-from molsepnorm.nn.layer import GraphormerLayer
+from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.pairs.tensors import PairTensors
 from molsepnorm.nn.pairs.urpe import URPE
 
@@ -111,55 +104,12 @@ def test_a_new_gate_changes_no_bit_of_attention(features: int) -> None:
     x, bias = model.embedding(batch), model.pair_encoding.bias(batch)
     for gate, part in zip(gates, bias, strict=True):
         assert (gate == part.isfinite()).all()
-    attention = first_layer(model).attention
+    attention = model.layers[0].attention
     real = batch.mask.index_fill(0, batch.graph_token, True)
     with_gates, without = (
         attention(x, PairTensors(bias, given), batch.groups) for given in (gates, None)
     )
     assert torch.equal(with_gates[real], without[real])
-
-
-def first_layer(model: Graphormer) -> GraphormerLayer:
-    layer = model.layers[0]
-    assert isinstance(layer, GraphormerLayer)
-    return layer
-
-
-def token_outputs(
-    graphs: list[MolGraph], max_groups: int = 1, gated: bool = True
-) -> Tensor:  # (B, C)
-    """The graph tokens after attention with gates, with Gaussian kernels as features."""
-    model, batch = far_from_initial(CONFIG).double(), batch_of(graphs, CONFIG, max_groups)
-    steps = batch.paths.distances[batch.pairs].double().sqrt()
-    kernels = torch.exp(-((steps[:, None] - torch.arange(FEATURES)) ** 2))
-    areas = [group.graphs * group.slots**2 for group in batch.groups]
-    known = [
-        part.view(group.graphs, group.slots, group.slots, FEATURES)
-        for part, group in zip(kernels.split(areas), batch.groups, strict=True)
-    ]
-    gates = some_gate(FEATURES)(batch, known) if gated else None
-    with torch.no_grad():
-        attention = first_layer(model).attention
-        pairs = PairTensors(model.pair_encoding.bias(batch), gates)
-        y = attention(model.embedding(batch), pairs, batch.groups)
-    return y[batch.graph_token]
-
-
-def test_atom_order_batch_and_padding_do_not_matter(datasets: Path) -> None:
-    """For real molecules alone, renumbered, and in batches of any order and grouping."""
-    with open(datasets / "moleculenet" / "tox21.csv", newline="") as file:
-        rows = [row["smiles"] for row in csv.DictReader(file)]
-    with rdBase.BlockLogs():
-        sample = random.Random(3).sample(rows, 30)
-        graphs = graphs_of([smiles for smiles in sample if Chem.MolFromSmiles(smiles)])
-    alone = torch.cat([token_outputs([graph]) for graph in graphs])
-    assert not torch.allclose(alone, token_outputs(graphs, gated=False))
-    rng = np.random.default_rng(0)
-    others = [renumbered(graph, rng) for graph in graphs]
-    order = rng.permutation(len(graphs)).tolist()
-    for max_groups in (1, 4):
-        together = token_outputs([others[i] for i in order], max_groups)
-        torch.testing.assert_close(together, alone[order], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("features", [0, FEATURES])
@@ -170,24 +120,3 @@ def test_gradcheck(features: int) -> None:
     assert torch.autograd.gradcheck(
         lambda *_: tuple(gate(batch, known or None)), (*gate.parameters(), *known)
     )
-
-
-def test_autocast_keeps_float32() -> None:
-    """Gates are float32 for features of any type."""
-    batch, gate = batch_of(graphs_of(SMILES), CONFIG), some_gate(FEATURES).float()
-    known = some_features(batch)
-    exact = gate(batch, known)
-    with torch.autocast("cpu", torch.bfloat16):
-        gates = gate(batch, [part.bfloat16() for part in known])
-    for rough, fine in zip(gates, exact, strict=True):
-        assert rough.dtype == torch.float32
-        torch.testing.assert_close(rough, fine, rtol=0.05, atol=0.05)
-
-
-def test_the_initialisation_of_a_network_resets_gates() -> None:
-    """Their parameters are not drawn at random."""
-    model = Graphormer(CONFIG)
-    gate = URPE(HEADS, MAX_DISTANCE, FEATURES)
-    model.add_module("some_gate", gate)
-    model.reset_parameters()
-    assert not any(parameter.any() for parameter in gate.parameters())

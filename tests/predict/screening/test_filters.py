@@ -50,22 +50,16 @@ def table() -> pd.DataFrame:
 @pytest.mark.parametrize(
     "text",
     [
-        "logS_pred > -4",
         "logS_pred > -4 and similarity > 0.3",
         "logS_pred > -4 or similarity > 0.3 and not class_pred == 'low'",
         "(logS_pred > -4 or similarity > 0.3) and not (class_pred == 'low')",
-        "not (logS_pred >= -2)",
         "logS_pred != -2",
-        "logS_pred == -2",
         "-4 <= logS_pred < -1",
         "-1 > logS_pred >= -4 and 0.1 < similarity < 0.9",
-        "in_domain and logS_pred < 0",
-        "not in_domain",
         "in_domain == False",
         "class_pred != 'low' and id == \"Z3\"",
         "price < 3 and price != 1",
         "`log P` == 1 and price > +2",
-        "similarity > 3e-1",
         "similarity < price",
         "1 < 2 and in_domain",
     ],
@@ -75,12 +69,6 @@ def test_a_condition_chooses_the_rows_that_pandas_chooses(table, text):
     expected = table.astype({"similarity": float}).query(text)
     assert table.index[chosen].tolist() == expected.index.tolist()
     assert len(expected) not in (0, len(table))
-
-
-def test_a_target_is_the_short_name_of_its_prediction(table):
-    columns = {name: column.to_numpy() for name, column in table.items()}
-    short, long = Filter("logS > -4", COLUMNS), Filter("logS_pred > -4", COLUMNS)
-    np.testing.assert_array_equal(short(columns), long(columns))
 
 
 @pytest.mark.parametrize("sign", ["\N{MICRO SIGN}", "\N{GREEK SMALL LETTER MU}"])
@@ -107,43 +95,23 @@ def test_a_filter_can_be_sent_to_another_process(table):
     ("text", "message"),
     [
         ("logX > -4", "there is no column 'logX'. Did you mean 'logS'?"),
-        ("`log Q` > 1", "there is no column 'log Q'. Did you mean 'log P'?"),
         ("logS_low > -4", "'logS_low' is computed with --uncertainty: add it"),
         ("logS = -4", "cannot be read"),
-        ("logS >", "cannot be read"),
-        ("", "cannot be read"),
-        ("(" * 1000, "cannot be read"),
         ("not " * 100_000 + "in_domain", "cannot be read"),
-        ("logS", "'logS' alone is no condition"),
         ("`log P`", "'`log P`' alone is no condition"),
-        ("-4", "'-4' is no condition"),
         ("logS > 'a'", "compares a number with a text"),
-        ("class == 1", "cannot be read"),
         ("class_pred == 'hig'", "'class_pred' has no class 'hig'. Did you mean 'high'?"),
-        ("logS > 0 or 'hi' != class_pred", "'class_pred' has no class 'hi'"),
-        ("class_pred == 1", "compares a number with a text"),
         ("class_pred > 'a'", "a text is compared with == or !="),
         ("in_domain == 'yes'", "compares a text with a yes/no"),
-        ("in_domain > False", "a yes/no is compared with == or !="),
-        ("active == 1", "'active' is a probability, which hardly ever equals a number"),
         ("0 != `active_pred`", "compare it with < or >, such as `active_pred` > 0.5"),
-        ("logS > 0 and not 0 < active == price", "'active' is a probability"),
         ("id == price", "compares columns of the input"),
-        ("id == in_domain", "compares a column of the input with yes or no"),
         ("price > 3 and price != 'n/a'", "is compared with a number and with a text"),
-        ("logS > -4 & similarity > 1", "'-4 & similarity' is no column, number or text"),
         ("(logS > -4) & (similarity > 1)", "write 'and' and 'or' in place of & and |"),
-        ("logS + 1 > 2", "'logS + 1' is no column, number or text"),
         ("abs(logS) > 2", "'abs(logS)' is no column"),
         ("__import__('os').system('x')", "is no condition"),
         ("logS in (1, 2)", "compare with ==, !=, <, <=, > or >="),
-        ("logS is 1", "compare with =="),
-        ("logS.real > 1", "is no column, number or text"),
-        ("logS > 1j", "is no column, number or text"),
         ("id == 9007199254740992", "is compared as a text: == '9007199254740992'"),
         ("logS > " + "9" * 400, "too many digits"),
-        ("-'a' == id", "is no column, number or text"),
-        ("[logS > 1 for _ in id]", "is no condition"),
     ],
 )
 def test_anything_else_is_refused(text, message):

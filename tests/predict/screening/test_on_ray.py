@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError
 from molsepnorm.predict.screening import ScreenOptions, screen
 
 from .conftest import rows_of
@@ -67,24 +67,6 @@ def test_the_rows_are_those_of_one_process_although_a_worker_is_killed(
     pd.testing.assert_frame_equal(rows_of(tmp_path / "out" / "parts"), alone)
     rejected = [rows_of(tmp_path / each / "rejected") for each in ("out", "alone")]
     pd.testing.assert_frame_equal(*rejected)
-
-
-def test_a_screen_of_one_process_goes_on_with_ray(cluster, predictor, screened, library, tmp_path):
-    alone = screened(library, rows_per_part=10)
-    for path in sorted((tmp_path / "out" / "parts").iterdir())[::2]:
-        path.unlink()
-    screen(predictor, library, tmp_path / "out", OPTIONS, "ray", 1)
-    pd.testing.assert_frame_equal(rows_of(tmp_path / "out" / "parts"), alone)
-
-
-def test_the_error_of_a_task_is_raised(cluster, predictor, molecules, tmp_path):
-    path = tmp_path / "a.parquet"
-    molecules(100).to_parquet(path, index=False)
-    content = bytearray(path.read_bytes())
-    content[4:900] = b"x" * 896
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="a.parquet cannot be read as Parquet"):
-        screen(predictor, [str(path)], tmp_path / "out", OPTIONS, "ray", 1)
 
 
 def test_more_processes_than_cpus_are_refused(cluster, predictor, library, tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.tasks.metrics import METRICS, label_of, resampled_scores, score
+from molsepnorm.tasks.metrics import METRICS, resampled_scores, score
 
 NAN = float("nan")
 PERFECT = {
@@ -22,27 +22,6 @@ WRONG = {
     "multiclass": (np.array([0.0, 1.0, 2.0]), np.eye(3)[[1, 2, 0]]),
 }
 PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]
-
-
-def test_each_kind_has_its_metrics() -> None:
-    """The names of the scores in files do not change."""
-    classes = ["accuracy", "f1", "mcc", "log_loss", "brier"]
-    for kind, names in {
-        "regression": ["mae", "rmse", "r2", "spearman"],
-        "binary": ["roc_auc", "pr_auc", *classes],
-        "multiclass": classes,
-    }.items():
-        assert [name for name, metric in METRICS.items() if kind in metric.kinds] == names
-    assert METRICS["loss"].kinds == ()
-    assert {metric.name for metric in METRICS.values()} == set(METRICS)
-    assert len({metric.label for metric in METRICS.values()}) == len(METRICS)
-
-
-def test_the_label_of_a_score_names_its_target() -> None:
-    """Scores of later versions, and losses of pre-training, keep their names."""
-    assert label_of("roc_auc") == "ROC-AUC"
-    assert label_of("r2/a/b") == "R² of a/b"
-    assert (label_of("masked"), label_of("new/logS")) == ("masked", "new of logS")
 
 
 @pytest.mark.parametrize(("name", "kind"), PAIRS)
