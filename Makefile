@@ -9,6 +9,7 @@
 # make docs-serve   the same on http://127.0.0.1:8000 while you edit; runs the tutorials that changed
 # make audit  known vulnerabilities of the pinned dependencies (needs the network)
 # make bench  ours, the peers and lower bounds side by side, some minutes (MOLSEPNORM_DATA)
+# make results   docs/benchmarks.md from the files of results
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -22,7 +23,7 @@ SCRIPTS := .cache/docs
 MERMAID := mermaid-11.17.2
 SHIM := iframe-worker-1.0.4
 
-.PHONY: install demo test test-cluster lint settings fuzz kills audit docs docs-serve bench clean
+.PHONY: install demo test test-cluster lint settings fuzz kills audit docs docs-serve bench results clean
 
 install: $(VENV)/.installed
 
@@ -92,6 +93,9 @@ audit: install
 bench: install
 	-$(BIN)/pip install --quiet --requirement benchmarks/peers/requirements.txt
 	$(BIN)/python benchmarks/speed.py
+
+results: install
+	$(BIN)/python benchmarks/page.py
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -7,9 +7,9 @@
 Each stage has a process of its own, in which ours, the peer and the bound are interleaved; the
 ratio is the median of the rounds' ratios, with their range. MOLSEPNORM_DATA must be set. chemprop
 is found by --chemprop or CHEMPROP, and transformers needs peers/requirements.txt; a
-stage whose peer is missing runs without it. Nothing else should run on the machine. The files
-speed.md and speed.json (raw figures) are written to benchmarks/results, under the names of the
-stages if only some were measured. Those of a quick run go to the scratch folder.
+stage whose peer is missing runs without it. Nothing else should run on the machine. The raw figures
+are written to benchmarks/results/speed.json, under the names of the stages if only some were
+measured. Those of a quick run go to the scratch folder.
 """
 
 from __future__ import annotations
@@ -66,10 +66,9 @@ def main(arguments: Sequence[str]) -> int:
     text = "\n".join([*lines, "", markdown(every)])
     folder = options.out or (settings.folder("results") if settings.quick else _RESULTS)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ("-".join(options.stages) or "speed")
-    path.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
-    path.with_suffix(".md").write_text(text + "\n")
-    print(f"{text}\n\nwritten to {path}.md and .json")
+    path = folder / f"{'-'.join(options.stages) or 'speed'}.json"
+    path.write_text(json.dumps(figures, indent=1) + "\n")
+    print(f"{text}\n\nwritten to {path}")
     return 1 if failed else 0
 
 

@@ -33,7 +33,7 @@ class Forest:
     for each of the features that are tried, which are a third of all. For classes a split has the
     best threshold of log2 of the features, and each class is weighted by the inverse square root of
     its frequency, unless the task has class weights; predictions are unweighted shares. Each is the
-    better one on its kind of targets (benchmarks/RESULTS.md, "Which forest is the baseline"). A
+    better one on its kind of targets. A
     missing feature is replaced by its median over the training molecules.
 
     Source: Geurts et al., "Extremely randomized trees", Machine Learning 2006, 63, 3, on bootstrap

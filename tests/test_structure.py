@@ -52,7 +52,6 @@ def test_the_network_reads_nothing_of_molecules_but_their_codes():
     [
         "errors",
         "files.writing",
-        "molecules.encodings.paths",
         "molecules.molecule",
         "molecules.encodings",
         "data.store",

@@ -27,6 +27,7 @@ import json
 import shlex
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from commands import OURS, measured  # noqa: E402
 from environment import commit, machine  # noqa: E402
 from table import line  # noqa: E402
 
-__all__ = ["report", "rmse", "train"]
+__all__ = ["comparison", "report", "rmse", "train"]
 
 PUBLISHED = HERE / "published.csv"
 
@@ -72,6 +73,7 @@ def train(table: Path, seed: int, threads: int, folder: Path) -> dict[str, Any]:
         "cpu_seconds": usage.cpu_seconds,
         "memory": usage.memory,
         "threads": threads,
+        "date": time.strftime("%Y-%m-%d"),
         "commit": commit(),
         "machine": machine(),
         "command": _shown(command, table, folder),
@@ -84,8 +86,8 @@ def _shown(command: Sequence[str], table: Path, folder: Path) -> str:
     return text.replace(str(folder), "DIR").replace(f"{table.parent}/", "")
 
 
-def report(runs: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> str:
-    """Return two Markdown tables: the comparison over all tables, and the scores of each.
+def comparison(runs: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> list[list[str]]:
+    """Return a row for each method: its mean RMSE, the difference, and who is better.
 
     Args:
         runs: lines of the results; the seeds of a table are averaged.
@@ -94,15 +96,22 @@ def report(runs: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> str:
     from molsepnorm.training.comparing.paired import paired_difference
 
     own = pd.DataFrame(runs).groupby("table")["test"].mean()
-    others = published.loc[own.index]
-    rows = [("mean test RMSE of", "all", "difference", "molsepnorm is better on"), ("---",) * 4]
-    rows.append(("molsepnorm", f"{own.mean():.3f}", "", ""))
-    for name, scores in others.items():
+    rows = [["molsepnorm", f"{own.mean():.3f}", "", ""]]
+    for name, scores in published.loc[own.index].items():
         found = paired_difference(own.tolist(), scores.tolist())
         low, high = found.interval or (found.mean, found.mean)
         better = f"{int((own < scores).sum())} of {len(own)}"
         difference = f"{found.mean:+.3f} ({low:+.3f} to {high:+.3f})"
-        rows.append((str(name), f"{scores.mean():.3f}", difference, better))
+        rows.append([str(name), f"{scores.mean():.3f}", difference, better])
+    return rows
+
+
+def report(runs: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> str:
+    """Return two Markdown tables: the comparison over all tables, and the scores of each."""
+    own = pd.DataFrame(runs).groupby("table")["test"].mean()
+    others = published.loc[own.index]
+    rows = [("mean test RMSE of", "all", "difference", "molsepnorm is better on"), ("---",) * 4]
+    rows += map(tuple, comparison(runs, published))
     each = [("table", "molsepnorm", *map(str, others)), ("---",) * (2 + others.shape[1])]
     for table, scores in others.iterrows():
         shown = (f"{score:.3f}" for score in (own[table], *scores))

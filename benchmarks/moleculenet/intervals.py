@@ -1,14 +1,14 @@
-"""Measure intervals and calibrated probabilities of models of MoleculeNet's tables.
+"""Measure intervals and sets of classes of models of MoleculeNet's tables.
 
-    MOLSEPNORM_DATA=/path/to/datasets python benchmarks/moleculenet/intervals.py results.jsonl \
+    MOLSEPNORM_DATA=/path/to/datasets python benchmarks/moleculenet/intervals.py \
         --sets esol freesolv --splits random scaffold --seeds 0 1 2 3 4 --epochs 0
 
 With `--chemprop PATH`, each run trains five chemprop models on the same split instead, and makes
 intervals from their mean and the standard deviation of their predictions in the same way.
 
 Each run trains a model with its own split (`fixed` is the scaffold split of the file), and is a
-line of the file of results; runs that are in the file are skipped. With targets in several columns,
-the figures are means over them.
+line of intervals.jsonl; runs that are in the file are skipped. With targets in several columns, the
+figures are means over them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,6 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 from environment import commit, machine  # noqa: E402
 from scipy.stats import norm, spearmanr  # noqa: E402
-from sklearn.metrics import log_loss  # noqa: E402
-from table import line, mean_sd  # noqa: E402
 
 from moleculenet.sets import SETS, SPLITS_COLUMN, readable_rows  # noqa: E402
 from molsepnorm.data import datasets  # noqa: E402
@@ -40,11 +39,8 @@ from molsepnorm.tasks.calibration import Intervals  # noqa: E402
 from molsepnorm.training import load_config, train  # noqa: E402
 from molsepnorm.training.recipes import architecture  # noqa: E402
 
-__all__ = ["class_figures", "run", "run_chemprop", "value_figures"]
-
+RESULTS = HERE / "intervals.jsonl"
 LEVELS = (0.8, 0.9, 0.95)
-_GRID = np.arange(0.05, 1, 0.05)
-_BINS = 10
 _TINY = 1e-7
 
 
@@ -89,16 +85,9 @@ def run(name: str, split: str, seed: int, epochs: int | None) -> dict[str, Any]:
                     held = [label in each for label, each in zip(own, sets, strict=True)]
                     figures[f"coverage {level:g}"] = float(np.mean(held))
                     figures[f"classes {level:g}"] = float(np.mean([len(each) for each in sets]))
-                    calibrated = np.array([each[f"{target}_calibrated"] for each in sure])
-                    figures |= class_figures(labels[present].astype(int), values, calibrated)
             for key, value in figures.items():
                 every.setdefault(key, []).append(value)
-        signals = sorted(
-            {c.signal or "none" for c in model.calibration if isinstance(c, Intervals)}
-        )
-    return {key: statistics.fmean(values) for key, values in every.items()} | {
-        "signal": ", ".join(signals)
-    }
+    return {key: statistics.fmean(values) for key, values in every.items()}
 
 
 def run_chemprop(name: str, split: str, seed: int, chemprop: Path) -> dict[str, Any]:
@@ -138,12 +127,12 @@ def run_chemprop(name: str, split: str, seed: int, chemprop: Path) -> dict[str, 
     intervals = Intervals.fit(*found["val"], spread)
     errors, signals = found["test"]
     sd = intervals.sd(signals, len(errors))
-    figures: dict[str, Any] = {"rmse": float(np.sqrt((errors**2).mean()))}
+    figures: dict[str, Any] = {}
     for level in LEVELS:
         half = intervals.half_widths(sd, level)
         figures[f"coverage {level:g}"] = float((np.abs(errors) <= half).mean())
         figures[f"width {level:g}"] = float(2 * half.mean())
-    return figures | value_figures(errors, sd) | {"signal": intervals.signal or "none"}
+    return figures | value_figures(errors, sd)
 
 
 def _settings(name: str, split: str, seed: int) -> dict[str, Any]:
@@ -156,53 +145,28 @@ def _settings(name: str, split: str, seed: int) -> dict[str, Any]:
 def value_figures(errors: np.ndarray, sd: np.ndarray) -> dict[str, float]:
     """Return how well standard deviations (n,) describe errors (n,).
 
-    `spearman` of size and standard deviation; `nll`, the negative log-likelihood of normal errors;
-    `ence`, the expected normalised calibration error in ten groups of equal size (Levi et al.,
-    arXiv 1905.11659); and `area`, the mean distance between level and coverage of normal intervals
-    (Kuleshov et al., arXiv 1807.00263).
+    `spearman` is the correlation of size and standard deviation, `nll` the negative log-likelihood
+    of normal errors.
     """
-    sizes = np.abs(errors)
-    groups = [each for each in np.array_split(np.argsort(sd), _BINS) if len(each)]
-    spread = [np.sqrt((sd[each] ** 2).mean()) for each in groups]
-    actual = [np.sqrt((errors[each] ** 2).mean()) for each in groups]
-    covered = [(sizes <= norm.ppf((1 + level) / 2) * sd).mean() for level in _GRID]
-    constant = np.ptp(sd) == 0
+    sizes, constant = np.abs(errors), np.ptp(sd) == 0
     return {
         "spearman": 0.0 if constant else float(spearmanr(sizes, sd)[0]),
         "nll": float(-norm.logpdf(errors, scale=sd).mean()),
-        "ence": float(np.mean([abs(s - a) / s for s, a in zip(spread, actual, strict=True)])),
-        "area": float(np.abs(np.array(covered) - _GRID).mean()),
     }
 
 
-def class_figures(
-    labels: np.ndarray, predictions: np.ndarray, calibrated: np.ndarray
-) -> dict[str, float]:
-    """Return the log loss and the expected calibration error (ten groups of equal size), before and
-    after calibration, of labels (n,) and probabilities of class 1 (n,)."""
-    found = {}
-    for name, values in {"": predictions, " calibrated": calibrated}.items():
-        groups = [each for each in np.array_split(np.argsort(values), _BINS) if len(each)]
-        gaps = [len(each) * abs(values[each].mean() - labels[each].mean()) for each in groups]
-        found[f"log loss{name}"] = float(log_loss(labels, values.clip(_TINY, 1), labels=[0, 1]))
-        found[f"ece{name}"] = float(sum(gaps) / len(labels))
-    return found
-
-
 def main() -> None:
-    """Run what is missing, and print a table."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("results", type=Path, help="file of results, a line of JSON for each run")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=[])
     parser.add_argument("--splits", nargs="+", default=["fixed"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--epochs", type=int, help="0 for the probe alone")
     parser.add_argument("--chemprop", type=Path, help="its executable: measure chemprop instead")
     options = parser.parse_args()
-    text = options.results.read_text().splitlines() if options.results.exists() else []
-    runs = [json.loads(each) for each in text]
+    runs = [json.loads(each) for each in RESULTS.read_text().splitlines()]
     for name in options.sets:
         for split in options.splits:
             for seed in options.seeds if split != "fixed" else options.seeds[:1]:
@@ -215,18 +179,11 @@ def main() -> None:
                     found = run(name, split, seed, options.epochs)
                 else:
                     found = run_chemprop(name, split, seed, options.chemprop)
-                runs.append({**key, **found, "commit": commit(), "machine": machine()})
-                with options.results.open("a") as file:
+                date = time.strftime("%Y-%m-%d")
+                about = {"date": date, "commit": commit(), "machine": machine()}
+                runs.append({**key, **found, **about})
+                with RESULTS.open("a") as file:
                     file.write(json.dumps(runs[-1]) + "\n")
-
-    def kind(each: dict[str, Any]) -> tuple[Any, ...]:
-        return each["set"], each["split"], each["epochs"], each.get("method", "molsepnorm")
-
-    for key in sorted({kind(each) for each in runs}, key=str):
-        own = [each for each in runs if kind(each) == key]
-        names = [name for name, value in own[0].items() if isinstance(value, float)]
-        cells = (f"{n} {mean_sd({e['seed']: e[n] for e in own if n in e}, 3)}" for n in names)
-        print(line([f"{key[0]}, {key[1]}, epochs {key[2]}, {key[3]}", *cells]))
 
 
 if __name__ == "__main__":

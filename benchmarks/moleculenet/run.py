@@ -3,191 +3,155 @@
     python -m venv /tmp/peers
     /tmp/peers/bin/pip install torch==2.13.0 chemprop==2.3.1 lightgbm==4.7.0   # torch for CPUs
     export MOLSEPNORM_DATA=/path/to/datasets PEERS=/tmp/peers/bin
-    python benchmarks/moleculenet/run.py results.jsonl --run scratch chemprop --peers $PEERS
-    python benchmarks/moleculenet/run.py results.jsonl --against chemprop      # only the tables
+    python benchmarks/moleculenet/run.py --run default chemprop --seeds 0 1 --peers $PEERS
+    make results                                                               # the tables
 
-Each run is a line of the file of results. Runs that are in the file are skipped, so the same
-command continues after a stop. All methods get the rows that RDKit can read and the same split (the
-column `scaffold_split`; OGB's split for molhiv). Networks use the validation rows to choose the
-epoch; `forest` and `lightgbm` use the training rows only. `default`, `no-forest`, `ensemble`,
-`forest-refit` and `lightgbm-refit` are fitted to the validation rows, too, and `chemprop-refit` is
-trained on them; these have no validation score. scikit-learn scores all predictions against the
-labels of the table.
+Each run is a line of results.jsonl. Runs that are in the file are skipped, so the same command
+continues after a stop. All methods get the rows that RDKit can read and the same split (the column
+`scaffold_split`; OGB's split for molhiv). scikit-learn scores all predictions of the test rows.
 
-Seconds and memory are those of the training command, from the CSV to the predictions of the test
-rows, with an empty cache. For forests and LightGBM they include the features, which are computed
-once for all seeds. The seeds of LightGBM give equal scores, because its fit draws no random
-numbers.
+- `default`, `no-forest`, `ensemble`, `scratch`: `molsepnorm train`, whose kernel regression and
+  forest are finally fitted to the training and validation rows.
+- `networks`: without a forest, and without this second fit.
+- `chemprop` keeps the validation rows apart. For `chemprop-val` a copy of each is a training row.
+- `forest`, `lightgbm` read Morgan counts and RDKit's descriptors, and are fitted to both.
+
+CPU seconds and memory are those of the training command, with an empty cache. For forests and
+LightGBM they include the features, which are computed once for all seeds. LightGBM draws no random
+numbers, so its seeds give equal scores.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:1] = [str(HERE.parent), str(HERE.parents[1])]  # benchmarks/, and this checkout's package
 
 import pandas as pd  # noqa: E402
-from commands import Usage, measured  # noqa: E402
+from commands import OURS, Usage, measured  # noqa: E402
 from environment import commit, machine  # noqa: E402
-from table import difference, line, mean_sd  # noqa: E402
+from peers import chemprop  # noqa: E402
 
 from moleculenet import fit  # noqa: E402
-from moleculenet.methods import (  # noqa: E402
-    METHODS,
-    WITHOUT_VALIDATION_SCORE,
-    Job,
-    commands,
-)
 from moleculenet.sets import SETS, SPLITS_COLUMN, Set, readable_rows, score  # noqa: E402
 
-__all__ = ["compare", "read", "report", "scores"]
-
-_SPLITS = {"validation": "val", "test": "test"}
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a file of results; none if there is no file."""
-    return [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+RESULTS = HERE / "results.jsonl"
+_GINE = ("--set=model.local=gine", "--set=model.node_walks=16", "--set=model.pair_walks=16")
+OURS_OPTIONS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "no-forest": ("--no-baseline",),
+    "ensemble": ("--ensemble", "5"),
+    "networks": ("--no-baseline", "--no-refit"),
+    "scratch": ("--from", "none", "--no-baseline"),
+    "scratch-gine": ("--from", "none", "--no-baseline", *_GINE),
+}
+METHODS = (*OURS_OPTIONS, "chemprop", "chemprop-val", *fit.METHODS)
 
 
 def compare(name: str, options: argparse.Namespace, folder: Path) -> None:
     """Append the runs of a set that the file of results lacks."""
     rows = readable_rows(SETS[name])
-    held_out = rows[rows[SPLITS_COLUMN] != "train"]
-    names = ("molecules.csv", "more_training.csv", "held_out.csv")
-    data, more, smiles = (folder / name for name in names)
-    rows.to_csv(data, index=False)
+    test = rows[rows[SPLITS_COLUMN] == "test"]
+    rows.to_csv(folder / "molecules.csv", index=False)
     copies = rows[rows[SPLITS_COLUMN] == "val"].assign(**{SPLITS_COLUMN: "train"})
-    pd.concat([rows, copies]).to_csv(more, index=False)
-    held_out[["smiles"]].to_csv(smiles, index=False)
-    environment = {f"{name}_NUM_THREADS": str(options.threads) for name in ("OMP", "MKL")}
-    done = [(run["set"], run["method"], run["seed"]) for run in read(options.results)]
-    code = {"threads": options.threads, "commit": commit(), "machine": machine()}
-    prepared: dict[str, Usage] = {}
+    pd.concat([rows, copies]).to_csv(folder / "more_training.csv", index=False)
+    test[["smiles"]].to_csv(folder / "test.csv", index=False)
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    done = {(run["set"], run["method"], run["seed"]) for run in map(json.loads, lines)}
+    features: list[Usage] = []
     for seed, method in product(options.seeds, options.run):
         if (name, method, seed) in done:
             continue
         own = folder / f"{method}-{seed}"
         own.mkdir()
-        job = Job(name, method, seed, data, more, smiles, own, options.model, options.peers)
-        todo, environment["MOLSEPNORM_CACHE"] = commands(job), str(own / "cache")
-        if (features := shlex.join(todo.prepare)) and features not in prepared:
-            prepared[features] = measured(todo.prepare, own, **environment)
-        usages = [*filter(None, [prepared.get(features)]), measured(todo.train, own, **environment)]
-        if todo.predict:
-            measured(todo.predict, own, **environment)
-        predicted = pd.read_csv(own / "predictions.csv")
-        found = scores(SETS[name], held_out, predicted)
-        if method in WITHOUT_VALIDATION_SCORE:
-            del found["validation"]
-        result = {"set": name, "method": method, "seed": seed}
-        result |= {
-            **found,
-            "seconds": sum(usage.seconds for usage in usages),
-            "cpu_seconds": sum(usage.cpu_seconds for usage in usages),
-            "memory": max(usage.memory for usage in usages),
-            **code,
-            "command": _shown(todo.train, folder),
+        environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        environment["MOLSEPNORM_CACHE"] = str(own / "cache")
+        if method in fit.METHODS and not features:
+            command = [sys.executable, str(HERE / "features.py"), "molecules.csv", "features.npy"]
+            features = [measured(command, folder, **environment)]
+        train, predict = commands(name, method, seed, own, options.peers)
+        usages = [measured(train, own, **environment), *(features * (method in fit.METHODS))]
+        if predict:
+            measured(predict, own, **environment)
+        run = {
+            "set": name,
+            "method": method,
+            "seed": seed,
+            "test": test_score(SETS[name], test, pd.read_csv(own / "predictions.csv")),
+            "cpu_seconds": round(sum(usage.cpu_seconds for usage in usages), 1),
+            "memory": round(max(usage.memory for usage in usages), 3),
+            "date": time.strftime("%Y-%m-%d"),
+            "commit": commit(),
+            "machine": machine(),
         }
-        with open(options.results, "a") as file:
-            file.write(f"{json.dumps(result)}\n")
-        print(json.dumps(result), file=sys.stderr)
+        with open(RESULTS, "a") as file:
+            print(json.dumps(run), file=file)
+        print(json.dumps(run))
 
 
-def _shown(command: Sequence[str], folder: Path) -> str:
-    """Return a command without the folders of this machine."""
-    text = shlex.join([Path(command[0]).name, *command[1:]])
-    return text.replace(str(folder), "DIR").replace(f"{HERE.parents[1]}/", "")
+def commands(
+    name: str, method: str, seed: int, folder: Path, peers: Path
+) -> tuple[list[str], list[str]]:
+    """Return the commands that train and predict; the second is empty if the first does both.
 
-
-def scores(chosen: Set, held_out: pd.DataFrame, predicted: pd.DataFrame) -> dict[str, float]:
-    """Return the scores of the validation and the test rows.
-
-    The predictions must have the SMILES of the held-out rows, in their order.
+    They read the files of the folder's parent, and write `predictions.csv` into the folder.
     """
-    if predicted["smiles"].tolist() != held_out["smiles"].tolist():
-        sys.exit("the predictions are not those of the validation and test rows")
+    chosen, files, run = SETS[name], folder.parent, folder / "run"
+    data, smiles, predictions = files / "molecules.csv", files / "test.csv", "predictions.csv"
+    if method in fit.METHODS:
+        python = sys.executable if method == "forest" else str(peers / "python")
+        inputs = [str(data), str(files / "features.npy"), predictions, chosen.kind, str(seed)]
+        train = [python, str(HERE / "fit.py"), method, *inputs, SPLITS_COLUMN, *chosen.targets]
+        return train, []
+    if method in OURS_OPTIONS:
+        train = [OURS, "train", "--quiet", "--data", str(data), "--splits-column", SPLITS_COLUMN]
+        train += ["--targets", ",".join(chosen.targets), "--seed", str(seed), "--output", str(run)]
+        predict = [OURS, "predict", "--model", str(run), "--processes", "1"]
+        predict += ["--input", str(smiles), "--output", predictions]
+        return [*train, *OURS_OPTIONS[method]], predict
+    data = files / "more_training.csv" if method == "chemprop-val" else data
+    train = [str(peers / "chemprop"), "train", "--data-path", str(data), "--output-dir", str(run)]
+    train += ["--smiles-columns", "smiles", "--target-columns", *chosen.targets]
+    train += ["--task-type", chosen.kind, "--splits-column", SPLITS_COLUMN]
+    train += ["--pytorch-seed", str(seed), "--data-seed", str(seed)]
+    train += ["--epochs", "3"] if name == "molhiv" else []
+    model = run / "model_0" / "best.pt"
+    return train, chemprop.predict(peers / "chemprop", model, smiles, folder / predictions)
+
+
+def test_score(chosen: Set, test: pd.DataFrame, predicted: pd.DataFrame) -> float:
+    """Return the score of the test rows, whose SMILES the predictions must have in their order."""
+    if predicted["smiles"].tolist() != test["smiles"].tolist():
+        sys.exit("the predictions are not those of the test rows")
     columns = [f"{name}_pred" if f"{name}_pred" in predicted else name for name in chosen.targets]
-    labels, values = held_out[[*chosen.targets]].to_numpy(float), predicted[columns].to_numpy()
-    split = held_out[SPLITS_COLUMN].to_numpy()
-    return {
-        title: score(chosen.metric, labels[split == part], values[split == part])
-        for title, part in _SPLITS.items()
-    }
-
-
-def report(runs: Sequence[dict[str, Any]], against: str, split: str) -> str:
-    """Return three Markdown tables: scores, differences from one method, and CPU seconds."""
-
-    def by_seed(key: str, *of: str) -> dict[int, float]:
-        return {
-            run["seed"]: run[key]
-            for run in runs
-            if (run["set"], run["method"]) == of and key in run
-        }
-
-    tables: dict[str, Callable[[str, str], str]] = {
-        f"{split} score": lambda *of: mean_sd(by_seed(split, *of), 3),
-        f"minus {against}": lambda name, method: (
-            difference(by_seed(split, name, method), by_seed(split, name, against), 3)
-            if method != against
-            else ""
-        ),
-        "CPU seconds": lambda *of: mean_sd(by_seed("cpu_seconds", *of), 0),
-    }
-    sets = [name for name in SETS if any(run["set"] == name for run in runs)]
-    methods = [method for method in METHODS if any(run["method"] == method for run in runs)]
-    text = []
-    for title, cell in tables.items():
-        rows = [
-            (f"{name}, {SETS[name].metric}", *(cell(name, m) for m in methods)) for name in sets
-        ]
-        text.append("\n".join(map(line, [(title, *methods), ("---",) * (1 + len(methods)), *rows])))
-    return "\n\n".join(text)
+    return score(chosen.metric, test[[*chosen.targets]].to_numpy(float), predicted[columns].values)
 
 
 def main() -> None:
-    """Run what is missing, and print the tables."""
-    options = _options()
-    for name in options.sets if options.run else ():
-        with tempfile.TemporaryDirectory() as folder:
-            compare(name, options, Path(folder))
-    print(report(read(options.results), options.against, options.split))
-
-
-def _options() -> argparse.Namespace:
+    """Run what is missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("results", type=Path, help="file of results, a line of JSON for each run")
-    parser.add_argument("--run", nargs="+", choices=METHODS, default=[], help="methods to run")
+    parser.add_argument("--run", nargs="+", choices=METHODS, required=True, help="methods to run")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--model", default="molsepnorm-small", help="that fine-tuning starts from")
     parser.add_argument(
         "--peers", type=Path, default=".", help="folder with the executables of the peers"
     )
-    parser.add_argument("--against", choices=METHODS, default="scratch", help="for differences")
-    parser.add_argument("--split", choices=_SPLITS, default="test", help="whose scores to show")
     options = parser.parse_args()
     options.peers = options.peers.absolute()
-    if Path(options.model).exists():
-        options.model = str(Path(options.model).absolute())
-    peers = {"chemprop", "chemprop-refit", *fit.PEERS}
-    if peers & {*options.run} and not (options.peers / "chemprop").is_file():
+    if {*options.run} - {*OURS_OPTIONS, "forest"} and not (options.peers / "chemprop").is_file():
         parser.error(f"there is no chemprop in {options.peers}: give the folder with --peers")
-    return options
+    for name in options.sets:
+        with tempfile.TemporaryDirectory() as folder:
+            compare(name, options, Path(folder))
 
 
 if __name__ == "__main__":

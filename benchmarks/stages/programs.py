@@ -19,7 +19,7 @@ from stages.common import chemprop_model, default_model, slim_model, validation_
 
 __all__ = ["predict", "startup"]
 
-_MODELS = {"slim": "SLIM on ZINC's features", "default": "the default model of a table"}
+_MODELS = {"slim": "SLIM on ZINC's features", "default": "a model of a table without its forest"}
 
 
 def _running(command: Sequence[str], folder: Path, units: int) -> Work:

@@ -34,7 +34,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
 TOP = Path(__file__).parents[2]
-OUTSIDE = ("benchmarks/RESULTS.md", "CHANGELOG.md", "CONTRIBUTING.md")
+OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md")
 EXECUTED = ("quick-start.md", "tutorial-assay.md", "tutorials/")
 SCRIPTS = ("mermaid.min.js", "iframe-worker.js")
 _HIDDEN = {"index.md": ["navigation", "toc"], "settings.md": ["toc"]}  # columns beside wide pages

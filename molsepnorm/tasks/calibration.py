@@ -38,7 +38,7 @@ _FEWEST = 20
 _PRIOR = 1e-3  # penalty of the squared slope
 _PRIOR_SD = 0.25
 """Standard deviation of the prior of the offset of probabilities, and of the logarithm of their
-slope. With it, 20 molecules do no harm on average (benchmarks/RESULTS.md, "Intervals")."""
+slope. With it, 20 molecules do no harm on average."""
 _MAX_SLOPE = 20.0
 _SMALL = 1e-6  # of the largest residual; a smaller one is taken as this
 _TINY = 1e-7  # the smallest probability that has a logit
@@ -64,7 +64,7 @@ class Intervals:
     The standard deviation of an error is exp(intercept + slope × signal), up to `largest`. The
     scores are absolute errors divided by it; with a signal, by that of a fit to other molecules.
     Without these fits, intervals at the level 0.9 that 20 molecules calibrate hold 0.88 of new
-    labels (benchmarks/RESULTS.md, "Intervals").
+    labels.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read

@@ -72,7 +72,7 @@ _FAST = {
 FAST_DESCRIPTORS = tuple(name for name in DESCRIPTORS if name in _FAST or name.startswith(_SURFACE))
 """Names of the 72 descriptors that a forest reads: mass, logP, refractivity, charges, surface
 areas, and counts of atoms, bonds and rings. They take a sixth of the time of all, and forests are
-almost as accurate with them (benchmarks/RESULTS.md, "Which descriptors a forest reads")."""
+almost as accurate with them."""
 
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
 MORGAN_GENERATOR = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)

@@ -59,8 +59,7 @@ def forest_share(
 ) -> float:
     """Return the share of the forest in the mean of networks and forest, see `_share`.
 
-    A few dozen molecules alone often leave out a part that helps on other molecules
-    (benchmarks/RESULTS.md, "Comparison").
+    A few dozen molecules alone often leave out a part that helps on other molecules.
 
     Args:
         task: the targets.
