@@ -238,22 +238,6 @@ def test_a_changed_byte_is_noticed_wherever_it_is(path):
             GraphStore.open(path)
 
 
-def test_swapped_arrays_are_noticed(path):
-    """Two of one shape and type, each whole."""
-    content = path.read_bytes()
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:start])
-    (a, b), (c, d) = (header[name]["data_offsets"] for name in ("sizes", "rows"))
-    changed = bytearray(content)
-    changed[start + a : start + b], changed[start + c : start + d] = (
-        content[start + c : start + d],
-        content[start + a : start + b],
-    )
-    path.write_bytes(changed)
-    with pytest.raises(StorageError, match="is damaged"):
-        GraphStore.open(path)
-
-
 def test_a_killed_writer_leaves_nothing_for_long(tmp_path, tree, graphs):
     """The next one into that folder removes what it left."""
     code = (

@@ -56,14 +56,6 @@ def test_a_failure_keeps_the_old_content(tmp_path, tree, failure, folder):
     assert tree(tmp_path) == before
 
 
-def test_two_writers_do_not_disturb_each_other(tmp_path, tree):
-    """The file of the last one to finish is kept."""
-    with replacing(tmp_path / "file") as one, replacing(tmp_path / "file") as other:
-        one.write_text("one")
-        other.write_text("other")
-    assert tree(tmp_path) == {"file": b"one"}
-
-
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
@@ -84,12 +76,8 @@ def test_system_errors_are_followed_by_advice(tmp_path, code, advice):
 def test_a_full_disk_keeps_the_old_file(small_disk, tree):
     """The partly written file is removed."""
     (small_disk / "file").write_bytes(b"old")
-    with (
-        pytest.raises(
-            StorageError, match=r"cannot write .*file: the disk is full: free some space"
-        ),
-        replacing(small_disk / "file") as scratch,
-    ):
+    message = "cannot write .*file: the disk is full: free some space"
+    with pytest.raises(StorageError, match=message), replacing(small_disk / "file") as scratch:
         scratch.write_bytes(b"x" * 200_000)
     assert tree(small_disk) == {"file": b"old"}
 

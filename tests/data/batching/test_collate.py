@@ -86,18 +86,6 @@ def test_a_batch_equals_one_built_slot_by_slot(molgraphs, max_groups, data):
     assert len(batch.groups) <= min(max_groups, len(asked))
 
 
-@pytest.mark.parametrize("max_groups", [1, 2, 4])
-def test_a_large_molecule_among_small_ones(graphs, label, max_groups):
-    """222 atoms (molhiv's largest): only its own group is padded to it."""
-    encoded = encode([*graphs, label(nx.path_graph(222)), *graphs], SPEC)
-    asked = [3, 6, 1, 12, 5]
-    batch = GraphTensors.of(encoded).cut(asked, max_groups)
-    check_batch(batch, encoded, asked)
-    assert [group.slots for group in batch.groups].count(223) == 1
-    if max_groups > 1:
-        assert batch.padding < GraphTensors.of(encoded).cut(asked, 1).padding
-
-
 def test_codes_above_32767_keep_their_value(tmp_path, wide_codes):
     """They are stored as uint16, which torch reads as int16 and wraps."""
     encoded = wide_codes(65_535)

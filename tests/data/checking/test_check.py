@@ -182,12 +182,9 @@ def test_molecules_on_both_sides_of_a_file_s_split(write, tmp_path):
     file.write_text(json.dumps([{"train": [0, 1, 20], "val": [2, 3, 21], "test": [4, 22]}]))
     found = _found(_check(path, splits_file=file), "leak")
     assert found.count == 1
-    assert sorted(group.what for group in found.groups) == [
-        "train and test",
-        "train and val",
-        "val and test",
-    ]
-    assert "splits.json" in found.text
+    assert {group.what for group in found.groups} == {
+        *("train and test", "train and val", "val and test")
+    }
 
 
 @pytest.mark.parametrize(
@@ -251,16 +248,6 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
     assert found.problem
     assert found.count == 2
     assert _rows(found) == [[3, 7]]
-
-
-def test_yes_and_no_among_quantities_do_not_end_the_check(write):
-    """They are labels beside 0 and 1 and among classes; see tests/data/datasets/test_labels.py."""
-    rows = [(smiles, i + 0.5) for i, smiles in enumerate(ALKANES)]
-    rows[3], rows[7] = (ALKANES[3], "inactive"), (ALKANES[7], "Yes")
-    report = _check(write(rows), targets=["y"])
-    assert _rows(_found(report, "invalid-labels")) == [[3, 7]]
-    assert (report.targets[0].kind, report.targets[0].labels) == ("regression", 18)
-    assert _rows(_found(_check(write(rows)), "nearly-numbers")) == [[3, 7]]
 
 
 def test_spellings_of_one_word_are_a_problem(write):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from molsepnorm.data.datasets import DataConfig, load
-from molsepnorm.data.datasets.duplicates import used_labels
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError, DataError
@@ -156,15 +155,3 @@ def test_molecules_in_memory_are_merged_too():
     graphs = [get("zinc")(text) for text in smiles]
     with pytest.raises(ConfigError, match="duplicates: mean needs SMILES or RDKit molecules"):
         memory_dataset(graphs, y, config, ZINC)
-
-
-def test_bounds_on_both_sides_are_not_used():
-    nan = float("nan")
-    for values, bounds, used in (
-        ([nan, nan], [0, 0], [False, False]),
-        ([1, nan, 2], [0, 0, 1], [True, False, False]),
-        ([1, 3, 3], [1, 1, 1], [False, True, True]),
-        ([-1, -3, nan], [-1, -1, 0], [False, True, False]),
-        ([1, 3], [1, -1], [False, False]),
-    ):
-        assert used_labels(np.array(values, float), np.array(bounds)).tolist() == used

@@ -385,15 +385,14 @@ def test_two_words_are_a_binary_target_with_a_positive_class(negative, positive)
     assert values(named) == [[0, 1, None, 0, 1] * 5]
 
 
-@pytest.mark.parametrize("cell", ["0,5", ">1,5", "1.234,5", "13%", "2 days 1:30:00", "maybe"])
+@pytest.mark.parametrize("cell", ["0,5", ">1,5", "1.234,5", "13%", "2 days 1:30:00"])
 def test_numbers_with_commas_and_other_signs_are_not_guessed_to_be_classes(cell):
     """Nor words beside yes and no. Who says they are classes is believed."""
-    other = re.sub(r"\d", "7", cell, count=1) if cell != "maybe" else "yes"
-    cells = [cell, other] * 5
-    with pytest.raises(DataError, match=f"line 2, column 'y': '{cell}' is not a number"):
-        read({"y": cells}, targets=["y"])
-    labels = read({"y": cells}, targets=["y"], task_type={"y": "multiclass"})
-    assert {*labels.classes[0]} == {cell, other}
+    for cells in ([cell, re.sub(r"\d", "7", cell, count=1)] * 5, ["maybe", "yes", "no"] * 4):
+        with pytest.raises(DataError, match=f"line 2, column 'y': '{cells[0]}' is not a number"):
+            read({"y": cells}, targets=["y"])
+        labels = read({"y": cells}, targets=["y"], task_type={"y": "multiclass"})
+        assert {*labels.classes[0]} == {*cells}
 
 
 def test_whole_numbers_as_classes():

@@ -169,17 +169,6 @@ def test_without_a_test_set_every_molecule_is_tested_in_exactly_one_fold(smiles,
             assert len(splits["val"]) <= share or len(of[1]) == 1
 
 
-def test_the_inner_validation_molecules_follow_neither_the_folds_nor_the_table():
-    """Each fold has a draw of its own, from all molecules outside the fold."""
-    settings = {"folds": 5, "test_set": False, "split": (0.6, 0.3, 0.1)}
-    each = [make(alkanes(100), fold=fold, **settings) for fold in range(5)]
-    tests = [set(splits["test"].tolist()) for splits in each]
-    for fold, splits in enumerate(each):
-        val = set(splits["val"].tolist())
-        assert all(val & tests[other] for other in range(5) if other != fold)
-        assert 30 < splits["val"].mean() < 70
-
-
 @pytest.mark.parametrize("split_type", ["random", "scaffold"])
 def test_another_seed_or_replicate_is_another_draw(split_type):
     smiles = rings([30, 20, 10, *[1] * 60])
@@ -315,23 +304,10 @@ def test_too_few_molecules(count, settings, wanted):
 # Drawn by scaffold
 
 
-@given(seed=st.integers(0, 2**32), fold=st.integers(0, 5))
-def test_common_scaffolds_train_and_rare_ones_fill_the_other_splits(seed, fold):
-    smiles = rings([30, 6, *[5] * 5, *[1] * 39])  # 100 molecules
-    splits = make(smiles, split_type="scaffold", split_seed=seed, fold=fold)
-    assert {split: len(indices) for split, indices in splits.items()} == {
-        "train": 80,
-        "val": 10,
-        "test": 10,
-    }
-    train = {scaffold_of(smiles[i]) for i in splits["train"]}
-    assert {scaffold_of(smiles[0]), scaffold_of(smiles[1])} <= train
-
-
 @pytest.mark.parametrize(
     ("sizes", "split", "expected"),
     [
-        ([20] * 5, (0.6, 0.2, 0.2), (60, 20, 20)),
+        ([30, 6, *[5] * 5, *[1] * 39], (0.8, 0.1, 0.1), (80, 10, 10)),
         ([50, 15, 15, *[1] * 20], (0.6, 0.2, 0.2), (60, 20, 20)),
         ([1] * 10, (0.8, 0.1, 0.1), (8, 1, 1)),
         ([2] * 8 + [1] * 4, (0.85, 0.05, 0.1), (17, 1, 2)),
@@ -344,6 +320,7 @@ def test_scaffolds_go_where_they_fit_and_those_too_large_for_any_split_train(
     for seed in range(5):
         splits = make(rings(sizes), split_type="scaffold", split=split, split_seed=seed)
         assert tuple(map(len, splits.values())) == expected
+        assert 0 in splits["train"] or sizes[0] < 30  # of the commonest scaffold
 
 
 @pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
@@ -352,13 +329,6 @@ def test_folds_of_whole_scaffolds_are_as_even_as_can_be(split_type):
     for seed in range(20):
         each = [make(smiles, **settings, split_seed=seed, folds=4, fold=i) for i in range(4)]
         assert [len(splits["val"]) for splits in each] == [26] * 4
-
-
-@pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])
-def test_molecules_without_a_ring_have_one_scaffold_in_common(split_type):
-    smiles = [*alkanes(30), *rings([1] * 70)]
-    splits = make(smiles, split_type=split_type)
-    assert set(range(30)) <= set(listed(splits)["train"])
 
 
 @pytest.mark.parametrize("split_type", ["scaffold", "scaffold-ogb"])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import os
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rdkit import Chem
 
-from molsepnorm.data.datasets import DataConfig, encoded_rows, load
+from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.data.datasets import table as tables
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
@@ -253,17 +252,6 @@ def test_a_file_that_cannot_be_used(write, text, settings, message):
         _load(write(text), **settings)
 
 
-@pytest.mark.filterwarnings("ignore:.*points are read as decimal points")
-def test_numbers_with_two_meanings_are_refused_where_they_are_used(write):
-    cells = ["1.100" if i else "900" for i in range(20)]
-    rows = [f"{s};{i}.5;{cell}" for i, (s, cell) in enumerate(zip(ALKANES, cells, strict=True))]
-    path = write("\n".join(["smiles;y;day", *rows]) + "\n")
-    assert _load(path, targets=["y"]).targets == ("y",)
-    for settings in ({}, {"targets": ["y"], "split_type": "time", "time_column": "day"}):
-        with pytest.raises(DataError, match="column 'day': '1.100' .*may be 1.100 or 1100"):
-            _load(path, **settings)
-
-
 def test_a_constant_target_cannot_be_trained_on(write, tmp_path):
     config = load_config(write(_csv(_twenty(lambda i: 3))), overrides={"model.layers": 1})
     with pytest.raises(DataError, match="'y' is constant .*: all 16 labels are 3"):
@@ -359,7 +347,6 @@ def test_a_damaged_cache_is_made_anew(write, tmp_path, monkeypatch):
     [
         ("smiles,z,z,w,split", {}, "z"),
         ("smiles,y,z,z,split", {"targets": ["y"], "weight_column": "z"}, "z"),
-        ("smiles,y,w,s,s", {"targets": ["y"], "splits_column": "s"}, "s"),
         ("y,smiles,smiles,w,split", {"targets": ["y"]}, "smiles"),
     ],
 )
@@ -434,29 +421,3 @@ def test_a_table_in_pieces_is_the_same_as_in_one(write, monkeypatch, rows):
     whole = all_of_it()
     monkeypatch.setattr(tables, "_ROWS", rows)
     assert all_of_it() == whole
-
-
-@pytest.mark.parametrize("targets", [None, [f"t{i}" for i in range(40)]])
-def test_memory_of_labels_is_four_bytes_each(write, monkeypatch, targets):
-    """And the SMILES, whatever else is in the table."""
-    rows, columns = 3000, 40
-    cells = ",".join(f"{{0}}.{i}25" for i in range(columns)) + f",{'x' * 200}"
-    header = ",".join(["smiles", *(f"t{i}" for i in range(columns)), "note"])
-    path = write(header + "\n" + "".join(f"C,{cells.format(i)}\n" for i in range(rows)))
-
-    def stop(*_):
-        raise DataError("labels are read")
-
-    def peak() -> int:
-        tracemalloc.start()
-        try:
-            with pytest.raises(DataError, match="labels are read"):
-                _load(path, targets=targets)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    monkeypatch.setattr(encoded_rows, "cached_store", stop)
-    monkeypatch.setattr(tables, "_ROWS", 100)
-    peak()  # modules are loaded
-    assert peak() < 2 * 4 * rows * columns + 1_500_000

@@ -20,10 +20,8 @@ def _read(text: str, **options):
         # no number is rounded, no zero dropped, no NA turned into something else
         ("a,b,c,d,e,f\n007,1e5,NA, x ,,3.10\n", [["007", "1e5", "NA", " x ", "", "3.10"]]),
         ('a,"b,c"\n"x ""y""","1\n2"\n', [['x "y"', "1\n2"]]),
-        (
-            'a,b\n1,"\nsee, below"\n2,"a, b\nc, d, e"\n',
-            [["1", "\nsee, below"], ["2", "a, b\nc, d, e"]],
-        ),
+        ('a,b,c\n1,2,"\nsee, below"\n', [["1", "2", "\nsee, below"]]),
+        ('a,b,c\n1,2,"a, b\nc, d, e"\n', [["1", "2", "a, b\nc, d, e"]]),
         (
             'a,b\n"1 ""x""\n2","3\n\n""4"""\n"alpha"-pinene,5\n',
             [['1 "x"\n2', '3\n\n"4"'], ["alpha-pinene", "5"]],

@@ -105,14 +105,10 @@ def test_features_that_do_not_fit_are_told_with_the_molecule_s_number(odd, messa
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (
-            Data(),
-            r"Data: molsepnorm\.featurize\.pyg\.from_data\(data, bond_offset=…\) conv",
-        ),
+        (Data(), r"Data: molsepnorm\.featurize\.pyg\.from_data\(data, bond_offset=…\) conv"),
         ("CCO", r"str: molsepnorm\.featurize\.get\(name\)\(smiles\) converts it to a MolGraph"),
-        (None, "NoneType: None"),
     ],
-    ids=["data", "smiles", "none"],
+    ids=["data", "smiles"],
 )
 def test_other_values_than_graphs_are_refused_with_their_conversion(value, message):
     graph = graph_of([[0], [0]], [0])

@@ -83,13 +83,6 @@ def test_fast_search_equals_the_definition(molgraphs, lengths, data):
     assert meanings(encode(graphs, spec)) == [slow_meanings(graph, spec) for graph in graphs]
 
 
-@given(data=st.data())
-def test_fast_search_equals_the_definition_where_bonds_have_several_features(molgraphs, data):
-    graph = data.draw(molgraphs(max_atoms=12, bond_sizes=(5, 6, 2)))
-    spec = spec_of((5, 3), (5, 6, 2))
-    assert meanings(encode([graph], spec)) == [slow_meanings(graph, spec)]
-
-
 @pytest.mark.parametrize(
     "shape",
     [

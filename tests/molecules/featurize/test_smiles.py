@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
 import random
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -26,9 +24,6 @@ from molsepnorm.molecules.featurize.smiles import (
     excess,
 )
 from molsepnorm.molecules.molecule import MolGraph
-
-DATA = os.environ.get("MOLSEPNORM_DATA")
-needs_data = pytest.mark.skipif(not DATA, reason="MOLSEPNORM_DATA does not name the data folder")
 
 MOLECULES = (
     "CC(C)(C)c1ccc2occ(CC(=O)Nc3ccccc3F)c2c1",  # fused aromatic rings: several Kekulé structures
@@ -259,9 +254,8 @@ def test_rdkit_prints_nothing_and_its_log_settings_survive(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@needs_data
-def test_spellings_of_real_molecules():
-    with open(Path(DATA) / "moleculenet" / "tox21.csv") as lines:
+def test_spellings_of_real_molecules(datasets):
+    with open(datasets / "moleculenet" / "tox21.csv") as lines:
         rows = [row["smiles"] for row in csv.DictReader(lines)]
     tested = 0
     for index, smiles in enumerate(random.Random(0).sample(rows, 400)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import pickle
 import re
 from pathlib import Path
@@ -22,9 +21,6 @@ from molsepnorm.molecules.featurize import zinc
 from molsepnorm.molecules.featurize.smiles import canonical_mol, canonical_smiles
 from molsepnorm.molecules.featurize.zinc import ATOM_LABELS, ZincFeaturizer
 from molsepnorm.molecules.molecule import MolGraph
-
-DATA = os.environ.get("MOLSEPNORM_DATA")
-needs_data = pytest.mark.skipif(not DATA, reason="MOLSEPNORM_DATA does not name the data folder")
 
 featurizer = ZincFeaturizer()
 
@@ -150,8 +146,8 @@ def test_what_is_outside_the_vocabulary_is_named(smiles, named):
         featurizer(smiles)
 
 
-def read(split: str) -> list[str]:
-    with gzip.open(Path(DATA) / "zinc" / f"{split}.csv.gz", "rt") as lines:
+def read(datasets: Path, split: str) -> list[str]:
+    with gzip.open(datasets / "zinc" / f"{split}.csv.gz", "rt") as lines:
         return [row["smiles"] for row in csv.DictReader(lines)]
 
 
@@ -197,33 +193,26 @@ def test_a_release_without_canonical_kekule_structures_gives_the_same(monkeypatc
         same_or_refused(text, featurizer.many([text])[0])
 
 
-@needs_data
-def test_real_molecules_in_any_spelling():
+def test_real_molecules_in_any_spelling(datasets):
     """The text as it stands, against the canonical form of another spelling, Kekulé forms too."""
-    smiles = read("test")[5::10]
+    smiles = read(datasets, "test")[5::10]
     graphs = featurizer.many([spelling(text, seed) for seed, text in enumerate(smiles)])
     kekulised = featurizer.many(
         [Chem.MolToSmiles(Chem.MolFromSmiles(text), kekuleSmiles=True) for text in smiles]
     )
     for text, one, other in zip(smiles, graphs, kekulised, strict=True):
+        assert fast(text) == slow(text)
         plain = networkx_of(zinc._by_canonical_form(text))
         assert are_equal(networkx_of(one), plain), text
         assert are_equal(networkx_of(other), plain), text
 
 
-@needs_data
-def test_the_slow_rule_on_real_molecules():
-    for smiles in read("test")[::10]:
-        assert fast(smiles) == slow(smiles)
-
-
-@needs_data
 @pytest.mark.parametrize("split", ["val", "test"])
-def test_the_released_graphs(split):
+def test_the_released_graphs(datasets, split):
     """Equal to the ones in PyG's ZINC but for the order of the atoms, Kekulé structure included."""
-    smiles = read(split)
-    index = (Path(DATA) / "zinc" / f"{split}.index").read_text().replace(",", " ").split()
-    with open(Path(DATA) / "ZINC" / "raw" / f"{split}.pickle", "rb") as stream:
+    smiles = read(datasets, split)
+    index = (datasets / "zinc" / f"{split}.index").read_text().replace(",", " ").split()
+    with open(datasets / "ZINC" / "raw" / f"{split}.pickle", "rb") as stream:
         released = pickle.load(stream)
     assert len(released) == len(index) == 1000
     for row, theirs in list(zip(index, released, strict=True))[::5]:
