@@ -215,11 +215,9 @@ def test_raw_files_are_read_again_only_after_a_change(tox21, monkeypatch):
     first = _load(tox21)
     monkeypatch.setattr(load, "_features", None)
     again = _load(tox21)
-    assert again.store.path == first.store.path
-    assert {split: part.tolist() for split, part in again.splits.items()} == {
-        split: part.tolist() for split, part in first.splits.items()
-    }
-    assert again.smiles[3] == "C"
+    assert (again.store.path, again.smiles[3]) == (first.store.path, "C")
+    for split, part in first.splits.items():
+        np.testing.assert_array_equal(again.splits[split], part)
     (tox21 / "mapping" / "mol.csv.gz").write_bytes(gzip.compress(b"smiles\nC\n"))
     with pytest.raises(DataError, match="mol.csv.gz has 1 rows"):
         _load(tox21)
@@ -391,18 +389,18 @@ def test_other_numbers_of_molecules_or_labels(tox21, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("file", ["raw/num-node-list", "raw/node-feat", "mapping/mol"])
-@pytest.mark.parametrize("damage", ["cut", "no gzip", "text"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-9],
+        lambda _: b"<html>404</html>",
+        lambda _: gzip.compress(b'smiles,mol_id\n"C,CID0\n'),
+    ],
+    ids=["cut", "no gzip", "text"],
+)
 def test_damaged_files_are_named(tox21, file, damage):
     path = tox21 / f"{file}.csv.gz"
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:-9])
-    elif damage == "no gzip":
-        path.write_bytes(b"<html>404</html>")
-    elif file == "mapping/mol":
-        path.write_bytes(gzip.compress(b'smiles,mol_id\n"C,CID0\n'))
-    else:
-        lines = gzip.decompress(path.read_bytes()).splitlines()
-        path.write_bytes(gzip.compress(b"\n".join([b"high", *lines[1:]])))
+    path.write_bytes(damage(path.read_bytes()))
     _refused(tox21, f"{tox21}.* cannot be read as ogbg-moltox21|not OGB's features")
 
 
@@ -450,18 +448,17 @@ def test_a_set_is_downloaded_once(archive, tmp_path, own_cache, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("damage", ["cut", "a page", "nothing there", "half of it"])
+@pytest.mark.parametrize("damage", ["cut", "a page", "half of it"])
 def test_a_download_that_fails_leaves_nothing(archive, own_cache, damage):
+    why = "from file:.* failed: "
     if damage == "cut":
         archive.write_bytes(archive.read_bytes()[:-200])
     elif damage == "a page":
         archive.write_text("<html>Log in to this network</html>")
-    elif damage == "nothing there":
-        archive.unlink()
     else:
+        why = "gives lacks raw/num-node-list"
         with zipfile.ZipFile(archive, "w") as file:
             file.writestr("tox21/raw/edge.csv.gz", b"")
-    why = "gives lacks raw/num-node-list" if damage == "half of it" else "from file:.* failed: "
     with pytest.raises(DataError, match=f"{why}.*\nUnpack .* into DIR/ogbg_moltox21"):
         load_ogb("ogbg-moltox21", None, SPEC)
     assert not list((own_cache / "ogb").iterdir())

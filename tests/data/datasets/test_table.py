@@ -244,7 +244,7 @@ def test_on_invalid_fail_stops_at_the_first(write, cached):
         (_csv([("C1CC", 1), ("x", 2)]), {"split": None}, "no molecule that can be read"),
         (b"\x89PNG\r\n\x1a\n\x00\x00\x00", {}, "my.csv cannot be read as CSV"),
         (_csv(_twenty(int)), {"weight_column": "w"}, "no column 'w'"),
-        (_csv(_twenty(int)), {"splits_column": "y"}, "line 2, column 'y': '0' names no"),
+        (_csv(_twenty(int, int), "smiles,y,z"), {"splits_column": "z"}, "'z': '0' names no split"),
     ],
 )
 def test_a_file_that_cannot_be_used(write, text, settings, message):

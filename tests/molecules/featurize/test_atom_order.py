@@ -15,14 +15,8 @@ from molsepnorm.molecules.featurize.smiles import canonical_mol
 from molsepnorm.molecules.molecule import MolGraph
 
 MOLECULES = (
-    "C[C@H](N)C(=O)O",
-    "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O",
-    "F/C=C\\Cl",
-    "c1ccc2[nH]ccc2c1",
-    "CC(=O)[O-].C[NH3+]",
-    "O=C(O)[C@@H]1CCCN1C(=O)[C@H](C)CS",
-    "N#CC1CC1",
-    "CN->[Pt]",
+    *("C[C@H](N)C(=O)O", "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O", "F/C=C\\Cl", "N#CC1CC1"),
+    *("c1ccc2[nH]ccc2c1", "CC(=O)[O-].C[NH3+]", "O=C(O)[C@@H]1CCCN1C(=O)[C@H](C)CS", "CN->[Pt]"),
 )
 
 

@@ -20,17 +20,9 @@ from molsepnorm.molecules.featurize.sdf import drawn, mol_to_smiles, smiles_of
 from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, canonical_smiles
 
 MOLECULES = (
-    "CC(=O)Oc1ccccc1C(=O)O",
-    "C[C@H](N)C(=O)[O-].[Na+]",
-    "F/C=C/C=C\\Cl",
-    "C[C@@H]1CC(Nc2cncc(-c3nncn3C)c2)C[C@@H](C)C1",
-    "O[C@H]1[C@H](O)[C@@H](O)[C@H](O)[C@H](O)[C@@H]1O",
-    "C[C@@](O)(F)/C=C/Br",
-    "c1cc[nH]c1",
-    "C[NH+](C)C",
-    "[CH3]",
-    "[2H]C",
-    "C",
+    *("CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)C(=O)[O-].[Na+]", "F/C=C/C=C\\Cl", "[CH3]", "[2H]C", "C"),
+    *("C[C@@H]1CC(Nc2cncc(-c3nncn3C)c2)C[C@@H](C)C1", "C[C@@](O)(F)/C=C/Br", "C[NH+](C)C"),
+    *("O[C@H]1[C@H](O)[C@@H](O)[C@H](O)[C@H](O)[C@@H]1O", "c1cc[nH]c1"),
 )
 
 
