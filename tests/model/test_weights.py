@@ -16,9 +16,7 @@ def test_truncated_weights_are_refused(tmp_path, keep):
     small_model().save_pretrained(tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(
-        ModelError, match="model.safetensors is damaged or belongs to another model"
-    ):
+    with pytest.raises(ModelError, match="model.safetensors is damaged or belongs to another"):
         PropertyModel.from_pretrained(tmp_path)
 
 
