@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from molsepnorm.errors import ModelError, StorageError
+from molsepnorm.errors import ModelError
 from molsepnorm.files.reading import check_types, read_json
 
 
@@ -25,7 +25,6 @@ class Point:
     ("content", "message"),
     [
         (b"", "a.json is damaged: Expecting value"),
-        (b"{", "a.json is damaged"),
         (b"\xff", "a.json is damaged: .*utf-8"),
         (b"[" * 200_000, "a.json is damaged: its brackets are nested too deeply"),
         (b"1" * 5000, "a.json is damaged: .*digits"),
@@ -37,11 +36,6 @@ def test_a_damaged_file_is_refused(tmp_path, content, message):
         read_json(tmp_path / "a.json")
 
 
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(StorageError, match="cannot read .*a.json: there is no such file"):
-        read_json(tmp_path / "a.json")
-
-
 def test_values_of_the_right_types_are_converted():
     assert check_types(Point, {"x": 1, "y": 2, "names": ["a"]}, "p") == Point(1, 2.0, ("a",))
     assert check_types(dict[str, float | None], {"a": None, "b": 1}, "p") == {"a": None, "b": 1}
@@ -50,13 +44,9 @@ def test_values_of_the_right_types_are_converted():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"x": "1", "y": 2}, "p: x: .*valid integer; got '1'"),
-        ({"x": 1.5, "y": 2}, "p: x: .*valid integer"),
         ({"x": True, "y": 2}, "p: x: .*valid integer"),
         ({"x": 1}, "p: y: .*required"),
-        ({"x": 1, "y": "2"}, "p: y: .*valid number; got '2'"),
         ({"x": 1, "y": 2, "names": [3]}, r"p: names\.0: .*valid string"),
-        ({"x": 1, "y": 2, "names": "a"}, "p: names: .*valid"),
         ({"x": -1, "y": 2}, "p: x must be 0 or more"),
         ([], "p: .*"),
         ({"x": "a" * 1000, "y": 2}, "p: x: .*got 'a{79}$"),

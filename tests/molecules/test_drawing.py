@@ -9,7 +9,6 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from molsepnorm.molecules import drawing
 from molsepnorm.molecules.drawing import (
     DIVERGING,
     SEQUENTIAL,
@@ -21,20 +20,6 @@ from molsepnorm.molecules.drawing import (
 )
 
 ETHANOL = Panel("CCO", np.array([-1.0, 0.0, 0.5]), 'a <b> & "c"')
-
-
-def test_rdkit_prints_nothing_about_a_lone_proton(capfd):
-    assert drawing.atom_names("[H+]") == ["H 0"]
-    draw(Panel("[H+]", np.array([1.0]), ""), DIVERGING, 1.0, ["y"], (100, 100))
-    assert capfd.readouterr().err == ""
-
-
-def test_colours_are_linear_on_both_sides_of_white():
-    for colours in (DIVERGING, SEQUENTIAL):
-        for share in (-1.0, -0.25, 0.0, 0.5, 1.0):
-            end = np.array(colours.positive if share > 0 else colours.negative)
-            np.testing.assert_allclose(colours(share), 1 + abs(share) * (end - 1))
-        assert colours(3.0) == colours(1.0) and colours(-3.0) == colours(-1.0)
 
 
 def test_letters_can_be_read_on_every_colour():

@@ -21,14 +21,10 @@ def test_a_card_is_read_back(tmp_path):
     ("entry", "value", "message"),
     [
         ("excludes", ["zinc"], "excludes: Input should be an object"),
-        ("excludes", {"zinc": 5}, "excludes.zinc: .*string"),
         ("sources", [], "at least one source and one objective"),
-        ("objectives", {}, "at least one source and one objective"),
         ("sources", [{"name": "x", "molecules": 5}], "sources.0.sha256: .*required"),
         ("weights_sha256", "abc", "64 hexadecimal digits; got 'abc'"),
         ("parameters", 0, "a model has parameters"),
-        ("hours", -1, "its hours are not negative"),
-        ("scores", [{"dataset": "esol"}], "scores.0.metric: .*required"),
         ("author", "me", "author: Unexpected"),
     ],
 )
@@ -56,13 +52,3 @@ def test_a_damaged_card_is_refused(tmp_path, text):
     (folder / CARD).write_text(text)
     with pytest.raises(ModelError, match="card.json is (damaged|not a model card): "):
         PropertyModel.from_pretrained(folder)
-
-
-def test_a_source_has_molecules(tmp_path):
-    folder = tmp_path / "tiny"
-    write_model_with_card(folder)
-    content = json.loads((folder / CARD).read_text())
-    content["sources"][1]["molecules"] = 0
-    (folder / CARD).write_text(json.dumps(content))
-    with pytest.raises(ModelError, match="sources.1: a source has at least one molecule; got 0"):
-        read_card(folder)

@@ -63,17 +63,9 @@ def test_an_epoch_is_every_molecule_once_in_batches_of_like_size(number, batch_s
     sizes = [len(batch) for batch in batches]
     assert max(sizes) - min(sizes) <= 1
     assert max(sizes) <= max(batch_size, 3)  # a pair and one left over go together
-
-
-@pytest.mark.parametrize("batch_size", [2, 3, 4, 7, 32])
-def test_no_batch_of_an_epoch_holds_a_single_molecule(batch_size):
-    """A batch norm could not train on it."""
-    wrong = [
-        number
-        for number in range(2, 130)
-        if min(map(len, plain_batches(np.arange(number), batch_size, np.random.default_rng()))) < 2
-    ]
-    assert wrong == []
+    assert min(sizes) > 1 or number == 1  # a batch norm could not train on a single molecule
+    other = plain_batches(graphs, batch_size, np.random.default_rng(seed + 1))
+    assert number < 20 or as_lists(other) != as_lists(batches)
 
 
 def test_a_batch_size_of_one_or_a_single_molecule_is_taken_at_its_word():
@@ -123,20 +115,6 @@ def as_lists(batches: list[np.ndarray]) -> list[list[int]]:
 
 
 @given(asked=epochs)
-def test_a_bounded_epoch_loses_no_molecule_and_keeps_to_its_limits(chains, asked):
-    """The pairs are those of the batch that is really cut, padding included. A batch of two or
-    three stays, however large, as a half of it would be a molecule alone."""
-    batches = epoch(chains, **asked)
-    assert sorted(np.concatenate(batches).tolist()) == sorted(asked["graphs"])
-    for batch in batches:
-        pairs = len(chains.cut(batch, asked["max_groups"]).pairs)
-        assert pairs <= asked["max_pairs"] or len(batch) < 4
-        assert len(batch) <= max(asked["batch_size"], 3)
-        assert len(batch) > 1 or asked["batch_size"] == 1 or len(asked["graphs"]) == 1
-    assert as_lists(epoch(chains, **asked)) == as_lists(batches)
-
-
-@given(asked=epochs)
 def test_only_batches_that_are_too_large_are_halved(chains, asked):
     """In the order drawn, and no oftener than need be: the epoch by a plain recursion on the
     batches as they are cut."""
@@ -164,36 +142,17 @@ def test_no_batch_is_larger_than_the_largest(chains, asked):
     assert as_lists(batches) == as_lists(epoch(chains, **asked | {"max_pairs": 10**9}))
 
 
-@pytest.mark.parametrize("max_groups", [1, 2])
-def test_a_batch_of_just_as_many_pairs_stays(chains, max_groups):
-    """One pair less allowed, and it is halved."""
-    (graphs,) = epoch(chains, np.arange(40), 40, max_groups, 10**9, 0)
-    pairs = len(chains.cut(graphs, max_groups).pairs)
-    assert len(epoch(chains, np.arange(40), 40, max_groups, pairs, 0)) == 1
-    assert len(epoch(chains, np.arange(40), 40, max_groups, pairs - 1, 0)) > 1
-
-
-def test_molecules_that_are_not_drawn_bound_nothing():
-    """One giant of the validation split costs the training batches nothing."""
-    sizes = np.full(101, 9)
-    sizes[100] = 5_000
-    assert max_batch_pairs(np.arange(100), sizes, 10) == 11 * 100
-    batches = epoch_batches(np.arange(100), sizes, 10, np.random.default_rng(0), max_pairs=1100)
-    assert [len(batch) for batch in batches] == [10] * 10
-
-
 def test_one_giant_makes_small_its_own_batch_only():
-    """With groups of like size it stays, as only its own group is padded to it."""
-    sizes = np.full(100, 9)
-    sizes[40] = 99
-    counts = {}
-    for max_groups in (1, 2):
+    """With groups of like size it stays, as only its own group is padded to it. A giant that is not
+    drawn bounds nothing."""
+    sizes = np.full(101, 9)
+    sizes[40], sizes[100] = 99, 5_000
+    for max_groups, counts in ((1, [2, 3, 5, 10, 20, 20, 20, 20]), (2, [20] * 5)):
         rng = np.random.default_rng(0)
         batches = epoch_batches(np.arange(100), sizes, 20, rng, max_groups, max_pairs=30_000)
-        counts[max_groups] = sorted(map(len, batches))
+        assert sorted(map(len, batches)) == counts
         (own,) = (batch for batch in batches if 40 in batch)
         assert len(own) == {1: 3, 2: 20}[max_groups]
-    assert counts == {1: [2, 3, 5, 10, 20, 20, 20, 20], 2: [20] * 5}
 
 
 @pytest.mark.parametrize("min_size", [2, 3, 8])
@@ -203,16 +162,6 @@ def test_halving_stops_where_processes_would_get_none(min_size):
     assert min(map(len, batches)) >= min_size
     assert max(map(len, batches)) < 2 * min_size
     assert sorted(np.concatenate(batches)) == list(range(64))
-
-
-@pytest.mark.parametrize("max_pairs", [10**9, 3000])
-def test_the_seed_decides_the_order_of_an_epoch(max_pairs):
-    def order(seed: int) -> list[list[int]]:
-        rng = np.random.default_rng(seed)
-        return as_lists(epoch_batches(np.arange(100), np.arange(100), 7, rng, max_pairs=max_pairs))
-
-    assert order(1) == order(1)
-    assert order(1) != order(2)
 
 
 @given(
@@ -235,15 +184,3 @@ def test_batches_by_size_keep_to_both_limits(sizes, batch_size, max_pairs, data)
         assert 1 <= len(batch) <= batch_size
         pairs = len(batch) * (all_sizes[batch].max() + 1) ** 2
         assert pairs <= max_pairs or len(batch) == 1
-
-
-def test_batches_by_size_are_full_where_nothing_limits_them():
-    batches = list(size_sorted_batches(np.arange(10), np.full(10, 30), batch_size=4))
-    assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-
-
-def test_a_limit_of_pairs_halves_a_batch_at_most_as_often_as_needed():
-    """No batch is less than half of what would fit."""
-    sizes = np.full(100, 9)
-    batches = list(size_sorted_batches(np.arange(100), sizes, batch_size=64, max_pairs=30 * 100))
-    assert min(len(batch) for batch in batches[:-1]) >= 15

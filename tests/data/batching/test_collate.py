@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from molsepnorm.data.batching.collate import GraphTensors, path_table
 from molsepnorm.data.store import GraphStore, StoreWriter
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
-from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
+from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup
 
@@ -86,37 +86,6 @@ def test_a_batch_equals_one_built_slot_by_slot(molgraphs, max_groups, data):
     assert len(batch.groups) <= min(max_groups, len(asked))
 
 
-@pytest.mark.parametrize("max_groups", [1, 2, 4])
-def test_a_large_molecule_among_small_ones(graphs, label, max_groups):
-    """222 atoms (molhiv's largest): only its own group is padded to it."""
-    encoded = encode([*graphs, label(nx.path_graph(222)), *graphs], SPEC)
-    asked = [3, 6, 1, 12, 5]
-    batch = GraphTensors.of(encoded).cut(asked, max_groups)
-    check_batch(batch, encoded, asked)
-    assert [group.slots for group in batch.groups].count(223) == 1
-    if max_groups > 1:
-        assert batch.padding < GraphTensors.of(encoded).cut(asked, 1).padding
-
-
-def test_a_molecule_alone_has_no_padding(graphs):
-    assert GraphTensors.of(encode(graphs, SPEC)).cut([3]).padding == 0
-
-
-@given(data=st.data())
-def test_every_slot_can_attend_to_something(molgraphs, data):
-    """A row of padding alone would make a softmax of nothing, which is NaN."""
-    graphs = data.draw(st.lists(molgraphs(12), min_size=2, max_size=5))
-    batch = GraphTensors.of(encode(graphs, SPEC)).cut(range(len(graphs)))
-    (group,) = batch.groups
-    codes = batch.pairs.reshape(group.graphs, group.slots, group.slots)
-    assert (codes[:, :, 0] == GRAPH_TOKEN).all()
-    mask = batch.mask.reshape(group.graphs, group.slots)
-    attended = codes != PADDING
-    assert (attended[:, :, 1:] == mask[:, None, 1:]).all()  # all atoms of one's own, no others
-    # an atom sees paths or other fragments, and itself by the code of itself
-    assert ((codes[:, 1:, 1:] == SELF).sum(2) == mask[:, 1:]).all()
-
-
 def test_codes_above_32767_keep_their_value(tmp_path, wide_codes):
     """They are stored as uint16, which torch reads as int16 and wraps."""
     encoded = wide_codes(65_535)
@@ -138,15 +107,6 @@ def test_a_store_gives_the_same_batches_without_a_copy(tmp_path, graphs):
     assert tensors.atoms.data_ptr() == store.atoms.ctypes.data
     check_batch(tensors.cut([5, 0, 3], 2), store, [5, 0, 3])
     check_batch(tensors.cut(np.array([5, 0, 3], dtype=np.int32), 2), encoded, [5, 0, 3])
-
-
-def test_a_batch_owns_its_numbers(graphs):
-    """Whoever writes into a batch does not change the data set."""
-    encoded = encode(graphs, SPEC)
-    tensors = GraphTensors.of(encoded)
-    batch = tensors.cut([0])
-    batch.pairs.zero_(), batch.atoms.zero_(), batch.degrees.zero_()
-    check_batch(tensors.cut([0]), encoded, [0])
 
 
 def test_the_vocabulary_as_the_network_reads_it(graphs):
@@ -181,8 +141,3 @@ def test_a_batch_in_a_given_plan_equals_one_built_slot_by_slot(graphs):
     batch = tensors.gather(torch.tensor(asked), plan)
     assert batch.groups == plan
     check_batch(batch, encoded, asked)
-
-
-def test_a_molecule_that_is_not_there_is_refused(graphs):
-    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
-        GraphTensors.of(encode(graphs, SPEC)).cut([0, 6])

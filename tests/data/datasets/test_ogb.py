@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import builtins
 import gzip
-import itertools
 import math
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 import zipfile
@@ -26,7 +23,7 @@ from molsepnorm import Predictor, load_config, train
 from molsepnorm.data.datasets.cached import cached_store
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.ogb import SETS, files, load, load_ogb, official_score, package
-from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.errors import DataError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 
@@ -140,22 +137,23 @@ def test_the_table_of_sets_is_ogb_s():
         assert master[name]["add_inverse_edge"] == "True"  # so each bond is two edges
 
 
-def test_the_official_numbers_of_molecules():
-    """Those that OGB's web page gives."""
-    known = {name: about.molecules for name, about in OFFICIAL.items() if about.molecules}
-    assert known == {"ogbg-molhiv": 41_127, "ogbg-molpcba": 437_929}
-
-
 @pytest.mark.claim(
     "The graphs of OGB data sets are those of their SMILES, so the predictions of a run equal"
     " those of its model."
 )
-@pytest.mark.parametrize("missing", ["nan", ""])
-@pytest.mark.parametrize("name", ["ogbg-molpcba", "ogbg-molesol", "ogbg-moltox21"])
-def test_a_small_set_is_loaded_as_it_was_written(tmp_path, name, missing):
+@pytest.mark.parametrize(
+    ("name", "missing", "layout"),
+    [
+        ("ogbg-molpcba", "nan", "ogbg_molpcba"),
+        ("ogbg-molesol", "nan", "ogbg_molesol_pyg"),
+        ("ogbg-moltox21", "", "."),
+    ],
+)
+def test_a_small_set_is_loaded_as_it_was_written(tmp_path, name, missing, layout, capfd):
     """Graphs of single atoms and of salts included: as encoded from the SMILES, labels, split."""
-    labels = _make(tmp_path / "data" / name.replace("-", "_"), name, missing=missing)
+    labels = _make(tmp_path / "data" / layout, name, missing=missing)
     dataset = load_ogb(name, tmp_path / "data", SPEC)
+    assert capfd.readouterr() == ("", "")
 
     targets = tuple(f"assay {i}" for i in range(SETS[name].num_tasks))
     graphs = [featurize.get("ogb")(text) for text in SMILES]
@@ -163,6 +161,7 @@ def test_a_small_set_is_loaded_as_it_was_written(tmp_path, name, missing):
     for key, array in _arrays(dataset.store).items():
         np.testing.assert_array_equal(array, expected[key], err_msg=key)
     np.testing.assert_array_equal(dataset.labels, labels.astype(np.float32))
+    assert dataset.evaluator(labels, labels) == official_score(name, labels, labels)
     assert np.isnan(dataset.labels).any() == (name != "ogbg-molesol")
     assert dataset.targets == targets
     assert dataset.kinds == (SETS[name].kind,) * len(targets)
@@ -179,15 +178,6 @@ def test_a_small_set_is_loaded_as_it_was_written(tmp_path, name, missing):
         order[14:19],
         order[19:],
     ]
-
-
-def test_a_set_has_its_own_evaluation(tox21):
-    dataset = _load(tox21)
-    labels = dataset.labels
-    predictions = np.random.default_rng(0).random(labels.shape)
-    assert dataset.evaluator(predictions, labels) == official_score(
-        "ogbg-moltox21", predictions, labels
-    )
 
 
 def test_predictions_of_a_run_are_those_of_its_model(tmp_path):
@@ -221,26 +211,13 @@ def test_a_molecule_that_rdkit_cannot_read_has_ogb_s_graph_without_chirality_tag
     assert [row[1] for row in atoms] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("columns", ["too many", "twice"])
-def test_without_names_the_tasks_are_numbered(tox21, columns):
-    path = tox21 / "mapping" / "mol.csv.gz"
-    table = pd.read_csv(path)
-    if columns == "too many":
-        table.assign(weight=1).to_csv(path, index=False)
-    else:
-        table.rename(columns={"assay 1": "assay 0"}).to_csv(path, index=False)
-    assert list(_load(tox21).targets) == [f"task_{i + 1}" for i in range(12)]
-
-
 def test_raw_files_are_read_again_only_after_a_change(tox21, monkeypatch):
     first = _load(tox21)
     monkeypatch.setattr(load, "_features", None)
     again = _load(tox21)
-    assert again.store.path == first.store.path
-    assert {split: part.tolist() for split, part in again.splits.items()} == {
-        split: part.tolist() for split, part in first.splits.items()
-    }
-    assert again.smiles[3] == "C"
+    assert (again.store.path, again.smiles[3]) == (first.store.path, "C")
+    for split, part in first.splits.items():
+        np.testing.assert_array_equal(again.splits[split], part)
     (tox21 / "mapping" / "mol.csv.gz").write_bytes(gzip.compress(b"smiles\nC\n"))
     with pytest.raises(DataError, match="mol.csv.gz has 1 rows"):
         _load(tox21)
@@ -321,27 +298,13 @@ def test_the_stored_features_are_those_of_the_smiles(first_of_molhiv):
 # --- where the files lie -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", ["ogbg_moltox21", "ogbg_moltox21_pyg", "."])
-def test_folders_that_are_found(tmp_path, layout):
-    _make(tmp_path / "data" / layout, "ogbg-moltox21")
-    assert len(load_ogb("ogbg-moltox21", tmp_path / "data", SPEC).store) == len(SMILES)
-
-
-def test_of_two_folders_the_whole_one_is_taken(tox21):
-    shutil.copytree(tox21, f"{tox21}_pyg")
-    (tox21 / "raw" / "edge.csv.gz").unlink()
-    assert len(_load(tox21).store) == len(SMILES)
-
-
-@pytest.mark.parametrize(
-    "lacking",
-    [
-        *("raw/edge.csv.gz", "raw/graph-label.csv.gz"),
-        *("split/scaffold/valid.csv.gz", "mapping/mol.csv.gz"),
-    ],
-)
+@pytest.mark.parametrize("lacking", ["raw/edge.csv.gz", "split/scaffold/valid.csv.gz"])
 def test_half_a_folder_is_told_what_it_lacks_and_nothing_is_downloaded(tox21, offline, lacking):
+    """Unless a whole one lies beside it."""
+    shutil.copytree(tox21, f"{tox21}_pyg")
     (tox21 / lacking).unlink()
+    assert len(_load(tox21).store) == len(SMILES)
+    shutil.rmtree(f"{tox21}_pyg")
     with pytest.raises(DataError, match=f"{tox21} lacks {lacking}.\n.*DIR/ogbg_moltox21"):
         _load(tox21)
 
@@ -351,14 +314,6 @@ def test_another_set_s_folder_is_not_taken_for_the_data_folder(tmp_path, offline
     _make(tmp_path / "ogbg_molbace", "ogbg-molbace")
     with pytest.raises(DataError, match="ogbg-molbbbp is not in .*ogbg_molbace, and downloading"):
         load_ogb("ogbg-molbbbp", tmp_path / "ogbg_molbace", SPEC)
-
-
-def test_an_unknown_name_names_the_nearest():
-    message = "unknown OGB set 'ogbg-molhib'. Did you mean 'ogbg-molhiv'"
-    with pytest.raises(ConfigError, match=message):
-        load_ogb("ogbg-molhib", None, SPEC)
-    with pytest.raises(ConfigError, match=message):
-        official_score("ogbg-molhib", np.zeros((2, 1)), np.zeros((2, 1)))
 
 
 def test_nothing_is_written_beside_the_files_nor_left_in_the_cache(tox21, own_cache, tree):
@@ -382,8 +337,6 @@ def _refused(folder: Path, match: str, name: str = "ogbg-moltox21"):
     what, where = str(caught.value).splitlines()
     assert str(folder) in what
     assert f"DIR/{name.replace('-', '_')} and give --data-dir DIR" in where
-    assert f"/{package.facts(name)['download_name']}.zip" in where
-    assert "num-node-list, num-edge-list, node-feat, edge, edge-feat, graph-label" in where
     cache = Path(os.environ["MOLSEPNORM_CACHE"])
     assert not cache.exists() or not list(cache.iterdir())
 
@@ -393,126 +346,68 @@ def _refused(folder: Path, match: str, name: str = "ogbg-moltox21"):
 def test_rows_that_are_missing_or_left_over(tox21, file, which):
     path = tox21 / "raw" / f"{file}.csv.gz"
     lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
-    path.write_bytes(
-        gzip.compress(b"".join(lines[:-1] if which == "fewer" else [*lines, lines[0]]))
-    )
+    lines = lines[:-1] if which == "fewer" else [*lines, lines[0]]
+    path.write_bytes(gzip.compress(b"".join(lines)))
     _refused(tox21, f"{file}.csv.gz has {which} rows than num-node-list.csv.gz and num-edge-list")
-
-
-def test_a_label_that_is_a_blank_line_is_no_label(tmp_path):
-    """The labels after it would move up."""
-    folder = tmp_path / "data" / "ogbg_molesol"
-    _make(folder, "ogbg-molesol")
-    path = folder / "raw" / "graph-label.csv.gz"
-    lines = gzip.decompress(path.read_bytes()).splitlines()
-    path.write_bytes(gzip.compress(b"\n".join([*lines[:3], b"", *lines[4:]])))
-    _refused(folder, "graph-label.csv.gz has fewer rows", "ogbg-molesol")
-
-
-def test_the_official_number_of_molecules_is_required(tmp_path, monkeypatch):
-    monkeypatch.setitem(SETS, "ogbg-molhiv", OFFICIAL["ogbg-molhiv"])
-    folder = tmp_path / "data" / "ogbg_molhiv"
-    _make(folder, "ogbg-molhiv")
-    _refused(
-        folder,
-        "num-node-list.csv.gz has 24 rows, and ogbg-molhiv has 41,127 molecules",
-        "ogbg-molhiv",
-    )
-
-
-def test_bonds_of_fewer_molecules_than_there_are(tox21):
-    path = tox21 / "raw" / "num-edge-list.csv.gz"
-    path.write_bytes(gzip.compress(b"\n".join(gzip.decompress(path.read_bytes()).split()[1:])))
-    _refused(tox21, "num-edge-list.csv.gz has 23 rows, and ogbg-moltox21 has 24 molecules")
-
-
-def test_smiles_of_more_molecules_than_there_are(tox21):
-    path = tox21 / "mapping" / "mol.csv.gz"
-    table = pd.read_csv(path)
-    pd.concat([table, table[:1]]).to_csv(path, index=False)
-    _refused(tox21, "mol.csv.gz has 25 rows, and ogbg-moltox21 has 24 molecules")
-
-
-def test_a_set_without_molecules(tox21):
-    for file in RAW:
-        (tox21 / "raw" / f"{file}.csv.gz").write_bytes(gzip.compress(b""))
-    _refused(tox21, "num-node-list.csv.gz is empty")
-
-
-@pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-molpcba"])
-def test_labels_of_another_set(tox21, name):
-    folder = tox21.rename(tox21.with_name(name.replace("-", "_")))
-    tasks = SETS[name].num_tasks
-    _refused(folder, f"has 12 labels for each molecule, and {name} has {tasks}", name)
-
-
-@pytest.mark.parametrize("file", [*(f"raw/{file}" for file in RAW), "mapping/mol"])
-@pytest.mark.parametrize("damage", ["cut", "no gzip", "text"])
-def test_damaged_files_are_named(tox21, file, damage):
-    path = tox21 / f"{file}.csv.gz"
-    if damage == "cut":
-        path.write_bytes(path.read_bytes()[:-9])
-    elif damage == "no gzip":
-        path.write_bytes(b"<html>404</html>")
-    elif file == "mapping/mol":
-        path.write_bytes(gzip.compress(b'smiles,mol_id\n"C,CID0\n'))
-    else:
-        lines = gzip.decompress(path.read_bytes()).splitlines()
-        path.write_bytes(gzip.compress(b"\n".join([b"high", *lines[1:]])))
-    _refused(tox21, f"{tox21}.* cannot be read as ogbg-moltox21|not OGB's features")
 
 
 @pytest.mark.parametrize(
     ("file", "row", "message"),
     [
-        (
-            "node-feat",
-            "200,0,3,5,2,0,1,0,0",
-            "should have 9 columns of whole numbers, each below 119",
-        ),
-        ("node-feat", "5,0,3,5,-1,0,1,0,0", "node-feat.csv.gz should have 9 columns"),
+        ("node-feat", "200,0,3,5,2,0,1,0,0", "should have 9 columns of whole numbers"),
         ("node-feat", "5,0,3,5,0.5,0,1,0,0", "node-feat.csv.gz should have 9 columns"),
-        ("edge-feat", "0,6,0", "edge-feat.csv.gz should have 3 columns .* each below 5, 6, 2"),
         ("edge", "0,7", "molecule 0 .CCO1., counted from 0: bonds name atoms 0 … 7"),
-        ("edge", "1,1", "molecule 0 .CCO1., counted from 0: atom 1 is bonded to itself"),
         ("edge", "2,1", "molecule 0 .CCO1., counted from 0: a bond is given twice"),
+        ("graph-label", "", "graph-label.csv.gz has fewer rows"),  # later ones would move up
     ],
 )
-def test_graphs_that_are_not_ogb_s(tox21, file, row, message):
+def test_graphs_that_are_not_ogb_s(tmp_path, file, row, message):
     """The first molecule is CCO, with bonds (0, 1) and (1, 2). RDKit cannot read its SMILES."""
-    path = tox21 / "mapping" / "mol.csv.gz"
-    table = pd.read_csv(path)
+    folder = tmp_path / "data" / "ogbg_molesol"
+    _make(folder, "ogbg-molesol")
+    table = pd.read_csv(folder / "mapping" / "mol.csv.gz")
     table.loc[0, "smiles"] = "CCO1"
-    table.to_csv(path, index=False)
-    path = tox21 / "raw" / f"{file}.csv.gz"
+    table.to_csv(folder / "mapping" / "mol.csv.gz", index=False)
+    path = folder / "raw" / f"{file}.csv.gz"
     lines = gzip.decompress(path.read_bytes()).splitlines()
     path.write_bytes(gzip.compress(b"\n".join([row.encode(), *lines[1:]])))
-    _refused(tox21, message)
+    _refused(folder, message, "ogbg-molesol")
 
 
-def test_features_of_another_kind(tox21):
-    _write(
-        tox21 / "raw" / "edge-feat.csv.gz",
-        pd.read_csv(tox21 / "raw" / "edge-feat.csv.gz", header=None)[[0, 1]],
-    )
-    _refused(tox21, "edge-feat.csv.gz should have 3 columns")
+def test_other_numbers_of_molecules_or_labels(tox21, tmp_path, monkeypatch):
+    table = pd.read_csv(tox21 / "mapping" / "mol.csv.gz")
+    pd.concat([table, table[:1]]).to_csv(tox21 / "mapping" / "mol.csv.gz", index=False)
+    _refused(tox21, "mol.csv.gz has 25 rows, and ogbg-moltox21 has 24 molecules")
+    folder = tox21.rename(tox21.with_name("ogbg_molhiv"))
+    _refused(folder, "has 12 labels for each molecule, and ogbg-molhiv has 1", "ogbg-molhiv")
+    monkeypatch.setitem(SETS, "ogbg-molhiv", OFFICIAL["ogbg-molhiv"])
+    message = "num-node-list.csv.gz has 24 rows, and ogbg-molhiv has 41,127 molecules"
+    _refused(folder, message, "ogbg-molhiv")
+    for file in RAW:
+        (folder / "raw" / f"{file}.csv.gz").write_bytes(gzip.compress(b""))
+    _refused(folder, "num-node-list.csv.gz is empty", "ogbg-molhiv")
+
+
+@pytest.mark.parametrize("file", ["raw/num-node-list", "raw/node-feat", "mapping/mol"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-9],
+        lambda _: b"<html>404</html>",
+        lambda _: gzip.compress(b'smiles,mol_id\n"C,CID0\n'),
+    ],
+    ids=["cut", "no gzip", "text"],
+)
+def test_damaged_files_are_named(tox21, file, damage):
+    path = tox21 / f"{file}.csv.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    _refused(tox21, f"{tox21}.* cannot be read as ogbg-moltox21|not OGB's features")
 
 
 @pytest.mark.parametrize("rows", [[0, 1], [24], [-1]])
 def test_a_split_that_is_none(tox21, rows):
     _write(tox21 / "split" / "scaffold" / "test.csv.gz", rows)
-    _refused(tox21, "split/scaffold should have each number from 0 to 23 once, .* 14 / 5 / ")
-
-
-def test_a_split_that_cannot_be_read(tox21):
-    (tox21 / "split" / "scaffold" / "valid.csv.gz").write_bytes(b"<html>404</html>")
-    _refused(tox21, "cannot be read as ogbg-moltox21: Not a gzipped file")
-
-
-def test_a_cache_that_is_a_file(tox21, own_cache):
-    own_cache.write_text("")
-    with pytest.raises(StorageError, match=f"cannot write {own_cache}"):
-        _load(tox21)
+    _refused(tox21, "split/scaffold should have each number from 0 to 23 once")
 
 
 # --- downloads -----------------------------------------------------------------------------------
@@ -553,32 +448,20 @@ def test_a_set_is_downloaded_once(archive, tmp_path, own_cache, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("damage", ["cut", "a page", "nothing there", "half of it"])
+@pytest.mark.parametrize("damage", ["cut", "a page", "half of it"])
 def test_a_download_that_fails_leaves_nothing(archive, own_cache, damage):
+    why = "from file:.* failed: "
     if damage == "cut":
         archive.write_bytes(archive.read_bytes()[:-200])
     elif damage == "a page":
         archive.write_text("<html>Log in to this network</html>")
-    elif damage == "nothing there":
-        archive.unlink()
     else:
+        why = "gives lacks raw/num-node-list"
         with zipfile.ZipFile(archive, "w") as file:
             file.writestr("tox21/raw/edge.csv.gz", b"")
-    why = "gives lacks raw/num-node-list" if damage == "half of it" else "from file:.* failed: "
     with pytest.raises(DataError, match=f"{why}.*\nUnpack .* into DIR/ogbg_moltox21"):
         load_ogb("ogbg-moltox21", None, SPEC)
     assert not list((own_cache / "ogb").iterdir())
-
-
-def test_without_files_and_network_two_lines_say_what_to_fetch_and_where_to_put_it(offline):
-    with pytest.raises(DataError) as caught:
-        load_ogb("ogbg-molhiv", None, SPEC)
-    why, what = str(caught.value).splitlines()
-    assert "ogbg-molhiv is in no data folder, and downloading it from http" in why
-    assert "name resolution" in why
-    assert "hiv.zip" in what
-    assert "DIR/ogbg_molhiv" in what
-    assert "MOLSEPNORM_DATA=DIR" in what
 
 
 def test_a_download_can_be_interrupted(archive, own_cache, monkeypatch):
@@ -601,28 +484,10 @@ def test_a_download_can_be_interrupted(archive, own_cache, monkeypatch):
     assert not list((own_cache / "ogb").iterdir())
 
 
-def test_ogb_neither_prints_nor_asks(tox21):
-    """In an interpreter whose standard input is closed, without RELEASE_v1.txt."""
-    code = f"""
-from pathlib import Path
-from molsepnorm.data.datasets.ogb import load_ogb, official_score
-from molsepnorm.molecules.encodings import EncodingSpec
-
-dataset = load_ogb("ogbg-moltox21", Path({str(tox21.parent)!r}), EncodingSpec(bond_sizes=(5, 6, 2)))
-official_score("ogbg-moltox21", dataset.labels + 0.0, dataset.labels)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 # --- the official score --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["ogbg-molhiv", "ogbg-moltox21", "ogbg-molmuv", "ogbg-molpcba", "ogbg-mollipo"]
-)
+@pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-moltox21", "ogbg-molmuv", "ogbg-mollipo"])
 def test_the_official_score_is_scikit_learn_s_mean_over_the_tasks(name):
     """Over those that have both classes, each over the labels that are present."""
     labels = _labels(name, 60)
@@ -649,11 +514,7 @@ def test_the_official_score_is_scikit_learn_s_mean_over_the_tasks(name):
     ("name", "labels", "predictions"),
     [
         ("ogbg-molhiv", [0, 0, np.nan], [0.1, 0.2, 0.3]),
-        ("ogbg-molhiv", [1, 1, 1], [0.1, 0.2, 0.3]),
-        ("ogbg-molhiv", [np.nan] * 3, [0.1, 0.2, 0.3]),
-        ("ogbg-molhiv", [0, 1, 0], [0.1, np.nan, 0.3]),
         ("ogbg-molhiv", [0, 1, 0], [0.1, np.inf, 0.3]),
-        ("ogbg-molesol", [np.nan] * 3, [0.1, 0.2, 0.3]),
         ("ogbg-molesol", [0, 1, 2], [0.1, np.nan, 0.3]),
         ("ogbg-molesol", [], []),
     ],
@@ -663,9 +524,7 @@ def test_a_score_that_is_not_defined_is_nan(name, labels, predictions):
     assert np.isnan(official_score(name, np.array(predictions, dtype=float)[:, None], column))
 
 
-@pytest.mark.parametrize(
-    "shapes", list(itertools.permutations([(5, 12), (5, 1), (5,), (4, 12)], 2))
-)
+@pytest.mark.parametrize("shapes", [((5, 12), (5, 1)), ((5, 12), (4, 12)), ((5,), (5, 12))])
 def test_scores_of_the_wrong_shape(shapes):
     with pytest.raises(DataError, match=r"of shape \[molecules, 12\]; got \[[45]"):
         official_score("ogbg-moltox21", *map(np.zeros, shapes))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molsepnorm.data.datasets.times import describe_times, read_times, split_by_time
+from molsepnorm.data.datasets.times import read_times, split_by_time
 
 
 def order_of(cells):
@@ -35,19 +35,14 @@ def test_dates_of_every_length_are_ordered():
 
 def test_numbers_are_ordered_as_numbers():
     assert order_of(["10", "9", "-2.5", "1e3", "20210503"]) == [2, 1, 0, 3, 4]
-    assert order_of(["2019", "2021", "2020"]) == [0, 2, 1]
     assert order_of(["05.2021", "17.5"]) == [0, 1]
     assert order_of(["20201231", "20200131"]) == [1, 0]
     assert order_of(["202105", "201912"]) == [1, 0]
     assert order_of(["201112", "201205", "200101"]) == [2, 0, 1]
     assert order_of(["1125", "930", "1250"]) == [1, 0, 2]
-    assert order_of(["100001", "10002"]) == [1, 0]
-    assert order_of(["1.5", "13.25", "0.75"]) == [2, 0, 1]
     assert order_of(["1.25", "2.50", "10.00"]) == [0, 1, 2]
     assert order_of(["2021.10", "2021.02", "2020.12"]) == [2, 1, 0]
-    assert order_of(["2021.2", "2020.9", "2021.1"]) == [1, 2, 0]
     assert order_of(["2021.2", "2020.37", "2021.10"]) == [1, 2, 0]
-    assert order_of(["2021.11", "2021.10", "2020.12"]) == [2, 1, 0]
     assert order_of(["1.190", "2.201", "3.203", "0.5"]) == [3, 0, 1, 2]
 
 
@@ -65,28 +60,19 @@ def test_empty_cells_have_no_time():
         (["2021-05-03", "03/05/2021", "May 2021"], [1, 2]),
         (["1", "2", "three"], [2, 0, 1]),  # the word is the reason, so it comes first
         (["2021-02-30", "2021-02-28"], [0]),
-        (["2021-05-03", "17"], [1]),
         (["5", "inf"], [1, 0]),
-        (["yes", "no"], [0, 1]),
-        (["2021-05-03", "now", "today"], [1, 2]),
         (["05.2021", "", "11.2020"], [0, 2]),
         (["03052021", "31122020"], [0, 1]),
-        (["5312021", "12012020"], [0, 1]),
         (["10.202", "1.2019", "1.2"], [0, 1, 2]),  # written by a program that reads numbers
         (["01.19", "", "11.20"], [0, 2]),
-        (["010119", "311219"], [0, 1]),
-        (["10119", "123119"], [0, 1]),
         (["050319", "171120", "230419"], [0, 1, 2]),
         (["2021.2", "", "2021.10"], [0, 2]),  # October is not before February
         (["072019", "52015", "122013"], [0, 1, 2]),
-        (["20219", "202110"], [0, 1]),
         (["2019", "20150510"], [0, 1]),
-        (["2019.0", "20150510.0"], [0, 1]),
         (["202105", "20210503"], [0, 1]),
         (["2021111", "2021112"], [0, 1]),  # 1 November or 11 January
         (["010721", "010520", "011220"], [0, 1, 2]),  # always the first day of a month
         (["201231", "200131", "200213"], [0, 1, 2]),  # days may come first
-        (["0521", "1220"], [0, 1]),
     ],
 )
 def test_other_cells_are_not_times(cells, odd):
@@ -109,15 +95,3 @@ def test_a_split_equals_one_row_after_the_other(times, shares):
         expected[part].append(i)
     found = split_by_time(np.array(times, dtype=float), num_train, num_val)
     assert [part.tolist() for part in found] == expected
-
-
-def test_the_line_names_the_first_and_the_last_time_of_each_split():
-    column = ["2021", " 2019-03", "2020", "", "2018", "2022-01-01"]
-    parts = {"train": np.array([1, 4]), "val": np.array([2]), "test": np.array([0, 5])}
-    assert describe_times(parts, column, "date") == (
-        "Split by column 'date': train 2018 to 2019-03, val 2020 to 2020, test 2021 to 2022-01-01; "
-        "1 row without a time left out."
-    )
-    assert describe_times(parts, ["3", "1", "2", "4", "0", "5"], "day") == (
-        "Split by column 'day': train 0 to 1, val 2 to 2, test 3 to 5."
-    )

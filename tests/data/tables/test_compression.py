@@ -29,28 +29,17 @@ def _zst(data: bytes) -> bytes:
     return pyarrow.compress(data, "zstd", asbytes=True)
 
 
-PACK = {
-    "gz": gzip.compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zip": _zip,
-    "zst": _zst,
-}
+PACK = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zip": _zip, "zst": _zst}
 packed = pytest.mark.parametrize("suffix", list(PACK))
 
 
 @packed
-def test_a_compressed_table_equals_the_plain_one(tmp_path, suffix):
-    (tmp_path / f"x.csv.{suffix}").write_bytes(PACK[suffix](TEXT.encode()))
-    table = read_table(tmp_path / f"x.csv.{suffix}")
-    assert table["y"].tolist() == [str(i) for i in range(2000)]
-
-
-@packed
-def test_a_truncated_file_is_refused(tmp_path, suffix):
+def test_a_compressed_table_equals_the_plain_one_and_a_truncated_one_is_refused(tmp_path, suffix):
     """It is not read as a shorter table."""
-    path = tmp_path / f"x.csv.{suffix}"
-    path.write_bytes(PACK[suffix](TEXT.encode())[:-200])
+    path, data = tmp_path / f"x.csv.{suffix}", PACK[suffix](TEXT.encode())
+    path.write_bytes(data)
+    assert read_table(path)["y"].tolist() == [str(i) for i in range(2000)]
+    path.write_bytes(data[:-200])
     with pytest.raises(DataError, match=rf"x\.csv\.{suffix} (is cut off|cannot be decompressed)"):
         read_table(path)
 
@@ -82,26 +71,19 @@ def test_damage_inside_never_goes_unseen(tmp_path, suffix):
     assert told > 40
 
 
-def test_several_members_of_a_gzip_are_one_file(tmp_path):
-    """As bgzip and `cat a.gz b.gz` make them."""
+def test_an_archive_of_several_files_or_with_a_password(tmp_path):
+    """Several members of a gzip are one file, as bgzip makes them."""
     (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"smiles\nC\n") + gzip.compress(b"CC\n"))
     assert read_table(tmp_path / "x.csv.gz")["smiles"].tolist() == ["C", "CC"]
-
-
-def test_an_archive_of_several_files(tmp_path):
-    for count in (0, 2, 5):
+    for count in (0, 2):
         path = tmp_path / f"{count}.zip"
         with zipfile.ZipFile(path, "w") as archive:
             for number in range(count):
                 archive.writestr(f"{number}.csv", "smiles\nC\n")
         with pytest.raises(DataError, match=rf"{count}\.zip holds {count} files.*: one table is"):
             read_table(path)
-
-
-def test_an_archive_with_a_password(tmp_path):
-    """Its mark is enough: the first bit of the flags in both headers."""
     data = bytearray(_zip(b"smiles\nC\n"))
-    data[6] |= 1
+    data[6] |= 1  # the mark of a password, in both headers
     data[data.index(b"PK\x01\x02") + 8] |= 1
     (tmp_path / "x.zip").write_bytes(bytes(data))
     with pytest.raises(DataError, match=r"x\.zip has a password: extract it first"):
@@ -116,9 +98,7 @@ def test_without_pyarrow_it_is_said_what_to_install(tmp_path, monkeypatch, name)
         read_table(tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    "name", ["x.csv", "x.tsv", "x.csv.gz", "x.zip", "x.parquet", "x.sdf", "x.smi", "x.csv.zst"]
-)
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.zip", "x.parquet", "x.sdf", "x.csv.zst"])
 def test_a_missing_file_and_a_folder(tmp_path, name):
     if name.endswith(("parquet", "zst")):
         pytest.importorskip("pyarrow")
@@ -129,35 +109,23 @@ def test_a_missing_file_and_a_folder(tmp_path, name):
         read_table(tmp_path / name)
 
 
-@pytest.mark.parametrize("start", [b"\xff\xfe", b"\xfe\xff"])
-def test_excels_unicode_text(tmp_path, start):
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
+def test_excels_unicode_text(tmp_path, coding):
     """Is UTF-16, with tabs."""
-    text = "smiles\tname\r\nCCO\tÄthanol\r\n"
-    order = "utf-16-le" if start == b"\xff\xfe" else "utf-16-be"
-    (tmp_path / "x.txt").write_bytes(start + text.encode(order))
-    assert read_table(tmp_path / "x.txt").to_dict("records") == [
-        {"smiles": "CCO", "name": "Äthanol"}
-    ]
+    (tmp_path / "x.txt").write_bytes("\ufeffsmiles\tname\r\nCCO\tÄthanol\r\n".encode(coding))
+    assert read_table(tmp_path / "x.txt").to_numpy().tolist() == [["CCO", "Äthanol"]]
 
 
-@pytest.mark.parametrize("name", ["x.csv", "x.smi", "x.sdf", "x"])
-@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zst"])
-def test_compressed_data_under_a_plain_name(tmp_path, name, suffix):
-    (tmp_path / name).write_bytes(PACK[suffix](TEXT.encode()))
-    message = rf"{name} is compressed with \w+: end its name with \.{suffix}, or decompress it"
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        *((f"x{end}", gzip.compress(b"C"), "is compressed with gzip") for end in (".csv", ".sdf")),
+        ("x.csv.gz", gzip.compress(gzip.compress(b"C")), "is compressed with gzip"),
+        ("x.smi", lzma.compress(b"C"), "is compressed with xz"),
+        ("x.csv", TEXT.encode("utf-16-le"), "is UTF-16 without a byte-order mark"),
+    ],
+)
+def test_bytes_under_a_name_that_does_not_fit(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"{name} {message}"):
         read_table(tmp_path / name)
-
-
-def test_data_that_are_compressed_twice(tmp_path):
-    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(gzip.compress(TEXT.encode())))
-    with pytest.raises(DataError, match=r"x\.csv\.gz is compressed with gzip: decompress it first"):
-        read_table(tmp_path / "x.csv.gz")
-
-
-@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
-def test_utf_16_without_a_byte_order_mark(tmp_path, order):
-    (tmp_path / "x.csv").write_bytes(TEXT.encode(order))
-    message = r"x\.csv is UTF-16 without a byte-order mark: save it as UTF-8"
-    with pytest.raises(DataError, match=message):
-        read_table(tmp_path / "x.csv")

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from molsepnorm.data.datasets.cells import blank_classes, parse_cells
 from molsepnorm.data.tables import read_chunks, read_table, require_clear
-from molsepnorm.data.tables.decimals import BLANKS
 from molsepnorm.errors import DataError, DataWarning
-from molsepnorm.tasks.inputs import MISSING
 
 NAMES = {";": "x.csv", "\t": "x.tsv"}
 
@@ -32,13 +27,11 @@ def _write(tmp_path, separator: str, **columns: list[str]):
     [
         (["0,5", "12", ""], ["0.5", "12", ""]),
         (["1,234", "0,5"], ["1.234", "0.5"]),  # the second cell decides
-        (["0,123", "7"], ["0.123", "7"]),
         (["1234,567", "7"], ["1234.567", "7"]),
         ([">10,5", "< 0,1", "≥2,25", "-3,5"], [">10.5", "< 0.1", "≥2.25", "-3.5"]),
         (["1,5E-05", ",5"], ["1.5E-05", ".5"]),
         (["1.234,5", "1.234"], ["1234.5", "1234"]),
         (["1.234.567", "1.234", "12"], ["1234567", "1234", "12"]),
-        (["2,5", "3,5", "n.d.", "na"], ["2.5", "3.5", "n.d.", "na"]),
         (["2,5", "<NA>", "<NA>"], ["2.5", "<NA>", "<NA>"]),  # as pandas writes missing values
     ],
 )
@@ -50,26 +43,14 @@ def test_decimal_commas_are_read_and_announced(tmp_path, separator, cells, read)
     require_clear(table, ["y"], path)
 
 
-def test_blanks_are_those_of_labels():
-    """A word for a missing value has one meaning everywhere."""
-    numbers, _, bad = parse_cells(pd.Series(BLANKS))
-    assert np.isnan(numbers).all() and not bad.any()
-    assert blank_classes(pd.Series(MISSING)).all()
-    assert {word.lower() for word in MISSING} | {"none"} == set(BLANKS)  # "none" may be a class
-
-
 @pytest.mark.parametrize("separator", [";", "\t"])
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
         (["1,234", "5", "12,500"], r"'1,234' \(line 2\) may be 1.234 or 1234"),
-        ([">1,234", "5"], r"'>1,234' \(line 2\) may be >1.234 or >1234"),
         (["7", "1,234", "0.5"], r"mixed, such as in '1,234' \(line 3\) and '0.5' \(line 4\)"),
         (["0,5", "1.234"], r"mixed, such as in '0,5' \(line 2\) and '1.234' \(line 3\)"),
-        (["0,5", "0.5"], "commas and points are mixed"),
-        (["0,5", "1,234.5"], "commas and points are mixed"),
         (["1,234.5", "7"], r"commas group thousands, such as in '1,234.5' \(line 2\)"),
-        (["1,234,567", "1,234"], "commas group thousands, such as in '1,234,567'"),
         (["1.234,5", "0.5"], "commas and points are mixed"),
     ],
 )
@@ -94,7 +75,6 @@ def test_numbers_with_two_meanings_are_refused_where_they_are_used(
         ("\t", {"y": ["1.234", "950"]}, False),
         ("\t", {"y": ["1.234", "950"], "z": ["0,5", "1"]}, True),
         (";", {"y": ["1.234", "950", "0.5"]}, False),
-        (";", {"y": ["1.234", "950.5"]}, False),
         (";", {"y": ["1.234", "5.678"], "z": ["0,5", "1"]}, True),
         (";", {"y": ["1.23", "5.678"], "z": ["0,5", "1"]}, False),
     ],
@@ -133,11 +113,6 @@ def test_other_columns_stay_as_they_are(tmp_path, cells):
     table = read_table(_write(tmp_path, ";", y=cells))
     assert table["y"].tolist() == cells
     require_clear(table, ["y"], "x")
-
-
-def test_commas_between_commas_are_never_read(tmp_path):
-    table = read_table(_write(tmp_path, ",", y=["0,5", "1,5"]))
-    assert table["y"].tolist() == ["0,5", "1,5"]
 
 
 def test_the_cell_that_decides_may_be_in_any_piece(tmp_path):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import importlib
 import re
-import sys
 import zipfile
 from contextlib import suppress
 
@@ -13,7 +11,7 @@ import openpyxl
 import pytest
 
 from molsepnorm.data.tables import locate, read_chunks, read_table, require_clear
-from molsepnorm.errors import ConfigError, DataError, DataWarning
+from molsepnorm.errors import DataError, DataWarning
 
 
 def _write(path, *rows, **more_sheets):
@@ -42,7 +40,7 @@ def test_cells_become_text_that_reads_back(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 100])
+@pytest.mark.parametrize("rows", [1, 100])
 def test_locate_gives_the_row_of_the_sheet(tmp_path, rows):
     """Blank rows before the header and between rows count; those at the end are left out."""
     path = _write(
@@ -53,48 +51,28 @@ def test_locate_gives_the_row_of_the_sheet(tmp_path, rows):
     assert found == [(f"{path}, row 3", "C"), (f"{path}, row 4", ""), (f"{path}, row 5", "CC")]
 
 
-def test_several_sheets_are_announced(tmp_path):
-    path = _write(tmp_path / "x.xlsx", ["smiles"], ["C"], raw=["other"])
-    with pytest.warns(DataWarning, match=r"x\.xlsx has 2 sheets \(Sheet, raw\): 'Sheet' is read"):
-        assert read_table(path)["smiles"].tolist() == ["C"]
-
-
 @pytest.mark.parametrize(
     ("wanted", "sheet"), [("smiles", "data"), ("drawn", "other"), ("missing", "data")]
 )
 @pytest.mark.filterwarnings("ignore:.*is read as the column of SMILES")
 def test_the_first_sheet_with_molecules_is_read(tmp_path, wanted, sheet):
-    """Many workbooks begin with a sheet that describes the others."""
+    """Many workbooks begin with a sheet that describes the others. A later sheet may have a few
+    molecules under the default name."""
     book = openpyxl.Workbook()
     book.active.append(["made by", "me"])
     book.create_sheet("empty")
     for title, rows in {
         "data": [["id", "Canonical SMILES"], [1, "CCO"]],
         "other": [["drawn"], ["CCN"]],
+        "examples": [["smiles"], ["CCF"]],
     }.items():
         added = book.create_sheet(title)
         for row in rows:
             added.append(row)
     book.save(tmp_path / "x.xlsx")
-    with pytest.warns(DataWarning, match=rf"x\.xlsx has 4 sheets .*: '{sheet}' is read"):
+    with pytest.warns(DataWarning, match=rf"x\.xlsx has 5 sheets .*: '{sheet}' is read"):
         table = read_table(tmp_path / "x.xlsx", wanted)
     assert table.iloc[0].tolist() == {"data": ["1", "CCO"], "other": ["CCN"]}[sheet]
-
-
-def test_an_earlier_sheet_with_another_usual_name_of_smiles_is_read(tmp_path):
-    """Another sheet may have a few molecules under the default name."""
-    book = openpyxl.Workbook()
-    for row in (["SMILES", "y"], ["CCO", 1]):
-        book.active.append(row)
-    added = book.create_sheet("examples")
-    for row in (["smiles"], ["CCN"]):
-        added.append(row)
-    book.save(tmp_path / "x.xlsx")
-    with pytest.warns(DataWarning) as said:
-        assert read_table(tmp_path / "x.xlsx")["smiles"].tolist() == ["CCO"]
-    assert "'Sheet' is read" in str(said[0].message)
-    with pytest.warns(DataWarning, match="'Sheet' is read"):
-        assert read_table(tmp_path / "x.xlsx", "SMILES")["SMILES"].tolist() == ["CCO"]
 
 
 def test_a_wrong_size_in_the_file_does_not_cut_off_rows(tmp_path):
@@ -127,13 +105,6 @@ def test_merged_cells_of_the_sheet_that_is_read_have_a_warning(tmp_path):
         assert read_table(tmp_path / "x.xlsx").iloc[:, 1].tolist() == ["1", "", "3"]
 
 
-def test_a_formula_is_its_stored_value(tmp_path):
-    """A formula without one would silently be blank."""
-    path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", 1], ["CC", "=1+1"])
-    with pytest.raises(DataError, match=r"x\.xlsx, row 3, cell 2 is a formula without a stored"):
-        read_table(path)
-
-
 @pytest.mark.parametrize(
     ("cell", "stored"),
     [
@@ -142,8 +113,7 @@ def test_a_formula_is_its_stored_value(tmp_path):
         ('<c r="B3"><f>A3</f><v></v></c>', None),
     ],
 )
-@pytest.mark.parametrize("prefix", ["", "x:"])
-def test_an_empty_text_is_a_stored_value(tmp_path, cell, stored, prefix):
+def test_an_empty_text_is_a_stored_value(tmp_path, cell, stored):
     """The elements of some programs have a prefix."""
     path = _write(tmp_path / "x.xlsx", ["smiles", "y"], ["C", "a"], ["CC", "=A3"])
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "y.xlsx", "w") as new:
@@ -151,8 +121,7 @@ def test_an_empty_text_is_a_stored_value(tmp_path, cell, stored, prefix):
             data = old.read(name).decode()
             if name == "xl/worksheets/sheet1.xml":
                 data = re.sub('<c r="B3".*?</c>', cell, data)
-                data = re.sub(r"<(/?)(?=\w)", rf"<\1{prefix}", data)
-                data = data.replace("xmlns=", f"xmlns:{prefix[:-1]}=") if prefix else data
+                data = re.sub(r"<(/?)(?=\w)", r"<\1x:", data).replace("xmlns=", "xmlns:x=")
             new.writestr(name, data)
     if stored is None:
         with pytest.raises(DataError, match=r"row 3, cell 2 is a formula without a stored value"):
@@ -161,31 +130,25 @@ def test_an_empty_text_is_a_stored_value(tmp_path, cell, stored, prefix):
         assert read_table(tmp_path / "y.xlsx")["y"].tolist() == ["a", stored]
 
 
-def test_a_row_with_more_cells_than_the_header(tmp_path):
-    path = _write(tmp_path / "x.xlsx", ["smiles"], ["C"], ["CC", 1])
-    with pytest.raises(DataError, match=r"x\.xlsx, row 3 has 2 cells where 1 are expected"):
-        read_table(path)
-
-
-@pytest.mark.parametrize("rows", [[], [["smiles", "y"]]])
-def test_a_sheet_without_rows(tmp_path, rows):
-    with pytest.raises(DataError, match=r"x\.xlsx has no rows below its header"):
-        read_table(_write(tmp_path / "x.xlsx", *rows))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"smiles,y\nC,1\n", r"x\.xlsx is not an Excel workbook: if it is text, end its name with"),
-        (b"", r"x\.xlsx is not an Excel workbook: if it is text"),
+        (b"smiles,y\nC,1\n", r"x\.xlsx is not an Excel workbook: if it is text"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "has a password, or is an older .xls"),
-        (b"PK\3\4" + bytes(100), r"x\.xlsx cannot be read as an Excel workbook: .*damaged or cut"),
+        (b"PK\3\4" + bytes(100), r"x\.xlsx cannot be read as an Excel workbook"),
+        ([[]], "has no rows below its header"),
+        ([["smiles", "y"]], "has no rows below its header"),
+        ([["smiles"], ["C"], ["CC", 1]], "row 3 has 2 cells where 1 are expected"),
     ],
 )
-def test_files_that_are_no_workbooks(tmp_path, content, message):
-    (tmp_path / "x.xlsx").write_bytes(content)
+def test_files_that_cannot_be_used(tmp_path, content, message):
+    path = tmp_path / "x.xlsx"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        _write(path, *content)
     with pytest.raises(DataError, match=message):
-        read_table(tmp_path / "x.xlsx")
+        read_table(path)
 
 
 def test_a_workbook_that_is_cut_off_or_damaged(tmp_path):
@@ -200,23 +163,6 @@ def test_a_workbook_that_is_cut_off_or_damaged(tmp_path):
         )
         with suppress(DataError):
             assert read_table(tmp_path / "x.xlsx")["y"].tolist() == [str(i) for i in range(99)]
-
-
-def test_workbooks_under_another_name(tmp_path):
-    data = _write(tmp_path / "x.xlsx", ["smiles"], ["C"]).read_bytes()
-    for name, content in (("x.csv", data), ("x.xls", b"\xd0\xcf\x11\xe0" + bytes(100))):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(DataError, match=r"is not text; it looks like an Excel workbook"):
-            read_table(tmp_path / name)
-
-
-def test_without_openpyxl_the_message_names_the_extra(tmp_path, monkeypatch):
-    path = _write(tmp_path / "x.xlsx", ["smiles"], ["C"])
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(ConfigError, match=r"molsepnorm\[excel\]', or save it as CSV"):
-        read_table(path)
-    monkeypatch.undo()
-    importlib.import_module("openpyxl")
 
 
 def test_decimal_commas_in_text_cells(tmp_path):

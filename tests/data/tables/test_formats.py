@@ -17,17 +17,12 @@ from molsepnorm.data.tables.formats import format_of
         ("my.csv", ("csv", None)),
         ("MY.CSV.GZ", ("csv", "gzip")),
         ("v1.2.tsv.bz2", ("tsv", "bzip2")),
-        ("my.tab.xz", ("tsv", "xz")),
         ("my.txt.zst", ("tsv", "zstandard")),
         ("my.parquet", ("parquet", None)),
         ("my.sd.zip", ("sdf", "zip")),
-        ("my.ism", ("smi", None)),
         ("a.folder/my.smi.gz", ("smi", "gzip")),
-        ("my.sdf.csv", ("csv", None)),
         ("my.dat", ("csv", None)),
-        ("my.gz", ("csv", "gzip")),
         ("standard input", ("csv", None)),
-        ("--smiles", ("csv", None)),
     ],
 )
 def test_the_suffix_decides(name, expected):
@@ -43,20 +38,3 @@ def test_of_a_plain_archive_the_file_within_decides(tmp_path):
     assert format_of(tmp_path / "my.zip") == ("sdf", "zip")
     assert locate(tmp_path / "my.zip", 0).endswith("my.zip, record 1")
     assert format_of(tmp_path / "there is none.zip") == ("csv", "zip")
-
-
-@pytest.mark.parametrize(
-    ("name", "place"),
-    [
-        ("my.csv", "line 12"),
-        ("my.tsv.gz", "line 12"),
-        ("my.dat", "line 12"),
-        ("standard input", "line 12"),
-        ("my.sdf.gz", "record 11"),
-        ("my.parquet", "row 11"),
-        ("my.smi", "line 11"),
-    ],
-)
-def test_places_are_counted_from_1(name, place):
-    """In the way of the file: under a header line, or not."""
-    assert locate(name, 10) == f"{name}, {place}"

@@ -10,9 +10,7 @@ from molsepnorm.data.tables import names_in_file, read_chunks, read_table, requi
 from molsepnorm.errors import ConfigError, DataWarning
 
 
-@pytest.mark.parametrize(
-    "name", ["SMILES", "Smiles", "canonical_smiles", "Canonical SMILES", "CanonicalSMILES"]
-)
+@pytest.mark.parametrize("name", ["SMILES", "canonical_smiles", "Canonical SMILES"])
 @pytest.mark.parametrize("separator", [",", ";"])
 def test_another_name_of_the_column_is_announced(tmp_path, name, separator):
     (tmp_path / "x.csv").write_text(f"id{separator}{name}{separator}a\n1{separator}CCO\n")
@@ -44,7 +42,6 @@ def test_other_columns_keep_their_names(tmp_path, header, wanted):
     ("wanted", "other", "differs"),
     [
         ("IC50 (nM)", "IC50 (uM)", True),
-        ("ic50_nM", "ic50_uM", True),
         ("IC50 (nM)", "EC50 (nM)", False),
         ("IC50", "IC50 (nM)", False),
     ],
@@ -57,27 +54,18 @@ def test_a_name_with_another_unit_is_not_only_suggested(wanted, other, differs):
 
 
 def test_latin_1_is_read_and_announced_once(tmp_path):
-    """Names and cells, in several pieces."""
+    """Names and cells, in several pieces, and for each of the files that are read together."""
     text = "smiles,Aktivität µM\n" + "C,größer €\n" * 30
-    (tmp_path / "x.csv").write_bytes(text.encode("cp1252"))
-    with pytest.warns(DataWarning) as warned:
-        pieces = list(read_chunks(tmp_path / "x.csv", rows=10))
-    (message,) = (str(each.message) for each in warned if each.category is DataWarning)
-    assert "x.csv is not UTF-8: its letters are read as Windows-1252" in message
-    assert {cell for piece in pieces for cell in piece["Aktivität µM"]} == {"größer €"}
-
-
-def test_files_that_are_read_together_are_announced_each_under_its_name(tmp_path):
-    text = "smiles,name\n" + "C,größer\n" * 2
     names = [f"{number}.csv" for number in range(3)]
     for name in names:
         (tmp_path / name).write_bytes(text.encode("cp1252"))
     with pytest.warns(DataWarning) as warned:
-        readers = [read_chunks(tmp_path / name, rows=1) for name in names]
-        for pieces in zip(*readers, strict=True):
-            assert [piece["name"].tolist() for piece in pieces] == [["größer"]] * 3
+        readers = [read_chunks(tmp_path / name, rows=10) for name in names]
+        pieces = [piece for each in zip(*readers, strict=True) for piece in each]
+    assert {cell for piece in pieces for cell in piece["Aktivität µM"]} == {"größer €"}
+    messages = [str(each.message) for each in warned if each.category is DataWarning]
     for name in names:
-        assert len([each for each in warned if f"{name} is not UTF-8" in str(each.message)]) == 1
+        assert sum(f"{name} is not UTF-8" in message for message in messages) == 1
 
 
 def test_read_files_do_not_leave_a_handler_of_codecs_each(tmp_path, monkeypatch):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import io
-import re
 import tracemalloc
 from pathlib import Path
 
@@ -48,13 +46,15 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @kinds
-@pytest.mark.parametrize("rows", [1, 3, 7, 100])
+@pytest.mark.parametrize("rows", [1, 3, 100])
 def test_pieces_together_are_the_whole(tmp_path, kind, rows):
     path = write(tmp_path / f"x.{kind}", 7)
     pieces = list(read_chunks(path, rows=rows))
     assert [len(piece) for piece in pieces] == [rows] * (7 // rows) + [7 % rows] * bool(7 % rows)
     cells = [(i, row.smiles, row.y) for piece in pieces for i, row in piece.iterrows()]
     assert [cell[1:] for cell in cells] == [("C", f"y{i}") for i in range(7)]
+    first = {"sdf": "record 1", "par": "row 1"}.get(kind[:3], "line 2")
+    assert locate(path, cells[0][0]) == f"{path}, {first}"
     whole = read_table(path)
     assert cells == [(i, row.smiles, row.y) for i, row in whole.iterrows()]
     assert {type(cell) for column in whole for cell in whole[column]} == {str}
@@ -69,18 +69,6 @@ def test_pieces_of_wide_tables_have_fewer_rows(tmp_path, monkeypatch, kind, cell
     pieces = list(read_chunks(path, rows=5))
     assert [len(piece) for piece in pieces] == sizes
     assert [cell for piece in pieces for cell in piece["y"]] == [f"y{i}" for i in range(7)]
-
-
-@kinds
-def test_the_index_leads_to_the_place(tmp_path, kind):
-    path = write(tmp_path / f"x.{kind}", 5)
-    (piece,) = read_chunks(path)
-    first = {"sdf": "record 1", "par": "row 1"}.get(kind[:3], "line 2")
-    last = {"sdf": "record 5", "par": "row 5"}.get(kind[:3], "line 6")
-    assert [locate(path, i) for i in piece.index[[0, -1]]] == [
-        f"{path}, {first}",
-        f"{path}, {last}",
-    ]
 
 
 @kinds
@@ -101,46 +89,30 @@ def test_memory_does_not_grow_with_the_file(tmp_path, kind):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", "", "is empty: a header line and a row per molecule are expected"),
-        ("x.tsv", "smiles\ty\n", "has a header but no rows: a row per molecule is expected"),
-        ("x.sdf", "", "has no records: a record per molecule is expected"),
+        ("x.csv", "", "is empty"),
+        ("x.tsv", "smiles\ty\n", "has a header but no rows"),
         ("x.sdf", "\n\n", "has no records"),
-        ("x.smi", "", "has no molecules: a line per molecule is expected"),
         ("x.smi", "# nothing\n", "has no molecules"),
         ("x.smi", "smiles name\n", "has no molecules"),
     ],
 )
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_file_without_molecules(tmp_path, name, content, message, packed):
-    path = tmp_path / (name + ".gz" * packed)
-    path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
-    with pytest.raises(DataError, match=f"{path.name} {message}"):
-        read_table(path)
+def test_a_file_without_molecules(tmp_path, name, content, message):
+    for path, data in ((tmp_path / name, bytes), (tmp_path / f"{name}.gz", gzip.compress)):
+        path.write_bytes(data(content.encode()))
+        with pytest.raises(DataError, match=f"{path.name} {message}"):
+            read_table(path)
 
 
-def test_another_name_of_the_smiles_column(tmp_path):
-    """CSV and Parquet files must have it; it is assigned in formats without column names."""
-    for name in ("x.sdf", "x.smi"):
-        table = read_table(write(tmp_path / name, 2), "structure")
-        assert table["structure"].tolist() == ["C", "C"]
-    assert "structure" not in read_table(write(tmp_path / "x.csv", 2), "structure")
-
-
-def test_a_name_for_errors():
-    with pytest.raises(DataError, match="standard input is empty"):
-        list(read_chunks(io.StringIO(""), "standard input"))
-
-
-def test_a_column_that_is_not_there():
+def test_a_column_that_is_not_there_or_several_times():
     require_column(["a", "b"], "a", "x.csv")
     with pytest.raises(ConfigError, match=r"x.csv has no column 'logs'. Did you mean 'logS'\? Kn"):
         require_column(["smiles", "logS"], "logs", "x.csv")
-    with pytest.raises(ConfigError, match="x.csv has no column 'y'. Known: smiles"):
-        require_column(iter(["smiles"]), "y", "x.csv")
     with pytest.raises(ConfigError, match=r"no name: the names must be in the first line\.$"):
         require_column(["Report of 2021", "Unnamed: 1"], "smiles", "x.csv")
-    with pytest.raises(ConfigError, match=r"Known: Unnamed: 0, smiles\.$"):  # by pandas, with rows
-        require_column(["Unnamed: 0", "smiles"], "y", "x.csv")
+    columns = ["y", "smiles", "y", "z", "y"]
+    require_column(columns, "y", "x.csv", once=False)
+    with pytest.raises(ConfigError, match=r"3 columns called 'y' \(columns 1, 3 and 5\)"):
+        require_column(columns, "y", "x.csv")
 
 
 def test_columns_of_one_name_are_all_kept(tmp_path):
@@ -148,20 +120,14 @@ def test_columns_of_one_name_are_all_kept(tmp_path):
     names, cells = ["smiles", "y", "y", "y.1", "n\n.2", "n\n.2"], ["C", "1", "2", "3", "4", "5"]
     header = ",".join(f'"{name}"' for name in names)
     (tmp_path / "x.csv").write_text(f"{header}\n{','.join(cells)}\n")
-    (tmp_path / "x.tsv").write_text(f"{header}\n{','.join(cells)}\n".replace(",", "\t"))
-    paths = [tmp_path / "x.csv", tmp_path / "x.tsv"]
-    if pa := importlib.util.find_spec("pyarrow") and pytest.importorskip("pyarrow"):
-        table = pa.Table.from_arrays([pa.array([cell]) for cell in cells], names=names)
-        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "x.parquet")
-        paths.append(tmp_path / "x.parquet")
-    for path in paths:
-        for table in (read_table(path), next(read_chunks(path))):
-            assert list(table.columns) == names
-            assert table.to_numpy().tolist() == [cells]
+    pa = pytest.importorskip("pyarrow")
+    table = pa.Table.from_arrays([pa.array([cell]) for cell in cells], names=names)
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "x.parquet")
     (tmp_path / "x.smi").write_text("smiles\ty\ty\ty.1\nC\t1\t2\t3\n")
-    table = read_table(tmp_path / "x.smi")
-    assert list(table.columns) == names[:4]
-    assert table.to_numpy().tolist() == [cells[:4]]
+    for name, width in (("x.csv", 6), ("x.parquet", 6), ("x.smi", 4)):
+        for table in (read_table(tmp_path / name), next(read_chunks(tmp_path / name))):
+            assert list(table.columns) == names[:width]
+            assert table.to_numpy().tolist() == [cells[:width]]
 
 
 @pytest.mark.parametrize(
@@ -176,15 +142,3 @@ def test_names_of_a_header_stay_as_they_are(header, names):
     """Also where a quotation mark opens nothing, and behind a mark of byte order."""
     (table,) = read_chunks(io.StringIO(f"{header}\nC\n"))
     assert list(table.columns) == names
-
-
-def test_a_column_that_is_needed_must_be_there_once():
-    columns = ["y", "smiles", "y", "z", "y"]
-    require_column(columns, "smiles", "x.csv")
-    require_column(columns, "y", "x.csv", once=False)
-    message = (
-        "x.csv has 3 columns called 'y' (columns 1, 3 and 5), and one is needed: "
-        "rename or remove the others"
-    )
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        require_column(columns, "y", "x.csv")

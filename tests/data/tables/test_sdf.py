@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import lzma
 
 import pytest
 
@@ -50,16 +48,16 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize(("start", "pack"), [("", gzip.compress), ("\ufeff", bytes)])
 def test_structures_titles_and_properties(tmp_path, start, end, pack):
-    suffix = {gzip.compress: ".gz", bz2.compress: ".bz2", lzma.compress: ".xz"}.get(pack, "")
-    path = tmp_path / f"x.sdf{suffix}"
+    path = tmp_path / ("x.sdf.gz" if pack is gzip.compress else "x.sdf")
     path.write_bytes(pack((start + TWO.replace("\n", end)).encode()))
     assert read_table(path).to_dict("records") == ROWS
     for rows in (1, 2):
         pieces = list(read_chunks(path, rows=rows))
+        places = [locate(path, i) for piece in pieces for i in piece.index]
+        assert places == [f"{path}, record 1", f"{path}, record 2"]
         assert {tuple(piece.columns) for piece in pieces} == {tuple(ROWS[0])}
         assert [row for piece in pieces for row in piece.to_dict("records")] == ROWS
 
@@ -86,25 +84,16 @@ def test_the_column_of_smiles_is_the_structures(tmp_path, column, others):
     assert row == {column: "CCO", **others}
 
 
-def test_titles_fill_the_blanks_of_a_property_called_name(tmp_path):
-    rows = _rows(tmp_path, f"{ETHANOL}> <name>\nspirit\n\n$$$$\n{METHANE}> <name>\n\n$$$$\n")
-    assert [row["name"] for row in rows] == ["spirit", "methane, a gas"]
-
-
 @pytest.mark.parametrize(
     ("text", "values"),
     [
         ("> <a>\n1\n2\n\n> <b>\n3\n\n", {"a": "1\n2", "b": "3"}),
         ("> <a>\none\n\ntwo\n\n> <b>\n3\n\n", {"a": "one\n\ntwo", "b": "3"}),
         ("> <a>\n> <b>\n3\n", {"a": "", "b": "3"}),
-        ("> <a>\n\n\n> <b>\n\n\n\n", {"a": "", "b": ""}),
         ("> <a>\n> 50\n\n> <b>\n<5\n\n", {"a": "> 50", "b": "<5"}),
         ("> <a>\n>=10 <M>\n\n> <b>\n>5 <M>\n\n", {"a": ">=10 <M>", "b": ">5 <M>"}),
-        ("> <IC50 (<1 h)>\n7\n\n", {"IC50 (<1 h)": "7"}),
         ("> DT12 <a b> (7) \n 7 \n\n", {"a b": " 7 "}),
         ("> <a>\n1 \n  \n\t\n> <b>\n  \n\n", {"a": "1 ", "b": ""}),
-        ("> DT12\n1\n\n", {}),
-        ("", {}),
     ],
 )
 def test_values_reach_to_the_next_property(tmp_path, text, values):
@@ -122,11 +111,6 @@ def test_letters_of_both_usual_codings(tmp_path, coding):
     assert [row["smiles"] for row in rows] == ["C", "C"]
 
 
-def test_bytes_that_are_no_letters(tmp_path):
-    """Are replaced, and cost nothing else."""
-    assert _values(tmp_path, b"> <a>\n\x81\x9d ok\x00\n\n")["a"] == "\ufffd\ufffd ok\x00"
-
-
 def test_a_record_that_cannot_be_read_stays_a_row(tmp_path):
     """With its properties; what is drawn but impossible with a SMILES that says why."""
     fluorine = structure("C", "F", "C")
@@ -141,15 +125,7 @@ def test_a_record_that_cannot_be_read_stays_a_row(tmp_path):
         canonical_smiles(rows[1]["smiles"])
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3])
-def test_molecules_are_counted_through_all_pieces(tmp_path, rows):
-    (tmp_path / "x.sd").write_text(TWO * 2 + "$$$$\n" + TWO)
-    pieces = read_chunks(tmp_path / "x.sd", rows=rows)
-    places = [locate("x.sd", i) for piece in pieces for i in piece.index]
-    assert places == [f"x.sd, record {n}" for n in range(1, 8)]
-
-
-@pytest.mark.parametrize("text", ["<html>404</html>\n", "smiles,y\nCCO,1\n", "\0\xff" * 999])
+@pytest.mark.parametrize("text", ["smiles,y\nCCO,1\n", "\0\xff" * 999])
 def test_what_is_no_sdf(tmp_path, text):
     with pytest.raises(
         DataError, match=r"x\.sdf is not an SDF: it has no structure, which ends wi"
@@ -179,12 +155,6 @@ def test_what_rdkit_writes_is_read_back(tmp_path, datasets, version):
     assert back["structure"].tolist() == [Chem.CanonSmiles(s) for s in table[smiles_column]]
     for name in table:
         assert back[name].tolist() == table[name].tolist()
-
-
-def test_of_one_property_in_many_records_the_order_stays(tmp_path):
-    """Columns come in the order in which the file names them first."""
-    text = "".join(f"{METHANE}> <b{i}>\n1\n\n> <a>\n2\n\n$$$$\n" for i in (3, 1, 2))
-    assert list(_rows(tmp_path, text)[0]) == ["smiles", "name", "b3", "a", "b1", "b2"]
 
 
 def test_a_property_that_a_record_has_twice_is_two_columns(tmp_path):

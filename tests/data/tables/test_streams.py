@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import os
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from molsepnorm.data.tables import as_file, hold, is_held, is_stream, read_chunks, read_table
-from molsepnorm.errors import DataError, StorageError
+from molsepnorm.errors import DataError
 
 CSV = b"smiles,y\nC,1\nCC,2\n"
 SDF = b"\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n" + (
@@ -108,15 +107,3 @@ def test_errors_name_the_stream_and_not_its_copy(pipe):
     path = pipe(b"")
     with pytest.raises(DataError, match=f"^{path} is empty"):
         read_table(path)
-
-
-def test_no_room_for_the_copy(pipe, monkeypatch):
-    def full(source, copy):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("molsepnorm.data.tables.streams.shutil.copyfileobj", full)
-    path = pipe(CSV)
-    message = f"cannot write a temporary copy of {path}: the disk is full"
-    with pytest.raises(StorageError, match=message), as_file(path):
-        pass
-    assert not is_held(path)

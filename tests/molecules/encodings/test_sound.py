@@ -43,12 +43,10 @@ def test_the_result_of_encode_is_accepted(chosen):
     ("name", "place", "value", "message"),
     [
         ("sizes", 0, 0, "the size of a molecule is out of range"),
-        ("sizes", 1, 2**62, "the size of a molecule is out of range"),
         ("sizes", 0, 2, "the number of atoms or pairs does not match"),
         ("atoms", 0, 28, "an atom feature is out of range"),
         ("degrees", 2, 16, "a degree is out of range"),
         ("pairs", 5, 10_000, "a pair has a path that does not exist"),
-        ("pairs", 5, -1, "a pair has a path that does not exist"),
     ],
 )
 def test_a_number_out_of_range_is_refused(encoded, name, place, value, message):
@@ -65,6 +63,9 @@ def test_the_maximum_number_of_bonds_is_checked(encoded, value):
 
 @pytest.mark.parametrize("name", ["atoms", "degrees", "pairs"])
 def test_a_truncated_array_is_refused(encoded, name):
+    paths = replace(encoded.paths, bonds=encoded.paths.bonds[:-1])
+    with pytest.raises(ValueError, match="the numbers of parents, bonds"):
+        require_sound(replace(encoded, paths=paths), SPEC, ATOMS)
     with pytest.raises(ValueError, match="the (number|size) of"):
         require_sound(replace(encoded, **{name: getattr(encoded, name)[:-1]}), SPEC, ATOMS)
 
@@ -73,13 +74,10 @@ def test_a_truncated_array_is_refused(encoded, name):
     ("name", "place", "value", "message"),
     [
         ("depths", 3, 1, "the distance of a path is out of range"),
-        ("depths", -1, 9, "the distance of a path is out of range"),
         ("depths", 4, 3, "paths are not in the order of their distances"),
         ("parents", 4, -1, "a path extends one that does not exist"),
-        ("parents", 4, 4, "a path extends one that does not exist"),
         ("parents", -1, 3, "a path extends one of another distance"),
         ("bonds", 4, 3, "the bond of a path is out of range"),
-        ("bonds", 4, -1, "the bond of a path is out of range"),
         ("bonds", -1, 0, "the bond of a path is out of range"),
     ],
 )
@@ -88,9 +86,3 @@ def test_an_impossible_path_is_refused(encoded, name, place, value, message):
     parts[name] = _with(parts[name], place, value)
     with pytest.raises(ValueError, match=message):
         require_sound(replace(encoded, paths=PathVocabulary(**parts)), SPEC, ATOMS)
-
-
-def test_truncated_paths_are_refused(encoded):
-    paths = replace(encoded.paths, bonds=encoded.paths.bonds[:-1])
-    with pytest.raises(ValueError, match="the numbers of parents, bonds"):
-        require_sound(replace(encoded, paths=paths), SPEC, ATOMS)

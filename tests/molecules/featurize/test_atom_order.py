@@ -15,14 +15,8 @@ from molsepnorm.molecules.featurize.smiles import canonical_mol
 from molsepnorm.molecules.molecule import MolGraph
 
 MOLECULES = (
-    "C[C@H](N)C(=O)O",
-    "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O",
-    "F/C=C\\Cl",
-    "c1ccc2[nH]ccc2c1",
-    "CC(=O)[O-].C[NH3+]",
-    "O=C(O)[C@@H]1CCCN1C(=O)[C@H](C)CS",
-    "N#CC1CC1",
-    "CN->[Pt]",
+    *("C[C@H](N)C(=O)O", "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O", "F/C=C\\Cl", "N#CC1CC1"),
+    *("c1ccc2[nH]ccc2c1", "CC(=O)[O-].C[NH3+]", "O=C(O)[C@@H]1CCCN1C(=O)[C@H](C)CS", "CN->[Pt]"),
 )
 
 
@@ -94,7 +88,7 @@ def test_hydrogens_isotopes_and_maps_do_not_shift_atoms(smiles, elements):
     assert graph.atom_features[:, 0].tolist() == elements
 
 
-@pytest.mark.parametrize("smiles", ["C1CC", "", None, "CC é", "C[Si](C)(C)C"])
+@pytest.mark.parametrize("smiles", ["C1CC", None, "C[Si](C)(C)C"])
 def test_invalid_smiles_have_the_featurisers_error(smiles):
     (expected,) = get("zinc").many([smiles])
     before, error, after = in_smiles_order(get("zinc"), ["OC", smiles, "NC"])
@@ -108,12 +102,6 @@ def test_a_molecule_whose_extension_is_lost_on_the_way_is_refused():
     with pytest.raises(InvalidMolecule, match="cannot be traced"):
         traced("CC=CC |t:1|")
     assert traced("O[C@H](C)F |&1:1|").smiles == traced("O[C@H](C)F").smiles
-
-
-def test_hydrogens_that_mark_a_double_bond_have_no_place():
-    """The size counts them, since RDKit keeps them as atoms."""
-    found = traced("[H]/N=C(/C)F")
-    assert (found.size, sorted(found.places)) == (5, [1, 2, 3, 4])
 
 
 def test_an_order_that_cannot_be_traced_is_an_error_of_its_row(monkeypatch):

@@ -23,18 +23,9 @@ from molsepnorm.molecules.featurize.descriptors import (
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 
 UNUSUAL = [
-    *(
-        "C",
-        "[H][H]",
-        "[Na+].[Cl-]",
-        "CC(=O)[O-].[K+]",
-        "[13CH3]O",
-        "[2H]OC",
-        "C[N+](C)(C)CC([O-])=O",
-    ),
-    *("[Fe]", "C[Hg]Cl", "O=[Pt](Cl)Cl", "C[Si](C)(C)C", "OB(O)c1ccccc1", "[He]", "[Xe]", "CC.CC"),
-    *("N[C@@H](C)C(=O)O", "C/C=C/C", "F/C=C\\F", "[CH3:1]O", "c1ccc2c(c1)[nH]c1ccccc12"),
-    *("C" * 300, "F" + "C(F)(F)" * 20 + "F", "*CC", "[U]", "[O-][Cl+3]([O-])([O-])[O-]"),
+    *("C", "[H][H]", "CC(=O)[O-].[K+]", "[13CH3]O", "C[N+](C)(C)CC([O-])=O", "*CC", "[U]", "[He]"),
+    *("[Fe]", "O=[Pt](Cl)Cl", "C[Si](C)(C)C", "OB(O)c1ccccc1", "N[C@@H](C)C(=O)O", "F/C=C\\F"),
+    *("c1ccc2c(c1)[nH]c1ccccc12", "C" * 300, "[O-][Cl+3]([O-])([O-])[O-]"),
 ]
 
 
@@ -100,11 +91,6 @@ def test_all_spellings_of_a_molecule_have_the_same_inputs(spellings):
     assert len(bits) == 1
 
 
-def test_all_descriptors_but_two_are_computed():
-    every = [name for name, _ in Descriptors.descList]
-    assert sorted((*DESCRIPTORS, *LEFT_OUT)) == sorted(every)
-
-
 @pytest.mark.parametrize("text", UNUSUAL)
 def test_bits_are_those_of_rdkit_in_its_order(text):
     """Bit k is in byte k // 8, and the first bit of a byte is its highest."""
@@ -136,5 +122,7 @@ def test_named_descriptors_are_those_of_all_in_their_order(text):
 
 def test_a_forest_reads_72_descriptors():
     """The names and their order are part of saved models."""
+    every = [name for name, _ in Descriptors.descList]
+    assert sorted((*DESCRIPTORS, *LEFT_OUT)) == sorted(every)
     assert len(FAST_DESCRIPTORS) == len({*FAST_DESCRIPTORS}) == 72
     assert [name for name in DESCRIPTORS if name in FAST_DESCRIPTORS] == [*FAST_DESCRIPTORS]

@@ -8,7 +8,6 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 from support import spelling
 
-from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize import fingerprints
 from molsepnorm.molecules.featurize.fingerprints import (
     BITS,
@@ -36,11 +35,6 @@ def test_every_spelling_has_the_same_bits(smiles):
     assert len({row.tobytes() for row in morgan_matrix(texts).toarray()}) == 1
 
 
-def test_an_invalid_smiles_has_no_fingerprint():
-    with pytest.raises(InvalidMolecule, match="unclosed ring"):
-        morgan_matrix(["CC", "C1CC"])
-
-
 TEXTS = ["CCO", "CCCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "Cc1ccccc1", "OCC", "[Na+].[Cl-]"]
 
 
@@ -51,11 +45,6 @@ def rdkit_similarities(texts) -> np.ndarray:
     return np.array([DataStructs.BulkTanimotoSimilarity(each, prints) for each in prints])
 
 
-def test_similarities_are_those_of_rdkit():
-    matrix = morgan_matrix(TEXTS)
-    np.testing.assert_allclose(tanimoto(matrix, matrix), rdkit_similarities(TEXTS))
-
-
 @pytest.mark.parametrize(
     ("queries", "others", "frequent"), [(256, 4096, 128), (2, 3, 1), (1, 1, 0)]
 )
@@ -64,6 +53,8 @@ def test_the_nearest_molecule_is_that_of_rdkit(monkeypatch, queries, others, fre
     for name, value in (("_QUERIES", queries), ("_OTHERS", others), ("_FREQUENT", frequent)):
         monkeypatch.setattr(fingerprints, name, value)
     expected, bits = rdkit_similarities(TEXTS), packed_morgan(TEXTS)
+    matrix = morgan_matrix(TEXTS)
+    np.testing.assert_allclose(tanimoto(matrix, matrix), expected)
     index, similarity = nearest(bits, bits[2:])
     assert index.tolist() == expected[:, 2:].argmax(axis=1).tolist()
     assert similarity.tolist() == expected[:, 2:].max(axis=1).tolist()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -77,51 +75,36 @@ def test_a_name_cannot_be_registered_twice():
     ("attributes", "message"),
     [
         ({"name": "My Features"}, "name must consist of lower-case letters"),
-        ({"name": 3}, "name must consist of lower-case letters"),
         ({"version": 2}, "version must be a text; got 2"),
-        ({"atom_sizes": ()}, r"atom_sizes must be a tuple of integers in 1 … 256; got \(\)"),
-        ({"atom_sizes": (257,)}, "atom_sizes must be a tuple"),
+        ({"atom_sizes": (257,)}, "atom_sizes must be a tuple of integers in 1 … 256"),
         ({"bond_sizes": [3]}, "bond_sizes must be a tuple"),
-        ({"molecule_features": "mass"}, "molecule_features must be a tuple of different names"),
         ({"molecule_features": ("a", "a")}, "molecule_features must be a tuple of different"),
     ],
 )
 def test_a_wrong_declaration_is_refused(attributes, message):
     with pytest.raises(ConfigError, match=message):
         featurize.register(type("Mine", (Chain,), {"name": "mine", **attributes}))
-
-
-def test_other_objects_than_featurisers_are_refused():
-    for other in (Chain(), MolGraph, "chain"):
-        with pytest.raises(ConfigError, match="must be a subclass of Featurizer; got"):
-            featurize.register(other)
+    with pytest.raises(ConfigError, match="must be a subclass of Featurizer; got"):
+        featurize.register("chain")
 
 
 def test_an_entry_point_is_found(tmp_path, monkeypatch):
-    install(tmp_path, "test_registry_chain:Chain", f"from {__name__} import Chain")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "chain" in featurize.SIZES
-    assert isinstance(featurize.get("chain"), Chain)
-
-
-@pytest.mark.parametrize(
-    ("source", "name", "message"),
-    [
-        (
-            "import not_there",
-            "chain",
-            "cannot be loaded from bad1:Chain: ModuleNotFoundError: No m",
-        ),
-        (f"from {__name__} import Chain", "chains", "its name is 'chain', and it is registered as"),
-        ("Chain = 3", "chain", "must be a subclass of Featurizer; got 3"),
-    ],
-)
-def test_a_faulty_entry_point_is_refused(tmp_path, monkeypatch, source, name, message):
-    module = f"bad{len(source) % 7}"
-    install(tmp_path, f"{module}:Chain", source, name)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=message.replace("bad1", module)):
-        featurize.get(name)
+    """A faulty one is refused."""
+    own = f"from {__name__} import Chain"
+    for module, source, name, message in (
+        ("chain_good", own, "chain", None),
+        ("chain_lost", "import not_there", "lost", "cannot be loaded from .*ModuleNotFoundError"),
+        ("chain_named", own, "chains", "its name is 'chain', and it is registered as"),
+        ("chain_number", "Chain = 3", "number", "must be a subclass of Featurizer; got 3"),
+    ):
+        install(tmp_path / name, f"{module}:Chain", source, name)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(tmp_path / name)
+            if message:
+                with pytest.raises(ConfigError, match=message):
+                    featurize.get(name)
+            else:
+                assert isinstance(featurize.get(name), Chain)
 
 
 def test_a_name_in_two_packages_is_refused(tmp_path, monkeypatch):
@@ -136,18 +119,17 @@ def test_a_name_in_two_packages_is_refused(tmp_path, monkeypatch):
 
 def test_the_fingerprint_depends_on_the_version_and_the_source(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    seen = {featurize.plugin_digest("ogb")}
-    assert seen == {""}
-    for number, source in enumerate(("", "# changed\n", "", "version = '2'\n")):
+    seen = [featurize.plugin_digest("ogb")]
+    assert seen == [""]
+    for number, (comment, version) in enumerate((("", 1), ("# changed", 1), ("", 1), ("", 2))):
         module = f"fingerprinted_{number}"
-        body = f"from {__name__} import Chain as Base\n{source if '#' in source else ''}"
-        version = "2" if "version" in source else "1"
+        body = f"from {__name__} import Chain as Base\n{comment}\n"
         body += f"class Mine(Base):\n    name = 'mine'\n    version = '{version}'\n"
         (tmp_path / f"{module}.py").write_text(body)
         monkeypatch.setattr(registry, "_registered", {})
         featurize.register(__import__(module).Mine)
-        seen.add(featurize.plugin_digest("mine"))
-    assert len(seen) == 4
+        seen.append(featurize.plugin_digest("mine"))
+    assert len({*seen}) == 4 and seen[1] == seen[3]
 
 
 def test_the_fingerprint_of_a_class_without_a_file_depends_on_its_code(monkeypatch):
@@ -182,12 +164,3 @@ def test_a_featuriser_is_pickled_by_its_class():
 
     with pytest.raises(ConfigError, match="'chain' cannot be imported by worker processes: define"):
         pickle.dumps(Local())
-
-
-def test_a_featuriser_of_an_interactive_session_is_not_pickled():
-    code = f"import pickle\nfrom {__name__} import Chain\n"
-    code += "class Mine(Chain): pass\npickle.dumps(Mine())"
-    path = [str(Path(__file__).parent), *sys.path]
-    command = f"import sys; sys.path[:] = {path}\n{code}"
-    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
-    assert "cannot be imported by worker processes" in done.stderr

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
-import pickle
 import random
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -16,9 +13,8 @@ from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 from support import spelling, with_marks
 
-from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.featurize import Featurizer
 from molsepnorm.molecules.featurize.smiles import (
     MAX_ATOMS,
     MAX_CHARACTERS,
@@ -28,9 +24,6 @@ from molsepnorm.molecules.featurize.smiles import (
     excess,
 )
 from molsepnorm.molecules.molecule import MolGraph
-
-DATA = os.environ.get("MOLSEPNORM_DATA")
-needs_data = pytest.mark.skipif(not DATA, reason="MOLSEPNORM_DATA does not name the data folder")
 
 MOLECULES = (
     "CC(C)(C)c1ccc2occ(CC(=O)Nc3ccccc3F)c2c1",  # fused aromatic rings: several Kekulé structures
@@ -62,10 +55,6 @@ def as_networkx(graph: MolGraph) -> nx.Graph:
         (i, j, {"features": bond}) for (i, j), bond in zip(bonds, features, strict=True)
     )
     return labelled
-
-
-def test_spelling_really_varies():
-    assert len({spelling(MOLECULES[0], seed) for seed in range(20)}) > 10
 
 
 @pytest.mark.parametrize(
@@ -103,11 +92,8 @@ def test_marks_make_no_stereo_bond(marks):
     ("smiles", "plain"),
     [
         ("C/C=C/[2H]", "CC=C"),
-        ("[2H]/C=C\\C", "CC=C"),
         ("C/C=C/[H:1]", "CC=C"),
-        ("[H]/N=C(/N)c1ccccc1", "N=C(N)c1ccccc1"),
         ("[H]\\N=C(/N)c1ccccc1", "N=C(N)c1ccccc1"),
-        ("[H]/N=[N+]=[N-]", "N=[N+]=[N-]"),
         ("[H]/N=C/[C@H](F)/C=N\\[H]", "N=CC(F)C=N"),
         ("[H]/N=C(/C)\\C=C\\F", "CC(=N)/C=C/F"),
     ],
@@ -118,10 +104,6 @@ def test_a_hydrogen_with_a_mark_is_implicit(smiles, plain):
     for name in ("ogb", "rich"):
         marked, expected = map(as_networkx, featurize.get(name).many([smiles, plain]))
         assert nx.is_isomorphic(marked, expected, node_match=dict.__eq__, edge_match=dict.__eq__)
-
-
-def test_a_stereocentre_by_isotopes_alone_disappears():
-    assert canonical_smiles("[2H][C@@H](C)F") == "CCF"
 
 
 @settings(max_examples=100, deadline=None)
@@ -140,9 +122,8 @@ def test_canonical_smiles_is_a_fixed_point_and_orders_the_atoms(smiles, seed):
         ("[H]C([H])([H])[H]", "C"),
         ("[2H]C", "C"),
         ("[CH3:7][13CH3]", "CC"),
-        ("[H][H]", "[H][H]"),
         ("[2H][2H]", "[H][H]"),
-        ("[H]", "[H]"),
+        ("[2H][C@@H](C)F", "CCF"),
         ("*C", "*C"),
         ("[Na+].[Cl-]", "[Cl-].[Na+]"),
         ("C[C@H](F)Cl", "C[C@H](F)Cl"),
@@ -157,68 +138,35 @@ def test_isotopes_and_atom_maps_are_removed_and_the_rest_is_kept(smiles, canonic
 @pytest.mark.parametrize(
     ("smiles", "reason"),
     [
-        ("", "empty SMILES"),
         (" \t\n", "empty SMILES"),
-        (None, "not a text value: None"),
         (float("nan"), "not a text value: nan"),
-        (1.5, "not a text value: 1.5"),
         (b"CC", "not a text value: b'CC'"),
-        (
-            "CCO ethanol",
-            "whitespace inside 'CCO ethanol'; if what follows it is a name, give 'CCO' alone",
-        ),
+        ("CCO ethanol", "whitespace inside 'CCO ethanol'; if what follows it is a name"),
         ("CCé", r"'\xe9' in 'CCé' is not a SMILES character"),
-        ("CC\0C", r"'\x00' in 'CC\x00C' is not a SMILES character"),
-        (
-            "C[13#6]",
-            "'C[13#6]' is a SMARTS pattern: an atom of a SMILES has a symbol, such as [CH3], not a "
-            "number",
-        ),
+        ("C[13#6]", "'C[13#6]' is a SMARTS pattern"),
         ("C1CC~1", "'~' in 'C1CC~1' is not a SMILES character"),
         ("C1CC", "RDKit cannot read 'C1CC': unclosed ring"),
-        ("C(", "RDKit cannot read 'C(': syntax error around character 2"),
         ("[Xx]", "RDKit cannot read '[Xx]': syntax error around character 2"),
-        ("C)", "RDKit cannot read 'C)': extra close parentheses around character 2"),
         (".", "RDKit cannot read '.': syntax error around character 1"),
-        (
-            "CC(C)(C)(C)C",
-            "RDKit cannot read 'CC(C)(C)(C)C': "
-            "Explicit valence for atom # 1 C, 5, is greater than permitted",
-        ),
-        (
-            "c1cccc1",
-            "RDKit cannot read 'c1cccc1': Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4",
-        ),
+        ("CC(C)(C)(C)C", "RDKit cannot read 'CC(C)(C)(C)C': Explicit valence for atom # 1 C, 5"),
+        ("c1cccc1", "RDKit cannot read 'c1cccc1': Can't kekulize mol."),
         ("C" * (MAX_ATOMS + 1), "1,001 atoms; at most 1,000 are supported"),
-        (
-            "InChI=1S/CH4/h1H4",
-            "RDKit cannot read 'InChI=1S/CH4/h1H4': it is an InChI; convert it to SMILES first",
-        ),
-        (
-            "VNWKTOKETHGBQD-UHFFFAOYSA-N",
-            "RDKit cannot read 'VNWKTOKETHGBQD-UHFFFAOYSA-N': it is an InChIKey, which holds no "
-            "structure; give a SMILES",
-        ),
-        (
-            "CO>[Pd]>C=O",
-            "RDKit cannot read 'CO>[Pd]>C=O': it is a reaction; give a single molecule",
-        ),
-        ("N->[Pt", "RDKit cannot read 'N->[Pt': syntax error around character 6"),
+        ("InChI=1S/CH4/h1H4", "RDKit cannot read 'InChI=1S/CH4/h1H4': it is an InChI"),
+        ("CO>[Pd]>C=O", "RDKit cannot read 'CO>[Pd]>C=O': it is a reaction"),
     ],
 )
 def test_invalid_smiles_are_refused_with_the_reason(smiles, reason):
     for read in (canonical_smiles, canonical_mol, featurize.get("zinc"), featurize.get("ogb")):
         with pytest.raises(InvalidMolecule) as caught:
             read(smiles)
-        assert str(caught.value) == reason
+        assert str(caught.value).startswith(reason)
+    _, found, last = featurize.get("ogb").many(["CCO", smiles, "c1ccccc1"])
+    assert str(found).startswith(reason) and last.num_atoms == 6
 
 
 DENSE = "".join(f"[U]%({i})" for i in range(100, 900))  # 800 bonds are open
 TOO_LARGE = [
-    ("C" * 10_000, "10,000 atoms; at most 1,000 are supported"),
     ("c" * 40_000, "40,000 atoms; at most 1,000 are supported"),
-    ("ClBr" * 600, "1,200 atoms; at most 1,000 are supported"),
-    ("[13CH2]" * 1001, "1,001 atoms; at most 1,000 are supported"),
     ("C" * 40_001, "40,001 characters; at most 40,000 are supported"),
     ("[C" + "+" * 100_000 + "]", "100,003 characters; at most 40,000 are supported"),
     (DENSE + DENSE.replace("[U]", ""), "800 ring closures; at most 512 are supported"),
@@ -265,10 +213,6 @@ def test_atoms_and_rings_are_counted_as_in_rdkit():
         assert excess(text) == f"{heavy:,} atoms; at most 1,000 are supported"
 
 
-def test_the_largest_molecule_is_accepted():
-    assert canonical_mol("C" * MAX_ATOMS).GetNumAtoms() == MAX_ATOMS
-
-
 def test_a_canonical_form_that_cannot_be_read_back():
     smiles = "CC1=oC(=Cc2ccc3c(c2)OCO3)C(=O)O1"  # RDKit reads it, and writes an impossible ring
     for read in (canonical_mol, featurize.get("zinc")):
@@ -277,19 +221,6 @@ def test_a_canonical_form_that_cannot_be_read_back():
         ):
             read(smiles)
     assert featurize.get("ogb")(smiles).num_atoms == 17  # needs no canonical form
-
-
-def test_a_release_without_a_log_to_capture_gives_a_general_reason(monkeypatch):
-    monkeypatch.delattr(rdBase, "CaptureErrorLog", raising=False)
-    with pytest.raises(InvalidMolecule, match=r"^RDKit cannot read 'C1CC': not a valid SMILES$"):
-        canonical_smiles("C1CC")
-
-
-def test_long_input_gives_a_short_reason():
-    with pytest.raises(InvalidMolecule) as caught:
-        canonical_smiles("c1" + "c" * 80 + "1")
-    assert 100 < len(str(caught.value)) < 170
-    assert str(caught.value).endswith(" …")
 
 
 SIGNS = "C N O c n s o p 1 2 ( ) = # [nH] [O-] [C@H] / . [2H] [H] * [Fe] -> ~ $ : é % \\ [NH3+]"
@@ -308,59 +239,23 @@ def test_any_text_gives_a_graph_or_a_reason_on_one_line(text):
             assert graph.num_atoms > 0
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-def test_rdkit_prints_nothing_and_its_log_settings_survive(capfd, enabled):
+def test_rdkit_prints_nothing_and_its_log_settings_survive(capfd):
     before = rdBase.LogStatus()
-    if not enabled:
-        rdBase.DisableLog("rdApp.error")
+    rdBase.DisableLog("rdApp.error")
     try:
         during = rdBase.LogStatus()
-        for smiles in ("C1CC", "c1cccc1", "[H]", "CC1=oC(=C)C(=O)O1", "C"):
-            for name in featurize.SIZES:
-                try:
-                    featurize.get(name)(smiles)
-                except InvalidMolecule:
-                    continue
+        for name in featurize.SIZES:
+            featurize.get(name).many(["C1CC", "c1cccc1", "[H]", "CC1=oC(=C)C(=O)O1", "C"])
         assert rdBase.LogStatus() == during
     finally:
         rdBase.EnableLog("rdApp.error")
+    featurize.get("ogb").many(["C1CC", "[H]"])
     assert rdBase.LogStatus() == before
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("name", featurize.SIZES)
-def test_get_finds_a_featurizer_that_can_be_sent_to_a_worker(name):
-    featurizer = pickle.loads(pickle.dumps(featurize.get(name)))
-    assert isinstance(featurizer, Featurizer)
-    assert featurizer.name == name
-    graph = featurizer("C[C@H](N)C(=O)[O-]")
-    assert graph.atom_features.shape == (6, len(featurizer.atom_sizes))
-    assert graph.bond_features.shape == (5, len(featurizer.bond_sizes))
-
-
-@pytest.mark.parametrize("name", featurize.SIZES)
-def test_many_returns_graphs_and_errors_in_order(name):
-    featurizer = featurize.get(name)
-    first, reason, last = featurizer.many(["CCO", "C1CC", "c1ccccc1"])
-    assert arrays(first) == arrays(featurizer("CCO"))
-    assert isinstance(reason, InvalidMolecule)
-    assert str(reason) == "RDKit cannot read 'C1CC': unclosed ring"
-    assert arrays(last) == arrays(featurizer("c1ccccc1"))
-
-
-def test_get_suggests_the_nearest_name():
-    with pytest.raises(ConfigError, match=r"unknown featuriser 'zink'.*mean 'zinc'"):
-        featurize.get("zink")
-
-
-def test_featurizer_is_abstract():
-    with pytest.raises(TypeError, match="abstract"):
-        Featurizer()
-
-
-@needs_data
-def test_spellings_of_real_molecules():
-    with open(Path(DATA) / "moleculenet" / "tox21.csv") as lines:
+def test_spellings_of_real_molecules(datasets):
+    with open(datasets / "moleculenet" / "tox21.csv") as lines:
         rows = [row["smiles"] for row in csv.DictReader(lines)]
     tested = 0
     for index, smiles in enumerate(random.Random(0).sample(rows, 400)):
@@ -371,10 +266,3 @@ def test_spellings_of_real_molecules():
         tested += 1
         assert canonical_smiles(spelling(smiles, index)) == canonical_smiles(smiles)
     assert tested > 390
-
-
-@pytest.mark.parametrize("name", ["zinc", "ogb", "rich"])
-@pytest.mark.parametrize("call", ["many", "stream"])
-def test_one_smiles_is_not_taken_for_its_characters(name, call):
-    with pytest.raises(ConfigError, match=r"smiles must be a list, and is one text: write \['CCO'"):
-        getattr(featurize.get(name), call)("CCO")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import subprocess
-import sys
 
 import pytest
 from rdkit import Chem
@@ -100,11 +98,3 @@ def test_the_search_for_tautomers_is_shorter_for_large_molecules(monkeypatch):
     standard_smiles("Oc1ccccn1", "tautomer")
     assert seen == [50_000 // mol.GetNumAtoms(), 1000]
     assert enumerator.GetMaxTautomers() == 1000
-
-
-def test_rdkit_is_imported_only_if_a_structure_is_standardised():
-    code = (
-        "import sys; from molsepnorm.molecules.featurize.standardize import standardized; "
-        "standardized(['C'], 'none'); assert 'rdkit' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
