@@ -35,8 +35,8 @@ from molsepnorm.cli.options import (
 @setting_options("data.dataset", "data.table", "data.data_dir", "data.smiles_column")
 @setting_options(
     "data.targets",
-    help="Targets of the model that are correlated with the embeddings, separated by commas. The "
-    "first one colours the maps. [default: the first three]",
+    help="Targets of the model that are correlated with the embeddings, separated by commas. "
+    "[default: the first three]",
 )
 @option(
     "--split",
@@ -47,7 +47,7 @@ from molsepnorm.cli.options import (
     "--molecules", type=click.IntRange(min=2), default=2000, help="Maximum number of molecules."
 )
 @setting_options("run.device", defaults=True)
-@output_option("Folder of the report, its figures and numbers.", default=Path("geometry"))
+@output_option("Folder of the figure and the numbers.", default=Path("geometry"))
 @json_option
 def analyze(
     models: tuple[Path, ...],
@@ -73,8 +73,8 @@ def analyze(
     molsepnorm analyze --model runs/shared --model runs/sep --data my.csv
     """
     from molsepnorm.analysis.geometry import analyze as run
+    from molsepnorm.analysis.geometry.figure import require_folder, write
     from molsepnorm.analysis.geometry.models import load_models
-    from molsepnorm.analysis.geometry.report import require_folder, table_of, write_report
 
     if options["smiles_column"] is not None and options["data"] is None:
         raise click.UsageError("--smiles-column needs a table: give --data FILE.csv")
@@ -83,22 +83,18 @@ def analyze(
     require_folder(output)
     loaded = load_models([*models, *more], data, split, molecules)
     console = make_console()
-
-    def on_model(name: str) -> None:
-        if not as_json:
-            console.print(f"{name} …")
-
-    analysis = run(loaded, device, on_model, targets)
-    write_report(analysis, output)
+    progress = (lambda name: None) if as_json else (lambda name: console.print(f"{name} …"))
+    analysis = run(loaded, device, progress, targets)
+    write(analysis, output)
     if as_json:
         print_json(analysis.to_json())
         return
-    groups, *rows = zip(*table_of(analysis), strict=True)  # a column for each group
-    title = f"Graph token after the last layer, {len(analysis.sizes):,} molecules"
+    groups, *rows = analysis.table()
+    title = f"Graph token after the last layer, {analysis.molecules:,} molecules"
     table = make_table(title, groups[0], *(f">{group}" for group in groups[1:]))
     for column in table.columns:
         column.overflow = "fold"
     for row in rows:
         table.add_row(*row)
     console.print(table)
-    console.print(f"Figures of all layers: {output / 'index.html'}")
+    console.print(f"All layers: {output / 'geometry.png'}, {output / 'geometry.json'}")

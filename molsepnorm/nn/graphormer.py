@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
@@ -75,10 +73,7 @@ class Graphormer(nn.Module):
         return self.embed_with_atoms(batch)[0]
 
     def embed_with_atoms(
-        self,
-        batch: GraphBatch,
-        alter: Callable[[Tensor], Tensor] | None = None,
-        layer: int | None = None,
+        self, batch: GraphBatch, layer: int | None = None
     ) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
         """Return the result of `embed`, and a vector for every slot.
 
@@ -88,8 +83,6 @@ class Graphormer(nn.Module):
 
         Args:
             batch: the molecules.
-            alter: function of the first layer's input (M, C) that returns what replaces it, for
-                instance with masked atoms.
             layer: stop after this layer, counted from 1, and return what it reads out,
                 (B, `layer_width`), and its vectors of all slots. Only the last layer's are
                 normalised by the last norm.
@@ -106,8 +99,6 @@ class Graphormer(nn.Module):
             )
         walks = walk_probabilities(batch, self.config.walks, self.embedding.graph_token.dtype)
         x = self.embedding(batch, walks)  # (M, C)
-        if alter is not None:
-            x = alter(x)
         pairs = self.pair_encoding(batch, walks)  # bias per head, gates, neighbours
         *others, last = self.layers
         read = []

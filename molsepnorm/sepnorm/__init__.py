@@ -5,7 +5,8 @@ PyTorch is needed.
 """
 
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, synchronize_norms
-from molsepnorm.sepnorm.conversion import Conversion, MultiTokenSepNorm, convert_to_sepnorm
+from molsepnorm.sepnorm.conversion import Conversion, convert_to_sepnorm
+from molsepnorm.sepnorm.multi_token import MultiTokenSepNorm
 from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
 __all__ = [

@@ -100,10 +100,6 @@ class PretrainingConfig(ObjectiveConfig):
     """Weight of the contrastive loss of two dropout views per molecule (SimCSE)."""
     temperature: float = Field(0.05, gt=0, le=1000)
     """Temperature of the contrastive loss."""
-    masked: float = Field(0.0, ge=0, le=1000)
-    """Weight of the prediction of masked atoms and bonds."""
-    mask_share: float = Field(0.15, gt=0, lt=1)
-    """Share of the atoms, and of the bonds, that are masked."""
 
     @model_validator(mode="after")
     def _check(self) -> PretrainingConfig:

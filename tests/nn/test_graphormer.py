@@ -227,28 +227,6 @@ def test_vectors_of_the_slots_equal_a_loop_over_the_layers(
     assert torch.equal(molecules, model.embed(batch))
 
 
-@pytest.mark.parametrize("options", [{}, {"readout": "mean"}], ids=str)
-def test_the_input_of_the_first_layer_can_be_altered(options: dict) -> None:
-    """With the atoms of both erased, CCC and NNN have the same vectors."""
-    model = far_from_initial(**options)
-    one, other = (batch_of(zinc_graphs((text,)), model.config) for text in ("CCC", "NNN"))
-    seen = []
-
-    def erase(x: Tensor) -> Tensor:
-        seen.append(x)
-        return torch.where(one.mask[:, None], 0.5, x)
-
-    with torch.no_grad():
-        erased = [model.embed_with_atoms(batch, erase) for batch in (one, other)]
-        kept = [model.embed_with_atoms(batch, lambda x: x) for batch in (one, other)]
-        assert torch.equal(seen[0], model.embedding(one))
-        assert torch.equal(kept[0][0], model.embed(one))
-    for part in range(2):
-        torch.testing.assert_close(erased[0][part], erased[1][part], rtol=0, atol=0)
-        assert (kept[0][part] - kept[1][part]).abs().max() > 0.1
-        assert (kept[0][part] - erased[0][part]).abs().max() > 0.1
-
-
 LAYER, BATCH, MASKED, RMS = "LayerNorm", "BatchNorm1d", "MaskedBatchNorm1d", "RMSNorm"
 
 

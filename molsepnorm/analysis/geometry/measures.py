@@ -8,7 +8,9 @@ Differences within its rounding count as zero. Sums are in float64; those of `un
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,11 +19,12 @@ from molsepnorm.errors import DataError
 from molsepnorm.sepnorm.kernels import at_least_float32
 
 __all__ = [
+    "Correlation",
     "alignment",
+    "correlate",
     "effective_rank",
     "mean_cosine",
     "outlier_share",
-    "principal_map",
     "singular_values",
     "uniformity",
 ]
@@ -31,6 +34,23 @@ _ROUNDING = 16
 norm. In networks whose token is constant by construction it was 2."""
 
 _PAIRED_AT_ONCE = 1024  # rows of the matrix of pairs in memory
+
+_FOLDS = 5
+_MIN_MOLECULES = 20  # with fewer, a fold is too small for a correlation
+_STRENGTHS = np.logspace(-4, 4, 9)  # of ridge regression, on standardised channels
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Correlations of a number with embeddings."""
+
+    axis: float
+    """|Pearson's r| with the coordinate along the longest axis: whether the number is the main
+    difference between molecules."""
+    linear: float
+    """Mean over 5 folds of Pearson's r with the predictions of a ridge regression on all channels,
+    for molecules left out of its fit: whether the embeddings contain the number at all. (A single r
+    for all folds would be biased: the mean of a fold is missing from its training data.)"""
 
 
 def singular_values(points: Tensor) -> Tensor:  # float64 (min(n, d),)
@@ -133,45 +153,51 @@ def mean_cosine(points: Tensor) -> float:
     return float((directions.sum(0).square().sum() - lengths) / (count * (count - 1)))
 
 
-def outlier_share(points: Tensor, share: float = 0.05) -> float:
-    """Return the share of the variance that the furthest points have.
+def outlier_share(points: Tensor) -> float:
+    """Return the share of the variance that the 5 % furthest points have; at least one point.
 
-    It is `share` if all points are equally far from the mean, and near 1 if a few are far away.
+    It is 0.05 if all points are equally far from the mean, and near 1 if a few are far away.
 
     >>> round(outlier_share(torch.eye(20)[:, :1]), 3)  # one point at 1, the others at 0
     0.95
-
-    Args:
-        points: (n, d).
-        share: share of the points that are the furthest, 0 to 1; at least one point.
-
-    Raises:
-        DataError: the share is out of range, or the points are no embeddings.
     """
-    if not 0 <= share <= 1:
-        raise DataError(f"share must be between 0 and 1; got {share}")
-    centred, _ = _centred(points)
-    squares = centred.square().sum(1)
-    furthest = squares.topk(max(1, round(share * len(points)))).values
+    squares = _centred(points)[0].square().sum(1)
+    furthest = squares.topk(max(1, round(0.05 * len(points)))).values
     return float(furthest.sum() / squares.sum().clamp(min=torch.finfo(torch.float64).tiny))
 
 
-def principal_map(points: Tensor) -> tuple[Tensor, Tensor]:  # float64 (n, 2), (2,)
-    """Return coordinates along the two longest principal axes, and their shares of the variance.
+def correlate(points: Tensor, values: np.ndarray) -> Correlation | None:
+    """Correlate a number, such as a molecule's size or a label, with embeddings.
 
-    The sign of an axis is such that its largest coordinate is positive. Embeddings with a single
-    channel have a second coordinate of zero.
+    Args:
+        points: (n, d).
+        values: float (n,), the number; molecules with NaN are left out.
 
-    >>> _, shares = principal_map(torch.tensor([[0.0, 1.0], [0.0, -1.0], [3.0, 0.0], [-3.0, 0.0]]))
-    >>> shares.tolist()
-    [0.9..., 0.1...]
+    Returns:
+        None if fewer than 20 values are known, or if values or points are (almost) all equal.
     """
-    centred, _ = _centred(points)
-    left, values, _ = torch.linalg.svd(centred, full_matrices=False)
-    coordinates = F.pad(left * values, (0, 2))[:, :2]
-    furthest = coordinates.gather(0, coordinates.abs().argmax(0, keepdim=True))
-    shares = F.pad(values.square(), (0, 2))[:2] / values.square().sum().clamp(min=1e-30)
-    return coordinates * torch.where(furthest < 0, -1, 1), shares
+    left, lengths, _ = torch.linalg.svd(_centred(points)[0], full_matrices=False)
+    known = np.isfinite(values)
+    axis, values = (left[:, 0] * lengths[0]).numpy()[known], values[known]
+    if len(values) < _MIN_MOLECULES or not np.ptp(values) or not np.ptp(axis):
+        return None
+    from sklearn.linear_model import RidgeCV
+    from sklearn.model_selection import KFold
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    x, scores = points.numpy()[known], []
+    for fit, left_out in KFold(_FOLDS, shuffle=True, random_state=0).split(x):
+        if np.ptp(values[fit]) and np.ptp(values[left_out]):
+            ridge = make_pipeline(StandardScaler(), RidgeCV(_STRENGTHS)).fit(x[fit], values[fit])
+            scores.append(_pearson(ridge.predict(x[left_out]), values[left_out]))
+    if not scores:  # a single positive label
+        return None
+    return Correlation(abs(_pearson(axis, values)), float(np.mean(scores)))
+
+
+def _pearson(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) else 0.0  # 0 for a constant prediction
 
 
 def _centred(points: Tensor) -> tuple[Tensor, float]:  # float64 (n, d)

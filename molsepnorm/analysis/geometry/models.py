@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from molsepnorm.analysis.geometry.analysis import ModelOnMolecules, require_same_targets
+from molsepnorm.analysis.geometry.analysis import ModelOnMolecules
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
-from molsepnorm.model.description import CONFIG, read_config
-from molsepnorm.model.folder import find_folder
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Task
 from molsepnorm.training.evaluation import select
@@ -53,7 +51,6 @@ def load_models(
         raise ConfigError("there is no model to analyze")
     names = _names([run for run, _ in runs])
     groups = _names(dict.fromkeys(group for _, group in runs))
-    require_same_targets([(names[run], _task_of(run)) for run, _ in runs])
     data = data or _own_data(runs[0][0])
     models = []
     with hold(data.table, data.splits_file):
@@ -66,53 +63,42 @@ def load_models(
                 rng = np.random.default_rng(0)
                 graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
             if dataset.targets and not model.task.targets:  # it was trained without labels
-                kinds, labels, names_of = dataset.kinds, dataset.labels, dataset.classes
-                task = Task.fit(
-                    dataset.targets, kinds, labels, "loss", classes=names_of, strict=False
-                )
+                known = (dataset.targets, dataset.kinds, dataset.labels, "loss")
+                task = Task.fit(*known, classes=dataset.classes, strict=False)
                 model = replace(model, task=task)
-            rows = dataset.store.rows[graphs]
-            written = dataset.source_smiles
-            smiles = None if written is None else tuple(written[row] for row in rows)
-            bounds = None if dataset.bounds is None else dataset.bounds[graphs]
-            molecules = (dataset.store, graphs, dataset.labels[graphs], smiles, bounds)
+            labels = dataset.labels[graphs]
+            if dataset.bounds is not None:
+                labels = np.where(dataset.bounds[graphs], np.nan, labels)
+            smiles = dataset.source_smiles
+            if smiles is not None:
+                smiles = tuple(smiles[row] for row in dataset.store.rows[graphs])
+            molecules = (dataset.store, graphs, labels, smiles)
             models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
 
 
-def _task_of(folder: Path) -> Task:
-    """Return the task of a model without its weights."""
-    return Task.from_json(read_config(find_folder(folder) / CONFIG)["task"])
-
-
 def _runs_in(folder: Path) -> list[tuple[Path, Path]]:
-    """Return the model in a folder, or all below it, each with the folder of its group.
+    """Return the model in a folder, or all finished runs below it, each with the folder of its
+    group.
 
     Raises:
         ModelError: there is none.
     """
     if _holds_model(folder):
-        of_run = folder.name == "model" and RunFolder.of_model(folder)
-        run = folder.parent if of_run else folder
-        return [(run, run)]
-    found = [(run, run.parent) for run in _models_below(folder, _DEPTH)]
+        return [(folder, folder)]
+    found: list[Path] = []
+    for depth in range(1, _DEPTH + 1):
+        for metrics in sorted(folder.glob("*/" * depth + "metrics.json")):
+            run = metrics.parent
+            if _holds_model(run) and not any(outer in run.parents for outer in found):
+                found.append(run)
     if not found:
         raise ModelError(f"{folder} holds neither a model nor finished runs")
-    return found
+    return [(run, run.parent) for run in sorted(found)]
 
 
 def _holds_model(folder: Path) -> bool:
     return any((folder / inside / "config.json").is_file() for inside in ("", "model"))
-
-
-def _models_below(folder: Path, depth: int) -> Iterator[Path]:
-    inside = sorted(each for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
-    for each in inside:
-        # only finished runs; the model of another run may not be its best yet
-        if _holds_model(each) and (each / "metrics.json").is_file():
-            yield each
-        elif depth > 1 and not _holds_model(each):
-            yield from _models_below(each, depth - 1)
 
 
 def _names(folders: Iterable[Path]) -> dict[Path, str]:
@@ -136,11 +122,11 @@ def _names(folders: Iterable[Path]) -> dict[Path, str]:
 
 
 def _own_data(folder: Path) -> DataConfig:
-    """Return the data of a run."""
+    """Return the data of a run, for models of any targets."""
     run = RunFolder.of_model(folder)
     if run is None:
         raise ConfigError(
             f"{folder} is a model without a run, so its data are unknown: give "
             "--dataset NAME or --data FILE.csv"
         )
-    return load_config(config=run.config).data
+    return load_config(config=run.config).data.model_copy(update={"targets": None})

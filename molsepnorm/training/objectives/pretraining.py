@@ -15,23 +15,10 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.tasks import Task
 from molsepnorm.training.config import PretrainingConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.objectives.contrastive import Contrastive
-from molsepnorm.training.objectives.fingerprint import Fingerprint
-from molsepnorm.training.objectives.masked import Masked
 from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
-from molsepnorm.training.objectives.pretext import Pretext
-from molsepnorm.training.objectives.regression import Descriptors, Teacher
+from molsepnorm.training.objectives.pretext import PRETEXTS
 
-__all__ = ["PRETEXTS", "Pretraining"]
-
-PRETEXTS: dict[str, type[Pretext]] = {
-    "teacher": Teacher,
-    "descriptors": Descriptors,
-    "fingerprint": Fingerprint,
-    "contrastive": Contrastive,
-    "masked": Masked,
-}
-"""The losses, by the name of the setting that holds their weight."""
+__all__ = ["Pretraining"]
 
 
 class Pretraining(Objective):

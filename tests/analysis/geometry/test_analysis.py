@@ -3,46 +3,82 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from support import SMALL, far_from_initial
 
 from molsepnorm.analysis.geometry import (
-    Analysis,
     ModelOnMolecules,
     analyze,
-    correlate,
     effective_rank,
     mean_cosine,
     outlier_share,
-    principal_map,
     singular_values,
     uniformity,
 )
 from molsepnorm.analysis.geometry.analysis import ATOMS, TOKEN
+from molsepnorm.analysis.geometry.figure import draw, require_folder, write
+from molsepnorm.analysis.geometry.measures import correlate
 from molsepnorm.analysis.geometry.models import load_models
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.tasks import Target
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.data.store import GraphStore, StoreWriter
+from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.model import PropertyModel
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import encode
+from molsepnorm.nn import GraphormerConfig
+from molsepnorm.tasks import Target, Task
+
+SMILES = tuple("C" * length + end for length in range(1, 6) for end in ("O", "N", "Cl", "F", "C=O"))
+LABELS = np.stack([np.arange(25.0), np.arange(25) % 2, np.arange(25) % 3], axis=1)
+LABELS[3] = np.nan
+TASK = Task(
+    (
+        Target("y", "regression", mean=0.0, scale=1.0),
+        Target("active", "binary"),
+        Target("colour", "multiclass", classes=("red", "green", "blue")),
+    ),
+    metric="mae",
+)
 
 
-def embeddings(model: ModelOnMolecules) -> torch.Tensor:  # (n, R)
-    """Return the embeddings that the readout uses, for one molecule at a time."""
-    tensors = GraphTensors.of(model.store)
-    with torch.no_grad():
-        rows = [model.model.network.embed(tensors.cut([int(graph)])) for graph in model.graphs]
-    return torch.cat(rows).double()
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ModelOnMolecules]:
+    """`model("a", group="a", graphs=range(25), dropout=0.1)`, and network settings."""
+    folder = tmp_path_factory.mktemp("models")
+    zinc = featurize.get("zinc")
+
+    def make(name: str, group: str | None = None, graphs=range(25), **settings) -> ModelOnMolecules:
+        config = GraphormerConfig(**{**SMALL, "outputs": TASK.outputs, **settings})
+        model = PropertyModel(far_from_initial(config), "zinc", TASK)
+        with StoreWriter(folder / name, model.encoding, "zinc") as writer:
+            writer.append(encode([zinc(text) for text in SMILES], model.encoding))
+        store, shown = GraphStore.open(folder / name), np.array(graphs)
+        smiles = tuple(SMILES[index] for index in shown)
+        return ModelOnMolecules(name, group or name, model, store, shown, LABELS[shown], smiles)
+
+    return make
+
+
+def with_targets(one: ModelOnMolecules, *targets: Target) -> ModelOnMolecules:
+    return replace(one, model=replace(one.model, task=replace(TASK, targets=targets)))
 
 
 @pytest.mark.parametrize(("readout", "read"), [("token", TOKEN), ("mean", ATOMS)])
 def test_the_last_statistics_are_of_what_the_readout_uses(model, readout, read):
+    """Each molecule is embedded alone."""
     shown = model("one", graphs=[*range(24, -1, -2), *range(1, 25, 2)], readout=readout)
-    points = embeddings(shown)
-    run = analyze([shown], device="cpu").runs[0]
-    cloud = run.at(run.read)
+    tensors = GraphTensors.of(shown.store)
+    with torch.no_grad():
+        rows = [shown.model.network.embed(tensors.cut([int(graph)])) for graph in shown.graphs]
+    points = torch.cat(rows).double()
+    cloud = analyze([shown], device="cpu").runs[0].at(read)
     assert (cloud.of, cloud.site) == (read, "last norm")
     assert cloud.effective_rank == pytest.approx(effective_rank(points), rel=1e-4)
     assert cloud.uniformity == pytest.approx(float(uniformity(points)), rel=1e-4)
@@ -50,11 +86,7 @@ def test_the_last_statistics_are_of_what_the_readout_uses(model, readout, read):
     assert cloud.outlier_share == pytest.approx(outlier_share(points), rel=1e-4)
     spread = singular_values(points) / len(points) ** 0.5
     np.testing.assert_allclose(cloud.singular_values, spread, atol=1e-5)
-    places, shares = principal_map(points)
-    np.testing.assert_allclose(run.coordinates, places, atol=1e-4)
-    assert run.shares == pytest.approx(shares.tolist(), abs=1e-5)
-    sizes = shown.store.sizes[shown.graphs].astype(float)
-    expected = correlate(points.numpy(), places[:, 0].numpy(), sizes)
+    expected = correlate(points, shown.store.sizes[shown.graphs].astype(float))
     assert cloud.correlations["size"].linear == pytest.approx(expected.linear, abs=1e-3)
     assert cloud.correlations["size"].axis == pytest.approx(expected.axis, abs=1e-3)
 
@@ -86,122 +118,100 @@ def test_alignment_depends_on_dropout_alone(model):
     assert none.runs[0].at().alignment is None
 
 
-def test_labels_that_are_missing_or_classes_are_not_correlated(model):
-    analysis = analyze([model("one")], device="cpu")
-    assert analysis.numbers == ("size", "y", "active")
-    assert all(found is not None for found in analysis.runs[0].at().correlations.values())
+def test_numbers_are_correlated_and_classes_are_not(model):
+    one = model("one")
+
+    def numbers(targets=None):
+        return [*analyze([one], "cpu", targets=targets).runs[0].at().correlations]
+
+    assert (numbers(), numbers(["active"])) == (["size", "y", "active"], ["size", "active"])
+    for names in (["logS"], ["colour"], "y"):
+        with pytest.raises(ConfigError):
+            numbers(names)
     few = analyze([model("few", graphs=range(5))], device="cpu")
     assert few.runs[0].at().correlations == {"size": None, "y": None, "active": None}
     assert few.summary()["few"]["y"] == {"mean": None, "sd": None}
 
 
-def test_bounds_are_not_correlated(model):
-    """As if they were missing."""
+def test_a_target_may_be_called_like_another_number(model):
     one = model("one")
-    bounds = np.zeros(one.labels.shape, dtype=np.int8)
-    bounds[::4, 0] = 1
-    found = analyze([replace(one, bounds=bounds)], "cpu")
-    missing = analyze([replace(one, labels=np.where(bounds, np.nan, one.labels))], "cpu")
-    assert found.to_json() == missing.to_json()
-    assert found.summary()["one"]["y"] != analyze([one], "cpu").summary()["one"]["y"]
+    names = ("size", "alignment", "colour")
+    named = [replace(each, name=name) for each, name in zip(TASK.targets, names, strict=True)]
+    found, plain = (analyze([each], "cpu") for each in (with_targets(one, *named), one))
+    correlations = found.runs[0].at().correlations
+    assert [*correlations] == ["size", "target size", "target alignment"]
+    assert [*correlations.values()] == [*plain.runs[0].at().correlations.values()]
+    assert found.summary()["one"]["alignment"] == plain.summary()["one"]["alignment"]
 
 
-def test_runs_of_a_group_are_summarised_together(model):
+def test_runs_of_a_group_are_summarised_together(model, tmp_path):
+    """In the table and in the file of all numbers."""
     models = [
         model("a", "wide", init="v1"),
         model("b", "wide", dropout=0.0),
-        model("c", "post", norm_order="post"),
+        model("c", "<$_$>", norm_order="post"),
     ]
     told: list[str] = []
     analysis = analyze(models, "cpu", told.append)
     assert told == ["a", "b", "c"]
-    assert analysis.groups == ("wide", "post")
-    ranks = [run.at().effective_rank for run in analysis.of_group("wide")]
+    assert [*analysis.groups] == ["wide", "<$_$>"]
+    ranks = [run.at().effective_rank for run in analysis.groups["wide"]]
     found = analysis.summary()["wide"]["effective_rank"]
-    assert found["mean"] == pytest.approx(sum(ranks) / 2)
-    assert found["sd"] == pytest.approx(abs(ranks[0] - ranks[1]) / math.sqrt(2))
-    post = analysis.runs[2]
-    assert [c.site for c in post.statistics if c.of == TOKEN][-1] == "layer 3"
-    assert analysis.summary()["post"]["effective_rank"]["sd"] is None
-
-
-def test_json_has_every_number(model):
-    analysis = analyze([model("a", "g"), model("b", "g")], device="cpu")
-    told = json.loads(json.dumps(analysis.to_json()))
-    assert told["molecules"] == 25
-    assert told["summary"][TOKEN]["g"] == analysis.summary()["g"]
-    first = told["runs"][0]["statistics"][0]
+    assert found["mean"] == pytest.approx(np.mean(ranks))
+    assert found["sd"] == pytest.approx(np.std(ranks, ddof=1))
+    assert analysis.summary()["<$_$>"]["effective_rank"]["sd"] is None
+    head, runs, rank, *_ = analysis.table()
+    assert (head, runs) == (["", "wide", "<$_$>"], ["runs", "2", "1"])
+    assert rank[:2] == ["effective rank", f"{found['mean']:.3g} ± {found['sd']:.2g}"]
+    write(analysis, tmp_path / "new")
+    written = json.loads((tmp_path / "new" / "geometry.json").read_text())
+    assert written == json.loads(json.dumps(analysis.to_json()))
+    assert written["molecules"] == 25
+    assert written["summary"][TOKEN]["wide"]["effective_rank"] == found
+    first = written["runs"][0]["statistics"][0]
     assert (first["site"], first["of"]) == ("layer 1", TOKEN)
-    assert first["correlations"]["y"]["linear"] == (
-        analysis.runs[0].statistics[0].correlations["y"].linear
-    )
+    assert first["correlations"]["y"].keys() == {"axis", "linear"}
+    assert (tmp_path / "new" / "geometry.png").stat().st_size > 20_000
 
 
-def relabelled(model):
-    """Return the same sizes with other labels."""
-    return replace(model, labels=np.roll(model.labels, 1, axis=0))
+def test_lines_are_means_of_groups_at_their_layers(model):
+    """The runs of "wide" have three layers and the last norm, the other one has two layers."""
+    models = [model("a", "wide"), model("b", "wide", init="v1"), model("_c", layers=2)]
+    analysis = analyze(models, "cpu")
+    figure = draw(analysis)
+    rank = figure.axes[0]
+    assert [tick.get_text() for tick in rank.get_xticklabels()] == ["1", "2", "3", "norm"]
+    wide, _, other, _ = rank.get_lines()  # the graph token's and the atoms', group by group
+    for index, site in enumerate(("layer 1", "layer 2", "layer 3", "last norm")):
+        ranks = [run.at(site=site).effective_rank for run in analysis.groups["wide"]]
+        assert wide.get_ydata()[index] == pytest.approx(np.mean(ranks))
+    assert other.get_xdata().tolist() == [0, 1, 3]  # it has no third layer
+    assert [axes.get_title() for axes in figure.axes][:8] == [*analysis.titles.values()]
+    names = [text.get_text().strip() for text in figure.legends[0].get_texts()]
+    assert names == ["wide", "_c", TOKEN, ATOMS]
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (lambda each: relabelled(each), "one and other have different"),
-        (
-            lambda each: replace(each, smiles=tuple("C" for _ in each.smiles)),
-            "one and other have different",
-        ),
-        (lambda each: replace(each, graphs=each.graphs[::-1]), "one and other have different"),
-        (lambda each: replace(each, graphs=each.graphs[:1]), "one and other have different"),
+        lambda each: replace(each, labels=np.roll(each.labels, 1, axis=0)),
+        lambda each: replace(each, smiles=tuple("C" for _ in each.smiles)),
+        lambda each: replace(each, smiles=None, graphs=each.graphs[::-1]),
+        lambda each: with_targets(each, Target("logS", "regression")),
+        lambda each: with_targets(each, replace(TASK.targets[0], transform="log10")),
     ],
 )
-def test_other_molecules_are_refused(model, change, message):
-    with pytest.raises(ConfigError, match=message):
+def test_other_molecules_and_targets_are_refused(model, change):
+    with pytest.raises(ConfigError, match=r"one (and|predicts .*, and) other"):
         analyze([model("one"), change(model("other"))])
 
 
 def test_nothing_to_compare_is_refused(model):
-    with pytest.raises(ConfigError, match="no model to analyze"):
-        analyze([])
-    with pytest.raises(ConfigError, match="two molecules or more; got 1"):
-        analyze([model("one", graphs=[3])])
-    other = model("other")
-    task = replace(other.model.task, targets=(Target("logS", "regression"),))
-    other = replace(other, model=replace(other.model, task=task))
-    with pytest.raises(ConfigError, match="one predicts y, active, colour, and other logS"):
-        analyze([model("one"), other])
-    logged = replace(other.model.task.targets[0], transform="log10")
-    learned = replace(other, model=replace(other.model, task=replace(task, targets=(logged,))))
-    with pytest.raises(ConfigError, match="other predicts logS, and other logS_log10"):
-        analyze([other, learned])
-
-
-def test_targets_can_be_chosen(model):
-    """The first one colours the map."""
-    analysis = analyze([model("one")], "cpu", targets=["active", "y"])
-    assert (analysis.numbers, analysis.colour.name) == (("size", "active", "y"), "active")
-    classes = analyze([model("one")], "cpu", targets=["colour"])
-    assert (classes.numbers, classes.colour.name) == (("size",), "colour")
-    with pytest.raises(ConfigError, match="predicts y, active, colour, and not logS"):
-        analyze([model("one")], targets=["logS"])
-    with pytest.raises(ConfigError, match="targets must be a list, and is one text"):
-        analyze([model("one")], targets="y")
-
-
-def test_a_target_may_be_called_like_another_number(model):
-    one = model("one")
-    names = ("size", "alignment", "colour")
-    targets = tuple(
-        replace(target, name=name)
-        for target, name in zip(one.model.task.targets, names, strict=True)
-    )
-    task = replace(one.model.task, targets=targets)
-    found = analyze([replace(one, model=replace(one.model, task=task))], "cpu")
-    plain = analyze([one], "cpu")
-    assert found.numbers == ("size", "target size", "target alignment")
-    assert [*found.runs[0].at().correlations.values()] == [
-        *plain.runs[0].at().correlations.values()
-    ]
-    assert found.summary()["one"]["alignment"] == plain.summary()["one"]["alignment"]
+    for models in ([], [model("one", graphs=[3])]):
+        with pytest.raises(ConfigError):
+            analyze(models)
+    with pytest.raises(ConfigError, match=r"folders must be a list, and is one text: write \['ru"):
+        load_models("runs/a")
 
 
 def test_the_error_about_nan_names_the_model(model):
@@ -213,6 +223,7 @@ def test_the_error_about_nan_names_the_model(model):
         analyze([model("one"), broken], "cpu")
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_constant_token_has_rank_zero(model):
     """Its attention has no effect, and rounding errors do not count."""
     blind = model("blind")
@@ -220,18 +231,38 @@ def test_a_constant_token_has_rank_zero(model):
         for name, parameter in blind.model.network.named_parameters():
             if "qkv" in name:
                 parameter.zero_()
-    cloud = analyze([blind], "cpu").runs[0].at()
+    analysis = analyze([blind], "cpu")
+    cloud = analysis.runs[0].at()
     assert cloud.effective_rank == 0
     assert cloud.correlations["y"] is None
+    draw(analysis)
 
 
-def test_an_analysis_is_frozen(model):
-    analysis = analyze([model("one")], device="cpu")
-    assert isinstance(analysis, Analysis)
-    with pytest.raises(AttributeError):
-        analysis.runs = ()
+@pytest.mark.parametrize("targets", [1, 0])
+@pytest.mark.parametrize("labels", [True, False])
+def test_the_labels_of_a_table_are_correlated(tmp_path, targets, labels):
+    """A model of pre-training has no targets: those of the table are used. Bounds are missing."""
+    network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": targets}))
+    task = Task((Target("y", "regression"),) * targets, "mae" if targets else "loss")
+    PropertyModel(network, "zinc", task).save_pretrained(tmp_path / "m")
+    rows = [f"{'C' * n}{end},{'>' * (n == 1)}{n}" for n in range(1, 9) for end in "ONF"]
+    lines = ["smiles,y", *rows] if labels else [row.split(",")[0] for row in ["smiles", *rows]]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    data = DataConfig(table=tmp_path / "t.csv", targets=["y"] if labels else None)
+    (one,) = load_models([tmp_path / "m"], data)
+    assert one.smiles is not None and len(one.smiles) == 24
+    found = analyze([one], device="cpu").runs[0].at().correlations
+    assert [*found] == ["size"] + ["y"] * (labels or targets)
+    if labels:
+        assert np.isnan(one.labels).sum() == 3
+        assert found["y"].linear > 0.5
 
 
-def test_a_single_folder_is_not_read_as_a_list_of_letters():
-    with pytest.raises(ConfigError, match=r"folders must be a list, and is one text: write \['ru"):
-        load_models("runs/a")
+def test_errors_come_before_the_analysis(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write into"):
+        require_folder(tmp_path / "file")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ConfigError, match=r"pip install 'molsepnorm\[plot\]'"):
+        require_folder(tmp_path / "none")
+    assert not (tmp_path / "none").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import permutations
 
+import numpy as np
 import pytest
 import torch
 from scipy.special import iv
@@ -15,10 +16,10 @@ from molsepnorm.analysis.geometry import (
     effective_rank,
     mean_cosine,
     outlier_share,
-    principal_map,
     singular_values,
     uniformity,
 )
+from molsepnorm.analysis.geometry.measures import correlate
 from molsepnorm.errors import DataError
 
 
@@ -63,8 +64,6 @@ def test_equal_points_have_no_direction(dtype):
     assert effective_rank(points) == 0
     assert mean_cosine(points) == pytest.approx(1)
     assert float(uniformity(points)) == pytest.approx(0, abs=1e-5)
-    places, shares = principal_map(points)
-    assert places.abs().max() < 1e-6 and shares.isfinite().all()
 
 
 def test_effective_rank_of_a_known_spectrum():
@@ -116,19 +115,12 @@ def test_alignment_of_turned_points_is_their_chord():
     assert float(alignment(points, -points)) == pytest.approx(4)
 
 
-@pytest.mark.parametrize("share", [0.05, 0.2, 1.0])
-def test_the_outlier_share_of_equally_far_points_is_their_number(share):
+def test_the_outlier_share_of_equally_far_points_is_their_number():
     """Points on a circle are equally far; on a line the ends are the furthest."""
-    assert outlier_share(on_circle(100) + 5, share) == pytest.approx(share)
+    assert outlier_share(on_circle(100) + 5) == pytest.approx(0.05)
     line = torch.arange(-50.0, 51.0).double()[:, None] - 3
     distances = sorted((place**2 for place in range(-50, 51)), reverse=True)
-    furthest = sum(distances[: round(share * 101)])
-    assert outlier_share(line, share) == pytest.approx(furthest / sum(distances))
-
-
-def test_a_single_outlier_has_nearly_all_the_variance():
-    points = torch.cat([torch.zeros(30, 2), torch.tensor([[100.0, 0.0]])])
-    assert outlier_share(points, share=0.01) == pytest.approx(30 / 31)
+    assert outlier_share(line) == pytest.approx(sum(distances[:5]) / sum(distances))
     assert outlier_share(torch.ones(5, 3)) == 0
 
 
@@ -139,8 +131,6 @@ def test_single_precision_far_from_the_origin(offset):
     single = (points + offset).float()
     assert effective_rank(single) == pytest.approx(effective_rank(points), rel=1e-3)
     assert outlier_share(single) == pytest.approx(outlier_share(points), rel=1e-3)
-    shares = principal_map(points)[1]
-    torch.testing.assert_close(principal_map(single)[1], shares, rtol=1e-3, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -153,7 +143,6 @@ def test_rounding_errors_do_not_count_as_spread(dtype):
     assert effective_rank(points) == 0
     assert outlier_share(points) == 0
     assert not singular_values(points).any()
-    assert not principal_map(points)[0].any()
 
 
 def test_uniformity_in_pieces_and_of_points_without_direction():
@@ -187,24 +176,7 @@ def test_measures_can_be_losses():
     assert same.grad is not None and same.grad.isfinite().all()
 
 
-def test_the_map_keeps_distances_of_a_flat_cloud_and_does_not_flip():
-    flat = gaussian(40, 2) * torch.tensor([5.0, 1.0])
-    turned = torch.linalg.qr(gaussian(6, 2)).Q  # (6, 2), orthonormal columns
-    places, shares = principal_map(flat @ turned.T + 7)
-    torch.testing.assert_close(torch.pdist(places), torch.pdist(flat))
-    assert float(shares.sum()) == pytest.approx(1)
-    assert shares[0] > shares[1]
-    torch.testing.assert_close(principal_map(-(flat @ turned.T))[0].abs(), places.abs())
-    assert (places.gather(0, places.abs().argmax(0, keepdim=True)) > 0).all()
-
-
-def test_a_single_channel_has_a_flat_map():
-    places, shares = principal_map(torch.tensor([[1.0], [2.0], [6.0]]))
-    torch.testing.assert_close(places, torch.tensor([[-2.0, 0], [-1, 0], [3, 0]]).double())
-    assert shares.tolist() == [1, 0]
-
-
-@pytest.mark.parametrize("measure", [singular_values, uniformity, mean_cosine, principal_map])
+@pytest.mark.parametrize("measure", [singular_values, uniformity, mean_cosine])
 @pytest.mark.parametrize("shape", [(1, 3), (4,), (2, 3, 4)])
 def test_tensors_that_are_no_embeddings_are_refused(measure, shape):
     with pytest.raises(DataError, match=r"shape \(n, d\) with n ≥ 2; got"):
@@ -220,6 +192,38 @@ def test_embeddings_that_are_not_finite_are_refused():
         alignment(torch.ones(1, 2), torch.tensor([[torch.nan, 0.0]]))
     with pytest.raises(DataError, match="with n ≥ 1"):
         alignment(torch.ones(0, 2), torch.ones(0, 2))
-    for share in (-0.1, 2, math.nan):
-        with pytest.raises(DataError, match="share must be between 0 and 1"):
-            outlier_share(torch.ones(3, 2), share)
+
+
+# Correlations with numbers that the embeddings contain, and with numbers that they do not
+
+POINTS = gaussian(400, 5) * torch.tensor([10, 1, 1, 1, 1]) + 3
+
+
+def test_a_number_is_found_on_the_longest_axis_or_in_a_weak_channel():
+    on_axis, weak = (correlate(POINTS, (1 - 2 * POINTS[:, k]).numpy()) for k in (0, 3))
+    assert on_axis.axis == pytest.approx(1, abs=1e-3) and weak.axis < 0.15
+    assert on_axis.linear > 0.999 and weak.linear > 0.999
+
+
+@pytest.mark.parametrize(("molecules", "channels"), [(30, 64), (100, 64), (20, 16)])
+def test_noise_is_about_zero_on_average(molecules, channels):
+    """A single correlation for all folds together would be −0.2 to −0.3, and one without folds
+    nearly 1."""
+    rng = np.random.default_rng(1)
+    found = []
+    for seed in range(40):
+        points = gaussian(molecules, channels, seed)
+        found.append(correlate(points, rng.normal(size=molecules)).linear)
+    assert abs(np.mean(found)) < 4 * np.std(found) / 40**0.5
+    assert abs(np.mean(found)) < 0.12
+
+
+def test_molecules_without_a_value_are_left_out():
+    axis = POINTS[:, 0].numpy()
+    known = np.where(np.arange(400) % 2, axis, np.nan)
+    found = correlate(POINTS, known)
+    assert found.axis == pytest.approx(1, abs=1e-3)
+    assert found.linear == pytest.approx(correlate(POINTS[1::2], axis[1::2]).linear)
+    for values in (np.ones(400), np.where(np.arange(400) < 19, axis, np.nan), np.eye(400)[7]):
+        assert correlate(POINTS, values) is None  # equal, few, or a single positive label
+    assert correlate(torch.ones(400, 5), axis) is None

@@ -24,9 +24,9 @@ from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, StopWhen, load_config, train
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.objectives import Examples, pretext, regression
-from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining
-from molsepnorm.training.objectives.regression import clipped_scaling
+from molsepnorm.training.objectives import Examples, pretext
+from molsepnorm.training.objectives.pretext import PRETEXTS, clipped_scaling
+from molsepnorm.training.objectives.pretraining import Pretraining
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.teacher import teacher_vectors
 
@@ -43,7 +43,7 @@ NETWORK = {
     "run.epochs": 3,
     "objective.name": "pretraining",
 }
-ALL = {"teacher": 1.5, "descriptors": 1.0, "fingerprint": 0.5, "contrastive": 0.25, "masked": 2.0}
+ALL = {"teacher": 1.5, "descriptors": 1.0, "fingerprint": 0.5, "contrastive": 0.25}
 
 
 def weights(**values: float) -> dict[str, float]:
@@ -254,7 +254,7 @@ def test_the_scaling_ignores_outliers_constants_and_missing_values():
 
 
 def test_the_scaling_is_estimated_from_a_sample_of_many_molecules(monkeypatch):
-    monkeypatch.setattr(regression, "_SAMPLE", 400)
+    monkeypatch.setattr(pretext, "_SAMPLE", 400)
     values = np.random.default_rng(1).normal(3, 2, size=(5000, 2)).astype(np.float32)
     train = np.arange(1000, 5000)
     values[:1000] = 1e6
@@ -331,27 +331,27 @@ def test_a_weight_of_zero_computes_nothing(configure, monkeypatch):
         raise AssertionError("was computed")
 
     monkeypatch.setattr(pretext, "structure_features", refuse)
-    objective, dataset = objective_of(configure(20, weights(contrastive=1, masked=1)))
-    assert [*objective.losses] == ["contrastive", "masked"]
+    objective, dataset = objective_of(configure(20, weights(contrastive=1)))
+    assert [*objective.losses] == ["contrastive"]
     assert not dataset.arrays
     _, scores = objective.eval().validate(np.arange(20), DistributedContext())
-    assert scores.keys() == {"contrastive", "masked"}
+    assert scores.keys() == {"contrastive"}
 
 
 def test_a_set_without_smiles_needs_no_descriptors(configure):
-    config = configure(20, weights(masked=1))
+    config = configure(20, weights(contrastive=1))
     zinc = datasets.load(config.data, encoding_of(architecture(config)))
     zinc = replace(zinc, name="zinc", smiles=None)
     assert Pretraining.prepare(config, zinc, None) is zinc
     for name in ("descriptors", "fingerprint"):
         config = config.changed(weights(**{name: 1}))
-        with pytest.raises(ConfigError, match=r"no SMILES.*objective.masked or objective.contras"):
+        with pytest.raises(ConfigError, match=r"no SMILES.*objective.contras"):
             Pretraining.prepare(config, zinc, None)
 
 
 def test_weights_that_are_all_zero_are_refused(configure, tmp_path):
     config = configure(20, weights())
-    with pytest.raises(ConfigError, match=r"all weights .* are 0.*objective.descriptors, .*mask"):
+    with pytest.raises(ConfigError, match=r"all weights .* are 0.*objective.descriptors"):
         train(config, tmp_path / "run")
 
 
@@ -382,7 +382,7 @@ def test_a_stopped_run_resumes_exactly(configure, tmp_path, outcome, stop_at):
     for name in ("whole", "parts"):
         (tmp_path / name / "predictions_test.csv").touch()  # there are no predictions
     state = outcome(tmp_path / "parts")["state"]
-    assert "average_objective/losses.masked.vector" in state
+    assert "average_objective/losses.fingerprint.head.weight" in state
     assert not any("losses.contrastive" in name for name in state)  # it has no weights
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
@@ -403,7 +403,7 @@ def test_the_progress_of_the_descriptors_is_reported_once(configure, tmp_path):
 @pytest.fixture
 def pretrained(configure, tmp_path):
     """The folder of a run of two epochs."""
-    config = configure(60, {**weights(descriptors=1, masked=1), "run.epochs": 2})
+    config = configure(60, {**weights(descriptors=1, fingerprint=1), "run.epochs": 2})
     return train(config, tmp_path / "pretrained").folder
 
 

@@ -1,11 +1,14 @@
-"""SepNorm in small transformers of other libraries, with random weights."""
+"""SepNorm in small transformers of other libraries, with random weights: those that need no rule,
+and those for which docs/sepnorm.md has a rule."""
 
 from __future__ import annotations
 
+import ast
 import copy
 import io
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,10 @@ from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, convert_to_sepnorm
+from molsepnorm.sepnorm import Conversion
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 
+DOCS = Path(__file__).parents[2] / "docs" / "sepnorm.md"
 WIDTH, BATCH, SLOTS = 16, 24, 6
 
 
@@ -28,8 +33,12 @@ class Case:
     model: nn.Module
     inputs: dict[str, Any]
     first: tuple[str, ...]  # of its sites, by hand
-    sites: int  # their number, by hand
+    sites: int = 5  # their number, by hand
     special: int = 1
+    rule: dict[str, Any] = field(default_factory=dict)
+
+    def convert(self, model: nn.Module | None = None, **options: Any) -> Conversion:
+        return convert_to_sepnorm(model or self.model, **self.rule, **options)
 
     def answer(self, model: nn.Module) -> Tensor:
         torch.manual_seed(4)  # ViT-MAE hides patches at random
@@ -45,17 +54,16 @@ class Case:
         return x if sequence_first else x.transpose(0, 1)
 
 
-TEXT = {
-    "vocab_size": 30,
+SIZES = {
     "hidden_size": WIDTH,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
     "intermediate_size": 24,
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
-    "max_position_embeddings": 40,
 }
-IMAGE = {name: TEXT[name] for name in list(TEXT)[1:-1]} | {"image_size": 8, "patch_size": 4}
+TEXT = {**SIZES, "vocab_size": 30, "max_position_embeddings": 40, "pad_token_id": 1}
+IMAGE = {**SIZES, "image_size": 8, "patch_size": 4}
 LENGTHS = 2 + torch.arange(BATCH) % (SLOTS - 1)
 
 
@@ -64,102 +72,101 @@ def real() -> Tensor:
     return torch.arange(SLOTS) < LENGTHS[:, None]
 
 
-def text_inputs() -> dict[str, Tensor]:
-    ids = torch.where(real(), torch.randint(3, 30, (BATCH, SLOTS)), 1)
-    ids[:, 0] = 2  # CLS
-    return {"input_ids": ids, "attention_mask": real().long()}
+def of_transformers(
+    name: str, first: list[str], settings: dict[str, Any], **options: Any
+) -> Callable[[], Case]:
+    """A case by the name of its model, with settings of its configuration and of the case."""
+
+    def make() -> Case:
+        import transformers
+
+        kind = re.sub("Model$|For.*", "Config", name)
+        model = getattr(transformers, name)(getattr(transformers, kind)(**settings))
+        inputs = {"pixel_values": torch.randn(BATCH, 3, 8, 8)}
+        if "vocab_size" in settings:
+            ids = torch.where(real(), torch.randint(3, 29, (BATCH, SLOTS)), 1)
+            ids[:, 0] = 2  # CLS
+            inputs = {"input_ids": ids, "attention_mask": real().long()}
+        names = dict(model.named_modules())
+        found = tuple(each for each in first if each in names)
+        return Case(model, inputs, found, rule=RULES.get(name, {}), **options)
+
+    return make
 
 
-def bert() -> Case:
-    import transformers
+def timm_vit(
+    first: list[str], sites: int = 5, special: int = 1, **options: Any
+) -> Callable[[], Case]:
+    def make() -> Case:
+        from timm.models.vision_transformer import VisionTransformer
 
-    config = transformers.BertConfig(**TEXT)
-    model = transformers.BertForSequenceClassification(config)
-    return Case(model, text_inputs(), ("bert.embeddings.LayerNorm",), 5)
+        size = {"img_size": 8, "patch_size": 4, "embed_dim": WIDTH, "num_heads": 2}
+        model = VisionTransformer(**size, num_classes=2, depth=2, mlp_ratio=1.5, **options)
+        shape = (12, 16) if "dynamic_img_size" in options else (8, 8)
+        return Case(model, {"x": torch.randn(BATCH, 3, *shape)}, tuple(first), sites, special)
 
-
-def roberta() -> Case:
-    import transformers
-
-    model = transformers.RobertaModel(transformers.RobertaConfig(**TEXT))
-    return Case(model, text_inputs(), ("embeddings.LayerNorm",), 5)
-
-
-def vit() -> Case:
-    import transformers
-
-    model = transformers.ViTForImageClassification(transformers.ViTConfig(**IMAGE))
-    images = {"pixel_values": torch.randn(BATCH, 3, 8, 8)}
-    return Case(model, images, (first_of_vit(model.vit),), 5)
+    return make
 
 
-def first_of_vit(vit: nn.Module) -> str:
-    """The layers are in `encoder.layer` in transformers 4, and in `layers` in transformers 5."""
-    layers = "encoder.layer" if hasattr(vit, "encoder") else "layers"
-    return f"vit.{layers}.0.layernorm_before"
-
-
-def mae() -> Case:
-    import transformers
-
-    decoder = {"decoder_hidden_size": 8, "decoder_num_hidden_layers": 1}
-    heads = {"decoder_num_attention_heads": 2, "decoder_intermediate_size": 12}
-    config = transformers.ViTMAEConfig(**IMAGE, **decoder, **heads, mask_ratio=0.5)
-    model = transformers.ViTMAEForPreTraining(config)
-    images = {"pixel_values": torch.randn(BATCH, 3, 8, 8)}
-    return Case(model, images, (first_of_vit(model.vit),), 5 + 3)
-
-
-def small_timm(**options: Any) -> nn.Module:
-    from timm.models.vision_transformer import VisionTransformer
-
-    size = {"img_size": 8, "patch_size": 4, "embed_dim": WIDTH, "num_heads": 2, "num_classes": 2}
-    return VisionTransformer(**size, depth=2, mlp_ratio=1.5, **options)
-
-
-def timm_plain() -> Case:
-    images = {"x": torch.randn(BATCH, 3, 8, 8)}
-    return Case(small_timm(), images, ("blocks.0.norm1",), 5)
-
-
-def timm_registers() -> Case:
-    """Four prefix tokens, a norm before the blocks, images of another size, norms of q and k."""
-    model = small_timm(reg_tokens=3, pre_norm=True, dynamic_img_size=True, qk_norm=True)
-    return Case(
-        model, {"x": torch.randn(BATCH, 3, 12, 16)}, ("norm_pre", "blocks.0.norm1"), 6, special=4
-    )
-
-
-def torch_encoder(batch_first: bool, norm_first: bool, bias: bool = True) -> Case:
-    options = {"batch_first": batch_first, "norm_first": norm_first, "bias": bias}
+def torch_encoder(batch_first: bool, norm_first: bool) -> Case:
+    options = {"batch_first": batch_first, "norm_first": norm_first}
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 24, dropout=0.0, **options)
-    nested = batch_first and not norm_first and bias
-    norm = nn.LayerNorm(WIDTH)
-    model = nn.TransformerEncoder(layer, 2, norm, enable_nested_tensor=nested)
+    nested = batch_first and not norm_first
+    model = nn.TransformerEncoder(layer, 2, nn.LayerNorm(WIDTH), enable_nested_tensor=nested)
     src = torch.randn(BATCH, SLOTS, WIDTH) if batch_first else torch.randn(SLOTS, BATCH, WIDTH)
     inputs = {"src": src, "src_key_padding_mask": ~real()}
-    return Case(model, inputs, ("layers.0.norm1",) if norm_first else (), 5)
+    return Case(model, inputs, ("layers.0.norm1",) if norm_first else ())
 
 
-TORCH = {
-    f"torch-{'batch' if batch_first else 'sequence'}-{'pre' if norm_first else 'post'}": (
-        lambda batch_first=batch_first, norm_first=norm_first: torch_encoder(
-            batch_first, norm_first
-        )
+def documented() -> dict[str, dict[str, Any]]:
+    """The arguments of `convert_to_sepnorm` for each model, from the table."""
+    rows = re.findall(r"^\| `(\w+)`[^|]*\| `(where=.*)` \|$", DOCS.read_text(), re.MULTILINE)
+    calls = {name: ast.parse(f"f({rule})", mode="eval").body for name, rule in rows}
+    return {
+        name: {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        for name, call in calls.items()
+    }
+
+
+RULES = documented()
+TORCH: dict[str, Callable[[], Case]] = {
+    f"torch-{layout}-{order}": (
+        lambda layout=layout, order=order: torch_encoder(layout == "batch", order == "pre")
     )
-    for batch_first in (True, False)
-    for norm_first in (True, False)
+    for layout in ("batch", "sequence")
+    for order in ("pre", "post")
 }
-CASES: dict[str, Callable[[], Case]] = {
-    "bert": bert,
-    "roberta": roberta,
-    "vit": vit,
-    "mae": mae,
-    "timm": timm_plain,
-    "timm-registers": timm_registers,
+LAYERS = ("encoder.layer.0", "layers.0")  # of a ViT in transformers 4 and 5
+IN_VIT = [f"vit.{layer}.layernorm_before" for layer in LAYERS]
+DINO = [f"{layer}.norm1" for layer in LAYERS]
+DECODER = {f"decoder_{name}": IMAGE[name] for name in [*SIZES][:4]} | {"decoder_hidden_size": 8}
+REGISTERS = {"reg_tokens": 3, "pre_norm": True, "dynamic_img_size": True, "qk_norm": True}
+ESM = {**TEXT, "mask_token_id": 29, "position_embedding_type": "rotary"}
+DISTIL = {"dim": WIDTH, "n_layers": 2, "n_heads": 2, "hidden_dim": 24}
+DISTIL |= {"dropout": 0.0, "attention_dropout": 0.0}
+EMBEDDINGS = ["embeddings.LayerNorm"]
+KNOWN = {
+    "bert": of_transformers("BertForSequenceClassification", ["bert.embeddings.LayerNorm"], TEXT),
+    "roberta": of_transformers("RobertaModel", EMBEDDINGS, TEXT),
+    "vit": of_transformers("ViTForImageClassification", IN_VIT, IMAGE),
+    "mae": of_transformers("ViTMAEForPreTraining", IN_VIT, IMAGE | DECODER, sites=5 + 5),
+    "timm": timm_vit(["blocks.0.norm1"]),
+    # four prefix tokens, a norm before the blocks, images of another size, norms of q and k
+    "timm-registers": timm_vit(["norm_pre", "blocks.0.norm1"], sites=6, special=4, **REGISTERS),
     **TORCH,
 }
-TEXTS = ["bert", "roberta", *TORCH]
+BY_RULE = {
+    "EsmModel": of_transformers("EsmModel", ["encoder.layer.0.attention.LayerNorm"], ESM),
+    "DistilBertModel": of_transformers("DistilBertModel", EMBEDDINGS, TEXT | DISTIL),
+    "ElectraModel": of_transformers("ElectraModel", EMBEDDINGS, TEXT | {"embedding_size": WIDTH}),
+    "Dinov2Model": of_transformers("Dinov2Model", DINO, IMAGE),
+    "Dinov2WithRegistersModel": of_transformers(
+        "Dinov2WithRegistersModel", DINO, IMAGE | {"num_register_tokens": 4}, special=1 + 4
+    ),
+    "DeiTModel": of_transformers("DeiTModel", [name[4:] for name in IN_VIT], IMAGE, special=1 + 1),
+}
+CASES: dict[str, Callable[[], Case]] = {**KNOWN, **BY_RULE}
+TEXTS = ["bert", "roberta", *TORCH, "EsmModel", "DistilBertModel", "ElectraModel"]
 """The cases with padding."""
 
 
@@ -202,7 +209,7 @@ def test_two_layer_norms_change_nothing(case: Case, unfused: Callable[[], Any]) 
     """The outputs in evaluation have the same bits, since weights are taken from the old norm."""
     with unfused():  # that path rounds otherwise, and blanks padding
         expected = case.answer(case.model.eval())
-    convert_to_sepnorm(case.model, nn.LayerNorm, nn.LayerNorm)
+    case.convert(cls_norm=nn.LayerNorm, tok_norm=nn.LayerNorm)
     assert len(sepnorms(case.model)) == case.sites
     torch.testing.assert_close(case.answer(case.model), expected, rtol=0, atol=0)
 
@@ -212,23 +219,26 @@ def test_two_layer_norms_change_nothing(case: Case, unfused: Callable[[], Any]) 
     "ViT-MAE, timm's ViT and nn.TransformerEncoder. Two layer norms change no output."
 )
 def test_sites_are_the_norms_on_sequences(case: Case) -> None:
-    """Hooks on all norms find the same ones: those called with sequences of the model's width.
-    Sites before the first layer are marked, and all are in the report."""
-    shapes: dict[str, torch.Size] = {}
+    """Hooks on all norms find the same ones: those called with sequences. Sites before the first
+    layer, where a special token is the same in all sequences, are marked; all are in the report."""
+    seen: dict[str, Tensor] = {}
     for name, module in case.model.named_modules():
         if isinstance(module, nn.LayerNorm):
             module.register_forward_pre_hook(
-                lambda module, args, name=name: shapes.__setitem__(name, args[0].shape)
+                lambda module, args, name=name: seen.__setitem__(name, args[0])
             )
     case.answer(case.model)
-    seen = {name for name, shape in shapes.items() if len(shape) == 3}
-    conversion = convert_to_sepnorm(case.model)
-    assert {site.name for site in conversion.sites} == seen
+    seen = {name: x for name, x in seen.items() if x.dim() == 3}
+    conversion = case.convert()
+    assert {site.name for site in conversion.sites} == seen.keys()
     assert tuple(site.name for site in conversion.sites if site.is_first) == case.first
     for site in conversion.sites:
+        if "src" not in case.inputs:  # whose first slot is no CLS
+            spread = seen[site.name][:, : case.special].var(0).mean(-1).min()
+            assert site.is_first == (spread < 1e-9)
         assert site.special_tokens == case.special
         assert site.cls_norm == ("LayerNorm" if site.is_first else "BatchNorm1d")
-        assert site.width == shapes[site.name][-1]
+        assert site.width == seen[site.name].shape[-1]
         assert site.name in str(conversion)
     marks = len(case.first) + 1 if case.first else 0  # and one before what they mean
     assert str(conversion).count("*") == marks
@@ -238,7 +248,7 @@ def test_every_site_normalises_by_the_printed_norms(case: Case) -> None:
     """In training: special tokens by the batch's statistics, slot by slot, all others by their own;
     with the weights and the ε of the old norm."""
     old = copy.deepcopy(case.model)
-    conversion = convert_to_sepnorm(case.model)
+    conversion = case.convert()
     caught: dict[str, tuple[Tensor, Tensor]] = {}
     for site in conversion.sites:
         case.model.get_submodule(site.name).register_forward_hook(
@@ -261,7 +271,7 @@ def test_every_site_normalises_by_the_printed_norms(case: Case) -> None:
 def test_a_step_trains_every_norm(case: Case) -> None:
     """New parameters get gradients, those of the tokens are the old ones, and the loss falls."""
     parameters = dict(case.model.named_parameters())
-    conversion = convert_to_sepnorm(case.model)
+    conversion = case.convert()
     for site in conversion.sites:
         new = case.model.get_submodule(site.name)
         assert new.tok_norm.weight is parameters[f"{site.name}.weight"]
@@ -279,64 +289,18 @@ def test_a_step_trains_every_norm(case: Case) -> None:
     torch.testing.assert_close(fallen, wanted, rtol=0.3, atol=0)  # to first order
 
 
-@pytest.mark.parametrize("name", ["bert", "vit", "timm-registers", "torch-batch-pre"])
-def test_evaluation_agrees_with_training(name: str, make: Callable[[str], Case]) -> None:
-    """With converged running statistics, up to the factor n / (n − 1) of the variance."""
-    case = make(name)
-    convert_to_sepnorm(case.model.train(), quick_batch_norm)
-    with torch.no_grad():
-        for _ in range(60):
-            trained = case.answer(case.model)
-        evaluated = case.answer(case.model.eval())
-    real_answer = real() if "src" in case.inputs else slice(None)
-    difference = (trained - evaluated)[real_answer].norm() / trained[real_answer].norm()
-    assert difference < 0.1
-    assert difference > 0
+@pytest.mark.parametrize("name", BY_RULE)
+def test_a_rule_works_below_a_head(name: str, make: Callable[[str], Case]) -> None:
+    """The norm of a head stays."""
+    transformers, case = pytest.importorskip("transformers"), make(name)
+    ending = "ForImageClassification" if "pixel_values" in case.inputs else "ForMaskedLM"
+    headed = getattr(transformers, name.replace("Model", ending))(case.model.config)
+    sites = [site.name.partition(".")[2] for site in case.convert(headed).sites]
+    assert sites == [site.name for site in case.convert().sites]
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "vit", "mae", "timm", "timm-registers"])
-def test_no_batch_norm_gets_equal_tokens(name: str, make: Callable[[str], Case]) -> None:
-    """In training its special tokens differ between sequences."""
-    case = make(name)
-    conversion = convert_to_sepnorm(case.model.train())
-    smallest: dict[str, float] = {}
-    for site in conversion.sites:
-        case.model.get_submodule(site.name).register_forward_hook(
-            lambda module, args, output, name=site.name: smallest.update(
-                {name: args[0][:, : case.special].var(0).mean(-1).min().item()}
-            )
-        )
-    case.answer(case.model)
-    alike = {name for name, variance in smallest.items() if variance < 1e-9}
-    assert alike == {site.name for site in conversion.sites if site.is_first}
-
-
-def quick_batch_norm(width: int) -> nn.Module:
-    return nn.BatchNorm1d(width, momentum=0.2)
-
-
-@pytest.mark.parametrize("name", ["bert", "vit", "mae", "timm", "timm-registers"])
-def test_a_batch_norm_before_the_first_layer_amplifies_noise(
-    name: str, make: Callable[[str], Case]
-) -> None:
-    """A batch norm before the first layer sees no variance: in training it gives its bias alone,
-    and in evaluation, after a small step of the token, an outsized number."""
-    case = make(name)
-    convert_to_sepnorm(case.model.train(), first_cls_norm=nn.BatchNorm1d)
-    site = case.model.get_submodule(case.first[0])
-    caught = []
-    site.register_forward_hook(lambda module, args, output: caught.append((args[0], output)))
-    case.answer(case.model)
-    x, y = caught.pop()
-    norm = site.cls_norms[0]
-    assert x[:, 0].var(0, correction=0).max() < 1e-10
-    # variance 1e-14 of rounding over ε = 1e-5
-    torch.testing.assert_close(y[:, 0], norm.bias.expand(BATCH, -1), rtol=0, atol=1e-3)
-    for _ in range(300):
-        site(x.detach())
-    moved = x.detach() + 0.03
-    assert (site(moved) - y)[:, 0].abs().max() < 0.01  # training: nothing to see
-    assert (site.eval()(moved) - y)[:, 0].abs().max() > 1  # evaluation: 0.03 / √ε
+def test_every_rule_is_tested() -> None:
+    assert RULES.keys() == BY_RULE.keys()
 
 
 # --- copies, files, undoing ---------------------------------------------------------------------
@@ -344,31 +308,30 @@ def test_a_batch_norm_before_the_first_layer_amplifies_noise(
 
 def trained(case: Case, **options: Any) -> nn.Module:
     """The converted model after a few steps."""
-    convert_to_sepnorm(case.model.train(), **options)
+    case.convert(case.model.train(), **options)
     loss_of(case.answer(case.model)).backward()
     torch.optim.SGD(case.model.parameters(), lr=0.1).step()
     return case.model.eval()
 
 
 @pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])
-def test_state_dicts_round_trip(
-    case: Case, tok_norm: Any, tmp_path: Path, make: Callable[[str], Case]
+def test_states_are_loaded_by_another_converted_model(
+    case: Case, tok_norm: Any, tmp_path: Path
 ) -> None:
-    """Into a new converted model, by state dict and safetensors file; and copies."""
-    fresh, other = copy.deepcopy(case.model), copy.deepcopy(case.model)
+    """Those of the conversion, from a safetensors file, and those from before it."""
+    before, old = copy.deepcopy(case.model.state_dict()), copy.deepcopy(case.model)
+    other = copy.deepcopy(case.model)
     with torch.no_grad():
-        for parameter in fresh.parameters():
+        for parameter in other.parameters():
             parameter.add_(1)
+    case.convert(other.eval(), tok_norm=tok_norm)
+    other.load_state_dict(before)
+    case.convert(old.eval(), tok_norm=tok_norm)
+    torch.testing.assert_close(case.answer(other), case.answer(old), rtol=0, atol=0)
     model = trained(case, tok_norm=tok_norm)
-    expected = case.answer(model)
-    convert_to_sepnorm(fresh.eval(), tok_norm=tok_norm)
-    fresh.load_state_dict(model.state_dict())
-    torch.testing.assert_close(case.answer(fresh), expected, rtol=0, atol=0)
-
     save_file(model.state_dict(), tmp_path / "model.safetensors")
-    convert_to_sepnorm(other.eval(), tok_norm=tok_norm)
     other.load_state_dict(load_file(tmp_path / "model.safetensors"))
-    torch.testing.assert_close(case.answer(other), expected, rtol=0, atol=0)
+    torch.testing.assert_close(case.answer(other), case.answer(model), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["bert", "vit", "timm", "torch-batch-post", "torch-sequence-pre"])
@@ -406,7 +369,7 @@ def test_undo_restores_the_old_norms(case: Case, tok_norm: Any) -> None:
     modules = dict(case.model.named_modules())
     switches = [vars(module).copy() for module in case.model.modules()]
     keys = list(case.model.state_dict())
-    conversion = convert_to_sepnorm(case.model, tok_norm=tok_norm)
+    conversion = case.convert(tok_norm=tok_norm)
     case.model.train()
     case.answer(case.model)
     case.model.eval()
@@ -420,13 +383,13 @@ def test_undo_restores_the_old_norms(case: Case, tok_norm: Any) -> None:
         assert not module._forward_pre_hooks_with_kwargs
     torch.testing.assert_close(case.answer(case.model), before, rtol=0, atol=0)
     conversion.undo()  # once more: nothing happens
-    convert_to_sepnorm(case.model)  # and the model can be converted again
+    case.convert()  # and the model can be converted again
 
 
 def test_undo_keeps_the_trained_weights_of_the_tokens_norm(make: Callable[[str], Case]) -> None:
     """It does not overwrite a norm that was replaced since; also for a copy of both."""
     case = make("bert")
-    conversion = convert_to_sepnorm(case.model)
+    conversion = case.convert()
     site = case.model.get_submodule("bert.embeddings.LayerNorm")
     with torch.no_grad():
         site.tok_norm.weight.fill_(7)
@@ -440,33 +403,19 @@ def test_undo_keeps_the_trained_weights_of_the_tokens_norm(make: Callable[[str],
     assert isinstance(case.model.bert.encoder.layer[0].output.LayerNorm, MultiTokenSepNorm)
 
 
-@pytest.mark.parametrize("tok_norm", [None, nn.BatchNorm1d])
-def test_a_state_from_before_the_conversion_can_be_loaded(case: Case, tok_norm: Any) -> None:
-    """The result is the same as if it had been loaded before the conversion."""
-    before, other = case.model.state_dict(), copy.deepcopy(case.model)
-    expected_model = copy.deepcopy(case.model).eval()
-    convert_to_sepnorm(expected_model, tok_norm=tok_norm)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.add_(1)
-    convert_to_sepnorm(other.eval(), tok_norm=tok_norm)
-    other.load_state_dict(before)
-    torch.testing.assert_close(case.answer(other), case.answer(expected_model), rtol=0, atol=0)
-
-
 def test_a_state_from_before_the_conversion_can_be_assigned(make: Callable[[str], Case]) -> None:
     """Its tensors are not shared between norms. A missing weight of a meta model is reported."""
     case = make("bert")
     before = copy.deepcopy(case.model.state_dict())
     hollow = copy.deepcopy(case.model).to("meta")
-    convert_to_sepnorm(case.model)
+    case.convert()
     case.model.load_state_dict(before, assign=True)
     for sepnorm in sepnorms(case.model):
         with torch.no_grad():
             expected = sepnorm.tok_norm.weight.clone()
             sepnorm.cls_norms[0].weight.add_(1)
         torch.testing.assert_close(sepnorm.tok_norm.weight, expected, rtol=0, atol=0)
-    convert_to_sepnorm(hollow)
+    case.convert(hollow)
     with pytest.raises(
         RuntimeError, match="Missing key.*output.LayerNorm.cls_norms.0.running_mean"
     ):
@@ -477,7 +426,7 @@ def test_undo_follows_the_device_and_type_of_the_model(make: Callable[[str], Cas
     """A norm that was put aside becomes what the others have become since: double, or half."""
     for dtype in (torch.float64, torch.bfloat16):
         case = make("torch-batch-post")
-        conversion = convert_to_sepnorm(case.model, tok_norm=nn.LayerNorm)
+        conversion = case.convert(tok_norm=nn.LayerNorm)
         case.model.to(dtype)
         conversion.undo()
         assert {parameter.dtype for parameter in case.model.parameters()} == {dtype}
@@ -508,7 +457,7 @@ def test_padding_does_not_change_outputs(name: str, make: Callable[[str], Case])
     """With a batch norm of the tokens, for real slots, statistics and gradients. Without the hook
     padding has an effect, which shows that this test can fail."""
     case = make(name)
-    convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
+    case.convert(case.model.train(), tok_norm=nn.BatchNorm1d)
     deaf = copy.deepcopy(case.model)
     for module in deaf.modules():
         module._forward_pre_hooks.clear()
@@ -531,57 +480,25 @@ def test_padding_does_not_change_outputs(name: str, make: Callable[[str], Case])
     assert not torch.allclose(*(result[0] for result in results["without"]), rtol=0.01, atol=0.01)
 
 
-@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("name", ["torch-batch-pre", "torch-batch-post"])
 def test_layers_called_one_by_one_read_the_padding_mask(
-    norm_first: bool, make: Callable[[str], Case]
+    name: str, make: Callable[[str], Case]
 ) -> None:
-    """The outputs equal those of the encoder."""
-    case = make(f"torch-batch-{'pre' if norm_first else 'post'}")
-    convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
+    case = make(name)
+    case.convert(case.model.train(), tok_norm=nn.BatchNorm1d)
     alone = copy.deepcopy(case.model)
     expected = case.answer(case.model)
     x, padding = case.inputs["src"], case.inputs["src_key_padding_mask"]
     for layer in alone.layers:
         x = layer(x, src_key_padding_mask=padding)
-    torch.testing.assert_close(x, expected if alone.norm is None else x)
-    for (name, one), other in zip(alone.named_buffers(), case.model.buffers(), strict=True):
-        if name.startswith("layers"):
-            torch.testing.assert_close(one, other)
-
-
-def test_masks_are_read_only_for_batch_norms_of_tokens(make: Callable[[str], Case]) -> None:
-    """A mask (B, S, S) does not say slot by slot what is padding: training stops, evaluation
-    needs none."""
-    case = make("bert")
-    convert_to_sepnorm(case.model.eval(), tok_norm=nn.BatchNorm1d)
-    ids, mask = case.inputs["input_ids"], real()[:, None].expand(-1, SLOTS, -1).long()
-    torch.testing.assert_close(case.model(ids, attention_mask=mask).logits, case.answer(case.model))
-    with pytest.raises(
-        ValueError, match=r"must be of shape \(batch, slots\).*got shape \(24, 6, 6"
-    ):
-        case.model.train()(ids, attention_mask=mask)
-
-
-def test_a_mask_may_be_positional_or_missing(make: Callable[[str], Case]) -> None:
-    """Positional arguments are read. A call without a mask forgets the last one."""
-    case = make("bert")
-    convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
-    named, placed, plain = (copy.deepcopy(case.model) for _ in range(3))
-    named(**case.inputs)
-    placed(case.inputs["input_ids"], case.inputs["attention_mask"])
-    plain(case.inputs["input_ids"])
-    states = [model.state_dict() for model in (named, placed, plain)]
-    statistics = "bert.encoder.layer.1.output.LayerNorm.tok_norm.running_mean"
-    torch.testing.assert_close(states[0][statistics], states[1][statistics], rtol=0, atol=0)
-    assert not torch.allclose(states[0][statistics], states[2][statistics])
-    named(case.inputs["input_ids"])
-    assert all(each.padding.real is None for each in sepnorms(named))
+    alone.norm.padding.real = ~padding
+    torch.testing.assert_close(alone.norm(x), expected)
 
 
 def test_gradient_checkpointing_gives_the_same_gradients(make: Callable[[str], Case]) -> None:
     """Layers that run again in `backward` find the mask still: the gradients are the same."""
     case = make("bert")
-    convert_to_sepnorm(case.model.train(), tok_norm=nn.BatchNorm1d)
+    case.convert(case.model.train(), tok_norm=nn.BatchNorm1d)
     plain, thrifty = case.model, copy.deepcopy(case.model)
     thrifty.gradient_checkpointing_enable()
     calls = []
@@ -597,7 +514,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(make: Callable[[str], C
 def test_batch_norms_of_tokens_can_be_synchronised(case: Case) -> None:
     """Every batch norm of a converted model counts all processes. In a single process the outputs
     are the same."""
-    convert_to_sepnorm(case.model.train())
+    case.convert(case.model.train())
     synchronised = copy.deepcopy(case.model)
     synchronize_norms(synchronised)
     norms = [norm for each in sepnorms(synchronised) for norm in each.cls_norms]

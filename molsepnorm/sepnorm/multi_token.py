@@ -2,19 +2,90 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import counts_rows, mask_aware, normalize_real
-from molsepnorm.sepnorm.conversion.padding import PaddingContext
 from molsepnorm.sepnorm.drop_in import DropIn, rename_keys
 from molsepnorm.sepnorm.sepnorm import normalize_special
 
-__all__ = ["MultiTokenSepNorm"]
+__all__ = ["MultiTokenSepNorm", "Padding"]
+
+
+_MASKS = {
+    "attention_mask": "positive at real tokens and 0 at padding",  # as in transformers
+    "src_key_padding_mask": "True at padding",  # as in torch, or a number added to scores
+}
+"""Names of padding masks -> the meaning of their values."""
+
+_PADDING = -1000.0
+"""Highest number at padding in a mask that is added to attention scores. The softmax is 0 there in
+float32. Usual numbers are −∞, the lowest number, −1e9 and −1e4."""
+
+
+class Padding:
+    """The padding mask of the last call of a network, for its norms.
+
+    The mask is kept until the next call, because gradient checkpointing runs layers again in
+    `backward`.
+
+    >>> padding = Padding()
+    >>> layer = nn.TransformerEncoderLayer(4, 2, batch_first=True)
+    >>> hook = padding.follow(layer)
+    >>> _ = layer(torch.randn(1, 3, 4), src_key_padding_mask=torch.tensor([[False, False, True]]))
+    >>> padding.real
+    tensor([[ True,  True, False]])
+    """
+
+    real: Tensor | None = None
+    """bool (B, S), or (S,) for a single sequence: true at real tokens. None: the call has no mask,
+    so every slot counts."""
+    unreadable: str | None = None
+    """Error message if the mask of the call cannot be used; raised by norms that need the mask."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # a copy of a network does not contain its last batch
+
+    def follow(self, module: nn.Module) -> RemovableHandle:
+        """Keep the mask of each call of a module from now on."""
+        parameters = inspect.signature(module.forward).parameters.values()
+        named = [each.name for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD]
+        positions = {name: named.index(name) for name in _MASKS if name in named}
+        # no closure, so that networks with hooks can be copied and pickled
+        return module.register_forward_pre_hook(partial(self._read, positions), with_kwargs=True)
+
+    def _read(
+        self, positions: dict[str, int], module: nn.Module, args: tuple, kwargs: dict[str, Any]
+    ) -> None:
+        self.real = self.unreadable = None
+        given = {name: args[i] for name, i in positions.items() if i < len(args)} | kwargs
+        name = next((name for name in _MASKS if given.get(name) is not None), None)
+        if name is None:
+            return
+        mask = given[name]
+        added = isinstance(mask, Tensor) and mask.is_floating_point()  # to attention scores
+        if (
+            not isinstance(mask, Tensor)
+            or mask.dim() not in (1, 2)
+            or (name == "attention_mask" and added and (mask < 0).any())
+        ):
+            got = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+            self.unreadable = (
+                f"a batch norm of the tokens needs the padding: {name} must be of shape (batch, "
+                f"slots), {_MASKS[name]}; got {got}. Pass such a mask, or convert with another "
+                "tok_norm"
+            )
+        elif name == "attention_mask":
+            self.real = mask != 0
+        else:
+            self.real = mask > _PADDING if added else mask == 0
 
 
 class MultiTokenSepNorm(DropIn):
@@ -57,18 +128,20 @@ class MultiTokenSepNorm(DropIn):
             batch_first: true for sequences (B, S, C), false for (S, B, C).
 
         Raises:
-            ConfigError: there is no special token.
+            ConfigError: there is no special token, or an argument is of the wrong type.
         """
         super().__init__()
-        if special_tokens < 1:
+        if not isinstance(special_tokens, int) or special_tokens < 1:
             raise ConfigError(
-                f"SepNorm needs at least one special token; got special_tokens={special_tokens}"
+                f"SepNorm needs at least one special token; got special_tokens={special_tokens!r}"
             )
+        if not isinstance(batch_first, bool):
+            raise ConfigError(f"batch_first= must be True or False; got {batch_first!r}")
         self.hidden_size = hidden_size
         self.cls_norms = nn.ModuleList(cls_norm(hidden_size) for _ in range(special_tokens))
         self.tok_norm = mask_aware(tok_norm(hidden_size))
         self.batch_first = batch_first
-        self.padding = PaddingContext()
+        self.padding = Padding()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # same shape as x
         """Normalise.

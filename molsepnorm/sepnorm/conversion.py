@@ -1,0 +1,499 @@
+"""SepNorm in place of the norms of an existing transformer, of another library or your own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
+
+from molsepnorm.errors import ConfigError
+from molsepnorm.sepnorm.batch_norm import contains_batch_norm
+from molsepnorm.sepnorm.multi_token import MultiTokenSepNorm, Padding
+
+__all__ = ["Conversion", "Site", "convert_to_sepnorm"]
+
+NormFactory = Callable[[int], nn.Module]
+"""A function that makes a norm from a number of channels."""
+
+Where = str | Iterable[str] | Callable[[str, nn.Module], bool]
+"""Names, in which `*` stands for anything, or a function of name and module."""
+
+
+class Architecture(NamedTuple):
+    """The norms and the sequences of a class of networks.
+
+    `norms` matches the names of the norms of sequences with special tokens, relative to an
+    instance; not those of patches without special tokens, of queries and keys, of pooled vectors
+    and of heads. `first` matches those that are called before the first layer.
+    """
+
+    norms: str
+    first: Callable[[Any], str] = lambda network: ""
+    special_tokens: Callable[[Any], int] = lambda network: 1
+    batch_first: Callable[[Any], bool] = lambda network: True
+
+
+def _tokens_of_bert(bert: Any) -> int:
+    if any(getattr(module, "chunk_size_feed_forward", 0) for module in bert.modules()):
+        raise ConfigError(
+            f"this {type(bert).__name__} normalises sequences in pieces, and only the first piece "
+            "begins with CLS: make it with config.chunk_size_feed_forward = 0"
+        )
+    return 1
+
+
+def _tokens_of_timm(vit: Any) -> int:
+    if not vit.num_prefix_tokens:
+        raise ConfigError(
+            f"{type(vit).__name__} has no class token (class_token=False) to normalise separately: "
+            "make it with class_token=True, or with registers (reg_tokens=)"
+        )
+    return vit.num_prefix_tokens
+
+
+def _first_of_timm(vit: Any) -> str:
+    if any(type(block).__name__ == "ResPostBlock" for block in vit.blocks[:1]):
+        return "norm_pre"  # a block's norms come after attention
+    return r"norm_pre|blocks\.0\.(norm1|in_norm|attns\.\d+\.norm)"
+
+
+def _layout_of_torch(layer: Any) -> bool:
+    attention = getattr(layer, "self_attn", None)
+    if not isinstance(attention, nn.MultiheadAttention):
+        raise ConfigError(
+            f"the layout of {type(layer).__name__} inside a TransformerEncoder is unknown: pass "
+            "batch_first=True for sequences (batch, slots, channels), or False for (slots, batch, "
+            "channels)"
+        )
+    return attention.batch_first
+
+
+def _first_of_torch(layer: Any) -> str:
+    return "norm1" if getattr(layer, "norm_first", False) else ""
+
+
+_BERT = Architecture(
+    r"embeddings\.LayerNorm|encoder\.layer\.\d+\.((cross)?attention\.)?output\.LayerNorm",
+    first=lambda bert: r"embeddings\.LayerNorm",
+    special_tokens=_tokens_of_bert,
+)
+_VIT = Architecture(  # its layers are in encoder.layer (version 4) or layers (version 5)
+    r"(encoder\.layer|layers)\.\d+\.layernorm_(before|after)|layernorm",
+    first=lambda vit: r"(encoder\.layer|layers)\.0\.layernorm_before",
+)
+_MAE_DECODER = Architecture(  # its input is the encoder's output, so no norm is a first one
+    r"decoder_layers\.\d+\.layernorm_(before|after)|decoder_norm"
+)
+_TIMM = Architecture(
+    r"norm_pre|norm|blocks\.\d+\.(norm1|norm2|in_norm|(attns|ffns)\.\d+\.norm)",
+    first=_first_of_timm,
+    special_tokens=_tokens_of_timm,
+)
+_TORCH_ENCODER = Architecture(
+    r"layers\.\d+\.norm[12]|norm",
+    first=lambda encoder: rf"layers\.0\.({_first_of_torch(encoder.layers[0])})",
+    batch_first=lambda encoder: _layout_of_torch(encoder.layers[0]),
+)
+_TORCH_LAYER = Architecture(
+    r"norm[12]",
+    first=_first_of_torch,
+    batch_first=_layout_of_torch,
+)
+
+ARCHITECTURES = {
+    "transformers.models.bert.modeling_bert.BertModel": _BERT,
+    "transformers.models.roberta.modeling_roberta.RobertaModel": _BERT,
+    "transformers.models.vit.modeling_vit.ViTModel": _VIT,
+    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEModel": _VIT,
+    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEDecoder": _MAE_DECODER,
+    "timm.models.vision_transformer.VisionTransformer": _TIMM,
+    "torch.nn.modules.transformer.TransformerEncoder": _TORCH_ENCODER,
+    "torch.nn.modules.transformer.TransformerEncoderLayer": _TORCH_LAYER,
+}
+"""Architectures by qualified class name, so that none of these libraries is imported. Subclasses
+are recognised, too."""
+
+_LAYER = r"(encoder\.layer|decoder_layers|layers|blocks)\.\d+"
+"""The names of the layers of all known networks."""
+
+
+class Known(NamedTuple):
+    """A module of a known class inside a network."""
+
+    name: str
+    module: nn.Module
+    architecture: Architecture
+    begins: bool  # false for a layer of torch that follows another one
+
+    def inside(self, name: str, pattern: str = ".*") -> bool:
+        """Return whether a module is inside, with a relative name that fits the pattern."""
+        prefix = self.name and f"{self.name}."
+        fits = re.fullmatch(pattern, name.removeprefix(prefix))
+        return name.startswith(prefix) and fits is not None
+
+    def is_first(self, name: str) -> bool:
+        """Return whether a norm is called before the first layer."""
+        return self.begins and self.inside(name, self.architecture.first(self.module))
+
+
+def _find_known(network: nn.Module) -> list[Known]:
+    """Return the modules of known classes, in order, without nested ones, and without decoders,
+    whose first token attends only to itself, so it is no CLS."""
+    found: list[Known] = []
+    stacks: set[str] = set()
+    for name, module in network.named_modules():
+        names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__)
+        architecture = next((ARCHITECTURES[each] for each in names if each in ARCHITECTURES), None)
+        decodes = getattr(getattr(module, "config", None), "is_decoder", False)
+        if architecture and not decodes and not any(known.inside(name) for known in found):
+            stack = re.sub(r"\d+(?!.*\d)", "*", name)  # its last number
+            begins = architecture is not _TORCH_LAYER or stack not in stacks
+            stacks.add(stack)
+            found.append(Known(name, module, architecture, begins))
+    return found
+
+
+def _known_norms(model: nn.Module, known: list[Known]) -> dict[str, nn.Module]:
+    """Return the norms of token sequences of known networks; a layer without any is refused."""
+    modules = [each for each in model.named_modules() if not isinstance(each[1], nn.Identity)]
+    norms = {
+        name: module
+        for name, module in modules
+        if any(each.inside(name, each.architecture.norms) for each in known)
+    }
+    for name, module in modules:
+        is_layer = any(each.inside(name, _LAYER) for each in known)
+        if is_layer and not any(norm.startswith(f"{name}.") for norm in norms):
+            raise ConfigError(
+                f"'{name}', a {type(module).__name__}, has no known norm: name all norms to "
+                "replace by where="
+            )
+    if not norms:
+        raise ConfigError(
+            f"this {type(model).__name__} has no known norm of token sequences; known are "
+            f"{', '.join(name.rpartition('.')[2] for name in ARCHITECTURES)}, but not as decoders, "
+            "whose first token sees no other. For another transformer pass where=, such as "
+            "where='*.layers.*.norm?', with special_tokens= and batch_first="
+        )
+    return norms
+
+
+def _matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict[str, nn.Module]:
+    """Return the modules that a rule, the given argument, selects; at least one for each name."""
+    rules: Any = [rule] if isinstance(rule, str) or callable(rule) else rule
+    rules = [*rules] if isinstance(rules, Iterable) else []
+    right = [isinstance(each, str | Callable) and not isinstance(each, type) for each in rules]
+    if not rules or not all(right):
+        raise ConfigError(
+            f"{argument}= must be a name such as 'layers.*.norm1', several of them, or a function "
+            f"of a module's name and the module; got {rule!r}"
+        )
+
+    def fits(each: Any, name: str) -> bool:
+        if callable(each):
+            return each(name, modules[name])
+        return fnmatchcase(name, each) and not isinstance(modules[name], nn.Identity)
+
+    for each in rules:
+        if not any(fits(each, name) for name in modules):
+            norms = ", ".join(name for name, each in modules.items() if _width(each) is not None)
+            raise ConfigError(
+                f"{argument}={each!r} matches no module; the norms are: {norms or 'none'}"
+            )
+    return {n: module for n, module in modules.items() if any(fits(each, n) for each in rules)}
+
+
+def _width(norm: nn.Module) -> int | None:
+    """Return the number of channels of a norm; None if it does not normalise the last dimension."""
+    others = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)  # of another dimension
+    if isinstance(norm, others) or next(norm.children(), None) is not None:
+        return None
+    shape = getattr(norm, "normalized_shape", None)
+    if shape is None and isinstance(weight := getattr(norm, "weight", None), torch.Tensor):
+        shape = weight.shape
+    return shape[0] if shape is not None and len(shape) == 1 else None
+
+
+def convert_to_sepnorm(
+    model: nn.Module,
+    cls_norm: NormFactory = nn.BatchNorm1d,
+    tok_norm: NormFactory | None = None,
+    where: Where | None = None,
+    *,
+    first_cls_norm: NormFactory = nn.LayerNorm,
+    first: Where | None = None,
+    special_tokens: int | None = None,
+    batch_first: bool | None = None,
+) -> Conversion:
+    """Replace the norms that act on token sequences by SepNorm, in place.
+
+    BERT, RoBERTa, ViT and ViT-MAE of `transformers`, `VisionTransformer` of timm and
+    `nn.TransformerEncoder` and its layer need no `where`, alone or inside `model`.
+
+    New norms start with the weights of the old one if their shapes fit (a weight is read as the
+    factor itself, not as an addition to 1), and layer and RMS norms keep its ε. Therefore
+    `cls_norm=nn.LayerNorm` changes no output before training. New norms can be trained even if the
+    old one is frozen. Make the optimiser afterwards, or add the new parameters to it.
+
+    Before the first layer a special token is the same vector in every sequence, and a batch norm
+    would amplify noise. These sites get `first_cls_norm` instead.
+
+    A batch norm of the tokens does not count padding. The mask is read from each call of the model,
+    from `attention_mask` or `src_key_padding_mask`. Special tokens come first, so padding must be
+    at the end. With gradient checkpointing call `backward` after each call.
+
+    Args:
+        model: changed in place; unchanged if an error is raised.
+        cls_norm: makes the norm of a special token from the number of channels.
+        tok_norm: makes the norm of the other tokens. None keeps the existing module, so that
+            optimisers with its parameters stay valid.
+        where: modules to replace: one or several names as in `model.named_modules()`, in which `*`
+            matches anything, also dots; or a function of name and module. Inside a known network
+            the defaults of the arguments below are those of the network.
+        first_cls_norm: replaces `cls_norm` at sites before the first layer.
+        first: these sites, in the form of `where`. None: those of the known network; outside of
+            known networks the first site in the order of modules.
+        special_tokens: number of special slots at the beginning of each sequence. None: that of the
+            known network, else 1.
+        batch_first: true for sequences (B, S, C), false for (S, B, C). None: as in the known
+            network, else true.
+
+    Raises:
+        ConfigError: the model is already converted, wrapped by DDP, unknown or a causal decoder, or
+            normalises sequences in pieces; nothing matches, or a match or a new module is no norm
+            over the last dimension; or an argument is of the wrong type.
+
+    Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
+    arXiv 2309.12931, section 3, with MAE, SimCSE's BERT and RoBERTa, and Graphormer.
+    """
+    _require_convertible(model)
+    known = _find_known(model)
+    if where is None:
+        chosen = _known_norms(model, known)
+    else:
+        chosen = _matching({n: each for n, each in model.named_modules() if n}, where, "where")
+    homes = {name: next((each for each in known if each.inside(name)), None) for name in chosen}
+    if first is None:
+        outside = [name for name, home in homes.items() if home is None]
+        first_ones = {
+            *outside[:1],
+            *(n for n, home in homes.items() if home and home.is_first(n)),
+        }
+    else:
+        first_ones = {*_matching(chosen, first, "first")}
+    contexts: dict[Known | None, Padding] = {}
+    sites: list[Site] = []
+    new: dict[nn.Module, MultiTokenSepNorm] = {}
+    like = next(model.parameters(), None)
+    for name, norm in chosen.items():
+        home, is_first = homes[name], name in first_ones
+        if (width := _width(norm)) is None:
+            raise ConfigError(
+                f"'{name}' cannot be replaced by SepNorm: this {type(norm).__name__} is no norm "
+                "over the last dimension only. Choose layer or RMS norms by where="
+            )
+        tokens, layout = 1, True
+        if home is not None:
+            tokens = home.architecture.special_tokens(home.module)
+            if batch_first is None:
+                layout = home.architecture.batch_first(home.module)
+        make_like = partial(_make_norm_like, norm, next(norm.parameters(), like))
+        sepnorm = new[norm] = MultiTokenSepNorm(
+            width,
+            partial(make_like, first_cls_norm if is_first else cls_norm),
+            partial(make_like, tok_norm) if tok_norm is not None else partial(_keep, norm),
+            special_tokens=tokens if special_tokens is None else special_tokens,
+            batch_first=layout if batch_first is None else batch_first,
+        ).train(norm.training)
+        sepnorm.padding = contexts.setdefault(home, sepnorm.padding)
+        classes = type(sepnorm.cls_norms[0]).__name__, type(sepnorm.tok_norm).__name__
+        shape = len(sepnorm.cls_norms), sepnorm.batch_first
+        sites.append(Site(name, width, *shape, is_first, *classes))
+    # no checks follow, so the model may be changed
+    changes = _changes(model, new)
+    for module, attribute, _, value in changes:
+        setattr(module, attribute, value)
+    needed = [each.padding for each in new.values() if contains_batch_norm(each.tok_norm)]
+    hooks = [
+        padding.follow(module)
+        for home, padding in contexts.items()
+        if padding in needed
+        for module in _called_with_masks(model if home is None else home.module)
+    ]
+    return Conversion(model, tuple(sites), changes, hooks)
+
+
+def _require_convertible(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"only an nn.Module can be converted; got a {type(model).__name__}")
+    for module in model.modules():
+        if isinstance(module, DistributedDataParallel):
+            raise ConfigError(
+                "the model is wrapped by DistributedDataParallel, which would not train the new "
+                "norms: convert it before wrapping"
+            )
+        if isinstance(module, MultiTokenSepNorm):
+            raise ConfigError(
+                f"this {type(model).__name__} is already converted: undo() that conversion first"
+            )
+
+
+def _keep(norm: nn.Module, width: int) -> nn.Module:
+    return norm
+
+
+@torch.no_grad()
+def _make_norm_like(
+    old: nn.Module, beside: nn.Parameter | None, factory: NormFactory, width: int
+) -> nn.Module:
+    """Return a new norm with the weights of `old`, on the device of `beside`, at least float32.
+
+    Raises:
+        ConfigError: the function makes no module that maps (n, width) to the same shape.
+    """
+    eps = getattr(old, "eps", getattr(old, "variance_epsilon", None))
+    takes_eps = factory in (nn.LayerNorm, nn.RMSNorm) and eps is not None
+    try:
+        new = factory(width, eps=eps) if takes_eps else factory(width)  # type: ignore[call-arg]
+        shape = new.eval()(next(new.parameters(), torch.empty(0)).new_zeros(2, width)).shape
+        problem = "" if shape == (2, width) else f"a shape of {tuple(shape)} for (2, {width})"
+    except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        raise ConfigError(
+            "cls_norm, tok_norm and first_cls_norm must make, from a number of channels, a module "
+            f"that normalises (n, channels), as nn.LayerNorm does; got {factory!r}: {problem}"
+        )
+    if beside is not None:
+        double = beside.dtype == torch.float64
+        new = new.to(beside.device, torch.float64 if double else torch.float32)
+    for name in ("weight", "bias"):
+        source, target = getattr(old, name, None), getattr(new, name, None)
+        if source is not None and target is not None and source.shape == target.shape:
+            target.copy_(source)
+    return new
+
+
+Change = tuple[nn.Module, str, Any, Any]
+"""A module, the name of an attribute, its old and its new value."""
+
+
+def _changes(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[Change]:
+    """Return the attributes to change: those that hold a norm, and `use_nested_tensor`.
+
+    An `nn.TransformerEncoder` packs padded sequences into a nested tensor if its first layer is
+    fused. In torch 2.4 to 2.13 it reads this attribute first, which is part of copies and pickles.
+    """
+    changes: list[Change] = []
+    for module in model.modules():
+        for attribute, child in module._modules.items():
+            if child is not None and child in new:
+                changes.append((module, attribute, child, new[child]))
+        if isinstance(module, nn.TransformerEncoder) and not new.keys().isdisjoint(
+            module.layers.modules()
+        ):
+            changes.append((module, "use_nested_tensor", module.use_nested_tensor, False))
+    return changes
+
+
+def _called_with_masks(network: nn.Module) -> list[nn.Module]:
+    """Return a network, and the layers of an encoder of torch, which may be called one by one."""
+    return [network, *(network.layers if isinstance(network, nn.TransformerEncoder) else ())]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A norm that was replaced."""
+
+    name: str
+    """Qualified name of the module."""
+    width: int
+    """Channels."""
+    special_tokens: int
+    batch_first: bool
+    is_first: bool
+    """True if no layer has mixed the tokens before, so that `first_cls_norm` was used."""
+    cls_norm: str
+    """Class of the norms of the special tokens."""
+    tok_norm: str
+    """Class of the norm of the other tokens."""
+
+
+class Conversion:
+    """The result of `convert_to_sepnorm`. It prints as a table, and `undo` reverts it.
+
+    To copy a model with its conversion, copy both at once: `copy.deepcopy((model, conversion))`.
+    """
+
+    sites: tuple[Site, ...]
+    """The replaced norms, in the order of the model's modules."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        sites: tuple[Site, ...],
+        changes: list[Change],
+        hooks: list[RemovableHandle],
+    ) -> None:
+        self.sites = sites
+        self._changes, self._hooks = changes, hooks
+        self._model, self._dtype = model, _dtype_beside_norms(model)
+
+    def undo(self) -> None:
+        """Restore the old norms, in place. A second call does nothing.
+
+        If `tok_norm` was None, the norm of the tokens is the old norm itself and keeps what it has
+        learned. Otherwise the old norm is restored unchanged. The weights of the special tokens'
+        norms are lost.
+
+        Raises:
+            ConfigError: a converted norm has been replaced since; nothing is changed.
+        """
+        for module, name, _, new in self._changes:
+            if isinstance(new, nn.Module) and getattr(module, name, None) is not new:
+                raise ConfigError(
+                    f"cannot undo the conversion: '{name}' of a {type(module).__name__} is no "
+                    "longer the SepNorm of the conversion"
+                )
+        dtype = _dtype_beside_norms(self._model)
+        for module, name, old, new in self._changes:
+            if isinstance(new, MultiTokenSepNorm):
+                if old is not new.tok_norm:  # the model may have been moved or cast since
+                    for parameter in new.parameters():
+                        old.to(parameter.device, None if dtype == self._dtype else dtype)
+                old.train(new.training)
+            setattr(module, name, old)
+        for hook in self._hooks:
+            hook.remove()
+        self._changes, self._hooks = [], []
+
+    def __str__(self) -> str:
+        rows = [("site", "width", "special", "layout", "cls_norm", "tok_norm")]
+        for site in self.sites:
+            layout = "batch first" if site.batch_first else "sequence first"
+            cls_norm = site.cls_norm + " *" * site.is_first
+            size = str(site.width), str(site.special_tokens)
+            rows.append((site.name, *size, layout, cls_norm, site.tok_norm))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        if any(site.is_first for site in self.sites):
+            lines.append(
+                "* before the first layer, where a special token is the same in all sequences"
+            )
+        return "\n".join(lines)
+
+
+def _dtype_beside_norms(model: nn.Module) -> torch.dtype | None:
+    """Return the type of the first floating-point parameter outside of SepNorm."""
+    norms = [module for module in model.modules() if isinstance(module, MultiTokenSepNorm)]
+    inside = {id(parameter) for norm in norms for parameter in norm.parameters()}
+    others = (each for each in model.parameters() if id(each) not in inside)
+    return next((each.dtype for each in others if each.is_floating_point()), None)
