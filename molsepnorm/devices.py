@@ -11,17 +11,6 @@ import torch
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
-__all__ = [
-    "Precision",
-    "autocast",
-    "on_device",
-    "pick_device",
-    "products_in",
-    "restored_threads",
-    "threads_of",
-    "usable_cores",
-]
-
 Precision = Literal["fp32", "tf32", "bf16"]
 """fp32 throughout; matrix products in tf32, on a GPU; or bfloat16-safe operations in bfloat16,
 norms and softmax in fp32."""

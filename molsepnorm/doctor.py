@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
 
-__all__ = ["Check", "describe", "run_checks"]
-
 _PACKAGES = (
     *("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic", "safetensors"),
     *("scikit-learn", "scipy", "pyarrow", "torch-scatter", "matplotlib", "optuna"),

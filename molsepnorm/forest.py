@@ -17,8 +17,6 @@ from torch import Tensor
 
 from molsepnorm.tasks import Target, Task
 
-__all__ = ["TREES", "Forest", "Trees"]
-
 TREES = 500
 """Number of trees of each target."""
 _SEEDS = 2**32  # of scikit-learn

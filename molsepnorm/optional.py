@@ -7,8 +7,6 @@ from typing import Any
 
 from molsepnorm.errors import ConfigError
 
-__all__ = ["require_package"]
-
 
 def require_package(module: str, extra: str, use: str, otherwise: str = "") -> Any:
     """Import a module of a package that an extra of molsepnorm installs.

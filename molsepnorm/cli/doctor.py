@@ -12,8 +12,6 @@ import click
 
 from molsepnorm.cli.options import GroupedCommand, json_option
 
-__all__ = ["doctor"]
-
 _STATES = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 

@@ -15,8 +15,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.run_folder.folder import LOG, RunFolder
 
-__all__ = ["RunLog"]
-
 _WIDTH = 200  # characters of a line of a table
 
 

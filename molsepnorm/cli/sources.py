@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
 
-__all__ = [
-    "announce_unfinished",
-    "check_sources",
-    "interval_level",
-    "load_predictor",
-    "molecules_of",
-    "report",
-    "source_options",
-    "uncertainty_options",
-]
-
 _LEVEL = 0.9  # of intervals unless --level is given
 
 _CHUNK_LINES = 1024  # lines of standard input that are read together

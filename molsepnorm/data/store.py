@@ -21,8 +21,6 @@ from molsepnorm.files.writing import clear_errors, replacing, scratch_folder
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec
 from molsepnorm.molecules.encodings.paths import PathMerger, PathVocabulary
 
-__all__ = ["SCHEMA", "GraphStore", "Rejected", "StoreWriter"]
-
 SCHEMA = 4
 """Raised whenever the meaning of the file changes; a file of another schema is made anew."""
 

@@ -17,8 +17,6 @@ from molsepnorm.errors import StorageError
 from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.writing import clear_errors
 
-__all__ = ["REMEDY", "Streamed", "array_bytes", "open_arrays", "refuse_damaged", "write_arrays"]
-
 REMEDY = "delete it, and it will be made again"
 """End of the error message for an unusable file in the cache."""
 

@@ -15,16 +15,6 @@ from typing import Any
 
 from molsepnorm.files.writing import clear_errors
 
-__all__ = [
-    "BLANK",
-    "KEY",
-    "check_sealed",
-    "has_digest",
-    "json_digest",
-    "short_digest",
-    "write_sealed",
-]
-
 KEY = "sha256"
 BLANK = "0" * 64
 

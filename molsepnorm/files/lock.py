@@ -14,8 +14,6 @@ from filelock import FileLock, SoftFileLock, Timeout
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors
 
-__all__ = ["LOCK", "locked"]
-
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 LOCK = ".lock"

@@ -9,8 +9,6 @@ from typing import Any
 from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors
 
-__all__ = ["check_types", "read_json"]
-
 
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file.

@@ -8,8 +8,6 @@ from pathlib import Path
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.optional import require_package
 
-__all__ = ["FORMATS", "check_embeddings_output", "check_output", "free_name"]
-
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".sdf", ".sdf.gz", ".xlsx")
 """Ends of the names of files that can be written."""
 

@@ -29,18 +29,6 @@ try:
 except ImportError:  # Windows: files are not locked, and leftovers are not removed
     flock = None  # type: ignore[assignment]
 
-__all__ = [
-    "cache_folder",
-    "clear_errors",
-    "csv_writer",
-    "is_encodable",
-    "remove_leftovers",
-    "replacing",
-    "scratch_folder",
-    "write_csv",
-    "write_json",
-]
-
 _CURRENT_FOLDER, _RENAME_EXCHANGE = -100, 2  # constants of Linux
 
 _ADVICE = {

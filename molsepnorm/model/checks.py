@@ -19,15 +19,6 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration, kind_fits
 
-__all__ = [
-    "require_calibration",
-    "require_enough_weights",
-    "require_fitting",
-    "require_forest_share",
-    "require_forests",
-    "require_shares",
-]
-
 
 def require_shares(weights: Sequence[float], count: int) -> None:
     """Check the weights of the networks' predictions.

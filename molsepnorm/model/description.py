@@ -24,8 +24,6 @@ from molsepnorm.tasks.domain import Domain
 if TYPE_CHECKING:
     from molsepnorm.model.model import PropertyModel
 
-__all__ = ["CONFIG", "SCHEMA", "SUPERVISED", "brief", "check_entries", "describe", "read_config"]
-
 CONFIG = "config.json"
 """Name of the file."""
 

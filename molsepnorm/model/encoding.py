@@ -12,8 +12,6 @@ from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import ExtraInputs
 
-__all__ = ["encoding_of", "require_featurizer"]
-
 
 def encoding_of(config: GraphormerConfig) -> EncodingSpec:
     """Return the encoding of molecules that a network of this architecture needs."""

@@ -51,18 +51,6 @@ from molsepnorm.tasks.domain import Domain
 if TYPE_CHECKING:
     from molsepnorm.model.model import PropertyModel
 
-__all__ = [
-    "README",
-    "find_folder",
-    "packed",
-    "read_folder",
-    "require_new_model",
-    "require_replaceable",
-    "training_files",
-    "weights_digest",
-    "write_folder",
-]
-
 README = "README.md"
 """Name of the model card for people, which loading ignores; `training.results.card` writes it."""
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README, "conversion.json"}  # the last of `convert`

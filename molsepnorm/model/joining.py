@@ -18,8 +18,6 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
-__all__ = ["join"]
-
 _Part = TypeVar("_Part")  # a network or a forest of a model
 
 

@@ -30,8 +30,6 @@ from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration
 from molsepnorm.tasks.domain import Domain
 
-__all__ = ["PropertyModel"]
-
 
 @dataclass
 class PropertyModel:

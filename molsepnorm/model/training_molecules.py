@@ -18,8 +18,6 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.molecules.featurize.standardize import Level
 
-__all__ = ["TRAINING_FILE", "TrainingFile", "TrainingMolecules"]
-
 TRAINING_FILE = "training_molecules.safetensors"
 """Name of the file in a model folder."""
 

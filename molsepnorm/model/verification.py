@@ -13,8 +13,6 @@ from molsepnorm.model.weights import WEIGHTS, read_weights
 from molsepnorm.pretrained import read_card
 from molsepnorm.pretrained.card import CARD
 
-__all__ = ["check_files"]
-
 
 def check_files(folder: Path | str) -> dict[Path, str | None]:
     """Compare every file of a model folder with its digest, and load the model.

@@ -23,15 +23,6 @@ from molsepnorm.model.description import CONFIG, brief
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 
-__all__ = [
-    "WEIGHTS",
-    "other_weights",
-    "pack_weights",
-    "read_weights",
-    "take_forests",
-    "take_networks",
-]
-
 WEIGHTS = "model.safetensors"
 """Name of the file."""
 

@@ -15,18 +15,6 @@ from rdkit.Geometry import Point2D
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import read_smiles
 
-__all__ = [
-    "DIVERGING",
-    "SEQUENTIAL",
-    "Colours",
-    "Panel",
-    "atom_names",
-    "draw",
-    "draw_grid",
-    "draw_structure",
-    "hexadecimal",
-]
-
 Colour: TypeAlias = "tuple[float, float, float]"
 
 

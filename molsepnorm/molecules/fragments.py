@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from rdkit import Chem, rdBase
 from rdkit.Chem import BRICS
 
-__all__ = ["SCHEMES", "Fragment", "fragments"]
-
 
 @dataclass(frozen=True)
 class Fragment:

@@ -8,8 +8,6 @@ import numpy as np
 
 from molsepnorm.errors import InvalidMolecule
 
-__all__ = ["MolGraph"]
-
 
 @dataclass(frozen=True, eq=False)
 class MolGraph:

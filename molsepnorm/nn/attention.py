@@ -11,8 +11,6 @@ from molsepnorm.nn.batch import PaddedGroup
 from molsepnorm.nn.dropout import Dropout
 from molsepnorm.nn.pairs.tensors import PairTensors
 
-__all__ = ["BiasedSelfAttention", "plain_attention"]
-
 
 class BiasedSelfAttention(nn.Module):
     r"""Self-attention within each graph of a batch.

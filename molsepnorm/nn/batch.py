@@ -18,8 +18,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["GraphBatch", "PaddedGroup", "PathTable"]
-
 
 @dataclass(eq=False)
 class PathTable:

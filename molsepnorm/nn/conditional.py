@@ -7,8 +7,6 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-__all__ = ["INTERACTIONS", "ConditionalLinear", "output_layer"]
-
 INTERACTIONS = "head.interactions"
 """Name of the weights v of a `ConditionalLinear` in the state of a network."""
 

@@ -11,8 +11,6 @@ from pydantic.dataclasses import dataclass
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.kinds import BATCH_KINDS, NormKind
 
-__all__ = ["FROM_DATA", "NORMS", "GraphormerConfig", "NormName", "Norms", "ReadoutKind"]
-
 ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum", "layers"]
 
 NormName = Literal["sep", "sep-ln", "sep-bn", "sep-ln-bn", "sep-rms-bn", "shared", "shared-bn"]
@@ -57,7 +55,7 @@ class Norms(NamedTuple):
 
 
 _Positive = Annotated[int, Field(ge=1)]
-_SIZE = Field(0, ge=0, le=1_000_000)
+_SIZE = Field(default=0, ge=0, le=1_000_000)
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
@@ -69,20 +67,20 @@ class GraphormerConfig:
             is a ValueError.
     """
 
-    layers: Annotated[int, "--layers"] = Field(12, ge=1, le=256)
+    layers: Annotated[int, "--layers"] = Field(default=12, ge=1, le=256)
     """Number of layers."""
-    width: int = Field(80, ge=1, le=16_384)
+    width: int = Field(default=80, ge=1, le=16_384)
     """Number of channels of every token (C)."""
-    ffn_width: int = Field(80, ge=1, le=65_536)
+    ffn_width: int = Field(default=80, ge=1, le=65_536)
     """Hidden width of the feed-forward blocks."""
-    heads: int = Field(8, ge=1, le=1024)
+    heads: int = Field(default=8, ge=1, le=1024)
     """Number of attention heads (H); divides the width."""
 
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout of the input embeddings and of the outputs of attention and feed-forward blocks."""
-    attention_dropout: float = Field(0.1, ge=0, lt=1)
+    attention_dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout of the attention weights."""
-    activation_dropout: float = Field(0.0, ge=0, lt=1)
+    activation_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout of the hidden activations of the feed-forward blocks."""
 
     init: Literal["v1", "xavier"] = "v1"
@@ -102,16 +100,16 @@ class GraphormerConfig:
 
     local: Literal["none", "gine"] = "none"
     """gine adds message passing along bonds beside attention (`molsepnorm.nn.local.GINE`)."""
-    node_walks: int = Field(0, ge=0, le=256)
+    node_walks: int = Field(default=0, ge=0, le=256)
     """Number of random-walk steps whose return probabilities are added to the atoms (RWSE); 0 for
     none."""
-    pair_walks: int = Field(0, ge=0, le=256)
+    pair_walks: int = Field(default=0, ge=0, le=256)
     """Number of random-walk steps whose probabilities become an attention bias (RRWP); 0 for
     none."""
-    resistance_kernels: int = Field(0, ge=0, le=1024)
+    resistance_kernels: int = Field(default=0, ge=0, le=1024)
     """Number of Gaussian kernels of the resistance distance that become an attention bias; 0 for
     none."""
-    pair_hidden: int = Field(32, ge=0, le=16_384)
+    pair_hidden: int = Field(default=32, ge=0, le=16_384)
     """Hidden width of the map from walks and resistances to the bias; 0 for a linear map."""
     urpe: bool = False
     """Multiply attention weights by a learned matrix of the distance (URPE), and of the resistance
@@ -124,15 +122,15 @@ class GraphormerConfig:
     """Output head: one linear map, or two with a GELU in between. A kernel head compares a molecule
     with training molecules; fine-tuning makes it."""
 
-    atom_sizes: tuple[_Positive, ...] = Field((28,), min_length=1)
+    atom_sizes: tuple[_Positive, ...] = Field(default=(28,), min_length=1)
     """Number of values of each atom feature (ZINC has one feature)."""
-    bond_sizes: tuple[_Positive, ...] = Field((3,), min_length=1)
+    bond_sizes: tuple[_Positive, ...] = Field(default=(3,), min_length=1)
     """Number of values of each bond feature."""
-    max_degree: int = Field(15, ge=1, le=255)
+    max_degree: int = Field(default=15, ge=1, le=255)
     """Largest degree with its own embedding; larger degrees share the last one."""
-    max_distance: int = Field(39, ge=1, le=255)
+    max_distance: int = Field(default=39, ge=1, le=255)
     """Largest hop distance with its own bias; larger distances share the last one."""
-    max_path_length: int = Field(20, ge=1)
+    max_path_length: int = Field(default=20, ge=1)
     """Number of bonds of a shortest path that are encoded (L)."""
     molecule_features: int = _SIZE
     """Number of molecule-level features, which are concatenated to the input of the head (F)."""
@@ -153,7 +151,7 @@ class GraphormerConfig:
     pairs: int = _SIZE
     """Number of the molecule-level features that are atom-pair counts, which only a kernel head
     reads; they are the last ones."""
-    outputs: int = Field(1, ge=0, le=1_000_000)
+    outputs: int = Field(default=1, ge=0, le=1_000_000)
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
 
     @property

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-__all__ = ["Dropout", "draws_at_random", "dropout_alone"]
-
 
 class Dropout(nn.Dropout):
     """`nn.Dropout` with a residual connection.

@@ -15,8 +15,6 @@ from molsepnorm.nn.norms import Unchanged
 from molsepnorm.nn.parts import Parts
 from molsepnorm.nn.walks import WalkEncoding
 
-__all__ = ["AtomEmbedding"]
-
 
 class AtomEmbedding(nn.Module):
     r"""Embed atoms and graph tokens; padding is zero.

@@ -7,8 +7,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["KeepsFloat32"]
-
 
 class KeepsFloat32(nn.Module):
     """A module whose numbers stay in float32 where the rest of a model has a lower precision."""

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["differentiable_gradients", "is_transformed", "to_dense"]
-
 
 def is_transformed(*tensors: Tensor) -> bool:
     """Return whether a transform of `torch.func` is active, or a tensor is a batch of gradients

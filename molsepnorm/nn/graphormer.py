@@ -18,8 +18,6 @@ from molsepnorm.nn.pairs.encoding import PairEncoding
 from molsepnorm.nn.pairs.features import walk_probabilities
 from molsepnorm.nn.parts import FAST, Parts, make_head, make_readout
 
-__all__ = ["Graphormer", "empty_network", "initialize"]
-
 
 class Graphormer(nn.Module):
     """A graph transformer that predicts molecular properties from a virtual graph token or atoms.

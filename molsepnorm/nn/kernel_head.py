@@ -12,9 +12,6 @@ from molsepnorm.nn.float32 import KeepsFloat32
 from molsepnorm.nn.kernels.tanimoto import TanimotoTo
 from molsepnorm.sepnorm.kernels import at_least_float32
 
-__all__ = ["KernelHead", "matern", "of_column", "tanimoto"]
-
-
 _GAMMA = 0.1
 """Square of the kernel's inverse length, per channel. Chosen by cross-validation over scaffolds of
 ESOL, FreeSolv and BACE; from 0.03 to 0.2 little changes."""

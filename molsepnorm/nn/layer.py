@@ -13,8 +13,6 @@ from molsepnorm.nn.norms import Unchanged, make_norms
 from molsepnorm.nn.pairs.tensors import PairTensors
 from molsepnorm.nn.parts import Parts
 
-__all__ = ["GraphTokenLayer", "GraphormerLayer", "PostNormLayer", "make_layer"]
-
 
 class GraphormerLayer(nn.Module):
     r"""Self-attention and a feed-forward block, each with a residual connection (pre-norm).

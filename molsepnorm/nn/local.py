@@ -11,8 +11,6 @@ from molsepnorm.nn.pairs.bias import label_embeddings
 from molsepnorm.nn.pairs.neighbours import Neighbours
 from molsepnorm.nn.pairs.tensors import PairTensors
 
-__all__ = ["GINE"]
-
 
 class GINE(nn.Module):
     r"""A graph isomorphism layer that reads bonds.

@@ -9,9 +9,6 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.float32 import KeepsFloat32
 
-__all__ = ["MoleculeFeatures"]
-
-
 _LIMIT = 10.0  # standard deviations
 
 

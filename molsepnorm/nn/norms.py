@@ -10,8 +10,6 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.sepnorm.kinds import NormKind, make_norm
 from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
-__all__ = ["GraphTokenSepNorm", "GraphTokenSharedNorm", "Unchanged", "make_last_norm", "make_norms"]
-
 
 class Unchanged(nn.Module):
     """Return the first argument; takes the place of a part that a configuration leaves out."""

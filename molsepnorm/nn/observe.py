@@ -14,8 +14,6 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernels.readout import FastReadout
 from molsepnorm.nn.norms import Unchanged
 
-__all__ = ["embedding_sites", "layer_embeddings", "observed"]
-
 
 def embedding_sites(network: Graphormer) -> tuple[str, ...]:
     """Return the names of the sites of `layer_embeddings`, in order."""

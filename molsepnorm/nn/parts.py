@@ -21,8 +21,6 @@ from molsepnorm.nn.local import GINE
 from molsepnorm.nn.pairs.bias import AttentionBias
 from molsepnorm.nn.readout import GraphTokenReadout, Readout
 
-__all__ = ["FAST", "PLAIN", "Parts", "make_head", "make_readout"]
-
 
 class Parts(NamedTuple):
     """Classes with a readable and a fast version. Both have the same parameters and calls."""

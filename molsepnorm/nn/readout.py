@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import ReadoutKind
 
-__all__ = ["TYPICAL_ATOMS", "GraphTokenReadout", "Readout"]
-
 TYPICAL_ATOMS = 16
 """Sums over atoms are divided by this number, so that they start at the size of a mean."""
 

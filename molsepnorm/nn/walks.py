@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-__all__ = ["WalkEncoding"]
-
 _RETURN_SCALE = 10.0, 40.0
 """Scales of return probabilities after even and odd numbers of steps, about the inverses of their
 standard deviations in drug-like molecules (0.06 to 0.11 and 0.01 to 0.03 on ZINC)."""

@@ -15,8 +15,6 @@ from molsepnorm.tasks import require_same_order, with_text_names
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Cells", "checked_rows", "python_values", "require_feature_columns"]
-
 Cells: TypeAlias = "pd.DataFrame | Mapping[str, Iterable[Any]]"
 """The cells of feature columns, by name."""
 

@@ -16,8 +16,6 @@ from molsepnorm.tasks.target import BOUND_SIGNS
 if TYPE_CHECKING:
     from molsepnorm.predict.forward import Outcome
 
-__all__ = ["domain_columns", "nearest_training", "require_domain"]
-
 
 def require_domain(model: PropertyModel) -> TrainingMolecules:
     """Return the training molecules of a model that has them and the threshold of its domain.

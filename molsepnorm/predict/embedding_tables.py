@@ -16,8 +16,6 @@ from molsepnorm.predict.output import open_table, require_unique
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.rows import ERROR, Rows, TableRows
 
-__all__ = ["embed_rows"]
-
 _EMBEDDING, _ATOMS = "embedding", "atom_embeddings"
 
 Blocks = Iterator[tuple[list[tuple[str, ...]], Embeddings]]

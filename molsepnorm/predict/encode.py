@@ -26,8 +26,6 @@ from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.domain import nearest_training
 
-__all__ = ["EncodedRows", "Group", "Prepare", "Row", "encoded_groups", "smiles_of"]
-
 Row: TypeAlias = "str | tuple[Any, ...]"
 """A SMILES; for a model with feature columns, a tuple of a SMILES and the cells of the columns."""
 

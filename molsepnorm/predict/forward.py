@@ -26,8 +26,6 @@ from molsepnorm.predict.encode import EncodedRows, Prepare, Row
 from molsepnorm.predict.inference import infer, predict_with_signals
 from molsepnorm.tasks import Task
 
-__all__ = ["Embed", "Embeddings", "Outcome", "Predict", "Result", "Run"]
-
 Result = TypeVar("Result")
 
 

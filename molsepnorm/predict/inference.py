@@ -18,8 +18,6 @@ from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.kernel_head import KernelHead
 
-__all__ = ["Predicted", "features_of", "infer", "predict", "predict_with_signals"]
-
 _LIMITS = {"cpu": (256, 1 << 20), "cuda": (4096, 1 << 21)}
 """Maximum numbers of molecules and slot pairs in a batch."""
 

@@ -16,8 +16,6 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.tables import check_output
 from molsepnorm.files.writing import csv_writer, replacing
 
-__all__ = ["open_table", "require_unique"]
-
 Write: TypeAlias = Callable[[Sequence[str]], None]
 """Write the cells of a row."""
 

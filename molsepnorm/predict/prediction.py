@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,6 @@ from molsepnorm.files.page import table
 from molsepnorm.predict.forward import Outcome
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import significant
-
-if TYPE_CHECKING:
-    from molsepnorm.predict.prediction import Prediction
-
-__all__ = ["Prediction", "prediction_html", "predictions_by_row"]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,6 @@ from molsepnorm.predict.workers import Workers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["InGivenOrder", "Predictor"]
-
 _TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
 _MIN_SHARE = 128  # SMILES for which another process pays off
 

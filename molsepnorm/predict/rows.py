@@ -20,8 +20,6 @@ from molsepnorm.predict.predictor import Predictor
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ERROR", "TableRows", "cells", "predict_rows"]
-
 Rows: TypeAlias = "pd.DataFrame | Mapping[Any, Sequence[Any]]"
 
 ERROR = "error"

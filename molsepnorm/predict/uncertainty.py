@@ -14,12 +14,6 @@ from molsepnorm.tasks.calibration import Intervals
 if TYPE_CHECKING:
     from molsepnorm.predict.forward import Outcome
 
-__all__ = [
-    "error_signals",
-    "require_calibrated",
-    "uncertainty_columns",
-]
-
 _SEPARATOR = "|"
 _NOTHING = "none"  # the set without a class; in brackets if a class has this name
 _SMALL = 1e-3  # of a target's scale: keeps the logarithm of the spread finite

@@ -24,8 +24,6 @@ import torch
 
 from molsepnorm.errors import MolsepnormError
 
-__all__ = ["Workers", "attempt"]
-
 _AHEAD = 2  # tasks per worker in progress or done, from the oldest unfinished one on
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from molsepnorm.files.reading import check_types, read_json
 
-__all__ = ["CARD", "ModelCard", "Score", "Source", "read_card", "read_exclusions"]
-
 CARD = "card.json"
 """Name of the card in a model folder."""
 

@@ -10,16 +10,6 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.kernels import at_least_float32, normalize
 from molsepnorm.sepnorm.synchronized import all_process_statistics, has_several_processes
 
-__all__ = [
-    "MaskedBatchNorm1d",
-    "contains_batch_norm",
-    "counts_rows",
-    "is_synchronized",
-    "mask_aware",
-    "normalize_real",
-    "synchronize_norms",
-]
-
 
 class MaskedBatchNorm1d(nn.BatchNorm1d):
     """Batch norm over the channels of (…, d) whose statistics count only the rows of a mask.

@@ -18,8 +18,6 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import contains_batch_norm
 from molsepnorm.sepnorm.multi_token import MultiTokenSepNorm, Padding
 
-__all__ = ["Conversion", "Site", "convert_to_sepnorm"]
-
 NormFactory = Callable[[int], nn.Module]
 """A function that makes a norm from a number of channels."""
 

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, mask_aware
 
-__all__ = ["DropIn", "rename_keys"]
-
 
 class _NotFused(Tensor):
     """A subclass of tensors; torch's fused encoder layer does not run with subclasses."""

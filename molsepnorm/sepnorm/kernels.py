@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["at_least_float32", "normalize"]
-
 
 def at_least_float32(x: Tensor) -> Tensor:
     """Return x, cast to float32 if its precision is lower."""

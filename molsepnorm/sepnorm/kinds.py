@@ -10,8 +10,6 @@ from torch import nn
 
 from molsepnorm.errors import ConfigError
 
-__all__ = ["BATCH_KINDS", "NormKind", "make_norm"]
-
 NormKind = Literal["layer", "batch", "rms", "none"]
 
 BATCH_KINDS: frozenset[NormKind] = frozenset({"batch"})

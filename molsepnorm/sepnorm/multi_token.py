@@ -16,9 +16,6 @@ from molsepnorm.sepnorm.batch_norm import counts_rows, mask_aware, normalize_rea
 from molsepnorm.sepnorm.drop_in import DropIn, rename_keys
 from molsepnorm.sepnorm.sepnorm import normalize_special
 
-__all__ = ["MultiTokenSepNorm", "Padding"]
-
-
 _MASKS = {
     "attention_mask": "positive at real tokens and 0 at padding",  # as in transformers
     "src_key_padding_mask": "True at padding",  # as in torch, or a number added to scores

@@ -21,8 +21,6 @@ from molsepnorm.sepnorm.batch_norm import (
 from molsepnorm.sepnorm.drop_in import DropIn, rename_keys
 from molsepnorm.sepnorm.kernels import at_least_float32
 
-__all__ = ["SepNorm", "SharedNorm", "normalize_special"]
-
 for name in ("at_least_float32", "_check_several"):
     fx.wrap(name)  # torch.fx calls it without tracing it
 

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["all_process_statistics", "has_several_processes"]
-
 
 def has_several_processes() -> bool:
     """Return whether `torch.distributed` runs with more than one process."""

@@ -22,8 +22,6 @@ from molsepnorm.serve.guard import Guard
 from molsepnorm.serve.reference import reference_page
 from molsepnorm.serve.service import LimitError, Service, plain
 
-__all__ = ["create_app"]
-
 _HERE = Path(__file__).parent
 _FILES = {"page.css": "text/css", "page.js": "text/javascript"}
 _LOG = logging.getLogger("molsepnorm.serve")

@@ -8,8 +8,6 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["Guard"]
-
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]

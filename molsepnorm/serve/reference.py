@@ -10,8 +10,6 @@ from typing import Any
 from molsepnorm._version import __version__
 from molsepnorm.files.page import code, page, table
 
-__all__ = ["reference_page"]
-
 _EXAMPLE = """curl -X POST http://127.0.0.1:8000/predict -H 'Content-Type: application/json' \\
      -d '{"smiles": ["CCO", "c1ccccc1O"], "level": 0.9}'"""
 

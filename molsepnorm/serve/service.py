@@ -34,8 +34,6 @@ from molsepnorm.predict.uncertainty import require_calibrated
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LimitError", "Limits", "PredictedTable", "Service", "plain"]
-
 _BLOCK = 128
 """Maximum number of rows that are predicted before another request has its turn."""
 _WORK = 1_000_000

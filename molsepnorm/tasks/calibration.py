@@ -20,15 +20,6 @@ import numpy as np
 from molsepnorm.errors import ConfigError
 from molsepnorm.tasks.target import Target
 
-__all__ = [
-    "Calibration",
-    "ClassSets",
-    "Intervals",
-    "calibration_from_json",
-    "kind_fits",
-    "quantile",
-]
-
 _MAX_SCORES = 1000
 """Maximum number of scores that are kept, a random sample of all."""
 _DIGITS = 7  # significant digits of scores

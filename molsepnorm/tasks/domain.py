@@ -10,8 +10,6 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError
 
-__all__ = ["Domain"]
-
 _LEAST, _LEAST_SHARE = 10, 0.1  # molecules on either side of a threshold
 _PERMUTATIONS = 999
 _ALPHA = 0.05

@@ -12,16 +12,6 @@ import numpy as np
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks.rounding import offset_of, too_close
 
-__all__ = [
-    "MISSING",
-    "NO_INPUTS",
-    "WITH_COMMA",
-    "ExtraInputs",
-    "FeatureColumn",
-    "require_same_order",
-    "with_text_names",
-]
-
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
 _MARGIN = 0.1  # share of the range of a column that a number may be outside of it

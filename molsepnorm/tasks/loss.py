@@ -8,8 +8,6 @@ from torch.nn import functional as F
 
 from molsepnorm.tasks.task import Task
 
-__all__ = ["Loss"]
-
 
 class Loss:
     """The loss of a task: L1 or squared error in standardised units for regression, cross-entropy

@@ -8,8 +8,6 @@ import numpy as np
 
 from molsepnorm.tasks.target import Target
 
-__all__ = ["describe_error", "mean_errors", "relative_errors", "target_error"]
-
 _TINY = 1e-7  # the smallest probability that has a logarithm
 
 

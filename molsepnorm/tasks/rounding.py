@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["offset_of", "too_close"]
-
 _MAX_ROUNDING = 1e-3  # of the numbers of a column, as a share of their range
 
 

@@ -13,8 +13,6 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of
 
-__all__ = ["BOUND_SIGNS", "Target", "check_labels", "interval_names"]
-
 BOUND_SIGNS = {1: ">", -1: "<"}
 """Signs of lower and upper bounds, see `Dataset.bounds`."""
 

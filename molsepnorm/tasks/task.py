@@ -23,8 +23,6 @@ from molsepnorm.tasks.metrics.scoring import (
 from molsepnorm.tasks.target import Target
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
-__all__ = ["Task", "json_scores"]
-
 _TINY = 1e-7  # the smallest probability that has an output
 _MAX_COUNTS = 2**28  # bytes of all resamples together
 _DEFAULT_METRIC: dict[Kind, str] = {"binary": "roc_auc", "multiclass": "accuracy"}

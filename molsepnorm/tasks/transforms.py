@@ -9,8 +9,6 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
-__all__ = ["NO_TRANSFORM", "Transform", "transform_of", "unit_in"]
-
 _DIGITS = 9  # which identify every float32
 NO_TRANSFORM = "none"
 """Name of the transform that changes nothing."""

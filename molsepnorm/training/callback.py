@@ -16,8 +16,6 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.conclusion import conclusion
 from molsepnorm.training.results.scores import listed_metrics, score_columns, score_rows
 
-__all__ = ["Callback", "Callbacks", "EpochRecord", "StopWhen", "TrainingResult", "result_html"]
-
 
 @dataclass(frozen=True)
 class EpochRecord:

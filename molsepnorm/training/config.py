@@ -33,17 +33,6 @@ from molsepnorm.pretrained import recorded_path
 from molsepnorm.training.finetuning import FinetuneConfig, with_start
 from molsepnorm.training.parsing import seconds_of, shown
 
-__all__ = [
-    "OBJECTIVE_SETTINGS",
-    "ObjectiveConfig",
-    "OptimConfig",
-    "PretrainingConfig",
-    "RunConfig",
-    "TrainConfig",
-    "validated",
-    "with_settings",
-]
-
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

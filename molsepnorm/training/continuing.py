@@ -20,8 +20,6 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["require_same_meaning", "trained_on_before"]
-
 
 def require_same_meaning(
     start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str

@@ -26,8 +26,6 @@ from torch import distributed as dist
 from molsepnorm.devices import pick_device
 from molsepnorm.errors import ConfigError, MolsepnormError
 
-__all__ = ["DistributedContext", "device_of_rank"]
-
 T = TypeVar("T")
 
 # in the order of the fields of DistributedContext

@@ -37,8 +37,6 @@ from molsepnorm.training.run import train_one, with_epochs, with_length
 from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["train"]
-
 
 def train(
     config: TrainConfig | None = None,

@@ -25,8 +25,6 @@ from molsepnorm.training.recipes import load_config
 from molsepnorm.training.results.scores import leaks
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["Evaluation", "Selection", "evaluate", "select"]
-
 
 class Evaluation(NamedTuple):
     """The result of `evaluate`."""

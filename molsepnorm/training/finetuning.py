@@ -14,16 +14,6 @@ from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
 
-__all__ = [
-    "NO_START",
-    "FinetuneConfig",
-    "in_head",
-    "is_architecture",
-    "open_start",
-    "require_fit",
-    "with_start",
-]
-
 NO_START = "none"
 """As `finetune.start`: train from random weights, also where the recipe has a start."""
 

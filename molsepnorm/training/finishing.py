@@ -17,8 +17,6 @@ from molsepnorm.training.objectives.supervised import dataset_scores
 from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.results.split_facts import about_split
 
-__all__ = ["finish", "finish_unscored"]
-
 
 def finish(trainer: Trainer, prepared: Prepared) -> dict[str, Any]:
     """Complete the best model, score it, for the first and only time on the test split, and write

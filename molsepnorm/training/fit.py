@@ -18,8 +18,6 @@ from molsepnorm.training.run import train_on
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["fit", "loaded"]
-
 
 def fit(
     molecules: Iterable[Any],

@@ -15,8 +15,6 @@ from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_dataset
 
-__all__ = ["fit_inputs", "input_values", "probe_inputs", "training_dataset", "with_inputs"]
-
 _MAX_MOLECULES = 60_000
 """Maximum number of molecules whose fingerprint counts the probe reads; they take 17 kB each."""
 

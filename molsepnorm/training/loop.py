@@ -31,8 +31,6 @@ from molsepnorm.training.steps.optim import WeightAverage, learning_rate, make_o
 from molsepnorm.training.steps.schedule import Schedule
 from molsepnorm.training.steps.step import TrainStep, estimate_statistics
 
-__all__ = ["Trainer"]
-
 
 class Trainer:
     """Trains a model on a data set.

@@ -7,8 +7,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["parse_yaml", "seconds_of", "shown"]
-
 _MAX_LENGTH = 1_000_000  # a list of many targets is long
 _MAX_DEPTH = 20
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}

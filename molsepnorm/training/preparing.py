@@ -28,8 +28,6 @@ from molsepnorm.training.recipes import architecture
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.start import LoadedWeights, load_weights, network_alone, unfit_targets
 
-__all__ = ["Prepared", "prepare", "starting_model"]
-
 
 class Prepared(NamedTuple):
     """The data and the model of a run."""

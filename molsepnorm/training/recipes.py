@@ -19,17 +19,6 @@ from molsepnorm.training.config import TrainConfig, validated, with_settings
 from molsepnorm.training.finetuning import NO_START, is_architecture, with_start
 from molsepnorm.training.parsing import parse_yaml, shown
 
-__all__ = [
-    "architecture",
-    "config_folder",
-    "encoding",
-    "load_config",
-    "load_dataset",
-    "read_recipe",
-    "read_yaml",
-    "table_recipe",
-]
-
 _MAX_PATH_LENGTH = 4096
 _MAX_FILE_BYTES = 4_000_000
 _PRESETS = ("mini", "slim", "base")

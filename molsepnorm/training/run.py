@@ -31,8 +31,6 @@ from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.run_folder.memory import RunInMemory
 from molsepnorm.training.steps.budget import epochs_within
 
-__all__ = ["train_on", "train_one", "with_epochs", "with_length"]
-
 _EPOCHS, _EPOCHS_OF_MANY = 15, 30
 _MANY = 2000  # training molecules from which on a regression gains from more epochs
 _MAY_DIFFER = ("epochs", "budget", "device", "threads")

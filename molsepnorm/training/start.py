@@ -27,8 +27,6 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs
 from molsepnorm.training.finetuning import in_head
 
-__all__ = ["Body", "LoadedWeights", "load_weights", "network_alone", "unfit_targets"]
-
 _LIMIT = 2.0
 """Largest standard deviation of new labels in those of the start's labels, and largest RMSE of the
 start in those of the new labels. An RMSE of √2 has even a start that was hardly trained."""

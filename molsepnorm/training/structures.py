@@ -35,8 +35,6 @@ from molsepnorm.molecules.featurize.descriptors import (
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.predict.workers import Workers
 
-__all__ = ["structure_features"]
-
 _VERSION = 4
 _TASK = 256  # molecules of a task
 

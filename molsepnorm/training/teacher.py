@@ -16,8 +16,6 @@ from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scra
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.optional import require_package
 
-__all__ = ["teacher_vectors"]
-
 _VERSION = 1
 _ROWS = 1024  # vectors in memory at a time
 

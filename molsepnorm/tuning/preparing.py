@@ -19,8 +19,6 @@ from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.recipes import load_dataset
 
-__all__ = ["check_search", "common_metric", "load_splits"]
-
 _MOLECULES, _MAX_SPLITS = 500, 5
 """A trial validates on this number of molecules, over at most this number of splits."""
 

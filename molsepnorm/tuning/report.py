@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-__all__ = ["draw_importance", "write_files"]
-
-
 def write_files(tuning: Tuning) -> None:
     """Write the table of trials, the best configuration, and the importance of the settings.
 

@@ -9,8 +9,6 @@ from typing import Any
 from molsepnorm.tasks.metrics import Metric
 from molsepnorm.training.config import TrainConfig
 
-__all__ = ["TrialRecord", "Tuning"]
-
 
 @dataclass(frozen=True)
 class TrialRecord:

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from molsepnorm.tuning.study import Study
 
-__all__ = ["train_best", "tune"]
-
 _MARKS = 4
 """Number of times per run at which a trial may be stopped."""
 

@@ -12,8 +12,6 @@ from molsepnorm.training.finetuning import is_architecture
 from molsepnorm.training.parsing import shown
 from molsepnorm.training.recipes import config_folder, encoding, read_yaml
 
-__all__ = ["Range", "Space", "make_space", "value_of"]
-
 _SECTIONS = ("model", "optim", "finetune", "run")
 _NOT_TUNED = {
     **dict.fromkeys(

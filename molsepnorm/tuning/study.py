@@ -36,8 +36,6 @@ from molsepnorm.tasks.metrics import Metric
 from molsepnorm.tuning.result import TrialRecord
 from molsepnorm.tuning.space import Range, Space
 
-__all__ = ["Study", "opened"]
-
 FILE = "trials.db"
 _STATES = {
     "complete": TrialState.COMPLETE,

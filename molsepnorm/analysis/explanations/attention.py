@@ -13,9 +13,6 @@ from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.observe import observed
 from molsepnorm.nn.parts import FAST, PLAIN
 
-__all__ = ["TokenAttention"]
-
-
 _READABLE = FAST._replace(attention=PLAIN.attention, dropout=PLAIN.dropout)
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Draws", "draw"]
-
 
 @dataclass(frozen=True, eq=False)
 class Draws:

@@ -36,8 +36,6 @@ from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.rows import Rows, TableRows
 from molsepnorm.predict.workers import Workers
 
-__all__ = ["DESCRIPTORS", "MAX_ATOMS", "PAIRS", "explain", "explain_rows", "explanations"]
-
 PAIRS = 8
 """Default number of pairs of random orders."""
 

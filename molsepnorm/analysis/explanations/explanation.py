@@ -10,8 +10,6 @@ import numpy as np
 
 from molsepnorm.tasks import Target
 
-__all__ = ["Contributions", "Explanation", "FragmentContribution", "unit_of"]
-
 
 @dataclass(frozen=True, eq=False)
 class Contributions:

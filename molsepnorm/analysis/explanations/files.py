@@ -15,15 +15,6 @@ from molsepnorm.files.writing import replacing, write_json
 from molsepnorm.molecules.drawing import DIVERGING, Panel, draw_grid
 from molsepnorm.molecules.fragments import SCHEMES
 
-__all__ = [
-    "FORMATS",
-    "MAX_PICTURE",
-    "PICTURES",
-    "chosen_targets",
-    "require_format",
-    "write_explanations",
-]
-
 FORMATS = (".html", ".json", ".png", ".svg")
 """Extensions of the files that `write_explanations` writes."""
 

@@ -15,8 +15,6 @@ from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.featurize.environments import Environments
 from molsepnorm.predict.inference import predict
 
-__all__ = ["Maskable", "explained_scale", "masked_predictions"]
-
 _TINY = 1e-7  # the smallest probability that has a log-odds
 
 

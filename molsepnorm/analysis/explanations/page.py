@@ -15,8 +15,6 @@ from molsepnorm.files.page import page as frame
 from molsepnorm.molecules.drawing import DIVERGING, SEQUENTIAL, Panel, atom_names, draw, hexadecimal
 from molsepnorm.molecules.fragments import SCHEMES
 
-__all__ = ["MAX_DRAWN", "limits", "page"]
-
 MAX_DRAWN = 100
 """Maximum number of molecules that a page draws."""
 

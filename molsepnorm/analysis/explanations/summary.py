@@ -10,8 +10,6 @@ import numpy as np
 from molsepnorm.analysis.explanations.explanation import Explanation
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
-__all__ = ["FragmentSummary", "top_fragments"]
-
 
 @dataclass(frozen=True)
 class FragmentSummary:

@@ -32,17 +32,6 @@ from molsepnorm.nn.observe import embedding_sites, layer_embeddings
 from molsepnorm.predict.inference import infer
 from molsepnorm.tasks.metrics import mean_and_sd
 
-__all__ = [
-    "ATOMS",
-    "MEASURES",
-    "TOKEN",
-    "AnalysedRun",
-    "Analysis",
-    "EmbeddingStatistics",
-    "ModelOnMolecules",
-    "analyze",
-]
-
 TOKEN, ATOMS = "graph token", "mean of atoms"
 """The two embeddings of a molecule, in the order of `nn.observe.layer_embeddings`."""
 

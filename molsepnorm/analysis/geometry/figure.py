@@ -15,8 +15,6 @@ from molsepnorm.optional import require_package
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw", "new_figure", "require_folder", "write"]
-
 _LOOKS: dict[str, dict[str, Any]] = {
     TOKEN: {"linestyle": "-", "marker": "."},
     ATOMS: {"linestyle": "--", "marker": "o", "markerfacecolor": "white", "markersize": 3.5},

@@ -18,17 +18,6 @@ from torch.nn import functional as F
 from molsepnorm.errors import DataError
 from molsepnorm.sepnorm.kernels import at_least_float32
 
-__all__ = [
-    "Correlation",
-    "alignment",
-    "correlate",
-    "effective_rank",
-    "mean_cosine",
-    "outlier_share",
-    "singular_values",
-    "uniformity",
-]
-
 _ROUNDING = 16
 """Rounding errors of a network, in units of the floating-point type's epsilon and the embeddings'
 norm. In networks whose token is constant by construction it was 2."""

@@ -18,8 +18,6 @@ from molsepnorm.training.evaluation import select
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["load_models"]
-
 _DEPTH = 3  # of runs in a folder: ABLATION/VARIANT/SEED
 
 

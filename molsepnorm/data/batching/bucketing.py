@@ -11,15 +11,6 @@ import numpy as np
 
 from molsepnorm.nn.batch import PaddedGroup
 
-__all__ = [
-    "Layout",
-    "epoch_batches",
-    "max_batch_pairs",
-    "num_batches",
-    "size_sorted_batches",
-    "tight_layout",
-]
-
 Layout = tuple[PaddedGroup, ...]
 """The rectangles into which a batch is padded."""
 

@@ -24,8 +24,6 @@ from molsepnorm.molecules.encodings.paths import (
 )
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 
-__all__ = ["GraphTensors", "path_table", "with_features"]
-
 _Graphs = TypeVar("_Graphs", bound=EncodedGraphs)
 
 

@@ -23,8 +23,6 @@ from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.errors import counted
 from molsepnorm.tasks.metrics import four_digits
 
-__all__ = ["check_table"]
-
 _ATOM = re.compile(r"\[[^\]]*\]|Br?|Cl?|[NOPSFI*bcnops]")
 
 

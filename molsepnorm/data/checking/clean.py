@@ -18,8 +18,6 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import replacing, write_csv
 from molsepnorm.tasks.transforms import transform_of
 
-__all__ = ["Change", "CleanTable", "clean_table", "removed_path", "write_clean"]
-
 _MAX_RANGE = 0.5
 """Numbers within this share of their column's standard deviation are replaced by their median."""
 

@@ -9,8 +9,6 @@ import numpy as np
 from molsepnorm.data.checking.report import Finding, Group, Location
 from molsepnorm.data.checking.scan import Scan, location
 
-__all__ = ["GROUPS", "found", "group", "some"]
-
 GROUPS = 10
 """Maximum number of groups listed for each finding."""
 

@@ -16,8 +16,6 @@ from molsepnorm.errors import ConfigError, counted
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import transform_of
 
-__all__ = ["measurements", "suggested_transform"]
-
 _RANGE = 1000.0
 """Positive numbers whose largest is this many times the smallest are spread over powers of ten."""
 

@@ -14,8 +14,6 @@ from molsepnorm.data.checking.scan import Scan
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
 
-__all__ = ["forms", "largest", "molecules"]
-
 _LARGEST = 3  # molecules listed
 _USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
 _BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")

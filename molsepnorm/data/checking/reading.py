@@ -34,8 +34,6 @@ from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, OpenChoic
 from molsepnorm.molecules import featurize
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
-__all__ = ["scan_table"]
-
 _T = TypeVar("_T")
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from molsepnorm.data.datasets.summary import TargetSummary
 
-__all__ = ["Finding", "Group", "Location", "TableReport"]
-
 
 @dataclass(frozen=True)
 class Location:

@@ -20,8 +20,6 @@ from molsepnorm.data.datasets.summary import TargetSummary
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate
 
-__all__ = ["Refusal", "Scan", "location", "molecule_numbers"]
-
 _SAME = 1e-6
 """Numbers that differ by no more than this share of their column's standard deviation agree."""
 

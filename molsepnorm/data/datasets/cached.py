@@ -25,16 +25,6 @@ from molsepnorm.molecules.featurize import SIZES, plugin_digest
 from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = [
-    "CachedLabels",
-    "LabelledGraph",
-    "cached_set",
-    "cached_standard",
-    "cached_store",
-    "encode_chunks",
-    "with_reasons",
-]
-
 _CHUNK = 256  # molecules encoded together: many enough for numpy, few enough for the cache
 
 

@@ -16,8 +16,6 @@ from molsepnorm.errors import DataError
 from molsepnorm.files.writing import cache_folder
 from molsepnorm.tasks.metrics import Kind
 
-__all__ = ["NamedSet", "list_sets"]
-
 
 @dataclass(frozen=True)
 class NamedSet:

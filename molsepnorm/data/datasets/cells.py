@@ -11,8 +11,6 @@ import pandas as pd
 from molsepnorm.data.tables.decimals import BLANKS
 from molsepnorm.tasks.inputs import MISSING
 
-__all__ = ["YES_NO", "ParsedCells", "blank_classes", "parse_cells", "parse_with_words", "word_of"]
-
 YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
     **dict.fromkeys(("no", "false", "inactive", "negative"), "0"),

@@ -9,8 +9,6 @@ from scipy.sparse import csr_matrix
 
 from molsepnorm.molecules.featurize.fingerprints import tanimoto
 
-__all__ = ["MAX_DISTANCE", "MAX_MOLECULES", "butina_clusters"]
-
 MAX_DISTANCE = 0.6
 """Largest Tanimoto distance from the centre of a cluster, as in DeepChem's `ButinaSplitter`."""
 

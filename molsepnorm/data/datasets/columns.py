@@ -21,13 +21,6 @@ from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.rounding import offset_of
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
-__all__ = [
-    "Columns",
-    "ParsedColumn",
-    "configured_kind",
-    "parse_columns",
-]
-
 _NUMBERING = re.compile(
     r"(.*[_ ])?(id|index|row|number|num|no|nr|cid)|name|unnamed: ?\d+", re.IGNORECASE
 )

@@ -14,8 +14,6 @@ from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
-__all__ = ["MAX_SEED", "DataConfig"]
-
 MAX_SEED = 2**63 - 1
 """The largest seed that every random generator accepts."""
 

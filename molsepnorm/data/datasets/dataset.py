@@ -21,8 +21,6 @@ from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
-__all__ = ["BOUNDS", "SPLITS", "Dataset", "Merged", "Rejected", "RepeatSpread", "data_folder"]
-
 SPLITS = ("train", "val", "test")
 
 BOUNDS = "bounds"

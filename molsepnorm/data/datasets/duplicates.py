@@ -14,8 +14,6 @@ from molsepnorm.data.datasets.leaks import same_molecules
 from molsepnorm.data.datasets.splits import split_labelled, strata_of, with_validation
 from molsepnorm.errors import ConfigError, DataError, counted
 
-__all__ = ["merge_and_split", "merged_label", "used_labels", "used_rows"]
-
 
 def merge_and_split(
     dataset: Dataset,

@@ -15,8 +15,6 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["encoded_rows"]
-
 
 def encoded_rows(
     smiles: Sequence[str],

@@ -26,16 +26,6 @@ from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.rounding import too_close
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of, unit_in
 
-__all__ = [
-    "MAX_CLASSES",
-    "Labels",
-    "option_of_kind",
-    "read_features",
-    "read_labels",
-    "read_weights",
-    "whole",
-]
-
 MAX_CLASSES = 100
 """A column with more distinct words holds names or notes, not classes."""
 _FEW = 5

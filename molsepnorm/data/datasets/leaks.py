@@ -12,8 +12,6 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import InvalidMolecule
 
-__all__ = ["graph_hashes", "molecule_numbers", "same_molecules", "shared_molecules"]
-
 _PAIRS = 1 << 22  # atom pairs hashed at once
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 / 1.618, so it spreads all bits
 

@@ -24,8 +24,6 @@ from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["GRAPH", "kind_of", "label_table", "memory_dataset"]
-
 _SMILES, _MOL, GRAPH, _DATA = "SMILES", "RDKit molecule", "MolGraph", "PyTorch Geometric Data"
 _KINDS = {  # by class; RDKit and PyTorch Geometric are not imported to recognise theirs
     "builtins.str": _SMILES,

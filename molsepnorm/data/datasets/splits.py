@@ -19,20 +19,6 @@ from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks.metrics import Kind
 
-__all__ = [
-    "SPLIT_OF_WORD",
-    "assigns_splits",
-    "make_splits",
-    "named_splits",
-    "split_details",
-    "split_labelled",
-    "split_name",
-    "split_origin",
-    "split_words",
-    "strata_of",
-    "with_validation",
-]
-
 SPLIT_OF_WORD = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),

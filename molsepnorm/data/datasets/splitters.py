@@ -19,8 +19,6 @@ from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.times import split_by_time
 from molsepnorm.errors import ConfigError, DataError, counted
 
-__all__ = ["MIN_SIZES", "draw_fold", "draw_splits", "draw_validation"]
-
 MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
 """Minimum number of molecules of each split."""
 

@@ -16,8 +16,6 @@ from molsepnorm.data.tables import locate, read_chunks, require_column
 from molsepnorm.errors import DataError
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
-__all__ = ["load_structures"]
-
 
 def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     """Load the SMILES of all `config.structures`, one file after the other, split at random.

@@ -9,8 +9,6 @@ import numpy as np
 
 from molsepnorm.tasks.metrics import Kind, four_digits
 
-__all__ = ["TargetSummary"]
-
 _MAX_CLASSES = 5  # classes that are listed
 
 

@@ -29,8 +29,6 @@ from molsepnorm.errors import DataError
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
-__all__ = ["load_table"]
-
 _ROWS = 4096  # of a table, read together
 
 

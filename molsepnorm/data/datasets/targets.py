@@ -15,8 +15,6 @@ from molsepnorm.data.datasets.columns import Columns, ParsedColumn
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError, InvalidMolecule, OpenChoice, counted, first_of, separated
 
-__all__ = ["choose_targets"]
-
 _SHOWN = 12
 """Maximum number of columns that a message lists."""
 _COMPUTED = re.compile(

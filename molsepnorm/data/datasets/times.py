@@ -11,8 +11,6 @@ import pandas as pd
 from molsepnorm.data.tables.decimals import BLANKS
 from molsepnorm.errors import counted
 
-__all__ = ["describe_times", "read_times", "split_by_time"]
-
 _YEAR = r"(19|20)\d\d"
 _MONTH, _DAY = r"(0?[1-9]|1[0-2])", r"(0?[1-9]|[12]\d|3[01])"
 _TWO_MONTH, _TWO_DAY = r"(0[1-9]|1[0-2])", r"(0[1-9]|[12]\d|3[01])"

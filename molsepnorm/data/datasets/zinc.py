@@ -32,17 +32,6 @@ from molsepnorm.molecules.molecule import MolGraph
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "INDICES",
-    "RAW_FILES",
-    "SETS",
-    "TABLES",
-    "ZincSet",
-    "find_files",
-    "load_zinc",
-    "require_size",
-]
-
 _TARGET = "penalised_logp"
 INDICES = tuple(f"{split}.index" for split in SPLITS)
 RAW_FILES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)

@@ -18,8 +18,6 @@ import pandas as pd
 from molsepnorm.data.tables.formats import positions
 from molsepnorm.errors import DataError, warn_of_data
 
-__all__ = ["BLANKS", "Decimals", "Points", "require_clear"]
-
 Points = Literal["any", "beside commas", "none"]
 """Which points may group thousands. In a file of a spreadsheet that uses decimal commas, 1.234 is
 1234. "any": the file is separated by semicolons, the separator of such spreadsheets. "beside

@@ -20,8 +20,6 @@ from molsepnorm.data.tables.formats import (
 )
 from molsepnorm.errors import DataError
 
-__all__ = ["SEPARATOR", "read_delimited", "read_stream"]
-
 SEPARATOR = "separator"
 """Attribute of a DataFrame: what separates the cells of the file."""
 

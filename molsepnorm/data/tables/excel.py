@@ -23,8 +23,6 @@ from molsepnorm.data.tables.formats import (
 from molsepnorm.errors import DataError, first_of, warn_of_data
 from molsepnorm.optional import require_package
 
-__all__ = ["read_excel"]
-
 _BLOCK = 1 << 20
 _FORMULA = re.compile(rb"<([\w.-]+:)?f[\s/>]")
 _MERGED = re.compile(rb"<(?:[\w.-]+:)?mergeCell\s+ref=[\"']([A-Z]+\d+:[A-Z]+(\d+))[\"']")

@@ -23,21 +23,6 @@ from molsepnorm.errors import DataError, warn_of_data
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.optional import require_package
 
-__all__ = [
-    "DEFAULT_SMILES",
-    "OLD_EXCEL",
-    "Format",
-    "Kind",
-    "Packing",
-    "as_text",
-    "format_of",
-    "locate",
-    "names_smiles",
-    "open_decompressed",
-    "positions",
-    "rows_of_piece",
-]
-
 Kind = Literal["csv", "tsv", "parquet", "sdf", "smi", "xlsx"]
 Packing = Literal["gzip", "bzip2", "xz", "zip", "zstandard"]
 

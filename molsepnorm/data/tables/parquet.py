@@ -19,8 +19,6 @@ from molsepnorm.data.tables.formats import (
 from molsepnorm.errors import DataError
 from molsepnorm.optional import require_package
 
-__all__ = ["parquet_layout", "read_parquet", "read_parquet_rows"]
-
 _BUFFER = 1 << 18  # bytes read ahead of each column, by default a whole row group
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # an unnamed index of pandas
 

@@ -20,15 +20,6 @@ from molsepnorm.data.tables.formats import DEFAULT_SMILES, Format, Kind, format_
 from molsepnorm.data.tables.streams import as_file
 from molsepnorm.errors import ConfigError, DataError, did_you_mean, listed, warn_of_data
 
-__all__ = [
-    "name_of_copy",
-    "names_in_file",
-    "read_chunks",
-    "read_table",
-    "require_column",
-    "smiles_column_of",
-]
-
 _READERS = {
     "csv": delimited.read_delimited,
     "tsv": delimited.read_delimited,

@@ -15,8 +15,6 @@ import pandas as pd
 from molsepnorm.data.tables.formats import open_decompressed
 from molsepnorm.errors import DataError, warn_of_data
 
-__all__ = ["read_sdf"]
-
 _TITLE = "name"
 _PROPERTY = re.compile(r"^>(?=[ \t<])[^\n]*?<(.*)>[^>\n]*$", re.MULTILINE)  # not a value >10
 _END = "M  END"

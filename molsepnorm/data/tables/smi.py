@@ -13,8 +13,6 @@ import pandas as pd
 from molsepnorm.data.tables.formats import as_text, open_decompressed
 from molsepnorm.errors import DataError
 
-__all__ = ["read_smi"]
-
 _EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)(?=\s|$)")  # CXSMILES
 
 

@@ -12,8 +12,6 @@ from tempfile import TemporaryDirectory
 
 from molsepnorm.files.writing import clear_errors
 
-__all__ = ["as_file", "hold", "is_held", "is_stream"]
-
 _copies: dict[tuple[int, int], Path] = {}
 """Copies of streams in use, by device and inode."""
 

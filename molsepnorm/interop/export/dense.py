@@ -23,8 +23,6 @@ from molsepnorm.nn.readout import TYPICAL_ATOMS, Readout
 from molsepnorm.nn.walks import WalkEncoding
 from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
-__all__ = ["DenseGraphormer", "require_dense"]
-
 _NO_BOND = -1e30
 """Added to an entry without a bond; its message is then 0 after the ReLU."""
 

@@ -16,8 +16,6 @@ from molsepnorm.interop.export.inputs import dense_inputs
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.arguments import require_feature_columns
 
-__all__ = ["Encoded", "encode_table"]
-
 _ROWS = 64  # of a file: as many drug-like molecules need some megabytes
 
 

@@ -9,8 +9,6 @@ from torch import Tensor
 from molsepnorm.forest import Forest
 from molsepnorm.nn.float32 import KeepsFloat32
 
-__all__ = ["DenseForest"]
-
 
 class DenseForest(KeepsFloat32):
     """A `Forest` without branches that depend on the data.

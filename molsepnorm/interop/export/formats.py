@@ -16,17 +16,6 @@ from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.interop.export.predictions import DenseModel
 from molsepnorm.optional import require_package
 
-__all__ = [
-    "FORMATS",
-    "OPSET",
-    "WRITERS",
-    "Format",
-    "Run",
-    "dynamic_shapes",
-    "onnx_runner",
-    "require_format",
-]
-
 Format = Literal["onnx", "torchscript"]
 
 FORMATS: dict[str, str] = {"onnx": "model.onnx", "torchscript": "model.pt"}

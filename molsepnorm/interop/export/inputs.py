@@ -15,8 +15,6 @@ from molsepnorm.predict.arguments import Cells
 from molsepnorm.predict.encode import Prepare
 from molsepnorm.predict.predictor import Predictor
 
-__all__ = ["DenseInputs", "dense_inputs", "input_shapes", "num_features"]
-
 
 @dataclass(frozen=True, eq=False)
 class DenseInputs:

@@ -9,8 +9,6 @@ from molsepnorm.interop.export.dense import DenseGraphormer
 from molsepnorm.interop.export.forests import DenseForest
 from molsepnorm.model import PropertyModel
 
-__all__ = ["DenseModel", "output_columns"]
-
 
 class DenseModel(nn.Module):
     """The networks and forests of a model, their weighted mean, and the scales of its targets.

@@ -21,8 +21,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.predict import Predictor
 
-__all__ = ["ExportReport", "check_export", "export_model"]
-
 _ABOUT, _EXAMPLE = "model.json", "example.npz"
 _TOLERANCE = 1e-3
 """Largest difference between the exported model and the predictor, in standard deviations of the

@@ -13,8 +13,6 @@ from molsepnorm.molecules.encodings.paths import PathVocabulary
 from molsepnorm.molecules.encodings.search import shortest_paths
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["EncodedGraphs", "EncodingSpec", "encode", "require_graphs"]
-
 _MAX_LABELS = 2**15 - 1  # labels are stored as int16
 
 

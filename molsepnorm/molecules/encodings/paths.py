@@ -14,16 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = [
-    "GRAPH_TOKEN",
-    "NO_BOND",
-    "PADDING",
-    "SELF",
-    "UNREACHABLE",
-    "PathMerger",
-    "PathVocabulary",
-]
-
 NO_BOND = -1
 """The last bond of a path that is longer than the maximum length of labelled paths."""
 

@@ -19,8 +19,6 @@ import numpy as np
 
 from molsepnorm.molecules.encodings.paths import NO_BOND, SELF, UNREACHABLE, PathVocabulary
 
-__all__ = ["shortest_paths"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Successors:

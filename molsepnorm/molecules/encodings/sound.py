@@ -9,8 +9,6 @@ import numpy as np
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec
 from molsepnorm.molecules.encodings.paths import NO_BOND, SELF, PathVocabulary
 
-__all__ = ["require_sound"]
-
 
 def require_sound(graphs: EncodedGraphs, spec: EncodingSpec, atom_sizes: tuple[int, ...]) -> None:
     """Check that all indices are in range and that the lengths of the arrays match.

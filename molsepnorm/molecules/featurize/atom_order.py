@@ -13,8 +13,6 @@ from molsepnorm.molecules.featurize.featurizer import Featurizer
 from molsepnorm.molecules.featurize.smiles import canonical_smiles, implicit_hydrogens
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["Traced", "in_smiles_order", "traced"]
-
 _ROUNDS = 5  # after one or two, RDKit nearly always writes the same text again
 _PLACE = "molsepnorm_place"
 

@@ -10,8 +10,6 @@ from rdkit import Chem, rdBase
 from molsepnorm.errors import InvalidMolecule, warn_of_data
 from molsepnorm.molecules.featurize.smiles import MAX_CHARACTERS, excess
 
-__all__ = ["EXTENSION", "announce_losses", "has_axes", "losses", "worked_in"]
-
 EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)")
 """A SMILES, and its extension after blanks."""
 

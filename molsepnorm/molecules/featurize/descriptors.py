@@ -12,24 +12,6 @@ from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdMolDescriptors
 from molsepnorm.errors import ModelError
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 
-__all__ = [
-    "BITS",
-    "COUNTS",
-    "DESCRIPTORS",
-    "FAST_DESCRIPTORS",
-    "LEFT_OUT",
-    "MORGAN_GENERATOR",
-    "PAIRS",
-    "PAIR_GENERATOR",
-    "RDKIT_VERSION",
-    "describe",
-    "descriptor_columns",
-    "morgan_bits",
-    "morgan_counts",
-    "pair_counts",
-    "structure_inputs",
-]
-
 LEFT_OUT = ("qed", "Ipc")
 """Descriptors of RDKit that are not computed: `qed` takes a fifth of the time of all others and is
 a function of eight of them; `Ipc` grows exponentially with the molecule (`AvgIpc` does not)."""

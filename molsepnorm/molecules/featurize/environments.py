@@ -17,8 +17,6 @@ from molsepnorm.molecules.featurize.descriptors import (
 )
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 
-__all__ = ["Environments", "morgan_environments", "pair_environments"]
-
 
 @dataclass(frozen=True, eq=False)
 class Environments:

@@ -13,8 +13,6 @@ import numpy as np
 from molsepnorm.errors import ConfigError, InvalidMolecule, require_several
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["CHUNK", "FeatureSizes", "Featurizer"]
-
 CHUNK = 256
 """Molecules featurised together: enough for numpy, few enough for the processor's cache."""
 

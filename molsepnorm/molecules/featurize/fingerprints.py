@@ -11,8 +11,6 @@ from scipy.sparse import csr_matrix
 
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 
-__all__ = ["BITS", "morgan_matrix", "nearest", "packed_morgan", "tanimoto"]
-
 BITS = 2048
 """Number of bits of a fingerprint."""
 

@@ -10,8 +10,6 @@ from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.fingerprints import BITS, nearest, packed_morgan
 from molsepnorm.molecules.featurize.standardize import Level, molecule_key
 
-__all__ = ["fingerprints_of", "nearest_molecules", "with_one_text"]
-
 
 def nearest_molecules(
     smiles: Sequence[str], known: Sequence[str], fingerprints: np.ndarray, level: Level = "none"

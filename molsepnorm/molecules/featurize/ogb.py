@@ -13,8 +13,6 @@ from molsepnorm.molecules.featurize.registry import SIZES
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["OgbFeaturizer", "ogb_graph"]
-
 _UNMARKED, _NO_STEREO = Chem.ChiralType.CHI_UNSPECIFIED, Chem.BondStereo.STEREONONE
 _KINDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 _HYBRIDS = ("SP", "SP2", "SP3", "SP3D", "SP3D2")

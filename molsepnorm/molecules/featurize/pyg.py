@@ -14,8 +14,6 @@ from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.molecules.featurize.registry import CHIRALITY, get
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["checked_offset", "featurized", "from_data", "to_data"]
-
 
 def to_data(
     graph: MolGraph,

@@ -12,8 +12,6 @@ from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.digests import short_digest
 from molsepnorm.molecules.featurize.featurizer import FeatureSizes, Featurizer
 
-__all__ = ["CHIRALITY", "GROUP", "SIZES", "get", "plugin_digest", "register"]
-
 GROUP = "molsepnorm.featurizers"
 """The entry-point group in which packages list their featurisers, each under its name."""
 

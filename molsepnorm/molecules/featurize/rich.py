@@ -14,8 +14,6 @@ from molsepnorm.molecules.featurize.registry import SIZES
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["RichFeaturizer", "smallest_rings"]
-
 _MAX_RINGS = 3  # larger numbers of rings are clipped
 _MAX_SIZE = 12  # larger rings are clipped
 

@@ -7,8 +7,6 @@ from rdkit import Chem
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import canonical_mol, oriented_mol
 
-__all__ = ["murcko_scaffold"]
-
 
 def murcko_scaffold(smiles: str, chirality: bool = False) -> str:
     """Return the rings of a molecule and the chains between them as SMILES; "" without rings.

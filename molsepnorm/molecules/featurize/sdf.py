@@ -18,8 +18,6 @@ from molsepnorm.molecules.featurize.smiles import (
     read_smiles,
 )
 
-__all__ = ["atoms_in_smiles", "drawn", "mol_to_smiles", "smiles_of", "written"]
-
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
 

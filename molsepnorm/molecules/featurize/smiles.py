@@ -11,20 +11,6 @@ from rdkit import Chem, rdBase
 
 from molsepnorm.errors import InvalidMolecule
 
-__all__ = [
-    "MAX_ATOMS",
-    "MAX_CHARACTERS",
-    "MAX_RINGS",
-    "RECENT",
-    "Unwritten",
-    "canonical_mol",
-    "canonical_smiles",
-    "excess",
-    "implicit_hydrogens",
-    "oriented_mol",
-    "read_smiles",
-]
-
 MAX_ATOMS = 1000
 """Larger molecules are refused: RDKit writes SMILES recursively, and a chain of thousands of atoms
 overflows the stack, which kills the process (seen with 4,000 atoms on a 1 MiB thread stack)."""

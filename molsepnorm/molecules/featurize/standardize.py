@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rdkit import Chem
     from rdkit.Chem.MolStandardize.rdMolStandardize import TautomerEnumerator
 
-__all__ = ["LEVELS", "Level", "molecule_key", "protomer_key", "standard_smiles", "standardized"]
-
 Level = Literal["none", "salts", "parent", "tautomer"]
 """How far structures are standardised; each level includes the ones before it."""
 

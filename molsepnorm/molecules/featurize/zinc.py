@@ -21,8 +21,6 @@ from molsepnorm.molecules.featurize.smiles import (
 )
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["ATOM_LABELS", "ZincFeaturizer"]
-
 ATOM_LABELS = (
     *("C", "O", "N", "F", "C H1", "S", "Cl", "O -", "N H1 +", "Br", "N H3 +", "N H2 +", "N +"),
     *("N -", "S -", "I", "P", "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -"),

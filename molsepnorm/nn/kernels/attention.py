@@ -16,8 +16,6 @@ from molsepnorm.nn.gradients import differentiable_gradients, is_transformed
 from molsepnorm.nn.kernels.dropout import ByteDropout
 from molsepnorm.nn.pairs.tensors import PairTensors
 
-__all__ = ["FastSelfAttention"]
-
 _LOG2_E = math.log2(math.e)
 _MIN_TOTAL, _MAX_TOTAL = 1e-30, 1e25
 """Range of the sums of exponentials. A smaller sum has lost its digits. With a larger one the

@@ -11,8 +11,6 @@ from molsepnorm.nn.batch import PathTable
 from molsepnorm.nn.gradients import is_transformed, to_dense
 from molsepnorm.nn.pairs.bias import AttentionBias
 
-__all__ = ["FastAttentionBias"]
-
 
 class FastAttentionBias(AttentionBias):
     """`AttentionBias` whose gradient reads the transposed matrix of the path table.

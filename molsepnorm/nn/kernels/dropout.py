@@ -8,8 +8,6 @@ from torch.nn import functional as F
 
 from molsepnorm.nn.dropout import Dropout
 
-__all__ = ["ByteDropout"]
-
 _VALUES = 256  # of a byte
 
 

@@ -12,8 +12,6 @@ from molsepnorm.nn.gradients import is_transformed
 from molsepnorm.nn.local import GINE
 from molsepnorm.nn.pairs.neighbours import Neighbours
 
-__all__ = ["FastGINE"]
-
 _NO_BOND = -1e30
 """Added to an entry without a bond; its message is then 0 after the ReLU."""
 

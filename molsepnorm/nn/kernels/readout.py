@@ -8,8 +8,6 @@ from torch import Tensor
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.readout import Readout
 
-__all__ = ["FastReadout"]
-
 
 class FastReadout(Readout):
     """`Readout` that sums over the rectangles of the padded groups instead of scattering.

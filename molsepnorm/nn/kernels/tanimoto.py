@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["TanimotoTo"]
-
 
 class TanimotoTo:
     """Computes Tanimoto similarities of counts to those of fixed molecules.

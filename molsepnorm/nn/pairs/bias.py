@@ -13,8 +13,6 @@ from molsepnorm.nn.batch import GraphBatch, PathTable
 from molsepnorm.nn.gradients import to_dense
 from molsepnorm.sepnorm.kernels import at_least_float32
 
-__all__ = ["AttentionBias", "by_head", "label_embeddings"]
-
 
 class AttentionBias(nn.Module):
     r"""One bias per head and slot pair, computed once per step and shared by all layers.

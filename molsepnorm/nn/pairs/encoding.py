@@ -15,8 +15,6 @@ from molsepnorm.nn.pairs.tensors import PairTensors
 from molsepnorm.nn.pairs.urpe import URPE
 from molsepnorm.nn.parts import Parts
 
-__all__ = ["PairEncoding"]
-
 
 class PairEncoding(nn.Module):
     """Graphormer's attention bias, and the optional encodings of the configuration.

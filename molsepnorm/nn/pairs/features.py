@@ -12,8 +12,6 @@ from molsepnorm.molecules.encodings.paths import SELF
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.pairs.neighbours import hop_distances
 
-__all__ = ["PairBias", "ResistanceKernels", "resistances", "walk_probabilities"]
-
 
 @torch.no_grad()
 def walk_probabilities(

@@ -11,8 +11,6 @@ from torch.nn import functional as F
 
 from molsepnorm.nn.batch import GraphBatch
 
-__all__ = ["Neighbours", "hop_distances", "neighbours_of"]
-
 
 @dataclass(frozen=True)
 class Neighbours:

@@ -8,8 +8,6 @@ from torch import Tensor
 
 from molsepnorm.nn.pairs.neighbours import Neighbours
 
-__all__ = ["PairTensors"]
-
 
 @dataclass(frozen=True)
 class PairTensors:

@@ -10,8 +10,6 @@ from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, SELF, UNR
 from molsepnorm.nn.batch import GraphBatch, PathTable
 from molsepnorm.nn.pairs.bias import by_head
 
-__all__ = ["URPE"]
-
 
 class URPE(nn.Module):
     r"""Universal relative positional encoding: one factor per head and slot pair.

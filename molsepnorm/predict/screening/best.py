@@ -15,8 +15,6 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.predict.output import open_table
 from molsepnorm.predict.rows import cells
 
-__all__ = ["TOP", "Best", "Ranking", "write_best"]
-
 TOP = "top"
 """Name of the files of the best rows, without its end."""
 

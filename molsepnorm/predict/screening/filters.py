@@ -19,8 +19,6 @@ import numpy as np
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
-__all__ = ["Filter", "FilterColumns", "Kind"]
-
 Kind: TypeAlias = Literal["number", "text", "yes/no", "cell"]
 """Kind of a column's values. A cell is text of the input, which may be compared with a number or a
 text."""

@@ -22,8 +22,6 @@ from molsepnorm.predict.screening.best import Ranking
 from molsepnorm.predict.screening.plan import Library, task_name
 from molsepnorm.predict.screening.work import PARTS, REJECTED, Done, part_path, read_counts
 
-__all__ = ["MANIFEST", "Manifest", "model_digest"]
-
 MANIFEST = "manifest.json"
 
 _SCHEMA = 1

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from molsepnorm.predict.screening.screen import Jobs
     from molsepnorm.predict.screening.work import Done, Work
 
-__all__ = ["Cluster"]
-
 _AHEAD = 2  # tasks per actor that are given to it
 _SECONDS = 10.0  # for the cluster to answer
 _RETRIES = 3  # of a task whose actor dies

@@ -26,8 +26,6 @@ from molsepnorm.files.writing import clear_errors
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Library", "LibraryFile", "ScreenTask", "find_files", "open_library", "task_name"]
-
 _IDENTIFIER = re.compile(r"(?:.*[\W_])?(?:id|name|identifier|title)|idnumber|zincid|chemblid")
 _SAMPLE = 1 << 20  # bytes from which the number of rows of a file is estimated
 _ROW_ENDS = {"csv": b"\n", "tsv": b"\n", "smi": b"\n", "sdf": b"$$$$"}

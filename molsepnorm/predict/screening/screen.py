@@ -21,8 +21,6 @@ from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.target import interval_names
 
-__all__ = ["ScreenOptions", "ScreenProgress", "screen"]
-
 ROWS_PER_PART = 10_000
 """Number of rows of a task."""
 

@@ -22,8 +22,6 @@ from molsepnorm.predict.screening.plan import Library, ScreenTask
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ADDED", "PARTS", "REJECTED", "Done", "Work", "part_path", "read_counts"]
-
 PARTS, REJECTED = "parts", "rejected"
 """Folders of the results and of the rows that failed."""
 

@@ -7,8 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["METRICS", "Kind", "Metric", "label_of"]
-
 Kind = Literal["regression", "binary", "multiclass"]
 """Kind of a target: a number, yes or no, or one of several classes."""
 

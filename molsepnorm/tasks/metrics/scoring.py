@@ -16,8 +16,6 @@ from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.tasks.metrics.metric import METRICS
 from molsepnorm.tasks.metrics.weighted import WEIGHTED
 
-__all__ = ["draw_resamples", "interval", "mean_and_sd", "numbered", "resampled_scores", "score"]
-
 _WEIGHTS_AT_ONCE = 2**19
 """Number of weights in memory: 4 MB, and up to ten arrays of this size."""
 

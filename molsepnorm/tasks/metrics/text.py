@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["between", "four_digits", "signed", "significant"]
-
 
 def significant(value: float | None, digits: int = 4, none: str = "undefined") -> str:
     """Return a score with `digits` significant digits, or `none` if it is None.

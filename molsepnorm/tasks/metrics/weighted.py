@@ -16,8 +16,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["WEIGHTED"]
-
 Weighted = Callable[[np.ndarray], np.ndarray]  # weights (n, r) -> scores (r,)
 
 

@@ -22,8 +22,6 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.results.scores import headline
 
-__all__ = ["Ablation", "ablate", "variants_of"]
-
 _SPLITS = ("val", "test")
 
 _FIXED = {

@@ -23,8 +23,6 @@ from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_dataset
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["OOF", "is_nested", "require_trainable", "write_out_of_fold"]
-
 OOF = "oof_predictions.csv"
 
 _UNREADABLE = "a feature column has a value that no training row outside its fold has"

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Difference", "paired_difference"]
-
 _ROUNDING = 1e-9  # relative size of a standard error that is rounding
 
 

@@ -29,8 +29,6 @@ from molsepnorm.training.recipes import load_config
 from molsepnorm.training.results.scores import leaks
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["Replicates", "train_replicates"]
-
 
 @dataclass(frozen=True)
 class Replicates:

@@ -29,8 +29,6 @@ from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import predicted_splits
 from molsepnorm.training.results.comparisons import differences
 
-__all__ = ["Baseline", "fit_baseline", "with_baseline"]
-
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
 _MIN_SECONDS = 20.0  # that it may always take
 

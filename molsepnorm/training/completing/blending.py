@@ -12,8 +12,6 @@ from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training.config import TrainConfig
 
-__all__ = ["blend_problem", "forest_inputs", "may_blend", "num_labels", "require_blendable"]
-
 _MAX_LABELS = 100_000
 """Maximum number of training labels of all targets with which a forest is blended by default."""
 

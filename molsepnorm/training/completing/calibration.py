@@ -16,8 +16,6 @@ from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
 from molsepnorm.training.objectives import Results
 
-__all__ = ["calibrate"]
-
 _LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
 
 

@@ -17,8 +17,6 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import score
 
-__all__ = ["Completed", "complete"]
-
 
 class Completed(NamedTuple):
     """A model with all its parts."""

@@ -25,8 +25,6 @@ from molsepnorm.tasks.molecule_errors import (
 from molsepnorm.training.completing.refit import refit_rows
 from molsepnorm.training.objectives import Results
 
-__all__ = ["drawn", "error_by_similarity", "fit_domain"]
-
 _MAX_COMPARED = 2000
 """Maximum number of molecules of a split that are compared with the training molecules."""
 _MAX_TRAIN = 1_000_000

@@ -11,8 +11,6 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import MAX_MOLECULES, refit_kernels
 
-__all__ = ["refit", "refit_rows"]
-
 
 def refit_rows(splits: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the molecules that parts of a model are fitted to again, int64 [n]: those of the

@@ -14,8 +14,6 @@ from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Loss, Task
 from molsepnorm.training.callback import Callback
 
-__all__ = ["forest_share", "with_network_share"]
-
 _STEPS = 20
 """Number of steps between a share of 0 and of 1."""
 _MOLECULES = 20

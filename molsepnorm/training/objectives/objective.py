@@ -22,8 +22,6 @@ from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.config import OptimConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 
-__all__ = ["TINY", "Examples", "Objective", "Results", "diverged", "refuse_metric"]
-
 TINY = 1e-12
 """Replaces a sum of weights that is zero; the sum of the losses is then zero, too."""
 

@@ -23,8 +23,6 @@ from molsepnorm.training.objectives.objective import Examples
 from molsepnorm.training.structures import structure_features
 from molsepnorm.training.teacher import teacher_vectors
 
-__all__ = ["PRETEXTS", "Pretext", "clipped_scaling", "info_nce"]
-
 _LIMIT = 6.0  # of standardised values, so that rare extreme ones do not dominate
 _SAMPLE = 50_000  # training molecules from which the scaling is estimated
 _TAILS = (0.1, 99.9)  # percentiles to which values are limited

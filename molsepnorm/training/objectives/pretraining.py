@@ -18,8 +18,6 @@ from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
 from molsepnorm.training.objectives.pretext import PRETEXTS
 
-__all__ = ["Pretraining"]
-
 
 class Pretraining(Objective):
     """The weighted sum of the losses whose weight is not 0, over one forward pass.

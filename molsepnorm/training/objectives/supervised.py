@@ -22,8 +22,6 @@ from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Examples, Objective, Results, diverged
 from molsepnorm.training.results.comparisons import comparisons
 
-__all__ = ["MAX_TRAINING", "Supervised", "dataset_scores", "predicted_splits", "score"]
-
 MAX_TRAINING = 20_000
 """Maximum number of training molecules whose predictions a run writes. Each network of the model
 takes about a third of the time of an epoch for them."""

@@ -12,8 +12,6 @@ from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Task
 from molsepnorm.training.objectives.objective import Examples
 
-__all__ = ["MAX_MOLECULES", "Embedded"]
-
 MAX_MOLECULES = 12_000
 """Maximum number of training molecules that a head is fitted to; see `_sample`."""
 

@@ -20,8 +20,6 @@ from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.kernel import Compared, Regression, kernel_regression
 from molsepnorm.training.probe.targets import ridge_of_targets
 
-__all__ = ["fit_kernel", "fit_linear", "refit_kernels"]
-
 
 class _Sizes(NamedTuple):
     """Numbers of molecule-level features that a kernel head compares, in their order."""

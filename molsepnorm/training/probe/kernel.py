@@ -25,8 +25,6 @@ from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.ridge import SMALL, Inverse, LinearModel, invert, kernel_ridge
 from molsepnorm.training.probe.targets import Solve, fit_targets, ridge_of_targets
 
-__all__ = ["Compared", "Regression", "kernel_regression"]
-
 _MAX_CENTERS = 1500
 """Number of training molecules that an approximate kernel regression compares. With at most as many
 molecules it is exact."""

@@ -12,17 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-__all__ = [
-    "SMALL",
-    "Axes",
-    "Inverse",
-    "LinearModel",
-    "invert",
-    "kernel_ridge",
-    "principal_axes",
-    "ridge",
-]
-
 _PENALTIES = np.logspace(-4, 5, 28)
 _TINY = 1e-12
 """The smallest difference of a leverage from 1. With more features than rows, the smallest penalty

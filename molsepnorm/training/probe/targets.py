@@ -14,8 +14,6 @@ from molsepnorm.tasks import Target, Task
 from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.ridge import Axes, LinearModel, principal_axes, ridge
 
-__all__ = ["Solve", "fit_targets", "ridge_of_targets"]
-
 Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[LinearModel, np.ndarray]]
 """Returns a linear model, and leave-one-out predictions, for labels (n, k), weights and molecules;
 see `ridge`."""

@@ -9,8 +9,6 @@ from html import escape
 
 import numpy as np
 
-__all__ = ["STYLE", "Chart"]
-
 _WIDTH, _HEIGHT = 400, 320  # of the drawing, in its own units
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 46  # margins
 _TICKS = 5  # approximate number per axis

@@ -23,8 +23,6 @@ from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.run_folder.prediction_table import labels_column
 
-__all__ = ["Contents", "TargetPredictions"]
-
 
 @dataclass(frozen=True, eq=False)
 class TargetPredictions:

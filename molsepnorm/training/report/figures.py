@@ -14,8 +14,6 @@ from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, TargetPredictions
 
-__all__ = ["figure", "learning_curves", "target_figures"]
-
 _TITLES = {"test": "test", "val": "validation"}
 _COLOURS = {"test": "one", "val": "two"}
 _MAX_CORNERS = 400  # of a curve in a chart

@@ -20,8 +20,6 @@ from molsepnorm.training.report.contents import Contents, TargetPredictions
 from molsepnorm.training.report.figures import figure
 from molsepnorm.training.results.scores import domain_errors
 
-__all__ = ["molecules_sections"]
-
 _WORST = 20  # predictions that are drawn
 _SCAFFOLDS = 10  # that are listed
 _MAX_COMPARED = 2000  # test molecules whose scaffolds or similarities are computed

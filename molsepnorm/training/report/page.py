@@ -28,8 +28,6 @@ from molsepnorm.training.results.scores import (
     score_rows,
 )
 
-__all__ = ["report_page"]
-
 _SPLITS = {"train": "training", "val": "validation", "test": "test"}
 _DRAWN = 12  # targets with charts; of more, the first ones
 _LISTED = 10  # reasons of rejected rows

@@ -32,8 +32,6 @@ from molsepnorm.training.results.scores import (
     score_rows,
 )
 
-__all__ = ["composition", "elements", "model_card"]
-
 _ELEMENT = re.compile(
     r"\[\d*([A-Z][a-z]?|se|as|te|si|[bcnops*])[^\]]*\]|(Cl|Br|[BCNOPSFI]|[bcnops*])"
 )

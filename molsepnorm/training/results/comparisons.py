@@ -14,18 +14,6 @@ from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
 from molsepnorm.training.results.scores import is_relative
 
-__all__ = [
-    "MAX_NAMED",
-    "Gain",
-    "comparable_metric",
-    "comparison",
-    "comparisons",
-    "differences",
-    "largest_gain",
-    "metric_label",
-    "metric_of_targets",
-]
-
 _Interval = tuple[float, float]
 
 

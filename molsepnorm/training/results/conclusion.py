@@ -18,8 +18,6 @@ from molsepnorm.training.results.comparisons import (
 )
 from molsepnorm.training.results.scores import headline, leaks
 
-__all__ = ["conclusion", "conclusion_of_folds"]
-
 _FEW = 50  # test molecules below which a score is called uncertain
 _SMALL = 400  # training molecules below which a larger test split is not advised
 _WIDE = 1 / 3  # width of an interval that is called uncertain, see `largest_gain`

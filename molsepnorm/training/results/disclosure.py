@@ -8,8 +8,6 @@ from molsepnorm.model import README, PropertyModel
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.nn.kernel_head import KernelHead
 
-__all__ = ["CONTENTS", "revealed", "without_structures"]
-
 CONTENTS = {
     "model/config.json": "targets, classes, inputs and network",
     "model/model.safetensors": "weights",

@@ -8,20 +8,6 @@ from typing import Any
 from molsepnorm.errors import counted
 from molsepnorm.tasks.metrics import METRICS, between, significant
 
-__all__ = [
-    "INTERVAL",
-    "MAX_TARGETS",
-    "calibration_table",
-    "domain_errors",
-    "headline",
-    "is_relative",
-    "leaks",
-    "listed_metrics",
-    "score_columns",
-    "score_notes",
-    "score_rows",
-]
-
 INTERVAL = "95 % interval"
 """Title of the column of intervals."""
 

@@ -25,8 +25,6 @@ from molsepnorm.training.recipes import read_yaml
 from molsepnorm.training.results.disclosure import CONTENTS, revealed, without_structures
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["Shared", "share"]
-
 _MODEL = ("model/config.json", "model/model.safetensors", f"model/{README}")
 _WITHOUT_PATHS = ("metrics.json", "config.yaml")
 """Files that are written anew, with the names of files in place of their paths."""

@@ -12,8 +12,6 @@ from molsepnorm.data.datasets.splits import split_name
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.training.completing.domain import drawn
 
-__all__ = ["about_split"]
-
 _MAX_TRAIN, _MAX_TEST = 20_000, 500  # molecules whose similarities are computed
 
 

@@ -26,8 +26,6 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.steps.optim import WeightAverage
 
-__all__ = ["Progress", "load_checkpoint", "read_progress", "save_checkpoint"]
-
 SCHEMA = 3
 """Version of the format; increased whenever the meaning of the file changes."""
 _DAMAGED = "{} is damaged or belongs to another configuration"

@@ -20,8 +20,6 @@ from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.start import LoadedWeights
 
-__all__ = ["environment_record", "recorded_digest", "recorded_start"]
-
 
 def environment_record(
     config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None

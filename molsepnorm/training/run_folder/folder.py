@@ -63,8 +63,6 @@ from molsepnorm.training.run_folder.metrics_file import read_metrics
 from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
 from molsepnorm.training.start import LoadedWeights
 
-__all__ = ["LOG", "RunFolder"]
-
 LOG = "log.txt"
 """Name of the file that holds what training printed."""
 

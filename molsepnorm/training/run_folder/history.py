@@ -12,8 +12,6 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.callback import EpochRecord
 
-__all__ = ["append_epoch", "read_history"]
-
 
 def append_epoch(path: Path, record: EpochRecord) -> None:
     """Add a line, and remove lines of epochs that a resumed run repeats.

@@ -11,8 +11,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import empty_network
 from molsepnorm.training.objectives import Objective
 
-__all__ = ["RunInMemory"]
-
 
 class RunInMemory:
     """Takes the place of `RunFolder`: it keeps the best model and writes nothing."""

@@ -10,8 +10,6 @@ from pydantic import FiniteFloat
 
 from molsepnorm.files.reading import check_types, read_json
 
-__all__ = ["read_metrics"]
-
 
 def read_metrics(path: Path) -> dict[str, Any]:
     """Return the content of `metrics.json`.

@@ -12,8 +12,6 @@ from molsepnorm.files.tables import free_name
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.target import BOUND_SIGNS
 
-__all__ = ["labels_column", "predictions_table", "targets_table"]
-
 
 def predictions_table(
     dataset: Dataset,

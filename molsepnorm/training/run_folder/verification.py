@@ -14,8 +14,6 @@ from molsepnorm.model import check_files
 from molsepnorm.pretrained import resolve
 from molsepnorm.training.run_folder.folder import RunFolder
 
-__all__ = ["FileCheck", "verify"]
-
 
 @dataclass(frozen=True)
 class FileCheck:

@@ -13,8 +13,6 @@ from torch import Tensor
 from molsepnorm.errors import ConfigError
 from molsepnorm.training.loop import Trainer
 
-__all__ = ["epochs_within"]
-
 _WARM_UPS, _STEPS = 3, 100
 _MAX_SHARE = 0.03  # of the budget that measuring may take
 _MARGIN = 0.95  # machines slow down when they get warm or busy

@@ -13,8 +13,6 @@ from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.finetuning import FinetuneConfig, in_head
 from molsepnorm.training.objectives.objective import Objective
 
-__all__ = ["WeightAverage", "learning_rate", "make_optimizer"]
-
 
 def make_optimizer(
     objective: Objective, config: OptimConfig, finetune: FinetuneConfig | None = None

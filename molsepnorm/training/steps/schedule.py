@@ -7,8 +7,6 @@ import numpy as np
 from molsepnorm.data.batching.bucketing import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.training.config import RunConfig
 
-__all__ = ["Schedule"]
-
 _SAMPLE = 1024  # molecules, enough for accurate batch-norm statistics
 
 

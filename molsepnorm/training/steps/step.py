@@ -21,8 +21,6 @@ from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Objective
 from molsepnorm.training.steps.optim import WeightAverage
 
-__all__ = ["StepBatch", "TrainStep", "estimate_statistics"]
-
 
 @dataclass(frozen=True)
 class StepBatch:

@@ -20,8 +20,6 @@ from molsepnorm.data.datasets.ogb.package import folder_name
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 
-__all__ = ["PARTS", "OgbFiles"]
-
 PARTS = ("train", "valid", "test")
 """OGB's names of the splits, in the order of `SPLITS`."""
 

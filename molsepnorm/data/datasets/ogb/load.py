@@ -29,8 +29,6 @@ from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.registry import CHIRALITY
 from molsepnorm.molecules.molecule import MolGraph
 
-__all__ = ["FEATURIZER", "SETS", "OgbSet", "load_ogb", "official_score"]
-
 FEATURIZER = "ogb"
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["evaluate", "facts", "fetch", "folder_name"]
-
 _STALLED = 60  # seconds without data after which a download fails
 
 
