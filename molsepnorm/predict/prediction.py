@@ -39,8 +39,6 @@ class Prediction:
 
     def _repr_html_(self) -> str:
         """Return a small table with a drawing of the molecule, for notebooks."""
-        from molsepnorm.predict.prediction import prediction_html
-
         return prediction_html(self)
 
 

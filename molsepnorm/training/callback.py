@@ -55,8 +55,6 @@ class TrainingResult:
 
     def _repr_html_(self) -> str:
         """Return the scores and the conclusion, for notebooks."""
-        from molsepnorm.training.callback import result_html
-
         return result_html(self.folder, self.finished, self.metrics)
 
 
