@@ -30,7 +30,7 @@ install: $(VENV)/.installed
 # editable_mode=compat writes the path of the sources, where type checkers find the package;
 # torch first and pinned: a bare `torch` may fetch gigabytes of CUDA. timm and torchvision apart, for
 # tests alone: where torch is a CPU build, importing transformers fails with this torchvision beside
-$(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
+$(VENV)/.installed: setup.cfg setup.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip "setuptools>=68" wheel
 	$(BIN)/pip install --quiet $$(grep '^torch==' constraints.txt)
