@@ -18,7 +18,6 @@ _KNOWN = {
     # its reader calls no function that a file names: see tests/data/datasets/test_pickles.py
     "data/datasets/pickles.py": ["import pickle"],
     "data/datasets/zinc.py": ["import pickle"],  # the class of its errors
-    "interop/export/formats.py": ["torch.jit.load"],  # the file that the line before has written
     # the predictor of this process, for the executors; no file is read
     "interop/spark.py": ["import pickle", "pickle.dumps", "pickle.loads"],
     # errors are copied to find out if a process can send them; no file is read

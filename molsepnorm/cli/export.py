@@ -28,7 +28,7 @@ _SHOWN = 5  # rejected rows that are printed
 @option(
     "--to",
     heading="What to write",
-    metavar="[onnx|torchscript]",
+    type=click.Choice(["onnx"]),
     help="Write the model in this format.",
 )
 @option(
@@ -47,10 +47,10 @@ def export(
     smiles_column: str | None,
     output: Path,
 ) -> None:
-    """Write a model as ONNX or TorchScript, which maps tensors to predictions.
+    """Write a model as ONNX, which maps tensors to predictions.
 
-    The folder has model.onnx or model.pt, model.json, which describes the inputs and outputs, and
-    example.npz. The file is compared with `molsepnorm predict` before it is put in place. With
+    The folder has model.onnx, model.json, which describes the inputs and outputs, and example.npz.
+    The file is compared with `molsepnorm predict` before it is put in place. With
     --encode, molecules are written as inputs of an exported model, 64 to a file.
 
     \b
@@ -59,24 +59,23 @@ def export(
     """
     if (to is None) == (source is None):
         raise click.UsageError(
-            "give either --to onnx or --to torchscript, to write the model, or --encode, for "
-            "molecules"
+            "give either --to onnx, to write the model, or --encode, for molecules"
         )
     if to is not None and smiles_column is not None:
         raise click.UsageError("--smiles-column belongs to --encode")
     with stop_on_signal(lambda: False):
         if to is not None:
-            _export(model_folders, to, output)
+            _export(model_folders, output)
         elif source is not None:
             _encode(model_folders, source, smiles_column or "smiles", output)
 
 
-def _export(folders: tuple[Path, ...], to: str, output: Path) -> None:
-    from molsepnorm.interop.export.run import check_export, export_model
+def _export(folders: tuple[Path, ...], output: Path) -> None:
+    from molsepnorm.interop.export.run import check_export, export_onnx
 
-    form = check_export(to, output)  # before the model is loaded
+    check_export(output)  # before the model is loaded
     model = load_predictor(folders, "cpu", 1, "fp32").model
-    report = export_model(model, form, output)
+    report = export_onnx(model, output)
     say(f"Model: {report.file}")
     say(
         f"Largest difference from molsepnorm predict on {report.molecules} molecules: "
@@ -85,7 +84,7 @@ def _export(folders: tuple[Path, ...], to: str, output: Path) -> None:
 
 
 def _encode(folders: tuple[Path, ...], source: Path, smiles_column: str, output: Path) -> None:
-    from molsepnorm.interop.export.encode import encode_table
+    from molsepnorm.interop.export.inputs import encode_table
 
     model = load_predictor(folders, "cpu", 1, "fp32").model
     found = encode_table(model, source, output, smiles_column)

@@ -40,7 +40,7 @@ _COMMANDS = {
     "analyze": "Compare the embeddings of trained models.",
     "doctor": "Check this installation and its devices.",
     "convert": "Import the weights of another Graphormer.",
-    "export": "Write a model as ONNX or TorchScript.",
+    "export": "Write a model as ONNX.",
 }
 
 _HOMES = {

@@ -4,6 +4,6 @@
 - `sklearn`: scikit-learn's estimators;
 - `spark`: a pandas function for Spark;
 - `tracking`: callbacks for TensorBoard, MLflow and Weights & Biases;
-- `export`: ONNX and TorchScript;
+- `export`: trained models as ONNX;
 - `graphormer_weights`: weights of the Graphormer of transformers.
 """

@@ -59,5 +59,6 @@ class AtomEmbedding(nn.Module):
         rows = batch.atoms + self.first_rows  # (M, A)
         x = F.embedding(rows, self.atoms).sum(dim=1) + F.embedding(batch.degrees, self.degrees)
         x = x * batch.mask[:, None]
-        x = x.index_copy(0, batch.graph_token, self.graph_token.expand(len(batch), -1))
+        token = self.graph_token.expand(batch.graph_token.shape[0], -1)
+        x = x.index_copy(0, batch.graph_token, token)
         return self.dropout(self.walk_encoding(x, walks, batch.mask))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -23,9 +23,6 @@ _LEVELS = 4
 
 _NEAREST = 5
 """Number of training molecules that the distance of a molecule depends on."""
-
-
-_Distances = Callable[[Tensor, Tensor], Tensor]
 
 
 class KernelHead(KeepsFloat32):
@@ -144,16 +141,10 @@ class KernelHead(KeepsFloat32):
             kernel = kernel + matern(descriptors, self.descriptors) / 2
         if self.compares_pairs:
             kernel = kernel + self._similarities(pairs, "pairs") / 2
-        return self.with_columns(kernel, columns)
-
-    def with_columns(
-        self, kernel: Tensor, columns: Tensor, distances: _Distances = torch.cdist
-    ) -> Tensor:  # (B, centers)
-        """Return the kernel multiplied by the factors of the feature columns (B, C)."""
         if self.column_widths:
             parts = (each.split(self.column_widths, dim=1) for each in (columns, self.columns))
             for weight, own, other in zip(self.column_weights, *parts, strict=True):
-                kernel = kernel * of_column(weight, own, other, distances)
+                kernel = kernel * of_column(weight, own, other)
         return kernel
 
     def _similarities(self, counts: Tensor, name: str) -> Tensor:  # (B, centers)
@@ -164,7 +155,7 @@ class KernelHead(KeepsFloat32):
             name: the buffer with those of the training molecules.
         """
         own = getattr(self, name)
-        if own.device.type != "cpu":
+        if own.device.type != "cpu" or torch.compiler.is_compiling():
             return tanimoto(counts, own)
         known = self._known.get(name)
         if known is None or known[0] is not own or known[1] != own._version:
@@ -172,21 +163,23 @@ class KernelHead(KeepsFloat32):
         return known[2](counts)
 
 
-def matern(one: Tensor, other: Tensor, distances: _Distances = torch.cdist) -> Tensor:  # (n, m)
-    """Return the kernel between standardised embeddings (n, R) and (m, R).
-
-    Args:
-        one, other: the embeddings.
-        distances: the function that computes the distances between their rows.
-    """
-    return _matern_at(math.sqrt(_GAMMA / one.shape[1]) * distances(one, other))
+def matern(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
+    """Return the kernel between standardised embeddings (n, R) and (m, R)."""
+    return _matern_at(math.sqrt(_GAMMA / one.shape[1]) * _distances(one, other))
 
 
-def of_column(
-    weight: Tensor | float, one: Tensor, other: Tensor, distances: _Distances = torch.cdist
-) -> Tensor:  # (n, m)
+def of_column(weight: Tensor | float, one: Tensor, other: Tensor) -> Tensor:  # (n, m)
     """Return the factor of a feature column for standardised cells (n, C) and (m, C)."""
-    return 1 - weight + weight * _matern_at(distances(one, other))
+    return 1 - weight + weight * _matern_at(_distances(one, other))
+
+
+def _distances(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
+    """Return the distances between rows (n, R) and (m, R)."""
+    if not torch.compiler.is_compiling():
+        return torch.cdist(one, other)
+    # ONNX has no cdist
+    squares = one.square().sum(1, keepdim=True) + other.square().sum(1) - 2 * one @ other.T
+    return squares.clamp(min=0).sqrt()
 
 
 def _matern_at(distances: Tensor) -> Tensor:

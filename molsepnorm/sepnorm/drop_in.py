@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, mask_aware
 
 
@@ -52,13 +51,6 @@ class DropIn(nn.Module):
         if module is not None and isinstance(self._modules.get(name), MaskedBatchNorm1d):
             module = mask_aware(module)
         super().add_module(name, module)
-
-    def __prepare_scriptable__(self) -> NoReturn:
-        """Refuse `torch.jit.script`, which calls this method."""
-        raise ConfigError(
-            f"torch.jit.script cannot compile {type(self).__name__}: use torch.export, "
-            "torch.compile or torch.jit.trace"
-        )
 
 
 def rename_keys(state_dict: dict[str, Any], prefix: str, names: dict[str, str]) -> None:

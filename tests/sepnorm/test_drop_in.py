@@ -188,11 +188,6 @@ def test_torch_fx_traces_what_it_traces_of_the_published_module() -> None:
         torch.fx.symbolic_trace(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d))
 
 
-def test_torch_jit_script_is_refused() -> None:
-    with pytest.raises(ConfigError):
-        torch.jit.script(nn.Sequential(SepNorm(WIDTH)))
-
-
 def test_empty_nested_sequences_have_no_graph_token() -> None:
     norm = SepNorm(WIDTH)
     rows = [torch.randn(3, WIDTH), torch.randn(0, WIDTH), torch.randn(2, WIDTH)]

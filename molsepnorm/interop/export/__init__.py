@@ -1,10 +1,9 @@
-"""Export trained models as files that map tensors to predictions: ONNX and TorchScript."""
+"""Export trained models as ONNX, which maps tensors to predictions."""
 
 from molsepnorm.interop.export.dense import DenseGraphormer
-from molsepnorm.interop.export.formats import dynamic_shapes
-from molsepnorm.interop.export.inputs import DenseInputs, dense_inputs
+from molsepnorm.interop.export.inputs import DenseInputs, dense_inputs, dynamic_shapes
 from molsepnorm.interop.export.predictions import DenseModel
-from molsepnorm.interop.export.run import ExportReport, export_model
+from molsepnorm.interop.export.run import ExportReport, export_onnx
 
 __all__ = [
     "DenseGraphormer",
@@ -13,5 +12,5 @@ __all__ = [
     "ExportReport",
     "dense_inputs",
     "dynamic_shapes",
-    "export_model",
+    "export_onnx",
 ]

@@ -1,19 +1,51 @@
-"""`dense_inputs`: molecules as the padded arrays that an exported model reads."""
+"""`dense_inputs` and `encode_table`: molecules as the padded arrays of an exported model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import zipfile
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from molsepnorm.data.tables import locate, read_chunks, require_column
+from molsepnorm.errors import DataError, StorageError
+from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
-from molsepnorm.molecules.encodings.paths import SELF
-from molsepnorm.predict.arguments import Cells
+from molsepnorm.predict.arguments import Cells, require_feature_columns
 from molsepnorm.predict.encode import Prepare
 from molsepnorm.predict.predictor import Predictor
+
+INPUTS = {
+    "atoms": ("int32", ("molecules", "atoms"), "atom features; 0 in padding"),
+    "degrees": (
+        *("int32", ("molecules", "atoms")),
+        "number of bonds of each atom, at most max_degree; 0 in padding",
+    ),
+    "mask": ("bool", ("molecules", "atoms"), "true at atoms, false at padding"),
+    "distances": (
+        *("int32", ("molecules", "atoms", "atoms")),
+        "number of bonds between two atoms, at most max_distance; -1 for atoms of different "
+        "fragments and padding",
+    ),
+    "paths": (
+        *("int32", ("molecules", "atoms", "atoms")),
+        "label of each bond on the canonical shortest path, counted from 1; 0 after the last",
+    ),
+    "neighbours": (
+        *("int32", ("molecules", "atoms", "bonds")),
+        "indices of the bonded atoms, then -1",
+    ),
+    "features": ("float32", ("molecules",), "molecule-level features, not standardised"),
+}
+"""Name -> type, dimensions of any size, and meaning, in the order of the arguments."""
+
+_ROWS = 64  # of a file: as many drug-like molecules need some megabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,29 +60,43 @@ class DenseInputs:
     """For each SMILES the reason why it is not among the molecules, or None."""
 
 
-def num_features(model: PropertyModel) -> int:
-    """Return F, the number of molecule-level features that the networks and forests of a model
-    read."""
-    if model.forests:
-        return model.encoding.molecule_features + model.inputs.width
-    return max(network.config.molecule_features for network in model.networks)
+@dataclass(frozen=True)
+class Encoded:
+    """The result of `encode_table`."""
+
+    molecules: int
+    """Number of molecules that were written."""
+    files: int
+    """Number of files."""
+    rejected: list[str]
+    """For each row without a molecule, its position in the table and the reason."""
 
 
-def input_shapes(model: PropertyModel) -> dict[str, tuple[str, tuple[str | int, ...]]]:
-    """Return the type and the shape of every input by name, in the order of the arguments."""
+def input_shapes(model: PropertyModel) -> dict[str, tuple[str | int, ...]]:
+    """Return the shape of every input of a model by name, in the order of the arguments."""
     config = model.network.config
-    shapes: dict[str, tuple[str, tuple[str | int, ...]]] = {
-        "atoms": ("int32", ("molecules", "atoms", len(config.atom_sizes))),
-        "degrees": ("int32", ("molecules", "atoms")),
-        "mask": ("bool", ("molecules", "atoms")),
-        "distances": ("int32", ("molecules", "atoms", "atoms")),
-        "paths": ("int32", ("molecules", "atoms", "atoms", config.max_path_length)),
+    features = max(network.config.molecule_features for network in model.networks)
+    if model.forests:
+        features = model.encoding.molecule_features + model.inputs.width
+    last = {
+        "atoms": len(config.atom_sizes),
+        "paths": config.max_path_length,
+        "features": features,
     }
-    if any(network.config.local == "gine" for network in model.networks):
-        shapes["neighbours"] = ("int32", ("molecules", "atoms", "bonds"))
-    if count := num_features(model):
-        shapes["features"] = ("float32", ("molecules", count))
-    return shapes
+    absent = set() if features else {"features"}
+    if all(network.config.local == "none" for network in model.networks):
+        absent.add("neighbours")
+    return {
+        name: (*sizes, last[name]) if name in last else sizes
+        for name, (_, sizes, _) in INPUTS.items()
+        if name not in absent
+    }
+
+
+def dynamic_shapes(arrays: Iterable[str]) -> dict[str, dict[int, Any]]:
+    """Return the dimensions of these inputs that may have any size, for `torch.export.export`."""
+    sizes = {name: torch.export.Dim(name) for name in ("molecules", "atoms", "bonds")}
+    return {name: dict(enumerate(map(sizes.get, INPUTS[name][1]))) for name in arrays}
 
 
 def dense_inputs(
@@ -76,11 +122,13 @@ def dense_inputs(
     bonds = max((encoded.max_bonds for _, encoded in prepared.groups), default=1)
     known = {"molecules": len(rows), "atoms": largest, "bonds": max(bonds, 1)}
     arrays = {
-        name: np.zeros([known[n] if isinstance(n, str) else n for n in shape], dtype)
-        for name, (dtype, shape) in input_shapes(model).items()
+        name: np.full(
+            [known[n] if isinstance(n, str) else n for n in shape],
+            -1 if name in ("distances", "neighbours") else 0,
+            INPUTS[name][0],
+        )
+        for name, shape in input_shapes(model).items()
     }
-    for name in {"distances", "neighbours"} & {*arrays}:
-        arrays[name].fill(-1)
     for of_group, encoded in prepared.groups:
         _fill(arrays, np.searchsorted(rows, of_group), encoded)
     return DenseInputs(arrays, rows, prepared.errors)
@@ -107,3 +155,80 @@ def _fill(arrays: dict[str, np.ndarray], rows: np.ndarray, graphs: EncodedGraphs
     if "features" in arrays:
         assert graphs.features is not None
         arrays["features"][rows] = graphs.features[:, : arrays["features"].shape[1]]
+
+
+def encode_table(
+    model: PropertyModel, source: Path, folder: Path | str, smiles_column: str = "smiles"
+) -> Encoded:
+    """Write the inputs of an exported model for the molecules of a table, in batches.
+
+    The folder holds `00001.npz`, `00002.npz`, …, each for up to 64 rows of the table, in its order.
+    A file has the arrays of `dense_inputs`, `smiles` [B], and `rows`, int64 [B], the index of each
+    molecule's row, counted from 0 without the header. Rows with an invalid SMILES are left out.
+
+    Args:
+        model: the model that was exported.
+        source: the table, in any format of `read_chunks`.
+        folder: the folder; one that this function wrote earlier is replaced.
+        smiles_column: name of the column of SMILES.
+
+    Raises:
+        ConfigError: there is no such column, or a feature column of the model is missing.
+        DataError: the table cannot be read, or no row has a valid molecule.
+        StorageError: the folder holds other files, or cannot be written.
+    """
+    require_replaceable(folder, _is_own)
+    names = model.inputs.names
+    molecules = files = done = 0
+    rejected: list[str] = []
+    with replacing(folder, folder=True) as scratch:
+        chunks = read_chunks(source, rows=_ROWS, smiles_column=smiles_column, decimals=names)
+        for number, chunk in enumerate(chunks):
+            if not number:
+                require_feature_columns(names, chunk.columns if names else None, str(source))
+                for name in (smiles_column, *names):
+                    require_column([*chunk.columns], name, str(source))
+            smiles = chunk[smiles_column].to_numpy()
+            found = dense_inputs(model, smiles, chunk if names else None)
+            rows, done = done + found.rows, done + len(smiles)
+            rejected += [
+                f"{locate(source, index)}: {error}"
+                for index, error in zip(chunk.index, found.errors, strict=True)
+                if error is not None
+            ]
+            if not len(found.rows):
+                continue
+            molecules, files = molecules + len(found.rows), files + 1
+            np.savez_compressed(
+                scratch / f"{files:05}.npz",
+                smiles=smiles[found.rows].astype(str),
+                rows=rows,
+                **found.arrays,  # type: ignore[arg-type]
+            )
+        if not molecules:
+            raise DataError(f"{source} has no molecule that can be encoded. {rejected[0]}")
+    return Encoded(molecules, files, rejected)
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a file is one that `encode_table` writes."""
+    if not re.fullmatch(r"\d{5,}\.npz", path.name):
+        return False
+    try:
+        with np.load(path) as arrays:
+            return {"smiles", "rows"} <= {*arrays.files}
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile):
+        return False
+
+
+def require_replaceable(folder: Path | str, is_own: Callable[[Path], bool]) -> None:
+    """Raise a `StorageError` if a folder holds a file that is not an export's own."""
+    if not Path(folder).is_dir():
+        return
+    with clear_errors(folder, "write"):
+        others = [path.name for path in Path(folder).iterdir() if not is_own(path)]
+    if others:
+        raise StorageError(
+            f"cannot write {folder}: it holds {min(others)}, which the export would replace: "
+            "choose another folder"
+        )

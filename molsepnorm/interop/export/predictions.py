@@ -48,7 +48,7 @@ class DenseModel(nn.Module):
         """Return the predictions of every molecule; for the inputs see `DenseGraphormer`."""
         encoded = atoms, degrees, mask, distances, paths, neighbours, features
         shares = [
-            weight * self._learned(network(*encoded).float())
+            weight * self.task.predictions(network(*encoded))
             for network, weight in zip(self.networks, self.weights, strict=True)
         ]
         mean = torch.stack(shares).sum(dim=0)  # (B, O)
@@ -65,19 +65,6 @@ class DenseModel(nn.Module):
                 part = torch.pow(10.0, transform.sign * (part - transform.offset))
             columns.append(part)
         return torch.cat(columns, dim=1)
-
-    def _learned(self, outputs: Tensor) -> Tensor:  # (B, O)
-        """Return values on the scale that is learned, and probabilities."""
-        parts = []
-        for target, its in zip(self.task.targets, self.task.columns(), strict=True):
-            part = outputs[:, its]
-            if target.kind == "regression":
-                parts.append(part * target.scale + target.mean)
-            elif target.kind == "binary":
-                parts.append(part.sigmoid())
-            else:
-                parts.append(part.softmax(dim=1))
-        return torch.cat(parts, dim=1).masked_fill(~outputs.isfinite(), torch.nan)
 
 
 def output_columns(model: PropertyModel) -> list[dict[str, str]]:

@@ -1,33 +1,52 @@
-"""`export_model`: a model as a file of ONNX or TorchScript, checked before it is put in place."""
+"""`export_onnx`: a model as a file of ONNX, checked before it is put in place."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import ConfigError, ModelError, StorageError
-from molsepnorm.files.writing import clear_errors, replacing
-from molsepnorm.interop.export.formats import FORMATS, OPSET, WRITERS, Format, Run, require_format
-from molsepnorm.interop.export.inputs import DenseInputs, dense_inputs, input_shapes
+from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.files.writing import replacing, write_json
+from molsepnorm.interop.export.inputs import (
+    INPUTS,
+    DenseInputs,
+    dense_inputs,
+    dynamic_shapes,
+    input_shapes,
+    require_replaceable,
+)
 from molsepnorm.interop.export.predictions import DenseModel, output_columns
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
+from molsepnorm.optional import require_package
 from molsepnorm.predict import Predictor
 
-_ABOUT, _EXAMPLE = "model.json", "example.npz"
+_FILE, _ABOUT, _EXAMPLE = "model.onnx", "model.json", "example.npz"
+_OPSET = 18
+"""Version of ONNX's operators, which onnxruntime 1.14 and later read."""
+
 _TOLERANCE = 1e-3
 """Largest difference between the exported model and the predictor, in standard deviations of the
 labels, or of a probability."""
 
+_UNITS = {"regression": "standard deviations of the labels"}
+
 _TRAINING = 64
 """Number of training molecules that are compared."""
+
+Run = Callable[[Mapping[str, np.ndarray]], np.ndarray]
+"""Returns the predictions (B, O) for inputs by name."""
 
 _LONG = "C" * 50
 MOLECULES = (
@@ -37,17 +56,6 @@ MOLECULES = (
 )
 """Molecules of 1 to 50 atoms on which an export is traced and checked, with rings, stereo centres,
 charges and two fragments. Those that a featuriser cannot read are left out."""
-
-_MEANING = {
-    "atoms": "atom features; 0 in padding",
-    "degrees": "number of bonds of each atom, at most max_degree; 0 in padding",
-    "mask": "true at atoms, false at padding",
-    "distances": "number of bonds between two atoms, at most max_distance; -1 for atoms of "
-    "different fragments and padding",
-    "paths": "label of each bond on the canonical shortest path, counted from 1; 0 after the last",
-    "neighbours": "indices of the bonded atoms, then -1",
-    "features": "molecule-level features, not standardised",
-}
 
 
 @dataclass(frozen=True)
@@ -65,44 +73,35 @@ class ExportReport:
     labels; probabilities as they are."""
 
 
-def check_export(to: str, folder: Path | str) -> Format:
-    """Return the format, after checking it, the packages that it needs, and the folder.
+def check_export(folder: Path | str) -> None:
+    """Check the packages that the export needs, and the folder.
 
     Raises:
-        ConfigError: the format is unknown, a package is missing, or `folder` is the name of a file.
+        ConfigError: a package is missing, or `folder` is the name of a file.
         StorageError: the folder holds files that are not those of an export.
     """
     folder = Path(folder)
-    form = require_format(to)
-    if folder.suffix in (".onnx", ".pt", ".json"):
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        require_package(name, "onnx", "the export to ONNX")
+    if folder.suffix in (".onnx", ".json"):
         raise ConfigError(
-            f"{folder} is the name of a file, and an export is a folder with {FORMATS[to]}, "
-            f"{_ABOUT} and {_EXAMPLE}: give the name of a folder"
+            f"{folder} is the name of a file, and an export is a folder with {_FILE}, {_ABOUT} and "
+            f"{_EXAMPLE}: give the name of a folder"
         )
-    if folder.is_dir():
-        with clear_errors(folder, "write"):
-            found = {path.name for path in folder.iterdir()}
-            own = {*FORMATS.values(), _ABOUT, _EXAMPLE} if _is_export(folder) else set()
-            others = sorted(found - own)
-        if others:
-            raise StorageError(
-                f"cannot write {folder}: it holds {others[0]}, which an export would replace: "
-                "choose another folder"
-            )
-    return form
+    own = {_FILE, _ABOUT, _EXAMPLE} if _is_export(folder) else set()
+    require_replaceable(folder, lambda path: path.name in own)
 
 
-def export_model(model: PropertyModel, to: Format, folder: Path | str) -> ExportReport:
+def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
     """Write a model as a file of tensors in, predictions out, with all it needs to be used.
 
-    The folder holds `model.onnx` or `model.pt`, `model.json`, which describes inputs and outputs,
-    and `example.npz`, encoded molecules with their predictions. The file is loaded by onnxruntime
-    or `torch.jit.load` and compared with `Predictor`, on built-in molecules and up to 64 training
-    molecules if the model has them. No training molecule is written.
+    The folder holds `model.onnx`, `model.json`, which describes inputs and outputs, and
+    `example.npz`, encoded molecules with their predictions. The file is loaded by onnxruntime and
+    compared with `Predictor`, on built-in molecules and up to 64 training molecules if the model
+    has them. No training molecule is written.
 
     Args:
         model: the model.
-        to: the format.
         folder: the folder; an earlier export is replaced.
 
     Raises:
@@ -110,7 +109,7 @@ def export_model(model: PropertyModel, to: Format, folder: Path | str) -> Export
         ModelError: the exported file differs from the model.
         StorageError: the folder cannot be written.
     """
-    check_export(to, folder)
+    check_export(folder)
     dense = DenseModel(model).cpu()
     predictor = Predictor(_copy(model))
     example = _encoded(predictor, MOLECULES)
@@ -121,27 +120,57 @@ def export_model(model: PropertyModel, to: Format, folder: Path | str) -> Export
             f"that an export is checked with, and at least 2 are needed: {reason}"
         )
     with replacing(folder, folder=True) as scratch:
-        file = scratch / FORMATS[to]
-        run = WRITERS[to](dense, example.arrays, file)
-        report = replace(_compared(predictor, run, example), file=Path(folder) / file.name)
-        texts = np.array([MOLECULES[row] for row in example.rows])
-        predictions = run(example.arrays)
+        run = write_onnx(dense, example.arrays, scratch / _FILE)
+        report = replace(_compared(predictor, run, example), file=Path(folder) / _FILE)
         np.savez_compressed(
             scratch / _EXAMPLE,
-            smiles=texts,
-            predictions=predictions,
+            smiles=np.array([MOLECULES[row] for row in example.rows]),
+            predictions=run(example.arrays),
             **example.arrays,  # type: ignore[arg-type]
         )
-        about = json.dumps(_about(model, to, report), indent=2)
-        (scratch / _ABOUT).write_text(about + "\n", encoding="utf-8")
+        write_json(scratch / _ABOUT, _about(model, report))
     return report
+
+
+def write_onnx(dense: DenseModel, arrays: dict[str, np.ndarray], file: Path) -> Run:
+    """Write a model as ONNX, given inputs to trace it with, and return the function that runs the
+    file."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # torch's exporter writes about its own code
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                dense,
+                kwargs={name: torch.from_numpy(array) for name, array in arrays.items()},
+                dynamo=True,
+                opset_version=_OPSET,
+                dynamic_shapes=dynamic_shapes(arrays),
+                input_names=list(arrays),
+                output_names=["predictions"],
+                verbose=False,
+            )
+            assert program is not None
+            program.save(file, external_data=False)
+    finally:
+        logging.disable(level)
+    return onnx_runner(file)
+
+
+def onnx_runner(file: Path | str) -> Run:
+    """Return the function that runs an ONNX file on the CPU."""
+    from onnxruntime import InferenceSession
+
+    session = InferenceSession(file, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+    return lambda arrays: session.run(None, {name: arrays[name] for name in names})[0]
 
 
 def _is_export(folder: Path) -> bool:
     """Return whether a folder has the description of an exported model."""
     try:
         return "molsepnorm" in json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False
 
 
@@ -160,11 +189,10 @@ def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
     range of the training rows; None if it has no such columns."""
     found: dict[str, list[str]] = {}
     for column in model.inputs.columns:
-        low = 1.0 if column.low is None else column.low
-        high = 1.0 if column.high is None else column.high
+        low, high = (1.0 if end is None else end for end in (column.low, column.high))
         numbers = np.linspace(low, high, max(rows, 2))
-        words = column.words or [f"{number:.9g}" for number in numbers]
-        found[column.name] = [words[row % len(words)] for row in range(rows)]
+        cells = column.words or [f"{number:.9g}" for number in numbers]
+        found[column.name] = [*islice(cycle(cells), rows)]
     return found or None
 
 
@@ -172,22 +200,17 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs) -> ExportRep
     """Compare the exported model with the predictor, in batches and one by one."""
     model = predictor.model
     smiles = [MOLECULES[row] for row in example.rows]
-    batches, training = [smiles, smiles[:1], smiles[-1:]], list[str]()
-    if model.structures:
-        training = list(model.training_molecules().smiles[:_TRAINING])
-        batches.append(training)
+    training = list(model.training_molecules().smiles[:_TRAINING]) if model.structures else []
     differences = []
-    for batch in batches:
+    for batch in filter(None, (smiles, smiles[:1], smiles[-1:], training)):
         inputs = _encoded(predictor, batch)
-        found = run(inputs.arrays)
         outcomes = predictor.outcomes(batch, _cells(model, len(batch)))
         expected = np.concatenate([each.values for each in outcomes])[inputs.rows]
-        differences.append(_difference(model, found, expected))
-    kinds = {target.kind == "regression" for target in model.task.targets}
-    units = {True: "standard deviations of the labels", False: "probability"}
+        differences.append(_difference(model, run(inputs.arrays), expected))
+    units = {_UNITS.get(target.kind, "probability") for target in model.task.targets}
     report = ExportReport(
-        *(Path(), len(smiles) + len(training), float(np.max(differences))),
-        " or ".join(units[kind] for kind in sorted(kinds, reverse=True)),
+        *(Path(_FILE), len(smiles) + len(training), float(np.max(differences))),
+        " or ".join(sorted(units, reverse=True)),
     )
     if not report.difference <= _TOLERANCE:
         raise ModelError(
@@ -199,33 +222,33 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs) -> ExportRep
 
 
 def _difference(model: PropertyModel, found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference of predictions (B, O); `expected` is on the scale that is
-    learned."""
+    """Return the largest difference of predictions (B, O), or NaN if any is; `expected` is on the
+    scale that is learned."""
     largest = [0.0]
     for target, its in zip(model.task.targets, model.task.columns(), strict=True):
-        values, learned, transform = found[:, its], expected[:, its], target.transformation
-        with np.errstate(divide="ignore", invalid="ignore"):
-            difference = np.abs(
-                (values if transform is None else transform.forward(values)) - learned
-            )
-        if transform is not None:  # the value in the unit of the table may be 0 or infinity
+        values, learned = found[:, its], expected[:, its]
+        if (transform := target.transformation) is None:
+            difference = np.abs(values - learned)
+        else:  # the value in the unit of the table may be 0 or infinity
+            with np.errstate(divide="ignore", invalid="ignore"):
+                difference = np.abs(transform.forward(values) - learned)
             difference[values == transform.inverse(learned)] = 0
         scale = target.scale if target.kind == "regression" else 1.0
         largest.append(difference.max(initial=0.0) / scale)
-    return float(np.max(largest))  # NaN if any is
+    return float(np.max(largest))
 
 
-def _about(model: PropertyModel, to: str, report: ExportReport) -> dict[str, Any]:
+def _about(model: PropertyModel, report: ExportReport) -> dict[str, Any]:
     """Return the content of `model.json`."""
     config, inputs = model.network.config, asdict(model.inputs)
     own = featurize.SIZES[model.featurizer]
     return {
         "molsepnorm": __version__,
-        "format": to,
-        **({"opset": OPSET} if to == "onnx" else {}),
+        "format": "onnx",
+        "opset": _OPSET,
         "inputs": [
-            {"name": name, "type": dtype, "shape": list(shape), "meaning": _MEANING[name]}
-            for name, (dtype, shape) in input_shapes(model).items()
+            {"name": name, "type": INPUTS[name][0], "shape": shape, "meaning": INPUTS[name][2]}
+            for name, shape in input_shapes(model).items()
         ],
         "output": {"name": "predictions", "type": "float32", "columns": output_columns(model)},
         "encoding": {

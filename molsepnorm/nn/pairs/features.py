@@ -38,12 +38,11 @@ def walk_probabilities(
         bonded = (hops == 1).to(dtype)
         step = bonded / bonded.sum(-1, keepdim=True).clamp(min=1)
         atoms = torch.diagonal(code, dim1=1, dim2=2) == SELF
-        powers = step.new_empty(steps + 1, *step.shape)
-        powers[0] = torch.diag_embed(atoms.to(dtype))
+        powers = [torch.diag_embed(atoms.to(dtype))]
         with torch.autocast(step.device.type, enabled=False):
-            for power in range(steps):
-                torch.bmm(powers[power], step, out=powers[power + 1])
-        parts.append(powers.movedim(0, -1))
+            for _ in range(steps):
+                powers.append(torch.bmm(powers[-1], step))
+        parts.append(torch.stack(powers).movedim(0, -1))
     return parts
 
 
