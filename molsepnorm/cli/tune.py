@@ -108,7 +108,10 @@ def tune(
         say("Stopped and saved. Run the same command again to continue.", err=True)
         sys.exit(128 + stop.signal)
     if tuning.others_run:
-        say("Another process still runs a trial. It trains the best configuration when it is done.")
+        say(
+            "Another process runs a trial, and trains the best configuration at the end. If it was "
+            "killed, run this command again in a minute."
+        )
     elif no_train:
         best = shlex.quote(str(folder / "best.yaml"))
         say(f"Train the best configuration: molsepnorm train --config {best}")

@@ -1,4 +1,4 @@
-"""The result of a search: its trials and the best configuration."""
+"""The result of a search, and its files: `trials.csv`, `best.yaml` and `importance.png`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from molsepnorm.analysis.geometry.figure import new_figure
+from molsepnorm.files.writing import replacing
 from molsepnorm.tasks.metrics import Metric
 from molsepnorm.training.config import TrainConfig
 
@@ -41,15 +43,18 @@ class Tuning:
     """Number of splits that each trial is trained on."""
     config: TrainConfig
     """The recipe."""
-    trials: tuple[TrialRecord, ...]
+    trials: tuple[TrialRecord, ...] = ()
     """All trials in the folder, in the order in which they began."""
-    importance: dict[str, float]
-    """Share of each setting in the variance of the scores; empty before the end, and with too few
+    importance: dict[str, float] | None = None
+    """Share of each setting in the variance of the scores; None before the end, and with too few
     complete trials."""
-    finished: bool
+    finished: bool = True
     """False if a callback stopped the search; the same call continues it."""
-    others_run: bool = False
-    """True if other processes still run trials in the folder."""
+
+    @property
+    def others_run(self) -> bool:
+        """True if other processes still run trials in the folder."""
+        return any(each.state == "running" for each in self.trials)
 
     @property
     def ranked(self) -> list[TrialRecord]:
@@ -72,3 +77,45 @@ class Tuning:
         if "optim.regression_loss" in settings and self.config.run.metric is None:
             settings["run.metric"] = self.metric.name  # the default depends on the loss
         return self.config.changed(settings)
+
+
+def write_files(tuning: Tuning) -> None:
+    """Write the table of trials, the best configuration, and the importance of the settings.
+
+    Raises:
+        StorageError: a file cannot be written.
+    """
+    import pandas as pd
+
+    rows = [
+        {
+            "trial": each.number,
+            "state": each.state,
+            "recipe": int(each.recipe),
+            "seconds": each.seconds,
+            "score": each.score,
+            **{f"score_{number}": score for number, score in enumerate(each.scores)},
+            **each.settings,
+        }
+        for each in tuning.trials
+    ]
+    with replacing(tuning.folder / "trials.csv") as scratch:
+        pd.DataFrame(rows, dtype=object).to_csv(scratch, index=False)
+    if tuning.best is not None:
+        tuning.best.save(tuning.folder / "best.yaml")
+    if tuning.importance:
+        _draw_importance(tuning, tuning.importance)
+
+
+def _draw_importance(tuning: Tuning, importance: dict[str, float]) -> None:
+    """Draw a bar for each setting: its share in the variance of the validation scores."""
+    names, shares = zip(*sorted(importance.items(), key=lambda item: item[1]), strict=True)
+    figure = new_figure(6.4, 1.2 + 0.32 * len(names))
+    axes = figure.subplots()
+    axes.bar_label(axes.barh(names, shares, color="#4477aa"), fmt="{:.0%}", padding=3)
+    axes.set_xlim(0, max(shares) * 1.12)
+    axes.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    axes.set_xlabel(f"share of the variance of validation {tuning.metric.label}")
+    axes.set_title(f"Importance of settings, from {len(tuning.ranked)} complete trials", size=11)
+    with replacing(tuning.folder / "importance.png") as scratch:
+        figure.savefig(scratch, format="png", dpi=150)

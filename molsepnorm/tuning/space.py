@@ -4,40 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.finetuning import is_architecture
 from molsepnorm.training.parsing import shown
-from molsepnorm.training.recipes import config_folder, encoding, read_yaml
+from molsepnorm.training.recipes import config_folder, read_yaml
 
 _SECTIONS = ("model", "optim", "finetune", "run")
 _NOT_TUNED = {
-    **dict.fromkeys(
-        ("seed", "device", "threads", "precision", "step"), "it is no property of a recipe"
-    ),
-    "metric": "it compares the trials",
-    "budget": "the length of a trial is tuned by run.epochs",
-    "ensemble": "a trial trains one network per split",
-    **dict.fromkeys(("baseline", "blend"), "trials compare networks, without random forests"),
-    "refit": "trials are compared before anything is fitted again",
-    **dict.fromkeys(("start", "weights_sha256", "allow_leak"), "all trials have the same start"),
+    *("seed", "device", "threads", "precision", "step", "metric", "budget", "baseline", "blend"),
+    *("ensemble", "ensemble_by", "refit", "start", "weights_sha256", "allow_leak"),
 }
-"""Settings of `run` and `finetune` that a space cannot have, and why."""
+"""Settings of `run` and `finetune` that all trials share."""
 
-
-class Range(NamedTuple):
-    """Numbers from `low` to `high`, both included; integers if both ends are integers."""
-
-    low: float
-    high: float
-    log: bool
-    """Search on a logarithmic scale."""
-
-
-Space: TypeAlias = dict[str, Range | tuple[Any, ...]]
-"""A range or a tuple of choices for each setting, by its dotted name."""
+Space: TypeAlias = dict[str, BaseDistribution]
+"""The values of each setting, by its dotted name."""
 
 
 def make_space(
@@ -83,71 +73,52 @@ def value_of(config: TrainConfig, name: str) -> Any:
     return config.content()[section][key]
 
 
-def _values(
-    config: TrainConfig, name: str, given: Any, fixed: Collection[str]
-) -> Range | tuple[Any, ...]:
+def _values(config: TrainConfig, name: str, given: Any, fixed: Collection[str]) -> BaseDistribution:
     """Return the values of a setting, with the recipe's own."""
-    if isinstance(given, list):
-        wanted = given
-    elif isinstance(given, dict) and {"low", "high"} <= given.keys() <= {"low", "high", "log"}:
-        wanted = [given["low"], given["high"]]
-    else:
+    ends = isinstance(given, dict) and {"low", "high"} <= given.keys() <= {"low", "high", "log"}
+    log = given.get("log", False) if ends else False
+    if not (ends or isinstance(given, list)) or not isinstance(log, bool):
         raise ConfigError(
             f"{name} must be a list of choices, such as [0.0, 0.1], or a range, such as "
             f"{{low: 0.0001, high: 0.01, log: true}}; got {shown(given)}"
         )
-    section, _, key = str(name).partition(".")
-    if key in config.content().get(section, {}):
-        _require_tunable(config, name, fixed)
+    _require_tunable(config, name, fixed)
+    wanted = [given["low"], given["high"]] if ends else given
     changed = [config.changed({name: value}) for value in wanted]  # refuses unknown settings
-    own = value_of(config, name)
-    values = [value_of(each, name) for each in changed]
+    own, values = value_of(config, name), [value_of(each, name) for each in changed]
     if any(encoding(each) != encoding(config) for each in changed):
         raise ConfigError(f"{name} cannot be tuned: it changes how the molecules are encoded")
-    if isinstance(given, list):
-        choices = tuple(dict.fromkeys([*values, own]))
-        if not all(each is None or isinstance(each, bool | int | float | str) for each in choices):
-            raise ConfigError(f"{name} cannot be tuned: its values are not numbers or words")
-        if len(choices) < 2:
-            raise ConfigError(f"{name} has one value, {shown(own)}: give two choices or more")
-        return choices
-    if not all(
-        isinstance(each, int | float) and not isinstance(each, bool) for each in [*values, own]
-    ):
-        raise ConfigError(
-            f"{name} is {shown(own)} in the recipe, and a range holds numbers: write a list of "
-            "choices"
-        )
-    low, high = values
-    if not low < high:
-        raise ConfigError(f"{name}: the range is empty, since low {low} is not below high {high}")
-    log = given.get("log", False)
-    if not isinstance(log, bool):
-        raise ConfigError(f"{name}: log must be true or false; got {shown(log)}")
-    low, high = min(low, own), max(high, own)
-    if log and low <= 0:
-        raise ConfigError(
-            f"{name}: a logarithmic range starts above 0, and its lowest value (that of the recipe "
-            f"included) is {low}: leave log out, or choose another value"
-        )
-    return Range(low, high, log)
+    try:
+        if not ends:
+            return CategoricalDistribution(tuple(dict.fromkeys([*values, own])))
+        kinds = {type(each) for each in (*values, own)}
+        if not kinds <= {int, float}:
+            raise ValueError(
+                f"the recipe has {shown(own)}, and a range holds numbers: write a list of choices"
+            )
+        kind = IntDistribution if kinds == {int} else FloatDistribution
+        kind(values[0], values[1], log=log)  # refuses an empty range, and 0 on a logarithmic scale
+        return kind(min(*values, own), max(*values, own), log=log)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _require_tunable(config: TrainConfig, name: str, fixed: Collection[str]) -> None:
-    section, _, key = name.partition(".")
+    section, _, key = str(name).partition(".")
     start = config.finetune.start
+    if key not in config.content().get(section, {}):
+        return
+    reason = None
     if name in fixed:
-        raise ConfigError(
-            f"{name} is set on its own as well, and a setting is either set or tuned: leave one out"
+        reason = "is set on its own as well, and a setting is either set or tuned: leave one out"
+    elif section not in _SECTIONS or (section in ("run", "finetune") and key in _NOT_TUNED):
+        reason = "cannot be tuned: all trials are single networks with the same data and start"
+    elif start is not None and is_architecture(name):
+        reason = (
+            f"cannot be tuned: the start, {start}, fixes the architecture. Leave the setting out, "
+            "or train from random weights (--from none)"
         )
-    if section not in _SECTIONS:
-        raise ConfigError(f"{name} cannot be tuned: all trials have the same data and objective")
-    if section in ("run", "finetune") and key in _NOT_TUNED:
-        raise ConfigError(f"{name} cannot be tuned: {_NOT_TUNED[key]}")
-    if start is not None and is_architecture(name):
-        raise ConfigError(
-            f"{name} cannot be tuned: the model that training starts from, {start}, fixes the "
-            "architecture. Leave the setting out, or train from random weights (--from none)"
-        )
-    if start is None and section == "finetune":
-        raise ConfigError(f"{name} has no effect without a model to start from: leave it out")
+    elif start is None and section == "finetune":
+        reason = "has no effect without a model to start from: leave it out"
+    if reason is not None:
+        raise ConfigError(f"{name} {reason}")

@@ -1,288 +1,235 @@
 """The trials of a search: an Optuna study in one SQLite file, which several processes share.
 
-A process takes a trial while it holds a lock, so that no trial is counted or started twice. Each
-process also locks a file of its own until it ends, even if it is killed. The unfinished trials of a
-process without this lock are marked as interrupted, and do not count.
+Optuna's heartbeat finds the trials of processes that were killed, and repeats them.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import os
-import secrets
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
 from filelock import FileLock
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import CategoricalDistribution, IntDistribution
+from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from molsepnorm.errors import ConfigError, StorageError
-from molsepnorm.files.lock import locked
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks.metrics import Metric
-from molsepnorm.tuning.result import TrialRecord
-from molsepnorm.tuning.space import Range, Space
+from molsepnorm.tuning.result import TrialRecord, Tuning, write_files
+from molsepnorm.tuning.space import Space, value_of
 
-FILE = "trials.db"
+_FILE = "trials.db"
 _STATES = {
-    "complete": TrialState.COMPLETE,
-    "stopped early": TrialState.PRUNED,
-    "interrupted": TrialState.FAIL,
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "stopped early",
+    TrialState.FAIL: "interrupted",
+    TrialState.RUNNING: "running",
 }
+_COUNTED = TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED
 _STARTUP = 5
-"""Number of trials that are drawn at random, and of finished trials before one is stopped early."""
-_SECONDS = 60.0  # that a process waits for another one that writes to the file
+"""Number of trials that are drawn at random, and of complete trials before one is stopped early."""
+
+_HEARTBEAT, _GRACE = 15, 60
+"""Seconds between signs of life of a trial, and without one until it is repeated."""
 
 
 @contextmanager
-def opened(
-    folder: Path,
-    space: Space,
-    recipe: Mapping[str, Any],
-    metric: Metric,
-    seed: int,
-    record: Mapping[str, Any],
-) -> Iterator[Study]:
-    """Open the trials in a folder, and take part in them until the block ends.
-
-    Args:
-        folder: the folder, which is created if necessary.
-        space: the search space.
-        recipe: the settings of the first trial.
-        metric: the metric that compares the trials.
-        seed: random seed of the search.
-        record: everything that the trials have in common, by name, as JSON values.
+def open_study(folder: Path, metric: Metric, digest: str) -> Iterator[optuna.Study]:
+    """Open the trials in a folder, which is created if necessary. The digest is that of everything
+    that they have in common.
 
     Raises:
-        ConfigError: the folder holds something else, or trials that have something else in common.
+        ConfigError: the folder holds something else, or the trials of another search.
         StorageError: the file cannot be read or written.
     """
+    with clear_errors(folder, "write"):
+        names = os.listdir(folder) if folder.exists() else []
+        if _FILE not in names and any(not name.startswith(".") for name in names):
+            raise ConfigError(f"{folder} exists and holds no trials: choose another folder")
+        folder.mkdir(parents=True, exist_ok=True)
     verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        with ExitStack() as stack:
-            yield Study(folder, space, recipe, metric, seed, record, stack)
+        with warnings.catch_warnings(), FileLock(folder / ".turn.lock"):
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            storage = RDBStorage(
+                URL.create("sqlite", database=str((folder / _FILE).resolve())).render_as_string(),
+                engine_kwargs={"connect_args": {"timeout": 60.0}},
+                heartbeat_interval=_HEARTBEAT,
+                grace_period=_GRACE,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=1),
+            )
+            study = optuna.create_study(
+                storage=storage,
+                study_name="tune",
+                direction="maximize" if metric.higher_is_better else "minimize",
+                load_if_exists=True,
+                pruner=_Median(metric),
+            )
+            if study.user_attrs.get("search", digest) != digest:
+                raise ConfigError(
+                    f"{folder} holds trials of another search (other data, splits, settings or "
+                    "space): choose another folder, or repeat the command that began them"
+                )
+            study.set_user_attr("search", digest)
+            fail_stale_trials(study)
+        yield study
+        storage.engine.dispose()
     except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
         reason = str(error.__cause__ or error).splitlines()[0]
         raise StorageError(
-            f"the trials in {folder / FILE} cannot be read or written: {reason}. If the disk is "
+            f"the trials in {folder / _FILE} cannot be read or written: {reason}. If the disk is "
             "not full, remove the file or choose another folder"
         ) from error
     finally:
         optuna.logging.set_verbosity(verbosity)
 
 
-class Study:
-    """The trials in a folder, as `opened` yields them."""
+class _Median(optuna.pruners.BasePruner):
+    """Stop a trial if its score is worse than the median score of the complete trials at this step.
 
-    def __init__(
-        self,
-        folder: Path,
-        space: Space,
-        recipe: Mapping[str, Any],
-        metric: Metric,
-        seed: int,
-        record: Mapping[str, Any],
-        stack: ExitStack,
-    ) -> None:
-        self._recipe, self._metric, self._seed = dict(recipe), metric, seed
-        self._space = {name: _distribution(values) for name, values in space.items()}
-        self._started, self._folder = time.time(), folder
-        self._process = f"{os.getpid()}-{secrets.token_hex(4)}"
-        with clear_errors(folder, "write"):
-            names = os.listdir(folder) if folder.exists() else []
-            if FILE not in names and any(not name.startswith(".") for name in names):
-                raise ConfigError(f"{folder} exists and holds no trials: choose another folder")
-            self._workers.mkdir(parents=True, exist_ok=True)
-            self._turn = FileLock(folder / ".turn.lock")
-        with self._turn:
-            self._taking_part = stack.enter_context(ExitStack())
-            self._taking_part.enter_context(locked(self._workers / self._process))
-            url = URL.create("sqlite", database=str((folder / FILE).resolve()))
-            storage = optuna.storages.RDBStorage(
-                url.render_as_string(), engine_kwargs={"connect_args": {"timeout": _SECONDS}}
-            )
-            stack.callback(storage.engine.dispose)
-            self._study = optuna.create_study(
-                storage=storage,
-                study_name="tune",
-                direction="maximize" if metric.higher_is_better else "minimize",
-                load_if_exists=True,
-            )
-            self._require_same(record)
+    `optuna.pruners.MedianPruner` would compare the best score up to this step, which is misleading
+    here, since a score is a mean over the splits so far.
 
-    @property
-    def _workers(self) -> Path:
-        return self._folder / ".processes"
+    Source: Golovin et al., "Google Vizier: A Service for Black-Box Optimization", KDD 2017,
+    section 3.2.2, with the score at the step in place of the best score up to it.
+    """
 
-    def _require_same(self, record: Mapping[str, Any]) -> None:
-        known = self._study.user_attrs
-        for name, value in record.items():
-            text = json.dumps(value, sort_keys=True)
-            if name not in known:
-                self._study.set_user_attr(name, text)
-            elif known[name] != text:
-                raise ConfigError(
-                    f"{self._folder} holds trials with another {name}: choose another folder, or "
-                    "repeat the command that began them"
-                )
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
 
-    def records(self) -> tuple[TrialRecord, ...]:
-        """Return all trials, in the order of their numbers."""
-        return tuple(map(_record, self._trials()))
-
-    def ask(self, wanted: int | None, budget: float | None, closed: bool) -> Trial | None:
-        """Return the next trial, or None if the search is finished.
-
-        The first trial is the recipe, whatever the budget.
-
-        Args:
-            wanted: number of trials, with those that run and those that were stopped early.
-            budget: seconds of the search.
-            closed: raise an error in place of a trial.
-
-        Raises:
-            ConfigError: a trial is due, and the search is closed.
-        """
-        with self._turn:
-            self._end_lost_trials()
-            counted = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED)
-            trials = [each for each in self._trials() if each.state in counted]
-            recipe = any(each.user_attrs.get("recipe") for each in trials)
-            enough = wanted is not None and len(trials) >= wanted
-            if recipe and (enough or (budget is not None and self.seconds() >= budget)):
-                return None
-            if closed:
-                raise ConfigError(
-                    f"the best configuration in {self._folder} was trained and scored on the test "
-                    "split, so no trial is added: choose another folder"
-                )
-            if not recipe:
-                self._study.enqueue_trial(self._recipe, user_attrs={"recipe": True})
-            # a seed of its own for each trial, so that processes do not repeat each other's
-            self._study.sampler = optuna.samplers.TPESampler(
-                n_startup_trials=_STARTUP, seed=(self._seed + len(self._trials())) % (1 << 32)
-            )
-            trial = self._study.ask(self._space)
-            trial.set_user_attr("process", self._process)
-        return trial
-
-    def is_behind(self, trial: Trial, step: int, score: float) -> bool:
-        """Record the score of a trial at a step, and return whether the trial should be stopped.
-
-        It is stopped if its score is worse than the median score of the complete trials at this
-        step. `optuna.pruners.MedianPruner` would compare the best score up to this step, which is
-        misleading here, since a score is a mean over the splits so far.
-
-        Source: Golovin et al., "Google Vizier: A Service for Black-Box Optimization", KDD 2017,
-        section 3.2.2, with the score at the step in place of the best score up to it.
-        """
-        trial.report(score, step)
-        complete = [each for each in self._trials() if each.state == TrialState.COMPLETE]
-        scores = [
-            each.intermediate_values[step] for each in complete if step in each.intermediate_values
-        ]
-        if len(scores) < _STARTUP or trial.user_attrs.get("recipe"):
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        step = trial.last_step
+        if step is None or trial.user_attrs.get("recipe"):
             return False
-        return self._metric.better(float(np.median(scores)), score)
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        values = [each.intermediate_values for each in complete]
+        scores = [each[step] for each in values if step in each]
+        own = trial.intermediate_values[step]
+        return len(scores) >= _STARTUP and self._metric.better(float(np.median(scores)), own)
 
-    def tell(self, trial: Trial, state: str, scores: list[float]) -> None:
-        """Record the end of a trial, in one of `_STATES`, with its score on each split."""
-        trial.set_user_attr("scores", scores)
-        score = float(np.mean(scores)) if state == "complete" else None
-        self._study.tell(trial, score, _STATES[state])
-        self._study.set_user_attr(f"time of {self._process}", [self._started, time.time()])
 
-    def seconds(self) -> float:
-        """Return the wall-clock time during which at least one process has searched."""
-        attributes = self._study.user_attrs.items()
-        spans = [span for name, span in attributes if name.startswith("time of ")]
-        total, end = 0.0, 0.0
-        for first, last in sorted([*spans, [self._started, time.time()]]):
-            total += max(0.0, last - max(first, end))
-            end = max(end, last)
-        return total
+class Interrupted(Exception):
+    """A callback stopped a trial."""
 
-    def leave(self) -> bool:
-        """Stop taking part in the search; return whether other processes still run trials.
 
-        Of several processes, the last one to leave gets False.
-        """
-        with self._turn:
-            others = [path for path in self._workers.iterdir() if path.name != self._process]
-            self._taking_part.close()
-            return any(not _has_ended(path) for path in others)
+def run_trials(
+    study: optuna.Study,
+    tuning: Tuning,
+    space: Space,
+    trials: float,
+    seconds: float,
+    train: Callable[[Trial, dict[str, Any], float], float],
+    report: Callable[[TrialRecord, Tuning], None],
+) -> Tuning:
+    """Run trials until there are enough, or a callback stops one, and return the result.
 
-    def importance(self) -> dict[str, float]:
-        """Return the share of each setting in the variance of the scores of complete trials.
+    The first trial is the recipe. It is trained until its end, whatever the budget in seconds.
+    `train` returns the score of a trial with these settings, within some seconds.
 
-        The result is empty if there are too few trials, or all scores are equal.
+    Raises:
+        ConfigError: a trial is due, and the best configuration is already scored.
+    """
+    every = study.get_trials(states=(*_COUNTED, TrialState.WAITING))
+    if not any(each.user_attrs.get("recipe") for each in every):
+        recipe = {name: value_of(tuning.config, name) for name in space}
+        study.enqueue_trial(recipe, user_attrs={"recipe": True})
 
-        Source: Hutter et al., "An Efficient Approach for Assessing Hyperparameter Importance"
-        (fANOVA), ICML 2014.
-        """
-        values = [each.value for each in self._trials() if each.state == TrialState.COMPLETE]
-        if len(values) < _STARTUP or len(set(values)) == 1:
-            return {}
-        evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
-        found = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
-        return {name: float(value) for name, value in found.items()}
+    def is_done() -> bool:
+        if not study.get_trials(states=(TrialState.WAITING,)):
+            found = study.get_trials(deepcopy=False, states=_COUNTED)
+            if len(found) >= trials or _spent(study) >= seconds:
+                return True
+        if (tuning.folder / "best" / "metrics.json").exists():
+            raise ConfigError(
+                f"the best configuration in {tuning.folder} was trained and scored on the test "
+                "split, so no trial is added: choose another folder"
+            )
+        return False
 
-    def _trials(self) -> list[FrozenTrial]:
-        return self._study.get_trials(deepcopy=False)
+    def objective(trial: Trial) -> float:
+        # a seed of its own for each trial, so that processes do not repeat each other's
+        seed = (tuning.config.run.seed + trial.number) % (1 << 32)
+        study.sampler = optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed)
+        settings = {name: _suggest(trial, name, space) for name in space}
+        left = math.inf if trial.user_attrs.get("recipe") else seconds - _spent(study)
+        return train(trial, settings, left)
 
-    def _end_lost_trials(self) -> None:
-        """Mark the trials of processes that have ended as interrupted."""
-        for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            process = trial.user_attrs.get("process")  # none: it ended while it took the trial
-            if process is None or (
-                process != self._process and _has_ended(self._workers / process)
-            ):
-                self._study.tell(trial.number, state=TrialState.FAIL)
+    def after(_: optuna.Study, trial: FrozenTrial) -> None:
+        nonlocal tuning
+        finished = trial.state != TrialState.FAIL
+        tuning = replace(tuning, trials=_records(study), finished=finished)
+        write_files(tuning)
+        report(_record(trial), tuning)
+        if not finished or is_done():
+            study.stop()
+
+    if not is_done():
+        study.optimize(objective, callbacks=[after], catch=Interrupted)
+    shares = _importance(study) if tuning.finished else None
+    tuning = replace(tuning, trials=_records(study), importance=shares)
+    write_files(tuning)
+    return tuning
+
+
+def _suggest(trial: Trial, name: str, space: Space) -> Any:
+    values: Any = space[name]
+    if isinstance(values, CategoricalDistribution):
+        return trial.suggest_categorical(name, values.choices)
+    draw = trial.suggest_int if isinstance(values, IntDistribution) else trial.suggest_float
+    return draw(name, values.low, values.high, log=values.log)
+
+
+def _spent(study: optuna.Study) -> float:
+    """Return the seconds during which at least one trial ran; interrupted ones are not counted."""
+    trials, now = study.get_trials(deepcopy=False, states=_COUNTED), datetime.now()
+    spans = [(each.datetime_start or now, each.datetime_complete or now) for each in trials]
+    total, end = 0.0, datetime.min
+    for first, last in sorted(spans):
+        total += max(0.0, (last - max(first, end)).total_seconds())
+        end = max(end, last)
+    return total
+
+
+def _importance(study: optuna.Study) -> dict[str, float] | None:
+    """Return the share of each setting in the variance of the scores of complete trials.
+
+    The result is None if there are too few trials, or all scores are equal.
+
+    Source: Hutter et al., "An Efficient Approach for Assessing Hyperparameter Importance"
+    (fANOVA), ICML 2014.
+    """
+    values = [each.value for each in study.get_trials(states=(TrialState.COMPLETE,))]
+    if len(values) < _STARTUP or len(set(values)) == 1:
+        return None
+    return get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
+
+
+def _records(study: optuna.Study) -> tuple[TrialRecord, ...]:
+    """Return all trials that have begun, in the order of their numbers."""
+    return tuple(map(_record, study.get_trials(deepcopy=False, states=tuple(_STATES))))
 
 
 def _record(trial: FrozenTrial) -> TrialRecord:
-    names = {state: name for name, state in _STATES.items()}
     return TrialRecord(
         number=trial.number,
-        state=names.get(trial.state, "running"),
+        state=_STATES[trial.state],
         score=trial.value,
         scores=tuple(trial.user_attrs.get("scores", ())),
         seconds=None if trial.duration is None else trial.duration.total_seconds(),
         settings=trial.params,
-        recipe=bool(trial.user_attrs.get("recipe")),
+        recipe=trial.user_attrs.get("recipe", False),
     )
-
-
-def _distribution(values: Range | tuple[Any, ...]) -> BaseDistribution:
-    if not isinstance(values, Range):
-        return CategoricalDistribution(values)
-    low, high, log = values
-    if isinstance(low, int) and isinstance(high, int):
-        return IntDistribution(low, high, log=log)
-    return FloatDistribution(low, high, log=log)
-
-
-def _has_ended(path: Path) -> bool:
-    """Return whether the process that locks this folder has ended."""
-    try:
-        with locked(path):
-            pass
-    except ConfigError:
-        return False
-    with suppress(OSError):
-        path.rmdir()
-    return True

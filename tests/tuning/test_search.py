@@ -7,18 +7,21 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
+import optuna
 import pytest
 
 from molsepnorm.data import datasets
-from molsepnorm.errors import ConfigError, DivergedError
-from molsepnorm.training import Callback, StopWhen, load_config, train
+from molsepnorm.errors import ConfigError, DivergedError, StorageError
+from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training import StopWhen, load_config, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.steps.step import TrainStep
-from molsepnorm.tuning import preparing, search, train_best, tune
+from molsepnorm.tuning import TrialRecord, Tuning, search, study, train_best, tune
 
 SPACE = {"optim.lr": {"low": 1e-4, "high": 0.1, "log": True}, "run.batch_size": [4, 8]}
 
@@ -56,7 +59,12 @@ def test_a_score_is_the_mean_over_splits_and_the_first_trial_is_the_recipe(confi
 
 def test_trials_do_not_depend_on_test_labels(configure, write_table, tmp_path, monkeypatch):
     """The best configuration alone is scored on the test split, once."""
-    scored = []
+    scored, seen, plain_train = [], [], search.train_on
+    monkeypatch.setattr(
+        search,
+        "train_on",
+        lambda own, data, **to: seen.append(data) or plain_train(own, data, **to),
+    )
     plain = Supervised.results
     monkeypatch.setattr(
         Supervised, "results", lambda self, data, *of: scored.append(data) or plain(self, data, *of)
@@ -70,6 +78,8 @@ def test_trials_do_not_depend_on_test_labels(configure, write_table, tmp_path, m
     ]
     assert [each.score for each in results[0].trials] == [each.score for each in results[1].trials]
     assert not scored
+    assert all(not len(data.splits["test"]) and np.isnan(data.labels[test]).all() for data in seen)
+    assert not np.array_equal(seen[0].splits["val"], seen[1].splits["val"])
     result = train_best(results[0])
     assert len(scored) == 1
     assert len(scored[0].splits["test"]) == len(test)
@@ -82,29 +92,6 @@ def test_trials_do_not_depend_on_test_labels(configure, write_table, tmp_path, m
         tune(config, tmp_path / "a", trials=3, space=SPACE, splits=2)
 
 
-def test_trials_have_no_test_molecules_and_no_test_labels(configure, tmp_path, monkeypatch):
-    """A spy on what the trials are trained on, for every split."""
-    seen = []
-    plain = search.train_on
-    monkeypatch.setattr(
-        search,
-        "train_on",
-        lambda config, data, **more: seen.append(data) or plain(config, data, **more),
-    )
-    config = configure()
-    tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=2)
-    whole = datasets.load(config.data, _encoding(config))
-    test = whole.splits["test"]
-    assert len(seen) == 2
-    assert len(test) == 3
-    for data in seen:
-        assert len(data.splits["test"]) == 0
-        assert np.isnan(data.labels[test]).all()
-        rest = np.setdiff1d(np.arange(30), test)
-        assert np.array_equal(data.labels[rest], whole.labels[rest])
-    assert not np.array_equal(seen[0].splits["val"], seen[1].splits["val"])
-
-
 def _encoding(config):
     from molsepnorm.model import encoding_of
     from molsepnorm.training.recipes import architecture
@@ -114,10 +101,10 @@ def _encoding(config):
 
 @pytest.mark.usefixtures("score_is_lr")
 def test_bad_trials_are_stopped_early(configure, tmp_path):
-    """A trial is stopped if its learning rate is above the median of the complete ones."""
-    tuning = tune(
-        configure({"optim.lr": 0.01}), tmp_path / "tune", trials=14, space=SPACE, splits=1
-    )
+    """A trial is stopped if its learning rate is above the median of the complete ones. The folder
+    may have any name."""
+    folder = tmp_path / "50 % of a?b#c"
+    tuning = tune(configure({"optim.lr": 0.01}), folder, trials=14, space=SPACE, splits=1)
     complete = []
     for each in tuning.trials:
         lr = each.settings["optim.lr"]
@@ -129,22 +116,87 @@ def test_bad_trials_are_stopped_early(configure, tmp_path):
     assert any(each.state == "stopped early" for each in tuning.trials)
     assert tuning.best.optim.lr == min(complete)
     assert max(tuning.importance, key=tuning.importance.get) == "optim.lr"
-    assert (tmp_path / "tune" / "importance.png").read_bytes().startswith(b"\x89PNG")
+    assert sum(tuning.importance.values()) == pytest.approx(1)
+    assert (folder / "importance.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("metric", ["rmse", "roc_auc"])
+def test_a_trial_is_worse_than_the_median_of_its_step(metric):
+    """Once five trials are complete; the recipe is never stopped."""
+    trials = optuna.create_study()
+    sign = -1 if METRICS[metric].higher_is_better else 1
+    values = np.random.default_rng(0).normal(size=(9, 2))
+    for number, scores in enumerate(values):
+        for step, score in enumerate(scores):
+            trial = optuna.trial.create_trial(
+                value=score, intermediate_values=dict(enumerate(scores[: step + 1]))
+            )
+            worse = number >= 5 and sign * (score - np.median(values[:number, step])) > 0
+            assert study._Median(METRICS[metric]).prune(trials, trial) == worse
+            trial.set_user_attr("recipe", True)
+            assert not study._Median(METRICS[metric]).prune(trials, trial)
+        trials.add_trial(trial)
 
 
 @pytest.mark.usefixtures("score_is_lr")
 def test_a_stopped_search_continues(configure, tmp_path):
-    """The trial that was stopped does not count."""
-    steps = iter(range(1, 1000))
-    arguments = {"trials": 3, "space": SPACE, "splits": 1}
-    stop = StopWhen(lambda: next(steps) == 8)
-    first = tune(configure(), tmp_path / "tune", callback=stop, **arguments)
+    """The trial that was stopped does not count; the settings are those of an unbroken search."""
+    arguments = {"space": SPACE, "splits": 1}
+    stop = StopWhen(lambda: True)
+    first = tune(configure(), tmp_path / "tune", callback=stop, trials=4, **arguments)
     assert not first.finished
-    assert first.trials[-1].state == "interrupted"
-    second = tune(configure(), tmp_path / "tune", **arguments)
-    assert second.finished
-    assert second.trials[: len(first.trials)] == first.trials
-    assert sum(each.state == "complete" for each in second.trials) == 3
+    assert [(each.recipe, each.state) for each in first.trials] == [(True, "interrupted")]
+    for count in (2, 4):
+        tuning = tune(configure(), tmp_path / "tune", trials=count, **arguments)
+    assert tuning.finished
+    assert [each.state for each in tuning.trials] == ["interrupted", *["complete"] * 4]
+    assert [each.recipe for each in tuning.trials] == [True, True, False, False, False]
+    again = [tune(configure(), tmp_path / name, trials=3, **arguments).trials for name in "ab"]
+    assert [each.settings for each in again[0]] == [each.settings for each in again[1]]
+
+
+def test_a_budget_is_the_time_during_which_any_trial_ran():
+    """Trials at the same time do not use it twice, and interrupted ones do not use it."""
+    trials, start = optuna.create_study(), datetime(2026, 1, 1)
+    states = optuna.trial.TrialState
+    spans = [(0, 10, states.COMPLETE), (5, 12, states.PRUNED), (90, 95, states.COMPLETE)]
+    for first, last, state in [*spans, (50, 80, states.FAIL)]:
+        trial = optuna.trial.create_trial(state=state, value=1.0 if state.name != "FAIL" else None)
+        trial.datetime_start = start + timedelta(seconds=first)
+        trial.datetime_complete = start + timedelta(seconds=last)
+        trials.add_trial(trial)
+    assert study._spent(trials) == 17
+
+
+@pytest.mark.usefixtures("score_is_lr")
+def test_other_trials_and_damaged_files_are_refused(configure, tmp_path):
+    tune(configure(), tmp_path / "tune", trials=1, space=SPACE, splits=1)
+    with pytest.raises(ConfigError, match="holds trials of another search"):
+        tune(configure(), tmp_path / "tune", trials=1, space=SPACE, splits=2)
+    (tmp_path / "tune" / "trials.db").write_text("not a database, but a text " * 100)
+    with pytest.raises(StorageError, match=r"trials\.db cannot be read or written"):
+        tune(configure(), tmp_path / "tune", trials=1, space=SPACE, splits=1)
+    (tmp_path / "tune" / "trials.db").unlink()
+    with pytest.raises(ConfigError, match="exists and holds no trials"):
+        tune(configure(), tmp_path / "tune", trials=1, space=SPACE, splits=1)
+
+
+@pytest.mark.parametrize(("metric", "best"), [("rmse", [2, 0, 3]), ("roc_auc", [3, 0, 2])])
+def test_complete_trials_are_ranked(configure, metric, best):
+    """The best one keeps the metric of the search, whose default depends on the loss."""
+    states = ["complete", "stopped early", "complete", "complete", "interrupted"]
+    settings = {"optim.regression_loss": "l1"}
+    trials = tuple(
+        TrialRecord(number, state, score, (score,), 1.0, settings, recipe=number == 0)
+        for number, (score, state) in enumerate(
+            zip([0.5, 0.1, 0.4, 0.6, 0.05], states, strict=True)
+        )
+    )
+    tuning = Tuning(Path("tune"), METRICS[metric], 1, configure(), trials)
+    assert [each.number for each in tuning.ranked] == best
+    assert tuning.recipe.number == 0
+    assert tuning.best.run.metric == metric
+    assert Tuning(Path(), METRICS[metric], 1, configure(), trials[1:2]).best is None
 
 
 @pytest.mark.usefixtures("score_is_lr")
@@ -173,16 +225,6 @@ def test_a_trial_that_diverges_counts_as_stopped_early(configure, tmp_path, monk
         tune(configure({"optim.lr": 0.5}), tmp_path / "b", trials=3, space=SPACE, splits=1)
 
 
-def test_the_number_of_splits_counts_molecules(configure, write_table, monkeypatch):
-    """Rows of one molecule are one."""
-    monkeypatch.setattr(preparing, "_MOLECULES", 6)
-    repeated = write_table("repeated.csv")
-    header, *rows = repeated.read_text().splitlines()
-    repeated.write_text("\n".join([header, *rows * 4]) + "\n")
-    configs = [configure(table=table) for table in (None, repeated)]
-    assert [len(preparing.load_splits(config, None)) for config in configs] == [2, 2]
-
-
 @pytest.mark.usefixtures("score_is_lr")
 def test_the_number_of_splits_follows_from_the_data(configure, tmp_path):
     """At most five replicates, all folds, or one if a file defines the split."""
@@ -206,16 +248,16 @@ def test_the_number_of_splits_follows_from_the_data(configure, tmp_path):
     ("settings", "arguments", "message"),
     [
         ({}, {}, r"number of trials \(--trials 50\), a budget"),
-        ({}, {"trials": 0}, "at least one trial is needed; got 0"),
         ({}, {"budget": "1 hour"}, "a time looks like 640s, 11m or 1.5h; got '1 hour'"),
         ({}, {"trials": 1, "splits": 0}, "at least one split is needed; got 0"),
         ({"run.budget": "1m"}, {"trials": 1}, "run.budget is not used in a search"),
         ({"data.split": None}, {"trials": 1}, "training needs a split"),
         ({"objective.name": "pretraining"}, {"trials": 1}, "only supervised is tuned"),
+        ({"data.folds": 3, "data.test_set": False}, {"trials": 1}, r"data.test_set: false"),
         (
             {"run.metric": "loss"},
             {"trials": 1, "space": {"optim.regression_loss": ["l1", "mse"]}},
-            "optim.regression_loss cannot be tuned: the trials are compared by the loss",
+            "the loss cannot be tuned",
         ),
         (
             {"run.blend": "forest", "data.molecule_features": ["rdkit"]},
@@ -232,34 +274,16 @@ def test_invalid_arguments_are_refused_before_any_trial(
     assert not (tmp_path / "tune").exists()
 
 
-def test_a_metric_that_a_split_leaves_undefined(configure, write_table, tmp_path):
-    """It is refused if it is named. Otherwise the loss compares the trials, with a warning, and
-    the best configuration still chooses its epoch by the metric of the data."""
+def test_a_metric_that_a_split_leaves_undefined_is_refused(configure, write_table, tmp_path):
+    """The loss is always defined."""
     table = write_table("rare.csv", {row: int(row < 3) for row in range(30)})
     settings = {"data.table": table, "data.task_type": "binary"}
-    with pytest.raises(ConfigError, match="run.metric roc_auc is undefined on the validation"):
-        tune(configure({**settings, "run.metric": "roc_auc"}), tmp_path / "x", trials=1)
-    said = []
-    spy = Callback()
-    spy.on_warning = said.append
-    tuning = tune(
-        configure(settings), tmp_path / "tune", trials=1, space=SPACE, splits=2, callback=spy
-    )
+    for metric in (None, "roc_auc"):
+        with pytest.raises(ConfigError, match="undefined on the validation .* --metric loss"):
+            tune(configure({**settings, "run.metric": metric}), tmp_path / "x", trials=1, splits=9)
+    config = configure({**settings, "run.metric": "loss"})
+    tuning = tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=2)
     assert tuning.metric.name == "loss"
-    assert any("so the trials are compared by the loss" in each for each in said)
-    assert tuning.best.run.metric is None
-
-
-@pytest.mark.usefixtures("score_is_lr")
-def test_a_best_run_that_was_lengthened_is_kept(configure, tmp_path):
-    """One with other settings is refused."""
-    tuning = tune(configure({"run.epochs": 1}), tmp_path / "tune", trials=1, space=SPACE, splits=1)
-    train_best(tuning)
-    longer = train(folder=tmp_path / "tune" / "best", resume=True, epochs=2)
-    assert train_best(tuning).metrics == longer.metrics
-    other = replace(tuning, config=tuning.config.changed({"model.layers": 2}))
-    with pytest.raises(ConfigError, match="best has other settings than the best trial"):
-        train_best(other)
 
 
 @pytest.mark.parametrize("module", ["optuna", "matplotlib.figure"])
@@ -272,27 +296,28 @@ def test_a_missing_package_is_named(configure, tmp_path, monkeypatch, module):
 
 @pytest.mark.usefixtures("score_is_lr")
 def test_the_best_configuration_can_be_an_ensemble(configure, tmp_path):
-    """The trials train single networks. A stopped ensemble is continued, also where only reports
-    are missing, as after a kill before they were written."""
+    """The trials train single networks, and a stopped ensemble is continued. A run of other
+    settings is refused."""
     config, steps = configure({"run.ensemble": 2}), iter(range(1, 1000))
     tuning = tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=1)
     assert not train_best(tuning, StopWhen(lambda: next(steps) == 8)).finished
     assert train_best(tuning).finished
     best = tmp_path / "tune" / "best"
     assert len(list((best / "members").iterdir())) == 2
-    reports = [best / "report.html", best / "members" / "1" / "report.html"]
-    scores = (best / "metrics.json").read_bytes()
-    for report in reports:
-        report.unlink()
+    (best / "report.html").unlink()  # as after a kill before it was written
     assert train_best(tuning).finished
-    assert all(report.exists() for report in reports)
-    assert (best / "metrics.json").read_bytes() == scores
+    assert (best / "report.html").exists()
+    other = Tuning(
+        tuning.folder, tuning.metric, 1, config.changed({"run.epochs": 1}), tuning.trials
+    )
+    with pytest.raises(ConfigError, match="best has other settings than the best trial"):
+        train_best(other)
 
 
 SCRIPT = """
 import os, signal, sys
 from molsepnorm.training import Callback, load_config
-from molsepnorm.tuning import tune
+from molsepnorm.tuning import study, tune
 
 class Kill(Callback):
     def on_step(self, *args):
@@ -300,6 +325,7 @@ class Kill(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 done = []
+study._HEARTBEAT, study._GRACE = 1, 2
 space = {"optim.lr": {"low": 1e-4, "high": 0.1, "log": True}}
 tune(load_config(config=sys.argv[1]), sys.argv[2], trials=5, space=space, splits=1,
      callback=Kill(), report=lambda trial, tuning: done.append(trial))
@@ -308,8 +334,7 @@ print(*[each.number for each in done])
 
 
 def test_killed_and_simultaneous_processes_share_the_trials(configure, tmp_path):
-    """A killed process loses the trial that was running; two others do the rest, and each trial is
-    run once."""
+    """The trial of a killed process is repeated, and each trial is run once."""
     config = tmp_path / "config.yaml"
     configure({"run.epochs": 1}).save(config)
 
@@ -330,13 +355,9 @@ def test_killed_and_simultaneous_processes_share_the_trials(configure, tmp_path)
     assert [each.returncode for each in both] == [0, 0]
     space = {"optim.lr": SPACE["optim.lr"]}
     tuning = tune(load_config(config=config), tmp_path / "tune", trials=5, space=space, splits=1)
-    states = [each.state for each in tuning.trials]
-    assert states == ["complete", "interrupted", *["complete"] * 4]
-    assert sorted([0, *done[0], *done[1]]) == [0, 2, 3, 4, 5]
-
-
-def test_folds_that_are_all_test_splits_are_refused(configure, tmp_path):
-    """Other folds would train and validate on the molecules that score the best configuration."""
-    config = configure({"data.folds": 3, "data.test_set": False})
-    with pytest.raises(ConfigError, match=r"data.test_set: false \(--no-test\) makes each fold a"):
-        tune(config, tmp_path / "tune", trials=1, space=SPACE)
+    lost, repeated = tuning.trials[1:3]
+    assert (lost.state, repeated.settings) == ("interrupted", lost.settings)
+    others = [each for each in tuning.trials if each != lost]
+    assert {each.state for each in others} == {"complete"}
+    assert len(others) in (5, 6)  # the last two may begin at the same time
+    assert sorted([0, *done[0], *done[1]]) == [each.number for each in others]
