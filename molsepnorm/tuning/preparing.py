@@ -26,7 +26,6 @@ def check_search(config: TrainConfig, trials: int | None, budget: str | None) ->
     """Check the arguments of `tune` without the data; return the budget in seconds."""
     data = config.data
     data.require_split()
-    with_folds(config)  # checks the folds of an ensemble
     refused = {
         "give the number of trials (--trials 50), a budget (--budget 1h), or both": (
             trials is None and budget is None

@@ -17,12 +17,12 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.finetuning import is_architecture
 from molsepnorm.training.parsing import shown
-from molsepnorm.training.recipes import config_folder, read_yaml
+from molsepnorm.training.recipes import config_folder, encoding, read_yaml
 
 _SECTIONS = ("model", "optim", "finetune", "run")
 _NOT_TUNED = {
     *("seed", "device", "threads", "precision", "step", "metric", "budget", "baseline", "blend"),
-    *("ensemble", "ensemble_by", "refit", "start", "weights_sha256", "allow_leak"),
+    *("ensemble", "refit", "start", "weights_sha256", "allow_leak"),
 }
 """Settings of `run` and `finetune` that all trials share."""
 
