@@ -36,14 +36,13 @@ def share(run: Path, archive: Path, models: bool, training_structures: bool, for
     from molsepnorm.training.results.share import share as pack
 
     found = pack(run, archive, models=models, training_structures=training_structures, force=force)
-    width = max(map(len, (*found.included, *found.left_out)))
-    for title, files in (("In the archive:", found.included), ("Left out:", found.left_out)):
-        say(title)
-        for name, what in files.items():
-            say(one_line(f"  {name:<{width}}  {what}"))
-    say("What the model reveals about its training molecules:")
-    for sentence in found.revealed:
-        say(one_line(f"  {sentence}"))
+    sections = {
+        "In the archive:": found.included,
+        "Left out:": found.left_out,
+        "What the model reveals about its training molecules:": found.revealed,
+    }
+    for title, lines in sections.items():
+        say("\n  ".join([title, *map(one_line, lines)]))
     others = "its other files none" if training_structures else "none"
     say(f"The archive has no absolute path, and {others} of {found.searched:,} SMILES of the run.")
     say(f"Archive: {archive}")

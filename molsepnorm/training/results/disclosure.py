@@ -55,10 +55,9 @@ def revealed(model: PropertyModel) -> Iterator[str]:
         yield _NO_STRUCTURES
     heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
     for head in heads:
-        _, columns, counts, descriptors, pairs = head.sizes
-        features = f", {counts:,} Morgan counts" * head.compares_counts
-        features += f", {descriptors:,} descriptors" * head.compares_descriptors
-        features += f", {pairs:,} atom-pair counts" * head.compares_pairs
+        _, columns, counts, *others = head.sizes
+        count = counts * head.compares_counts + sum(others)
+        features = f", {count:,} descriptors and fingerprint counts" * bool(count)
         cells = ", the cells of its feature columns" * bool(columns)
         yield (
             f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
@@ -81,6 +80,6 @@ def revealed(model: PropertyModel) -> Iterator[str]:
     )
 
 
-def without_structures(card: str) -> str:
+def without_structures(card: bytes) -> bytes:
     """Return the card of a model whose training molecules are left out."""
-    return card.replace(_STRUCTURES, _NO_STRUCTURES)
+    return card.replace(_STRUCTURES.encode(), _NO_STRUCTURES.encode())
