@@ -60,7 +60,7 @@ def predict(settings: Settings) -> list[Row]:
         rates = interleave(works, settings.plan(min_rounds=3, warm_ups=0, round_seconds=0.0))
     rows = [
         Row(
-            f"molsepnorm predict, {what}",
+            f"predict, {what}",
             "molecules/s",
             rates[name],
             rates.get("peer", ()),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
+from molsepnorm import forest as module
 from molsepnorm.forest import Trees
-from molsepnorm.forest import trees as module
 
 TWO = {  # a split at feature 3 below 1.5, whose left child splits at feature 0; and a single leaf
     "roots": np.array([0, -4], np.int32),

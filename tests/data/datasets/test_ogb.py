@@ -378,6 +378,7 @@ def test_other_numbers_of_molecules_or_labels(tox21, tmp_path, monkeypatch):
     table = pd.read_csv(tox21 / "mapping" / "mol.csv.gz")
     pd.concat([table, table[:1]]).to_csv(tox21 / "mapping" / "mol.csv.gz", index=False)
     _refused(tox21, "mol.csv.gz has 25 rows, and ogbg-moltox21 has 24 molecules")
+    table.to_csv(tox21 / "mapping" / "mol.csv.gz", index=False)
     folder = tox21.rename(tox21.with_name("ogbg_molhiv"))
     _refused(folder, "has 12 labels for each molecule, and ogbg-molhiv has 1", "ogbg-molhiv")
     monkeypatch.setitem(SETS, "ogbg-molhiv", OFFICIAL["ogbg-molhiv"])
