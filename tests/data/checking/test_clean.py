@@ -131,8 +131,8 @@ def test_the_weight_is_that_of_the_rows_with_labels(write, rows, label, weight):
     ],
 )
 def test_contradicting_numbers_become_their_median_or_a_blank(write, cells, merged):
-    """Of bounds the tightest remains unless there is a number. Classes that differ become a blank,
-    and medians of transformed labels are in the unit of the table."""
+    """The tightest bound remains unless there is a number. Classes that differ become a blank, and
+    medians of transformed labels are in the unit of the table."""
     clean = _clean(write([*FINE, *(("CCO", cell) for cell in cells)]))
     assert _merged(clean) == merged
     rows = [(smiles, i % 2) for i, (smiles, _) in enumerate(FINE)]

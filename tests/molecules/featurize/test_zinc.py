@@ -160,7 +160,7 @@ def test_the_text_as_it_stands_says_what_its_canonical_form_says(text):
 
 
 def test_a_release_without_canonical_kekule_structures_gives_the_same(monkeypatch):
-    """What the text does not tell is left to the canonical form in all releases."""
+    """In all releases the canonical form decides what the text leaves open."""
     before = featurizer.many(MIXED)
     assert sum(isinstance(one, InvalidMolecule) for one in before) > 10
     monkeypatch.setattr(zinc, "_RANKED", False)
