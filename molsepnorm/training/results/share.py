@@ -93,9 +93,10 @@ def share(
                 left_out.append(name)
     if f"model/{README}" not in files:
         raise ModelError(f"{run} has no model card: molsepnorm train --resume {run} writes it")
-    with replacing(path) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+    with replacing(path) as scratch, zipfile.ZipFile(scratch, "w") as archive:
         for name, content in files.items():
-            archive.writestr(f"{path.stem}/{name}", content)
+            entry = zipfile.ZipInfo(f"{path.stem}/{name}")  # without the time of writing
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return Shared([*files], left_out, [*revealed(model)], len(smiles))
 
 
