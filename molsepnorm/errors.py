@@ -71,11 +71,12 @@ class OpenChoice(ConfigError):
 
     Args:
         message: what has to be chosen, and why.
-        options: command-line options as lists of words; the user has to give one of them.
+        options: command-line options as lists of words, of which the user has to give one; none if
+            no choice can be recommended.
     """
 
     def __init__(self, message: str, options: Sequence[Sequence[str]]) -> None:
-        super().__init__(message)
+        super().__init__(*message.split("\n"))
         self.options = options
 
 

@@ -64,10 +64,8 @@ def check(
 
     FILE is never changed, and another file is replaced only with --force. The copy that --fix
     writes has no invalid SMILES and one row per molecule (several if they differ in
-    --feature-columns or --time-column); empty cells are filled from its duplicates. Conflicting
-    numbers are replaced by their median if they differ by at most half a standard deviation of
-    their column, otherwise by an empty cell, as are conflicting classes. Bounds such as >10 are
-    kept.
+    --feature-columns or --time-column): different numbers become their mean, as in training with
+    --duplicates mean, different classes an empty cell, and empty cells are filled from duplicates.
 
     \b
     molsepnorm data check my.csv
@@ -77,12 +75,13 @@ def check(
     from molsepnorm.cli.data_display import print_clean, print_commands, print_report
     from molsepnorm.data.checking.check import check_table
     from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
-    from molsepnorm.data.checking.reading import scan_table
+    from molsepnorm.data.checking.scan import scan_table
+    from molsepnorm.training.recipes import encoding
 
-    config = configuration({**options, "data": file}).data
+    config = configuration({**options, "data": file})
     if copy is not None:
         removed_path(copy, file, force)  # raises before the work if no copy can be written there
-    scan = scan_table(config)
+    scan = scan_table(config.data, encoding(config))
     report = check_table(scan)
     content = report.to_json()
     if not as_json:

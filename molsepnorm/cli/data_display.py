@@ -26,7 +26,7 @@ _MAX_SMILES = 50  # characters
 _WIDE = 120  # terminal columns from which the descriptions of data sets are shown
 _KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
 _FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
-_STOPS = ("targets", "weights", "features", "split", "constant", "only-bounds")
+_STOPS = ("targets", "weights", "features", "split", "constant")
 
 
 def print_report(report: TableReport) -> None:
@@ -89,12 +89,9 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
     for finding in report.problems:
         options |= finding.options
     kinds = {each.kind for each in report.problems}
-    fixable = not kinds.isdisjoint(_FIXED) or ("nearly-numbers" in kinds and options != {**given})
+    fixable = not kinds.isdisjoint(_FIXED)
     fixable |= "leak" in kinds and "--splits-column" in options  # of equal feature columns
     pairs = recommended.get("--transform", "").split(",")
-    if "targets" in kinds:  # all columns of numbers were checked
-        targets = options.get("--targets", "").split(",")
-        pairs = [pair for pair in pairs if pair.rpartition("=")[0] in targets]
     if any(pairs):  # the distance of conflicting numbers depends on the scale
         options["--transform"] = ",".join(pairs)
     # names with commas need --set, which this command does not have
@@ -121,15 +118,17 @@ def print_clean(clean: CleanTable, copy: str, removed: str) -> None:
     for what, text in (
         ("invalid", "with an invalid label emptied"),
         ("filled", "filled from another row of the molecule"),
-        ("medians", "with conflicting numbers replaced by their median"),
-        (
-            "conflicts",
-            "emptied, because the labels conflict: classes, bounds, or numbers more than half a "
-            "standard deviation of their column apart",
-        ),
+        ("means", "with different numbers replaced by their mean"),
+        ("conflicts", "emptied, because classes, or lower and upper bounds, conflict"),
     ):
         if count := clean.merged.get(what, 0):
             console.print(f"- {counted(count, 'cell')} {text}")
+    for name, count in clean.differing.items():
+        if count:
+            console.print(
+                f"- {name}: the rows of {counted(count, 'molecule')} differ, and the first is kept",
+                style="yellow",
+            )
     if clean.changes:
         console.print(f"{removed}: these rows as they were, with the reason")
 

@@ -19,6 +19,7 @@ from molsepnorm.cli.sources import (
 from molsepnorm.files.tables import check_embeddings_output
 
 if TYPE_CHECKING:
+    from molsepnorm.data.tables import ReadOptions
     from molsepnorm.devices import Precision
 
 
@@ -37,7 +38,7 @@ def embed(
     model_folder: Path,
     smiles: tuple[str, ...],
     source: Path | None,
-    smiles_column: str,
+    options: ReadOptions,
     output: Path,
     atoms: bool,
     layer: int | None,
@@ -64,12 +65,12 @@ def embed(
         from molsepnorm.predict import embed_rows
 
         features = predictor.model.inputs.names
-        name, chunks = molecules_of(smiles, source, smiles_column, features)
+        name, chunks = molecules_of(smiles, source, options, features)
         rows, failed = embed_rows(
             predictor,
             chunks,
             output,
-            smiles_column=smiles_column,
+            smiles_column=options.smiles_column,
             source=name,
             atoms=atoms,
             layer=layer,

@@ -20,6 +20,7 @@ from molsepnorm.cli.sources import check_sources, load_predictor, molecules_of, 
 from molsepnorm.errors import StorageError, counted
 
 if TYPE_CHECKING:
+    from molsepnorm.data.tables import ReadOptions
     from molsepnorm.devices import Precision
 
 
@@ -44,7 +45,7 @@ def explain(
     model_folder: Path,
     smiles: tuple[str, ...],
     source: Path | None,
-    smiles_column: str,
+    options: ReadOptions,
     targets: list[str] | None,
     pairs: int,
     output: Path,
@@ -81,11 +82,11 @@ def explain(
         chosen = chosen_targets(predictor.targets, targets)
         require_format(output, chosen)
         features = predictor.model.inputs.names
-        name, chunks = molecules_of(smiles, source, smiles_column, features)
+        name, chunks = molecules_of(smiles, source, options, features)
         found = explain_rows(
             predictor,
             chunks,
-            smiles_column=smiles_column,
+            smiles_column=options.smiles_column,
             source=name,
             on_invalid=on_invalid,
             pairs=pairs,

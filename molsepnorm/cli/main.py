@@ -86,8 +86,8 @@ class _LazyGroup(click.Group):
         except OpenChoice as error:
             words = ["molsepnorm", *ctx.obj]
             commands = [f"  {shlex.join([*words, *option])}" for option in error.options]
-            run = "Run one of" if len(commands) > 1 else "Run"
-            _exit(f"{error}. {run}:", *commands, code=error.exit_code)
+            run = ["Run:" if len(commands) == 1 else "Run one of:"] if commands else []
+            _exit(*error.lines, *run, *commands, code=error.exit_code)
         except MolsepnormError as error:
             _exit(*error.lines, code=error.exit_code)
         except click.ClickException as error:

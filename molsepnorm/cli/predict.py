@@ -26,6 +26,7 @@ from molsepnorm.cli.sources import (
 from molsepnorm.files.tables import check_output
 
 if TYPE_CHECKING:
+    from molsepnorm.data.tables import ReadOptions
     from molsepnorm.devices import Precision
 
 
@@ -51,7 +52,7 @@ def predict(
     model_folders: tuple[Path, ...],
     smiles: tuple[str, ...],
     source: Path | None,
-    smiles_column: str,
+    options: ReadOptions,
     output: Path | None,
     uncertainty: bool,
     level: float | None,
@@ -89,13 +90,13 @@ def predict(
         from molsepnorm.predict import predict_rows
 
         features = predictor.model.inputs.names
-        name, chunks = molecules_of(smiles, source, smiles_column, features)
+        name, chunks = molecules_of(smiles, source, options, features)
         with _opened(output) as out:
             rows, failed = predict_rows(
                 predictor,
                 chunks,
                 out,
-                smiles_column=smiles_column,
+                smiles_column=options.smiles_column,
                 source=name,
                 on_invalid=on_invalid,
                 digits=digits,

@@ -6,10 +6,9 @@ import csv
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
@@ -20,6 +19,7 @@ from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import is_encodable
 
 if TYPE_CHECKING:
+    from molsepnorm.data.tables import ReadOptions
     from molsepnorm.devices import Precision
     from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
@@ -39,8 +39,16 @@ def _check_encoding(
     return texts
 
 
+_READING = ("decimal", "encoding", "sheet", "header_row")
+"""Settings of `ReadOptions` beside the column of SMILES."""
+
+
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that reads molecules, from --smiles to --processes."""
+    """Add the options of a command that reads molecules, from --smiles to --processes.
+
+    The command gets those on how a table is written as `ReadOptions`, by the name `options`.
+    """
+    command = _with_read_options(command)
     options = (
         option(
             "--smiles",
@@ -56,7 +64,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             help="File with SMILES: CSV, TSV, Parquet, Excel, SDF or .smi, optionally compressed.",
         ),
-        setting_options("data.smiles_column", defaults=True),
+        setting_options(*(f"data.{name}" for name in ("smiles_column", *_READING)), defaults=True),
         option(
             "--on-invalid",
             type=click.Choice(["keep", "fail"]),
@@ -200,8 +208,19 @@ def _mean(folders: Sequence[Path], models: Sequence[PropertyModel]) -> PropertyM
     return joined
 
 
+def _with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(command)
+    def run(smiles_column: str, **arguments: Any) -> Any:
+        from molsepnorm.data.tables import ReadOptions
+
+        given = (arguments.pop(name) for name in _READING)
+        return command(options=ReadOptions(smiles_column, *given), **arguments)
+
+    return run
+
+
 def molecules_of(
-    smiles: tuple[str, ...], source: Path | None, smiles_column: str, features: Sequence[str]
+    smiles: tuple[str, ...], source: Path | None, options: ReadOptions, features: Sequence[str]
 ) -> tuple[str, Iterable[Any]]:
     """Return the name of the source for errors, and its rows in chunks.
 
@@ -210,11 +229,11 @@ def molecules_of(
     if source:
         from molsepnorm.data.tables import read_chunks
 
-        return str(source), read_chunks(source, smiles_column=smiles_column, decimals=features)
+        return str(source), read_chunks(source, options=options, numbers=features)
     name = "--smiles" if smiles else "standard input"
     if smiles:
-        return name, [{smiles_column: smiles}]
-    return name, _chunks(sys.stdin, name, smiles_column, features)
+        return name, [{options.smiles_column: smiles}]
+    return name, _chunks(sys.stdin, name, options, features)
 
 
 def report(rows: int, failed: int, output: Path | None, done: str) -> None:
@@ -232,12 +251,11 @@ def report(rows: int, failed: int, output: Path | None, done: str) -> None:
     say(f"{counted(rows, 'row')}{written}{failures}", err=True)
 
 
-def _chunks(stream: TextIO, name: str, column: str, features: Sequence[str] = ()) -> Iterator[Any]:
-    """Yield rows of a stream: a CSV or TSV whose header has the column, or one SMILES per line.
-
-    A table with `features` is copied to a file, since decimal commas can only be understood once
-    all rows are read.
-    """
+def _chunks(
+    stream: TextIO, name: str, options: ReadOptions, features: Sequence[str]
+) -> Iterator[Any]:
+    """Yield rows of a stream: a CSV or TSV whose header has the column, or one SMILES per line."""
+    column = options.smiles_column
     try:
         first = stream.readline().removeprefix("\ufeff")
         # the csv module refuses fields longer than its limit
@@ -249,11 +267,7 @@ def _chunks(stream: TextIO, name: str, column: str, features: Sequence[str] = ()
                 from molsepnorm.data.tables import read_chunks
 
                 table = cast(TextIO, _PutBack(first, stream))
-                if not features:
-                    yield from read_chunks(table, name, smiles_column=column)
-                    return
-                with _copy(table) as file:
-                    yield from read_chunks(file, name, smiles_column=column, decimals=features)
+                yield from read_chunks(table, name, options=options, numbers=features)
                 return
         start = [first]
         while start[-1].isspace():
@@ -265,25 +279,6 @@ def _chunks(stream: TextIO, name: str, column: str, features: Sequence[str] = ()
             yield {column: chunk}
     except UnicodeDecodeError as error:
         raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
-
-
-@contextmanager
-def _copy(table: TextIO) -> Iterator[Path]:
-    """Yield a temporary CSV file with the text of a stream.
-
-    Raises:
-        StorageError: there is no room for the copy.
-    """
-    from molsepnorm.files.writing import clear_errors
-
-    with ExitStack() as stack:
-        with clear_errors("a temporary copy of standard input", "write"):
-            folder = stack.enter_context(TemporaryDirectory(prefix="molsepnorm-"))
-            copy = Path(folder) / "table.csv"
-            # surrogateescape: bytes that are not text stay as they are, and are read as in a file
-            with open(copy, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-                file.writelines(table)
-        yield copy
 
 
 def _has_smiles(names: Sequence[str], column: str, source: str) -> bool:

@@ -215,7 +215,7 @@ class Service:
             path = Path(folder) / f"table{suffix}"
             path.write_bytes(content)
             with self._turn(deadline), _data_warnings() as notes:
-                parts = read_chunks(path, name, rows=_BLOCK, decimals=features)
+                parts = read_chunks(path, name, rows=_BLOCK, numbers=features)
                 chunks = list(self._within(parts, deadline))
         columns = dict(zip(chunks[0].columns, names_in_file(chunks[0]), strict=True))
         head = self._rows(predictor, chunks[0].iloc[:0], name)[0]

@@ -19,9 +19,9 @@ WITH_COMMA = r"[-+]?[\d.]*,\d[\d.,]*"
 """Pattern of a number with a decimal comma or groups of thousands."""
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?(?:\.0+)?")
 _TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or its logarithm"
-MISSING = ("", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "<NA>", "#N/A")
-"""Cells that pandas treats as missing values. "Na" (a counter-ion) and "none" (no additive) can be
-words."""
+MISSING = ("", "nan", "NaN", "NAN", "NA", "na", "N/A", "n/a", "null", "NULL", "<NA>", "#N/A")
+"""Cells that are missing values, in any column. "Na" (a counter-ion) and "none" (no additive) can
+be words."""
 
 
 def require_same_order(**arguments: Any) -> None:
@@ -136,7 +136,7 @@ class FeatureColumn:
         if len(commas) > len(texts) / 2:
             raise DataError(
                 f"{where(commas[0])}: '{texts[commas[0]]}' has a decimal comma or groups of "
-                "thousands: write numbers with a decimal point alone"
+                "thousands: if the comma is a decimal mark, --decimal ,"
             )
         words = tuple(sorted(set(texts)))
         if len({*values} if numbers else words) < 2:

@@ -69,7 +69,7 @@ OPTIONS = {
     "smiles-column": ("structure", "structure"),
     "targets": ("a, b,c d", ["a", "b", "c d"]),
     "task-type": ("binary", "binary"),
-    "ignore-columns": ("id,name", ["id", "name"]),
+    "targets-except": ("id,name", ["id", "name"]),
     "weight-column": ("w", "w"),
     "splits-column": ("part", "part"),
     "splits-file": ("splits.json", Path("splits.json")),

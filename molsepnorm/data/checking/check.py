@@ -6,24 +6,32 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import chain, combinations
 
 import numpy as np
 
-from molsepnorm.data.checking.findings import GROUPS, found, group, some
-from molsepnorm.data.checking.measurements import measurements
 from molsepnorm.data.checking.molecules import forms, largest, molecules
-from molsepnorm.data.checking.report import Finding, Group, TableReport
+from molsepnorm.data.checking.report import (
+    GROUPS,
+    Finding,
+    Group,
+    TableReport,
+    found,
+    group,
+    some,
+)
 from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.cells import blank_classes, word_of
-from molsepnorm.data.datasets.columns import ParsedColumn
-from molsepnorm.data.datasets.labels import MAX_CLASSES, option_of_kind
 from molsepnorm.data.datasets.splits import assigns_splits, split_origin, split_words
-from molsepnorm.data.datasets.times import describe_times
-from molsepnorm.errors import counted
+from molsepnorm.errors import ConfigError, counted
 from molsepnorm.tasks.metrics import four_digits
+from molsepnorm.tasks.transforms import transform_of
 
-_ATOM = re.compile(r"\[[^\]]*\]|Br?|Cl?|[NOPSFI*bcnops]")
+_RANGE = 1000.0
+"""Positive numbers whose largest is this many times the smallest are spread over powers of ten."""
+
+_MOLAR = re.compile(r"M[)\] ]*$")  # ic50_nM, but not wavelength_nm
+_POTENCY = re.compile(r"(IC|EC|AC|DC|CC|GI|XC)_?50|K[id](?![a-z])|conc|activity|potency", re.I)
 
 
 def check_table(scan: Scan) -> TableReport:
@@ -34,27 +42,17 @@ def check_table(scan: Scan) -> TableReport:
     molecule conflict if classes differ, or numbers differ by more than a millionth of their
     column's standard deviation.
 
-    >>> from pathlib import Path
-    >>> from molsepnorm.data.checking.reading import scan_table
-    >>> from molsepnorm.data.datasets import DataConfig
-    >>> report = check_table(scan_table(DataConfig(table=Path("data/demo.csv"))))
-    >>> report.rows == report.readable, [finding.kind for finding in report.problems]
-    (True, [])
     """
-    sizes = np.array([len(_ATOM.findall(text or "")) for text in scan.canonical])
-    warnings = [*scan.labels.warnings]
-    if scan.parts and (name := scan.config.time_column) is not None:
-        warnings.append(describe_times(scan.parts, scan.table[name].tolist(), name))
     return TableReport(
         source=str(scan.config.table),
-        rows=len(scan.canonical),
+        rows=len(scan.table),
         readable=len(scan.readable),
         molecules=int(scan.molecules.max()) + 1,
-        atoms=int(sizes.sum()),
-        warnings=tuple(warnings),
+        atoms=int(scan.sizes.sum()),
+        warnings=scan.dataset.warnings,
         targets=scan.summaries,
         splits={name: len(rows) for name, rows in scan.parts.items()},
-        findings=tuple(_findings(scan, sizes)),
+        findings=tuple(_findings(scan)),
     )
 
 
@@ -67,8 +65,8 @@ _QUOTED = re.compile(
 )
 
 
-def _findings(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
-    """Yield all findings, the most serious first; `sizes` are the atoms of each row."""
+def _findings(scan: Scan) -> Iterator[Finding]:
+    """Yield all findings, the most serious first."""
     yield from _unreadable(scan)
     yield from _cells(scan)
     yield from _spellings(scan)
@@ -76,11 +74,12 @@ def _findings(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
     yield from _duplicates(scan)
     yield from _leaks(scan)
     yield from _constants(scan)
-    yield from measurements(scan)
+    yield from _decades(scan)
+    yield from _bounds(scan)
     yield from _outliers(scan)
     yield from molecules(scan)
     yield from forms(scan)
-    yield from largest(scan, sizes)
+    yield from largest(scan)
     yield from _unused(scan)
 
 
@@ -88,13 +87,13 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
     """Group by reason; reasons that differ only in numbers, such as positions, are one."""
     rows: dict[str, list[int]] = defaultdict(list)
     reasons: dict[str, str] = {}
-    for entry in scan.rejected:
+    for entry in scan.dataset.rejected:
         reason = " ".join(_QUOTED.sub(r"\1", entry.reason).split())
         key = re.sub(r"\d+", "0", reason)
         reasons.setdefault(key, reason)
         rows[key].append(entry.row)
     groups = [group(scan, reasons[key], rows[key]) for key in rows]
-    count = len(scan.rejected)
+    count = len(scan.dataset.rejected)
     text = f"invalid SMILES: {counted(count, 'row')}; training skips such rows"
     yield from found("unreadable", True, count, text, groups)
 
@@ -103,38 +102,19 @@ def _cells(scan: Scan) -> Iterator[Finding]:
     for refusal in scan.refusals:
         text = f"training would stop with an error: {refusal.reason}"
         yield Finding(refusal.what, True, 1, text, options={**refusal.options})
-    for kind, cells, text in (
-        (
-            "invalid-labels",
-            scan.invalid_labels,
-            "invalid labels: {}. Training would stop with an error; --fix empties them",
-        ),
-        (
-            "nearly-numbers",
-            scan.nearly,
-            "non-numeric cells in columns that look like targets: {}. Training would not use "
-            "these columns",
-        ),
-    ):
-        groups = [
-            group(scan, f"{name}: {some(scan.table[name].iloc[rows])}", rows)
-            for name, rows in cells.items()
-        ]
-        count = sum(map(len, cells.values()))
-        text = text.format(counted(count, "cell"))  # before names, which may have braces
-        bad = (cell for name, rows in cells.items() for cell in scan.table[name].iloc[rows])
-        if any(_WITH_UNIT.fullmatch(cell) for cell in bad):
-            text += ". Some cells have a unit: convert them to the unit of the column first"
-        for name in cells:
-            column = ParsedColumn(name)
-            column.add(scan.table[name])
-            if column.could_be_classes(MAX_CLASSES):
-                text += f". If these are classes: {option_of_kind(name, 'multiclass')}"
-        options = {}
-        is_open = any(refusal.options for refusal in scan.refusals)
-        if kind == "nearly-numbers" and not is_open and not any("," in name for name in cells):
-            options["--targets"] = ",".join([*scan.labels.names, *cells])
-        yield from found(kind, True, count, text, groups, options)
+    groups = [
+        group(scan, f"{name}: {some(scan.table[name].iloc[rows])}", rows)
+        for name, rows in scan.invalid_labels.items()
+    ]
+    count = sum(each.count for each in groups)
+    text = (
+        f"invalid labels: {counted(count, 'cell')}. Training would stop with an error; --fix "
+        "empties them"
+    )
+    bad = [scan.table[name].iloc[rows] for name, rows in scan.invalid_labels.items()]
+    if any(_WITH_UNIT.fullmatch(cell) for cell in chain(*bad)):
+        text += ". Some cells have a unit: convert them to the unit of the column first"
+    yield from found("invalid-labels", True, count, text, groups)
 
 
 def _spellings(scan: Scan) -> Iterator[Finding]:
@@ -177,7 +157,7 @@ def _conflicts(scan: Scan) -> Iterator[Finding]:
 
 def _duplicates(scan: Scan) -> Iterator[Finding]:
     largest = sorted(scan.repeated, key=len, reverse=True)[:GROUPS]
-    groups = [group(scan, str(scan.canonical[rows[0]]), rows) for rows in largest]
+    groups = [group(scan, scan.smiles[rows[0]].strip(), rows) for rows in largest]
     count = len(scan.repeated)
     unlike = sum(len({scan.smiles[row].strip() for row in rows}) > 1 for rows in scan.repeated)
     equal = ["feature columns"] * bool(scan.config.feature_columns)
@@ -229,7 +209,7 @@ def _constants(scan: Scan) -> Iterator[Finding]:
                     unscored.append(group)
     text = (
         f"constant targets: {counted(len(constant), 'target')}. Training would stop with an error: "
-        "leave such columns out with --targets or --ignore-columns"
+        "leave such columns out with --targets or --targets-except"
     )
     yield from found("constant", True, len(constant), text, constant)
     text = (
@@ -237,6 +217,66 @@ def _constants(scan: Scan) -> Iterator[Finding]:
         f"{counted(len(unscored), 'case')}"
     )
     yield from found("unscored", False, len(unscored), text, unscored)
+
+
+def suggested_transform(name: str) -> str:
+    """Return the transform for a column of positive numbers over three or more powers of ten.
+
+    >>> suggested_transform("IC50 (uM)"), suggested_transform("ki_nm")
+    ('pic50', 'pic50')
+    >>> suggested_transform("IC50"), suggested_transform("wavelength_nm")
+    ('log10', 'log10')
+    """
+    try:
+        transform_of("pic50", name)
+    except ConfigError:  # there is no unit in the name
+        return "log10"
+    return "pic50" if _MOLAR.search(name) or _POTENCY.search(name) else "log10"
+
+
+def _decades(scan: Scan) -> Iterator[Finding]:
+    labels, groups, pairs = scan.labels, [], []
+    transforms = dict(zip(labels.names, labels.transforms or (), strict=False))
+    for i, (name, kind) in enumerate(zip(labels.names, labels.kinds, strict=True)):
+        values = labels.values[scan.readable, i]
+        exact = scan.columns[i][~np.isnan(scan.columns[i])]
+        chosen = transforms.get(name) not in (None, "none") or name in scan.config.transform
+        if kind != "regression" or chosen or not len(exact) or np.nanmin(values) <= 0:
+            continue
+        if exact.max() < _RANGE * exact.min():
+            continue
+        transform = suggested_transform(name)
+        if f"{name}_{transform}" in scan.table.columns:
+            continue  # predictions on both scales would have the name of this column
+        what = f"{name}: {four_digits(exact.min())} to {four_digits(exact.max())}"
+        fits = "," not in name and name == name.strip()
+        if fits:
+            pairs.append(f"{name}={transform}")
+            what += f"; --transform {shlex.quote(pairs[-1])}"
+        if fits and transform == "log10" and _POTENCY.search(name):
+            what += f", or {shlex.quote(f'{name}=pic50:nM')} if these are concentrations in nM"
+        groups.append(Group(what, 1, ()))
+    text = (
+        "positive numbers over three or more powers of ten: "
+        f"{counted(len(groups), 'target')}. Their logarithm is easier to learn"
+    )
+    options = {"--transform": ",".join(pairs)} if pairs else {}
+    yield from found("decades", False, len(groups), text, groups, options)
+
+
+def _bounds(scan: Scan) -> Iterator[Finding]:
+    groups = []
+    for i, name in enumerate(scan.labels.names):
+        rows = scan.readable[scan.labels.bound_signs[scan.readable, i] != 0]
+        if len(rows):
+            groups.append(group(scan, f"{name}: {some(scan.table[name].iloc[rows])}", rows))
+    count = sum(each.count for each in groups)
+    text = (
+        f"bounds: {counted(count, 'label')}. Training uses them without any option: for the "
+        "network a prediction beyond a bound has no loss, the kernel regression and the forest "
+        "read a bound as the number, and scores use exact labels only"
+    )
+    yield from found("bounds", False, count, text, groups)
 
 
 def _outliers(scan: Scan) -> Iterator[Finding]:

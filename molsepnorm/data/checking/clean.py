@@ -10,16 +10,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.checking.scan import Scan, location
-from molsepnorm.data.datasets.cells import parse_cells
-from molsepnorm.data.datasets.duplicates import used_labels
+from molsepnorm.data.checking.scan import Scan
+from molsepnorm.data.datasets.duplicates import merged_label
 from molsepnorm.data.tables import names_in_file
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import replacing, write_csv
 from molsepnorm.tasks.transforms import transform_of
-
-_MAX_RANGE = 0.5
-"""Numbers within this share of their column's standard deviation are replaced by their median."""
 
 
 class Change(NamedTuple):
@@ -44,8 +40,10 @@ class CleanTable:
     changes: tuple[Change, ...]
     """Removed and changed rows, in the order of the source."""
     merged: dict[str, int]
-    """Number of cells that were filled from another row (filled), replaced by a median (medians),
-    or emptied because labels conflict (conflicts) or are invalid (invalid)."""
+    """Number of cells that were filled from another row (filled), replaced by a mean (means), or
+    emptied because labels conflict (conflicts) or are invalid (invalid)."""
+    differing: dict[str, int]
+    """Number of molecules whose rows differ, by column that is no target."""
 
     @property
     def removed(self) -> int:
@@ -63,14 +61,14 @@ def clean_table(scan: Scan) -> CleanTable:
 
     - Rows with an invalid SMILES are removed.
     - Invalid labels of configured targets, such as "high", are emptied, that is, missing.
-    - Duplicate rows of a molecule are merged into the first one, unless they differ in a feature
-      column, in the time of a split by time or in the named split. Its blank cells are filled from
-      the next row that has them. Conflicting numbers are replaced by their median if they are
-      within half a standard deviation of their column, as repeated measurements are. If they are
-      further apart, at least one is wrong, and the cell is emptied. Conflicting classes and yes/no
-      are emptied too. Bounds, such as ">10", count only if a molecule has no other number; then
-      the tightest one is used, and lower and upper bounds together are emptied. The weight is the
-      mean of the rows that have labels. Labels of rows of weight 0 do not count.
+    - Duplicate rows of a molecule are merged into the first one, as training merges them with
+      `data.duplicates` mean, unless they differ in a feature column, in the time of a split by time
+      or in the named split. Numbers become their mean (on the scale that is learned), and classes
+      that differ are emptied. Bounds, such as ">10", count only if a molecule has no other number;
+      then the tightest one is used, and lower and upper bounds together are emptied. The weight is
+      the mean of the rows that have labels. Labels of rows of weight 0 do not count. Blank cells of
+      other columns are filled from the next row that has them; where two rows differ, the first is
+      kept, and counted in `differing`.
     - Labelled rows of a named training or validation split are removed if the same molecule, with
       the same feature columns, has a label in a later split, that is validation or test.
 
@@ -89,33 +87,33 @@ def clean_table(scan: Scan) -> CleanTable:
     names = list(source.columns)  # several may be the same, but none of a target
     cells = [source.iloc[:, i].to_numpy(dtype=object, copy=True) for i in range(len(names))]
     notes: dict[int, list[str]] = {}
-    counts: Counter[str] = Counter()
+    counts, differing = Counter[str](), Counter[str]()
     for name, rows in scan.invalid_labels.items():
         column = cells[names.index(name)]
         for row in rows.tolist():
             notes.setdefault(row, []).append(f"{name}: '{column[row]}' is not a label: emptied")
             column[row] = ""
             counts["invalid"] += 1
-    gone = {entry.row: entry.reason for entry in scan.rejected} | _in_a_later_split(scan)
+    gone = {entry.row: entry.reason for entry in scan.dataset.rejected} | _in_a_later_split(scan)
     for number, rows in enumerate(scan.repeated):
         first = int(rows[0])
         if first in gone:
             continue
         for row in rows[1:].tolist():
-            gone[row] = f"the same molecule as {location(scan, first)}{_unlike(scan, first, row)}"
-        if merged := _merge(scan, cells, number, counts):
-            others = ", ".join(location(scan, row) for row in rows[1:])
+            gone[row] = f"the same molecule as {scan.location(first)}{_unlike(scan, first, row)}"
+        if merged := _merge(scan, cells, number, counts, differing):
+            others = ", ".join(scan.location(row) for row in rows[1:])
             notes.setdefault(first, []).append(f"merged with {others}: {'; '.join(merged)}")
     changes = [
-        Change(row, location(scan, row), "removed", "; ".join([gone[row], *notes.get(row, [])]))
+        Change(row, scan.location(row), "removed", "; ".join([gone[row], *notes.get(row, [])]))
         if row in gone
-        else Change(row, location(scan, row), "changed", "; ".join(notes[row]))
+        else Change(row, scan.location(row), "changed", "; ".join(notes[row]))
         for row in sorted({*gone, *notes})
     ]
     remaining = np.setdiff1d(np.arange(len(source)), list(gone))
     table = pd.DataFrame({number: column[remaining] for number, column in enumerate(cells)})
     table.columns = source.columns
-    return CleanTable(source, table, tuple(changes), dict(counts))
+    return CleanTable(source, table, tuple(changes), dict(counts), dict(differing))
 
 
 def _in_a_later_split(scan: Scan) -> dict[int, str]:
@@ -130,7 +128,7 @@ def _in_a_later_split(scan: Scan) -> dict[int, str]:
         for row in scan.parts[name][is_labelled[scan.parts[name]]].tolist():
             split, other = known.setdefault(int(scan.conditions[row]), (name, row))
             if split != name:
-                found[row] = f"the same molecule as {location(scan, other)}, in the split {split}"
+                found[row] = f"the same molecule as {scan.location(other)}, in the split {split}"
     return found
 
 
@@ -183,72 +181,64 @@ def removed_path(output: Path, source: Path, force: bool = False) -> Path:
     return removed
 
 
-def _merge(scan: Scan, cells: list[np.ndarray], number: int, counts: Counter[str]) -> list[str]:
+def _merge(
+    scan: Scan,
+    cells: list[np.ndarray],
+    number: int,
+    counts: Counter[str],
+    differing: Counter[str],
+) -> list[str]:
     """Merge the rows of one molecule into the first, and count the changes; return them as text."""
     rows, used = scan.repeated[number], scan.merged[number]
     first, changed = int(rows[0]), []
-    weights = scan.weights
-    gains_weight = weights is not None and weights[first] == 0 and weights[used].any()
+    is_labelled = not np.isnan(scan.labels.values[used]).all()
+    gains_weight = scan.weights is not None and scan.weights[first] == 0 < scan.weights[used].max()
     targets = {name: i for i, name in enumerate(scan.labels.names)}
     for name, column in zip(scan.table.columns, cells, strict=True):
         if name == scan.config.smiles_column:
             continue
-        if name == scan.config.weight_column:
-            weight, how = _weight(scan, column, used)
-            if weight != column[first].strip():
-                column[first] = weight
-                changed.append(f"{name}: {how}")
-            continue
-        if (i := targets.get(name)) is None:
-            full = [row for row in rows.tolist() if column[row].strip()]
-        elif scan.conflicting[number, i]:
-            column[first], how = _settle(scan, column, used, i)
-            counts["medians" if column[first] else "conflicts"] += 1
-            changed.append(f"{name}: {how}")
-            continue
+        full = [str(column[row]) for row in rows if column[row].strip()]
+        if (i := targets.get(name)) is not None:
+            cell, what = str(column[first]) * (not gains_weight), "conflicts"
+            if is_labelled:
+                cell, what = _merged_label(scan, column, used, i)
+        elif name == scan.config.weight_column:
+            cell, what = _mean_weight(scan, column, used), "means"
         else:
-            values = scan.labels.values[used, i]
-            full = used[used_labels(values, scan.bounds[used, i])].tolist()
-            if not full and not np.isnan(values).all():
-                shown = ", ".join(column[row].strip() for row in used[~np.isnan(values)])
-                column[first] = ""
-                counts["conflicts"] += 1
-                changed.append(f"{name}: {shown} conflict: emptied")
-            elif not full and gains_weight and column[first].strip():
-                column[first] = ""
-                changed.append(f"{name}: the weight of its row is 0: emptied")
-        if full and full[0] != first:
-            column[first] = column[full[0]]
-            counts["filled"] += 1
-            changed.append(f"{name}: from {location(scan, full[0])}")
+            cell, what = next(iter(full), ""), "filled"
+            differing[name] += len({each.strip() for each in full}) > 1
+        if cell.strip() != column[first].strip():
+            counts[what] += 1
+            shown = ", ".join(each.strip() for each in full)
+            changed.append(f"{name}: {cell.strip() or 'emptied'} ({shown})")
+            column[first] = cell
     return changed
 
 
-def _weight(scan: Scan, column: np.ndarray, used: np.ndarray) -> tuple[str, str]:
-    """Return the mean weight of the rows that are merged, and how it was chosen."""
-    texts = [text.strip() for text in column[used]]
-    if len(set(texts)) == 1:
-        return texts[0], f"from {location(scan, int(used[0]))}"
-    weights = np.nan_to_num(parse_cells(pd.Series(texts)).numbers, nan=1.0)
-    return f"{weights.mean():.10g}", f"mean of {', '.join(text or '1' for text in texts)}"
-
-
-def _settle(scan: Scan, column: np.ndarray, rows: np.ndarray, target: int) -> tuple[str, str]:
-    """Return the cell for conflicting labels, and how it was chosen."""
+def _merged_label(scan: Scan, column: np.ndarray, used: np.ndarray, target: int) -> tuple[str, str]:
+    """Return the cell of a target for merged rows, and how it is counted if it is changed."""
     labels = scan.labels
-    rows = rows[~np.isnan(scan.exact[rows, target])]
-    values = scan.exact[rows, target]
-    shown = ", ".join(column[row].strip() for row in rows)
-    if labels.kinds[target] != "regression":
-        return "", f"{shown} conflict: emptied"
-    if np.ptp(values) > _MAX_RANGE * scan.sd[target]:
-        return "", f"{shown} are too far apart ({np.ptp(values) / scan.sd[target]:.2g} sd): emptied"
-    middle = np.median(values)
+    kind, values = labels.kinds[target], labels.values[used, target]
+    bounds = labels.bound_signs[used, target]
+    weights = np.ones(len(used)) if scan.weights is None else scan.weights[used]
+    merged = merged_label(values, bounds, weights, kind == "regression")
+    if np.isnan(merged.value):
+        return "", "conflicts"
+    same = (bounds == merged.bound) & np.isclose(values, merged.value, rtol=1e-9, atol=0)
+    if same.any():
+        return str(column[used[same.argmax()]]).strip(), "filled"
+    value = merged.value
     if labels.transforms:
         transform = transform_of(labels.transforms[target], labels.names[target])
-        middle = middle if transform is None else transform.inverse(middle)
-    median = f"{middle:.10g}"
-    return median, f"median {median} of {shown}"
+        value = value if transform is None else float(transform.inverse(np.array(value)))
+    return f"{value:.10g}", "means"
+
+
+def _mean_weight(scan: Scan, column: np.ndarray, used: np.ndarray) -> str:
+    texts = {text.strip() for text in column[used]}
+    if len(texts) == 1 or scan.weights is None:
+        return next(iter(texts))
+    return f"{scan.weights[used].mean():.10g}"
 
 
 def _unlike(scan: Scan, first: int, row: int) -> str:

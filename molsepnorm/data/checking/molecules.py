@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from molsepnorm.data.checking.findings import found, group
-from molsepnorm.data.checking.report import Finding, Group
+from molsepnorm.data.checking.report import Finding, Group, found, group
 from molsepnorm.data.checking.scan import Scan
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
@@ -26,8 +25,10 @@ def molecules(scan: Scan) -> Iterator[Finding]:
     """Yield findings about single structures."""
     fragments, elements, cleared = defaultdict(list), defaultdict(list), defaultdict(list)
     charged = []
+    standard = scan.dataset.smiles
+    assert standard is not None
     for row in scan.readable.tolist():
-        text, written = scan.canonical[row] or "", scan.smiles[row]
+        text, written = standard[row], scan.smiles[row]
         if "." in text:
             fragments[f"{text.count('.') + 1} fragments"].append(row)
         if "[" in text or "*" in text:
@@ -71,14 +72,15 @@ def forms(scan: Scan) -> Iterator[Finding]:
 
     Candidates have the same `protomer_key`; they are a compound if `standard_smiles` is the same.
     """
-    levels = LEVELS[LEVELS.index(scan.config.standardize) + 1 :]
+    levels, standard = LEVELS[LEVELS.index(scan.config.standardize) + 1 :], scan.dataset.smiles
+    assert standard is not None
     if not levels or not len(scan.readable):
         return
     _, firsts = np.unique(scan.molecules[scan.readable], return_index=True)
     candidates: dict[str, list[int]] = defaultdict(list)
     for row in scan.readable[firsts].tolist():
         try:
-            candidates[protomer_key(scan.canonical[row] or "")].append(row)
+            candidates[protomer_key(standard[row])].append(row)
         except InvalidMolecule:
             continue
     compounds: dict[Level, list[list[int]]] = defaultdict(list)
@@ -108,8 +110,9 @@ def forms(scan: Scan) -> Iterator[Finding]:
     yield from found("forms", False, count, text, groups, {"--standardize": needed})
 
 
-def largest(scan: Scan, sizes: np.ndarray) -> Iterator[Finding]:
-    """Yield single atoms, and the largest molecules; `sizes` are the atoms of each row."""
+def largest(scan: Scan) -> Iterator[Finding]:
+    """Yield single atoms, and the largest molecules."""
+    sizes = scan.sizes
     single = np.flatnonzero(sizes == 1)
     text = f"single atoms: {counted(len(single), 'row')}"
     yield from found("single-atoms", False, len(single), text, [group(scan, "", single)])

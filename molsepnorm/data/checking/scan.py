@@ -1,33 +1,40 @@
-"""`Scan`: the rows of a table as training reads them, with what would stop it."""
+"""`scan_table`: a table as training reads it, with what would stop training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cells import parse_cells
+from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Rejected
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import used_rows
-from molsepnorm.data.datasets.labels import Labels
+from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
 from molsepnorm.data.datasets.summary import TargetSummary
+from molsepnorm.data.datasets.table import with_splits, without_splits
 from molsepnorm.data.datasets.times import read_times
-from molsepnorm.data.tables import locate
+from molsepnorm.data.tables import hold, locate, read_table
+from molsepnorm.errors import DataError, OpenChoice
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 _SAME = 1e-6
 """Numbers that differ by no more than this share of their column's standard deviation agree."""
+_T = TypeVar("_T")
+What = Literal["targets", "weights", "features", "split"]
 
 
 class Refusal(NamedTuple):
     """An error that would stop training."""
 
-    what: Literal["targets", "weights", "features", "split"]
+    what: What
     reason: str
     options: Mapping[str, str] = {}
     """Options that avoid it."""
@@ -40,21 +47,15 @@ class Scan:
     config: DataConfig
     table: pd.DataFrame
     """[R, columns]: every cell as text."""
+    dataset: Dataset
+    """The molecules that can be read, with splits if there are any."""
     labels: Labels
-    """[R, T]; T is 0 if no target can be read. Invalid labels count as missing. Numbers are on the
-    scale that is learned."""
+    """[R, T]; T is 0 if no target can be read. Invalid labels, and those of weight 0, are missing.
+    Numbers are on the scale that is learned."""
     invalid_labels: dict[str, np.ndarray]
-    """Rows (int64) with an invalid label, for each configured target that has some."""
-    nearly: dict[str, np.ndarray]
-    """Rows (int64) of cells that are not numbers, for each column of mostly numbers."""
-    canonical: tuple[str | None, ...]
-    """Canonical SMILES of each row, standardised if structures are; None if it cannot be read."""
-    rejected: tuple[Rejected, ...]
-    """Rows that cannot be read, in order."""
+    """Rows (int64) with an invalid label, for each target that has some."""
     weights: np.ndarray | None
     """Weight of each row; None without such a column, or if training refuses it."""
-    parts: dict[str, np.ndarray]
-    """Rows (int64) of train, val and test; empty if there is no split."""
     refusals: tuple[Refusal, ...]
 
     @cached_property
@@ -62,15 +63,30 @@ class Scan:
         """SMILES of each row, as in the file."""
         return self.table[self.config.smiles_column].tolist()
 
-    @cached_property
+    @property
     def readable(self) -> np.ndarray:  # int64
         """Rows with a readable SMILES."""
-        return np.flatnonzero(self.molecules >= 0)
+        return self.dataset.store.rows
+
+    @cached_property
+    def parts(self) -> dict[str, np.ndarray]:
+        """Rows (int64) of train, val and test; empty if there is no split."""
+        return {name: self.readable[each] for name, each in self.dataset.splits.items()}
 
     @cached_property
     def molecules(self) -> np.ndarray:  # int64 (R,)
         """Index of each row's molecule, in the order in which they first occur; -1 for none."""
-        return molecule_numbers(self.canonical)
+        return self._of_rows(pd.factorize(self.dataset.molecule_ids)[0], -1)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:  # int64 (R,)
+        """Number of atoms of each row, 0 without a molecule."""
+        return self._of_rows(self.dataset.store.sizes, 0)
+
+    def _of_rows(self, values: np.ndarray, missing: int) -> np.ndarray:
+        found = np.full(len(self.table), missing, dtype=np.int64)
+        found[self.readable] = values
+        return found
 
     @cached_property
     def conditions(self) -> np.ndarray:  # int64 (R,)
@@ -78,13 +94,13 @@ class Scan:
         `molecules`. Training refuses to merge rows of different times, see `data.duplicates`."""
         cells = [self.molecules]
         for name in self.config.feature_columns:
-            numbers, bounds, _ = parse_cells(self.table[name])
-            plain = np.isfinite(numbers) & (bounds == 0)
+            found = parse_cells(self.table[name], self.config.decimal)
+            plain = np.isfinite(found.numbers) & (found.bounds == 0) & ~found.words
             texts = self.table[name].str.strip().to_numpy(dtype=object)
-            cells.append(np.where(plain, numbers.astype(str), texts))  # 25 and 25.0 are equal
+            cells.append(np.where(plain, found.numbers.astype(str), texts))  # 25 and 25.0 are equal
         if self.config.time_column is not None:
             column = self.table[self.config.time_column]
-            times, _ = read_times(column.tolist())
+            times, _ = read_times(column.tolist(), self.config.time_format)
             texts = column.str.strip().to_numpy(dtype=object)
             cells.append(np.where(np.isnan(times), texts, times.astype(str)))  # 2021 is 2021-01-01
         return self._numbered(cells)
@@ -106,14 +122,10 @@ class Scan:
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
-        """Rows (int64, ascending) of each of the D molecules that have several with the same
-        feature columns, time and named split."""
-        rows = self.readable
-        rows = rows[np.bincount(self.inputs[rows])[self.inputs[rows]] > 1]
-        if not len(rows):
-            return []
-        rows = rows[np.argsort(self.inputs[rows], kind="stable")]
-        return np.split(rows, np.flatnonzero(np.diff(self.inputs[rows])) + 1)
+        """Rows (int64, ascending) of each of the D `inputs` that occur more than once."""
+        rows = self.readable[np.argsort(self.inputs[self.readable], kind="stable")]
+        groups = np.split(rows, np.flatnonzero(np.diff(self.inputs[rows])) + 1)
+        return [each for each in groups if len(each) > 1]
 
     @cached_property
     def merged(self) -> list[np.ndarray]:
@@ -122,14 +134,9 @@ class Scan:
         return [used_rows(rows, is_labelled) for rows in self.repeated]
 
     @cached_property
-    def bounds(self) -> np.ndarray:  # int8 (R, T)
-        """See `Labels.bound_signs`."""
-        return self.labels.bound_signs
-
-    @cached_property
     def exact(self) -> np.ndarray:  # float64 (R, T)
         """The labels without bounds, NaN where missing."""
-        return np.where(self.bounds, np.nan, self.labels.values)
+        return np.where(self.labels.bound_signs, np.nan, self.labels.values)
 
     @cached_property
     def columns(self) -> np.ndarray:  # float64 (T, molecules)
@@ -165,13 +172,54 @@ class Scan:
         numbers = np.array([kind == "regression" for kind in self.labels.kinds], dtype=bool)
         return self.spread > np.where(numbers, _SAME * np.nan_to_num(self.sd), 0.0)
 
+    def location(self, row: int) -> str:
+        """Return the position of a row in its file, such as "line 7"."""
+        where = locate(str(self.config.table), self.table.index[row])
+        return where.removeprefix(f"{self.config.table}, ")
 
-def location(scan: Scan, row: int) -> str:
-    """Return the position of a row in its file, such as "line 7"."""
-    assert scan.config.table is not None
-    return locate(scan.config.table, scan.table.index[row]).removeprefix(f"{scan.config.table}, ")
 
+def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
+    """Read every row of `config.table` as training does, but go on after errors.
 
-def molecule_numbers(canonical: Sequence[str | None]) -> np.ndarray:  # int64 (R,)
-    """Return the same number for rows of the same molecule, and -1 for rows without one."""
-    return pd.factorize(np.array(canonical, dtype=object))[0].astype(np.int64)
+    The encoded molecules are in the cache then, so that training starts at once.
+
+    Raises:
+        ConfigError: a column or file named in the settings is missing.
+        DataError: the file is not a table.
+        StorageError: it cannot be read, or the cache cannot be written.
+    """
+    path = config.table
+    assert path is not None
+    config = config.model_copy(update={"on_invalid": "skip"})
+    with hold(path):
+        table = read_table(path, config.reading)
+    columns = parse_columns([table], config)
+    for name in (config.smiles_column, config.column_of_split):
+        if name is not None:
+            columns.require(name)
+    refusals: list[Refusal] = []
+
+    def attempt(what: What, read: Callable[[], _T], otherwise: _T) -> _T:
+        try:
+            return read()
+        except DataError as error:
+            refusals.append(Refusal(what, str(error)))
+            return otherwise
+
+    invalid: dict[str, np.ndarray] = {}
+    labels = Labels((), (), (), np.zeros((len(table), 0)))
+    try:
+        labels = attempt("targets", lambda: read_labels(columns, config, invalid), labels)
+    except OpenChoice as error:
+        reason, options = str(error), {}
+        for option, value in error.options:
+            options[option] = value
+            reason += f"\nName the targets, such as {shlex.join([option, value])}"
+        refusals.append(Refusal("targets", reason, options))
+    weights = attempt("weights", lambda: read_weights(columns, config), None)
+    attempt("features", lambda: read_features(columns, config), columns.features)
+    labels = labels.without_weight_0(weights)
+    dataset = without_splits(columns, labels, weights, columns.features, config, encoding)
+    if len(dataset.store):
+        dataset = attempt("split", lambda: with_splits(dataset, columns, config), dataset)
+    return Scan(config, table, dataset, labels, invalid, weights, tuple(refusals))

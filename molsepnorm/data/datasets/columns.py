@@ -4,130 +4,119 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cells import blank_classes, parse_with_words
+from molsepnorm.data.datasets.cells import blank_classes, parse_cells
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.splits import split_words
-from molsepnorm.data.tables import locate, names_in_file, require_clear, require_column
+from molsepnorm.data.tables import (
+    locate,
+    names_in_file,
+    require_column,
+    separated_by,
+    unclear_point,
+    with_points,
+)
 from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.rounding import offset_of
-from molsepnorm.tasks.transforms import NO_TRANSFORM
 
-_NUMBERING = re.compile(
-    r"(.*[_ ])?(id|index|row|number|num|no|nr|cid)|name|unnamed: ?\d+", re.IGNORECASE
-)
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
-_UNIT = r"(pp[mb]|min|h|hr|d|[°º]?[CFK]|[fpnuµμmkMG]?(M|mol|g|[lL]|m|s|eV|J|cal|Pa))([ /·*].*)?"
-_WITH_UNIT = re.compile(
-    rf"{_BADLY_WRITTEN}|[<>~≈≤≥]?=?\s*[-+]?\d[\d.,]*([eE][-+]?\d+)?\s*(%|(±|\+/?-).*|{_UNIT})"
-)
-_COMPARED_WORDS = 100  # with _WITH_UNIT
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
+
+Cell = tuple[int, str]
+"""The row of a cell, and its text."""
 
 
 class ParsedColumn:
     """The numbers of a column, and as many of its texts as labels need.
 
-    The pieces of a column are added one after the other. Texts of numbers are dropped, so that
-    a row needs 4 bytes.
+    The pieces of a column are added one after the other. Texts of numbers are dropped, so that a
+    row needs 4 bytes.
 
     Args:
         name: name of the column.
-        texts: which texts to store: all, in which case no numbers are stored; those of a column
-            of words, such as "yes"; or none.
+        config: decimal mark, and the kind and the classes of the column if it is a target.
         dtype: type of the numbers.
-        bounds: where cells such as ">10" are bounds rather than words: always, never, or only in a
-            column that has plain numbers, too.
-        binary: accept words such as "yes" in any column; otherwise they are bad in a column with
-            bounds or with numbers other than 0 and 1.
     """
 
     def __init__(
-        self,
-        name: str,
-        texts: Literal["all", "words", "none"] = "none",
-        dtype: type[np.floating] = np.float64,
-        bounds: Literal["always", "never", "with numbers"] = "with numbers",
-        binary: bool = False,
+        self, name: str, config: DataConfig, dtype: type[np.floating] = np.float64
     ) -> None:
         self.name = name
         self.rows = 0
-        self.first_odd: tuple[int, str] | None = None
-        """Row and text of the first number or bound that is neither 0 nor 1."""
-        self._first_word: tuple[int, str] | None = None
-        self.first_bound: tuple[int, str] | None = None
-        """Row and text of the first cell that is written as a bound."""
-        self._some_words: list[str] = []
-        self._first_yes_no: tuple[int, str] | None = None
-        self._first_none: tuple[int, str] | None = None
+        self.bounded = 0
+        """Number of cells that are bounds."""
+        self.first_bound: Cell | None = None
+        self.first_odd: Cell | None = None
+        """The first number or bound that is neither 0 nor 1."""
+        self.first_number: Cell | None = None
+        self.first_unclear: Cell | None = None
+        """The first number that has another value if its point groups thousands, such as 1.234."""
+        self._first_bad: Cell | None = None
+        self._first_word: Cell | None = None
+        kind = configured_kind(name, config)
+        self._binary = kind == "binary"
+        self._all_texts = kind == "multiclass" or name in config.classes
+        self._texts = self._all_texts or (name in (config.targets or ()) and kind != "regression")
+        self._decimal, self._dtype = config.decimal, dtype
+        self._clear_point = False
         self._few: set[float] | None = set()
         self._lowest, self._highest, self._rounding = np.inf, -np.inf, 0.0
-        self._finite = self._plain = self._words = self._bounded = 0
-        self._yes_no = self._none = 0
-        self._bounds_where = bounds
-        self._binary = binary
-        self._bounds: list[tuple[np.ndarray, np.ndarray]] = []  # rows and directions
-        self._texts = texts
-        self.named_like_numbering = _NUMBERING.fullmatch(name) is not None
-        """True if the name suggests row or catalogue numbers."""
-        self._dtype = (
-            np.float64 if self.named_like_numbering else dtype
-        )  # float32 rounds large integers
+        self._plain = self._words = 0
         self._numbers: list[np.ndarray] = []
+        self._bounds: list[tuple[np.ndarray, np.ndarray]] = []  # rows and directions
+        self._bad_rows: list[np.ndarray] = []
+        self._word_rows: list[np.ndarray] = []
         self._codes: list[np.ndarray] = []
         self._distinct: dict[str, int] = {}
 
-    def add(self, column: pd.Series) -> None:
-        """Add the next piece of the column."""
-        cells, yes_no, none = parse_with_words(column)
-        numbers, bounds, words = cells
-        if self._bounds_where == "never":
-            words |= bounds != 0
-        bounded = (bounds != 0) & ~words
-        plain = ~np.isnan(numbers) & (bounds == 0)
+    def add(self, column: pd.Series, may_group: bool = False) -> None:
+        """Add the next piece of the column, in whose file points may group thousands."""
+        numbers, bounds, words, bad = parse_cells(column, self._decimal)
+        bounded = bounds != 0
+        plain = ~np.isnan(numbers) & ~bounded & ~words
+        odd = bounded | (plain & (numbers != 0) & (numbers != 1))
         for name, where in (
+            ("_first_bad", bad),
             ("_first_word", words),
             ("first_bound", bounded),
-            ("first_odd", cells.odd() & ~words),
-            ("_first_yes_no", yes_no),
-            ("_first_none", none),
+            ("first_odd", odd),
+            ("first_number", plain),
         ):
             if getattr(self, name) is None and where.any():
                 row = int(where.argmax())
-                setattr(self, name, (self.rows + row, column.iloc[row]))
-        if len(self._some_words) < _COMPARED_WORDS and words.any():
-            some = column[words].iloc[:_COMPARED_WORDS]  # may be an infinite number in memory
-            self._some_words += [str(each).strip() for each in some]
+                setattr(self, name, (self.rows + row, str(column.iloc[row])))
+        if may_group and self._decimal is None and not self._clear_point:
+            unclear, self._clear_point = unclear_point(column)
+            if unclear is not None and self.first_unclear is None:
+                self.first_unclear = self.rows + unclear, column.iloc[unclear]
+        for rows, found in ((self._bad_rows, bad), (self._word_rows, words)):
+            if found.any():
+                rows.append(self.rows + np.flatnonzero(found))
         if bounded.any():
-            rows = np.flatnonzero(bounded)
-            self._bounds.append((self.rows + rows, bounds[rows]))
+            places = np.flatnonzero(bounded)
+            self._bounds.append((self.rows + places, bounds[places]))
         self.rows += len(column)
-        self._words += int(words.sum())
-        self._bounded += int(bounded.sum())
-        self._yes_no += int(yes_no.sum())
-        self._none += int(none.sum())
-        self._finite += int(np.isfinite(numbers).sum())
+        self.bounded += int(bounded.sum())
         self._plain += int(plain.sum())
-        self._measure(numbers[np.isfinite(numbers) & ~cells.bad])
+        self._words += int(words.sum())
+        self._measure(numbers[np.isfinite(numbers)])
         if self._few is not None:
-            self._few.update(np.unique(numbers[plain])[: _MAX_CODES + 1].tolist())
+            self._few.update(np.unique(numbers[plain | words])[: _MAX_CODES + 1].tolist())
             if len(self._few) > _MAX_CODES:
                 self._few = None
-        if self._words:  # the numbers of such a column are not used
-            self._numbers.clear()
-        elif self._texts != "all" or self.named_like_numbering:
+        if not self._all_texts:
             self._numbers.append(numbers.astype(self._dtype))
-        if self._texts == "all" or (self._texts == "words" and self._plain == self._yes_no):
+        if self._all_texts or (self._texts and not self._plain):
             codes, distinct = pd.factorize(column)
             known = [self._distinct.setdefault(each, len(self._distinct)) for each in distinct]
             self._codes.append(np.array(known, dtype=np.int32)[codes])
@@ -150,41 +139,36 @@ class ParsedColumn:
         return offset_of(self._lowest, self._highest, self._rounding)
 
     @property
-    def bounded(self) -> int:
-        """Number of cells that are bounds."""
-        return self._bounded if self._plain or self._bounds_where == "always" else 0
+    def has_unclear_points(self) -> bool:
+        """True if all points may group thousands, so that 1.234 may be 1234."""
+        return self.first_unclear is not None and not self._clear_point
 
     @property
-    def _misplaced(self) -> int:
-        """Number of words such as "yes" beside bounds or numbers other than 0 and 1."""
-        return 0 if self._binary or self.first_odd is None else self._yes_no
+    def _misplaced(self) -> bool:
+        """True if words such as "yes" are beside bounds or numbers other than 0 and 1."""
+        return self._words > 0 and not self._binary and self.first_odd is not None
+
+    def bad_rows(self) -> np.ndarray:
+        """Return the rows, int64, of cells that are neither numbers, nor bounds, nor blanks."""
+        found = [*self._bad_rows, *(self._word_rows if self._misplaced else ())]
+        return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
 
     @property
-    def _unclear(self) -> int:
-        """Number of cells "none" beside words such as "positive", where it may be a class."""
-        return self._none if self._yes_no else 0
-
-    @property
-    def bad(self) -> int:
-        """Number of cells that are neither numbers, nor bounds, nor blanks."""
-        return self._words + self._bounded - self.bounded + self._misplaced + self._unclear
-
-    @property
-    def first_bad(self) -> tuple[int, str] | None:
-        """Row and text of the first of them."""
-        found = [self._first_word, None if self.bounded else self.first_bound]
-        found.append(self._first_yes_no if self._misplaced else None)
-        found.append(self._first_none if self._unclear else None)
+    def first_bad(self) -> Cell | None:
+        """The first of these cells."""
+        found = [self._first_bad, self._first_word if self._misplaced else None]
         return min(filter(None, found), default=None)
 
     def numbers(self) -> np.ndarray:
-        """Return the numbers, NaN for blanks, of a column that has nothing else but bounds."""
-        return np.concatenate(self._numbers)
+        """Return the numbers, NaN for blanks and for `bad_rows`."""
+        numbers = np.concatenate(self._numbers)
+        numbers[self.bad_rows()] = np.nan
+        return numbers
 
     def bounds(self) -> np.ndarray:
         """Return the bounds of every row, int8 [rows], as `ParsedCells.bounds`."""
         found = np.zeros(self.rows, dtype=np.int8)
-        for rows, directions in self._bounds if self.bounded else ():
+        for rows, directions in self._bounds:
             found[rows] = directions
         return found
 
@@ -193,51 +177,44 @@ class ParsedColumn:
         first occur."""
         return np.concatenate(self._codes), pd.Series(list(self._distinct), dtype=object)
 
-    def all_numbers(self) -> bool:
-        """Return whether all cells are numbers, bounds or blanks, and one is a number."""
-        return not self.bad and self._plain > 0
+    @property
+    def count(self) -> int:
+        """Number of cells that are numbers, bounds, or words such as "yes"."""
+        return self._plain + self.bounded + self._words * (not self._misplaced)
 
-    def any_numbers(self) -> bool:
-        """Return whether a cell is a number, not a bound."""
-        return self._plain > 0
+    def are_numbers(self) -> bool:
+        """Return whether all cells are numbers, bounds, such words or blanks, and not all blank."""
+        return self.first_bad is None and self._plain + self._words > 0
+
+    def mostly_numbers(self) -> bool:
+        """Return whether more cells are numbers than neither numbers nor blanks."""
+        return self.count > len(self.bad_rows())
+
+    def whole_numbers(self) -> np.ndarray | None:
+        """Return the numbers, without blanks, if all are whole; otherwise None."""
+        numbers = self.numbers()
+        present = numbers[~np.isnan(numbers)]
+        return present if not self.bounded and (present == np.rint(present)).all() else None
 
     def could_be_classes(self, most: int) -> bool:
         """Return whether the numbers are few and whole, or there are at most `most` words."""
         return self.are_few_whole_numbers() and len(self._distinct) <= most
 
-    def mostly_numbers(self) -> bool:
-        """Return whether more cells are numbers than neither numbers nor blanks, but not all."""
-        return 0 < self.bad < self._finite - self._misplaced
-
-    def numbers_with_units(self) -> bool:
-        """Return whether there are no numbers, and most words are numbers with a unit, an error or
-        a decimal comma, such as 13%, 37.2 nM, 12.3±0.2 and 0,5."""
-        matches = [_WITH_UNIT.fullmatch(word) is not None for word in self._some_words]
-        return not self._plain and 2 * sum(matches) > len(matches)
-
-    def look_like_numbering(self) -> bool:
-        """Return whether the name and distinct whole numbers suggest row or catalogue numbers."""
-        if not self.named_like_numbering or self.bounded:
-            return False
-        numbers = self.numbers()
-        present = numbers[~np.isnan(numbers)]
-        return bool((present == np.rint(present)).all()) and len(np.unique(present)) == len(present)
-
     def only_bounds(self) -> bool:
-        """Return whether there are cells that may be bounds or words, and no other cells."""
-        return self.bad > 0 and not self._plain and not self._words
+        """Return whether there are bounds, and no numbers or words."""
+        return self.bounded > 0 and not (self._plain or self._words or self._bad_rows)
 
     def look_like_classes(self) -> bool:
         """Return whether there are only words, few or each of them twice on average, unlike names
-        of molecules, numbers written as 1,5, 13% or 1:30:00, and bounds. Beside a word such as
-        "active" there is one other word, since more may be spellings of two."""
-        if self._plain > self._yes_no or not self._words:
+        of molecules, and numbers written as 1,5, 13% or 1:30:00. Beside a word such as "active"
+        there is one other word, since more may be spellings of two."""
+        if self._plain or self.bounded or not self._bad_rows:
             return False
         words = self.texts()[1].str.strip()
         words = words[~blank_classes(words)]
         if words.str.fullmatch(_BADLY_WRITTEN).any():
             return False
-        most = 2 if self._yes_no else max(10, self.bad // 2)
+        most = 2 if self._words else max(10, len(self.bad_rows()) // 2)
         return words.nunique() <= most
 
     def are_yes_no(self) -> bool:
@@ -262,6 +239,8 @@ class Columns:
     """Names of the columns, with that of the column of SMILES as it is in the file."""
     dtype: type[np.floating]
     """Type of the labels."""
+    targets: tuple[str, ...] | None
+    """The targets that the settings name; None if they name none."""
     parsed: dict[int, ParsedColumn] = field(default_factory=dict)
     """Possible targets and the weights, by the index of the column."""
     index: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -311,19 +290,21 @@ def parse_columns(
     for piece in pieces:
         if table is None:
             names, in_file = list(piece.columns), names_in_file(piece)
-            table = Columns(config.table or "y", names, in_file, dtype)
-            needed = _needed(table.names, config)
-            table.parsed = {i: _parser(table.names[i], config, dtype) for i in needed}
+            targets = _named_targets(names, config)
+            table = Columns(config.table or "y", names, in_file, dtype, targets)
+            config = config.model_copy(update={"targets": targets and list(targets)})
+            for number, name in enumerate(names):
+                if name == config.weight_column:
+                    table.parsed[number] = ParsedColumn(name, config)
+                elif _may_be_target(name, config):
+                    table.parsed[number] = ParsedColumn(name, config, dtype)
             table.features = {name: [] for name in config.feature_columns}
-            table.identifiers = {name: [] for name in _identifiers(table.names, config)}
-            roles = filter(None, (config.weight_column, config.time_column))
-            require_clear(piece, [*table.features, *roles], table.source)
-            advice = "" if config.targets else ", or name the targets with --targets"
-            require_clear(piece, [table.names[i] for i in needed], table.source, advice)
+            table.identifiers = {name: [] for name in _identifiers(names, config)}
             free = _free_columns(table, config)
         index.append(piece.index.to_numpy())
+        may_group = separated_by(piece) == ";"
         for number, column in table.parsed.items():
-            column.add(piece.iloc[:, number])
+            column.add(piece.iloc[:, number], may_group)
         for name, texts in (
             (config.smiles_column, table.smiles),
             (config.column_of_split, table.splits),
@@ -331,7 +312,10 @@ def parse_columns(
             *table.identifiers.items(),
         ):
             if name in table.names:
-                texts += piece.iloc[:, table.names.index(name)].tolist()
+                cells = piece.iloc[:, table.names.index(name)]
+                if name in table.features:
+                    cells = with_points(cells, config.decimal)
+                texts += cells.tolist()
         free = [name for name in free if _add_split_words(piece[name], table)]
     assert table is not None
     table.index = np.concatenate(index)
@@ -344,8 +328,35 @@ def configured_kind(name: str, config: DataConfig) -> Kind | None:
     return kinds.get(name) if isinstance(kinds, dict) else kinds
 
 
+def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """Return the names that patterns such as pIC50* stand for, in the order of the patterns. One
+    that matches no name stands for itself."""
+    found: list[str] = []
+    for pattern in patterns:
+        own = [name for name in names if fnmatchcase(name, pattern)]
+        found += [pattern] if pattern in names or not own else own
+    return found
+
+
+def _named_targets(names: list[str], config: DataConfig) -> tuple[str, ...] | None:
+    if config.targets is None:
+        kinds = config.task_type if isinstance(config.task_type, dict) else {}
+        named = dict.fromkeys((*kinds, *config.classes, *config.transform))
+        return tuple(named) or None
+    taken = config.columns_with_roles(but="targets") | {*matching(names, config.targets_except)}
+    chosen = matching(names, config.targets)
+    return tuple(name for name in chosen if name in config.targets or name not in taken)
+
+
+def _may_be_target(name: str, config: DataConfig) -> bool:
+    if config.targets is not None:
+        return name in config.targets
+    taken = matching([name], config.targets_except)
+    return name not in {*config.columns_with_roles(but="targets"), *taken}
+
+
 def _identifiers(names: list[str], config: DataConfig) -> list[str]:
-    used = config.columns_with_roles(but="ignore_columns")
+    used = config.columns_with_roles(but="targets_except")
     return [name for name in names if name not in used and _IDENTIFIER.fullmatch(name)]
 
 
@@ -365,28 +376,3 @@ def _add_split_words(piece: pd.Series, table: Columns) -> bool:
     if words is not None:
         table.split_columns[str(piece.name)] = known | words
     return words is not None
-
-
-def _needed(names: list[str], config: DataConfig) -> list[int]:
-    needed = {*(config.targets or ())}
-    if config.targets is None:
-        needed = {*names} - config.columns_with_roles(but="targets")
-    return [
-        number
-        for number, name in enumerate(names)
-        if name in needed or name == config.weight_column
-    ]
-
-
-def _parser(name: str, config: DataConfig, dtype: type[np.floating]) -> ParsedColumn:
-    if name == config.weight_column:
-        return ParsedColumn(name, bounds="never")
-    kind = configured_kind(name, config)
-    named = name in (config.targets or ()) or name in config.classes
-    named = named or (isinstance(config.task_type, dict) and name in config.task_type)
-    if kind == "multiclass" or name in config.classes:
-        return ParsedColumn(name, "all", dtype)
-    texts: Literal["words", "none"] = "words" if named and kind in (None, "binary") else "none"
-    number = kind == "regression" or config.transform.get(name, NO_TRANSFORM) != NO_TRANSFORM
-    bounds: Literal["always", "with numbers"] = "always" if number else "with numbers"
-    return ParsedColumn(name, texts, dtype, bounds, binary=kind == "binary")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from molsepnorm.data.tables import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.standardize import Level
@@ -21,12 +23,12 @@ _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 """Columns that `predict` adds to a table."""
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_LABELS = (
-    *("targets", "task_type", "classes", "ignore_columns", "weight_column", "feature_columns"),
+    *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
     *("transform", "duplicates"),
 )
 _OF_TABLES = (
-    *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column", "fold"),
-    "test_set",
+    *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column"),
+    *("time_format", "fold", "test_set", "decimal", "encoding", "sheet", "header_row"),
     *("featurizer", "standardize"),
 )
 
@@ -104,6 +106,15 @@ def _known_featurizer(name: str) -> str:
     return name
 
 
+def _known_encoding(name: str | None) -> str | None:
+    if name is not None:
+        try:
+            codecs.lookup(name)
+        except LookupError:
+            raise ValueError(f"'{name}' is no encoding that Python knows, such as cp1252") from None
+    return name
+
+
 _FilePath = Annotated[Path, AfterValidator(_checked_path)]
 _Names = Annotated[list[str], BeforeValidator(_ordered)]
 
@@ -128,9 +139,19 @@ class DataConfig(BaseModel):
 
     smiles_column: Annotated[str, "--smiles-column", "--smiles-columns"] = "smiles"
     """Name of the SMILES column."""
+    decimal: Annotated[Literal[".", ","] | None, "--decimal"] = None
+    """Decimal mark of numbers: a point or a comma, beside which points may group thousands. By
+    default a point, unless the numbers of a file with semicolons leave it open."""
+    encoding: Annotated[str | None, AfterValidator(_known_encoding), "--encoding"] = None
+    """Encoding of a text file, such as cp1252. By default UTF-8, or UTF-16 with its mark."""
+    sheet: Annotated[str | None, "--sheet"] = None
+    """Sheet of a workbook. By default the only one with a column of SMILES."""
+    header_row: Annotated[int | None, "--header-row"] = Field(None, ge=1)
+    """Number of the line, or row of a sheet, that has the names of the columns. By default the
+    first."""
     targets: Annotated[_Names | None, "--targets", "--target-columns"] = None
-    """Columns to predict, separated by commas. By default all columns of numbers, if the table
-    holds nothing but SMILES, identifiers and labels.
+    """Columns to predict, separated by commas, or patterns such as 'pIC50*'. By default the only
+    column of numbers, or those that data.transform, data.task_type or data.classes name.
 
     In YAML, a list of names. Columns that another setting names are not targets."""
     task_type: Annotated[
@@ -142,8 +163,8 @@ class DataConfig(BaseModel):
     """Ordered class names of targets whose labels are words, by target. Two classes, negative and
     positive, are a binary target. By default the classes found in the table, sorted; of two, one
     that negates the other, such as inactive or non-toxic, is the negative one."""
-    ignore_columns: Annotated[_Names, "--ignore-columns"] = []
-    """Columns that are never used as targets, separated by commas.
+    targets_except: Annotated[_Names, "--targets-except"] = []
+    """Columns that are not targets, separated by commas, or patterns such as 'pred*'.
 
     In YAML, a list of names."""
     weight_column: Annotated[str | None, "--weight-column"] = None
@@ -220,9 +241,12 @@ class DataConfig(BaseModel):
     random, one in nine of them. If no row is named test, the model is not scored. With --folds the
     rows of train and val are divided into folds."""
     time_column: Annotated[str | None, "--time-column", "Split"] = None
-    """Column of times for the split type time: ISO dates (2021-05-03), years or other numbers.
+    """Column of times for the split type time: dates, years or other numbers.
 
     Rows of the same time stay in one split, the older one. Rows with an empty cell are left out."""
+    time_format: Annotated[str | None, "--time-format", "Split"] = None
+    """Format of the times, such as %d/%m/%Y. ISO dates (2021-05-03) and numbers need none; for
+    numbers that look like dates it is number."""
     splits_file: Annotated[_FilePath | None, "--splits-file", "Split"] = None
     """JSON file with the rows of each split, in the format of chemprop's splits.json."""
     folds: Annotated[int | None, "--folds", "Split"] = Field(None, ge=2, le=1000)
@@ -252,6 +276,13 @@ class DataConfig(BaseModel):
         return file.name.split(".")[0] or "table"
 
     @property
+    def reading(self) -> ReadOptions:
+        """How the table is written."""
+        return ReadOptions(
+            self.smiles_column, self.decimal, self.encoding, self.sheet, self.header_row
+        )
+
+    @property
     def column_of_split(self) -> str | None:
         """Name of the column that the split is read from; None if there is none."""
         return self.splits_column or self.time_column
@@ -262,7 +293,7 @@ class DataConfig(BaseModel):
         one = ("weight_column", "splits_column", "time_column")
         return {
             "targets": self.targets or [],
-            "ignore_columns": self.ignore_columns,
+            "targets_except": self.targets_except,
             "smiles_column": [] if self.in_memory else [self.smiles_column],
             **{role: [name] for role in one if (name := getattr(self, role)) is not None},
             "feature_columns": self.feature_columns,
@@ -412,6 +443,8 @@ class DataConfig(BaseModel):
                 "data.split_type: time (--split-type time) and data.time_column (--time-column) "
                 "belong together: set both or neither"
             )
+        if self.time_format is not None and self.time_column is None:
+            raise ValueError("data.time_format is that of data.time_column: set both or neither")
         if self.structures and not self.draws_test:
             raise ValueError(
                 "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cells import YES_NO, blank_classes, word_of
-from molsepnorm.data.datasets.columns import Columns, configured_kind
+from molsepnorm.data.datasets.columns import Cell, Columns, ParsedColumn, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.targets import choose_targets
@@ -22,6 +23,7 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import name_of_copy
 from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean, first_of
 from molsepnorm.tasks import FeatureColumn
+from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.rounding import too_close
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of, unit_in
@@ -104,21 +106,24 @@ class Labels:
         )
 
 
-def read_labels(table: Columns, config: DataConfig, strict: bool = True) -> Labels:
+def read_labels(
+    table: Columns, config: DataConfig, invalid: dict[str, np.ndarray] | None = None
+) -> Labels:
     """Return the labels of a table of text, as configured or as they look.
 
     Args:
         table: what `parse_columns` returned.
         config: the roles of the columns.
-        strict: raise an error if no targets are named and they cannot be guessed; otherwise all
-            columns of numbers are targets.
+        invalid: receives the rows of cells that do not fit their target, which then count as
+            missing; without it they are errors.
 
     Raises:
-        ConfigError: a column is missing, named twice, or there is none of numbers; several could be
-            targets (`OpenChoice`); or a transform is for a target that is not a number.
+        ConfigError: a column is missing or named twice; no target is named, and there is not
+            exactly one column of numbers (`OpenChoice`); or a transform is for a target that is not
+            a number.
         DataError: a cell does not fit its target, or cannot be transformed.
     """
-    names, warnings = choose_targets(table, config, strict)
+    names, warnings = choose_targets(table, config)
     configured = _configured_kinds(names, config)
     kinds: list[Kind] = []
     classes: list[tuple[str, ...]] = []
@@ -126,7 +131,7 @@ def read_labels(table: Columns, config: DataConfig, strict: bool = True) -> Labe
     bounds = None
     few = []
     for number, (name, given) in enumerate(configured.items()):
-        kind, values[:, number], of_column = _column(table, name, given, config)
+        kind, values[:, number], of_column = _column(table, name, given, config, invalid)
         kinds.append(kind)
         classes.append(of_column)
         if name not in config.classes:
@@ -151,7 +156,7 @@ def read_labels(table: Columns, config: DataConfig, strict: bool = True) -> Labe
                 f"are bounds, such as '{column.first_bound[1].strip()}'."
             )
         if (transform := transform_of(config.transform.get(name, NO_TRANSFORM), name)) is not None:
-            _transform(table, name, kind, transform, values[:, number])
+            _transform(table, name, kind, transform, values[:, number], invalid)
             if bounds is not None:
                 bounds[:, number] *= transform.sign
             warnings.append(f"{name} is learned and scored as {transform}.")
@@ -187,7 +192,11 @@ def read_weights(table: Columns, config: DataConfig) -> np.ndarray | None:  # (r
     if name is None:
         return None
     table.require(name)
-    weights = np.nan_to_num(_numbers(table, name, "weights are numbers, or blank for 1"), nan=1)
+    column = table.column(name)
+    bound = column.first_bound
+    if (odd := min(filter(None, (column.first_bad, bound)), default=None)) is not None:
+        raise _not_a_number(table, name, odd, column, "weights are numbers, or blank for 1")
+    weights = np.nan_to_num(column.numbers(), nan=1)
     if (weights < 0).any():
         row = int((weights < 0).argmax())
         raise DataError(
@@ -247,12 +256,18 @@ def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kin
     return found
 
 
-def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) -> _Column:
+def _column(
+    table: Columns,
+    name: str,
+    kind: Kind | None,
+    config: DataConfig,
+    invalid: dict[str, np.ndarray] | None,
+) -> _Column:
     column = table.column(name)
     words = kind != "regression" and column.look_like_classes()
     if kind == "multiclass" or name in config.classes or words:
-        return _classes(table, name, kind, config)
-    if kind is None and column.only_bounds():
+        return _classes(table, name, kind, config, invalid)
+    if kind != "regression" and column.only_bounds():
         assert column.first_bound is not None
         raise DataError(
             f"{table.source}, column '{name}': all labels are bounds, such as "
@@ -261,13 +276,29 @@ def _column(table: Columns, name: str, kind: Kind | None, config: DataConfig) ->
         )
     if kind is None:
         kind = "binary" if column.are_yes_no() else "regression"
-    values = _numbers(table, name, _advice(table, name, config))
-    if kind == "binary" and column.first_odd is not None:
-        row, text = column.first_odd
+    if column.has_unclear_points:
+        assert column.first_unclear is not None
+        row, text = column.first_unclear
         raise DataError(
-            f"{table.cell(row, name)}: '{text}' is neither 0 nor 1, neither yes nor no, as a label "
-            "of a binary target must be"
+            f"{table.cell(row, name)}: '{text}' may be {text} or {text.replace('.', '')}, because "
+            "tables with semicolons often have decimal commas: say which with --decimal . or "
+            "--decimal ,"
         )
+    values, bad = column.numbers(), column.bad_rows()
+    if invalid is None and column.first_bad is not None:
+        raise _not_a_number(table, name, column.first_bad, column, _advice(table, name, config))
+    if kind == "binary" and column.first_odd is not None:
+        if invalid is None:
+            row, text = column.first_odd
+            raise DataError(
+                f"{table.cell(row, name)}: '{text}' is neither 0 nor 1, neither yes nor no, as a "
+                "label of a binary target must be"
+            )
+        odd = (column.bounds() != 0) | ~(np.isnan(values) | (values == 0) | (values == 1))
+        bad = np.union1d(bad, np.flatnonzero(odd))
+        values[odd] = np.nan
+    if invalid is not None and len(bad):
+        invalid[name] = bad
     return kind, values, ()
 
 
@@ -290,9 +321,12 @@ def _advice(table: Columns, name: str, config: DataConfig) -> str:
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.could_be_classes(MAX_CLASSES):
         advice += f". If these are classes: {option_of_kind(name, 'multiclass')}"
-    if column.first_bad is not None and (percent := str(column.first_bad[1]).strip()).endswith("%"):
-        advice += f". Write percentages without the % sign, such as {percent.rstrip('% ')}"
-    if "," not in name and isinstance(table.source, Path) and column.any_numbers():
+    first = "" if column.first_bad is None else column.first_bad[1].strip()
+    if first.endswith("%"):
+        advice += f". Write percentages without the % sign, such as {first.rstrip('% ')}"
+    if re.fullmatch(WITH_COMMA, first) and config.decimal is None:
+        advice += ". If the comma is a decimal mark: --decimal ,"
+    if "," not in name and isinstance(table.source, Path) and column.first_number is not None:
         words = ["molsepnorm", "data", "check", str(table.source)]
         if config.smiles_column != "smiles":
             words += ["--smiles-column", config.smiles_column]
@@ -306,7 +340,12 @@ def _advice(table: Columns, name: str, config: DataConfig) -> str:
 
 
 def _transform(
-    table: Columns, name: str, kind: Kind, transform: Transform, values: np.ndarray
+    table: Columns,
+    name: str,
+    kind: Kind,
+    transform: Transform,
+    values: np.ndarray,
+    invalid: dict[str, np.ndarray] | None,
 ) -> None:
     """Transform the labels (rows,) of a target in place."""
     if kind != "regression":
@@ -319,8 +358,11 @@ def _transform(
             f"data.transform: predictions of '{name}' would be named {name}_{transform.scale}, as "
             "another column is: rename that column"
         )
-    if (values <= 0).any():
-        rows = np.flatnonzero(values <= 0)
+    rows = np.flatnonzero(values <= 0)
+    if len(rows) and invalid is not None:
+        invalid[name] = np.union1d(invalid.get(name, rows), rows)
+        values[rows] = np.nan
+    elif len(rows):
         raise DataError(
             f"{table.cell(int(rows[0]), name)}: {values[rows[0]]:g} has no logarithm, which "
             f"{transform.scale} needs. {counted(len(rows), 'such cell')} in this column; use "
@@ -329,7 +371,13 @@ def _transform(
     values[:] = transform.forward(values)
 
 
-def _classes(table: Columns, name: str, kind: Kind | None, config: DataConfig) -> _Column:
+def _classes(
+    table: Columns,
+    name: str,
+    kind: Kind | None,
+    config: DataConfig,
+    invalid: dict[str, np.ndarray] | None,
+) -> _Column:
     """Return a column of classes: binary if there are two, unless its kind is given."""
     codes, text = table.column(name).texts()
     text = whole(text.str.strip())
@@ -367,7 +415,9 @@ def _classes(table: Columns, name: str, kind: Kind | None, config: DataConfig) -
                 + _option_of_classes(name, classes)
             )
     unknown = np.flatnonzero(~blank & ~text.isin(classes).to_numpy())
-    if len(unknown):  # the text that occurs first
+    if len(unknown) and invalid is not None:
+        invalid[name] = np.flatnonzero(np.isin(codes, unknown))
+    elif len(unknown):  # the text that occurs first
         row = int((codes == unknown[0]).argmax())
         raise DataError(
             f"{table.cell(row, name)}: '{text[unknown[0]]}' is not one of its classes: "
@@ -424,12 +474,12 @@ def _sort_key(values: Sequence[str]) -> Callable[[str], float | str]:
     return float
 
 
-def _numbers(table: Columns, name: str, expected: str) -> np.ndarray:
-    column = table.column(name)
-    if column.first_bad is not None:
-        row, text = column.first_bad
-        raise DataError(
-            f"{table.cell(row, name)}: '{text}' is not a number. "
-            f"{counted(column.bad, 'such cell')} in this column; {expected}"
-        )
-    return column.numbers()
+def _not_a_number(
+    table: Columns, name: str, cell: Cell, column: ParsedColumn, expected: str
+) -> DataError:
+    row, text = cell
+    count = max(len(column.bad_rows()), 1)
+    return DataError(
+        f"{table.cell(row, name)}: '{text}' is not a number. {counted(count, 'such cell')} in this "
+        f"column; {expected}"
+    )

@@ -219,16 +219,16 @@ def _read_column(
 def _read_times(
     column: Sequence[str], config: DataConfig, source: Path | str, index: Sequence[int] | np.ndarray
 ) -> np.ndarray:  # float64 (R,)
-    times, odd = read_times(column)
+    times, odd = read_times(column, config.time_format)
     if len(odd):
         assert isinstance(source, Path)
         where = f"{locate(source, int(index[odd[0]]))}, column '{config.time_column}'"
         raise DataError(
             f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. "
-            f"{counted(len(odd), 'such cell')} in this column; expected are ISO dates such "
-            "as 2021, 2021-05 or 2021-05-03, numbers in all cells, or a blank to leave the row "
-            "out. Numbers that look like dates of another order, such as 052021 or 030521, are not "
-            "times"
+            f"{counted(len(odd), 'such cell')} in this column; expected are dates of one format "
+            "that --time-format gives, such as %d/%m/%Y, %d-%b-%y or %m%Y, or ISO dates such as "
+            "2021, 2021-05 or 2021-05-03, or numbers (--time-format number if they look like "
+            "dates), or a blank to leave the row out"
         )
     return times
 

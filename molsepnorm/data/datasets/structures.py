@@ -30,7 +30,7 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     smiles: list[str] = []
     index: list[tuple[Path, int]] = []  # file and position in it, of every row
     for path in config.structures:
-        for chunk in read_chunks(path, smiles_column=config.smiles_column):
+        for chunk in read_chunks(path, options=config.reading):
             require_column(chunk.columns, config.smiles_column, path)
             smiles += chunk[config.smiles_column].tolist()
             index += [(path, number) for number in chunk.index]

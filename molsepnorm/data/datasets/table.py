@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import parse_columns
+from molsepnorm.data.datasets.columns import Columns, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.encoded_rows import encoded_rows
-from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
+from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, make_splits
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.data.tables import (
-    as_file,
     hold,
     is_stream,
     locate,
@@ -57,45 +56,73 @@ def _load(
     path = config.table
     assert path is not None
     blank = [] if labelled else config.targets or []
-    with as_file(path) as file:
-        pieces = read_chunks(file, str(path), _ROWS, config.smiles_column, decimals=None)
-        pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
-        table = parse_columns(pieces, config, np.float32)
+    pieces = read_chunks(path, rows=_ROWS, options=config.reading)
+    pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
+    table = parse_columns(pieces, config, np.float32)
     table.require(config.smiles_column)
     features = read_features(table, config, for_training)
     labels, weights = read_labels(table, config), read_weights(table, config)
-    labels = labels.without_weight_0(weights)
     if config.column_of_split is not None:
         table.require(config.column_of_split)
-    index, smiles, column = table.index, table.smiles, table.splits or None
-    identifiers = table.identifiers
+    table.parsed.clear()  # numbers, which the labels are a copy of
+    dataset = without_splits(table, labels, weights, features, config, encoding)
+    if not len(dataset.store):
+        reason = dataset.rejected[0].reason
+        raise DataError(f"{path} has no molecule that can be read: {reason}")
+    dataset = with_splits(dataset, table, config)
     unused = [name for name, words in table.split_columns.items() if assigns_splits(words)]
-    del table  # its numbers, which the labels are a copy of
+    if unused and for_training:
+        dataset = replace(dataset, warnings=(*dataset.warnings, _about_unused(unused)))
+    return dataset
 
-    store, standard = encoded_rows(smiles, config, encoding, lambda row: locate(path, index[row]))
-    if not len(store):
-        raise DataError(f"{path} has no molecule that can be read: {store.rejected[0].reason}")
+
+def without_splits(
+    table: Columns,
+    labels: Labels,
+    weights: np.ndarray | None,  # (rows,)
+    features: Mapping[str, Sequence[str]],
+    config: DataConfig,
+    encoding: EncodingSpec,
+) -> Dataset:
+    """Return the molecules of a table with their labels, before duplicates are merged.
+
+    Raises:
+        DataError: a molecule cannot be read, and `on_invalid` is fail.
+        StorageError: the cache cannot be written.
+    """
+    path = config.table
+    assert path is not None
+    store, standard = encoded_rows(
+        table.smiles, config, encoding, lambda row: locate(path, table.index[row])
+    )
     name = str(path) if is_stream(path) else path.name
+    labels = labels.without_weight_0(weights)
+    return replace(
+        labels.dataset(name, store, weights, standard, features),
+        written=table.smiles,
+        identifiers={n: each for n, each in table.identifiers.items() if n not in labels.names},
+        positions=positions(path, table.index),
+    )
+
+
+def with_splits(dataset: Dataset, table: Columns, config: DataConfig) -> Dataset:
+    """Return the data set with its duplicates merged and its splits, see `merge_and_split`."""
+    path, index, column = config.table, table.index, table.splits or None
+    assert path is not None and dataset.smiles is not None
+    smiles = dataset.smiles
     dataset = merge_and_split(
-        replace(
-            labels.dataset(name, store, weights, standard, features),
-            written=smiles,
-            identifiers={n: each for n, each in identifiers.items() if n not in labels.names},
-            positions=positions(path, index),
-        ),
+        dataset,
         config,
         lambda rows, molecules, strata: make_splits(
-            config, rows, molecules, standard, column, path, index, strata
+            config, rows, molecules, smiles, column, path, index, strata
         ),
         lambda row: locate(path, index[row]),
         named=config.names_rows,
     )
     if config.time_column is not None and column is not None and dataset.splits:
-        parts = {split: store.rows[part] for split, part in dataset.splits.items()}
-        line = describe_times(parts, column, config.time_column)
+        parts = {split: dataset.store.rows[part] for split, part in dataset.splits.items()}
+        line = describe_times(parts, column, config.time_column, config.time_format)
         dataset = replace(dataset, warnings=(*dataset.warnings, line))
-    if unused and for_training:
-        dataset = replace(dataset, warnings=(*dataset.warnings, _about_unused(unused)))
     return dataset
 
 
@@ -117,13 +144,12 @@ def _left_out(dataset: Dataset, config: DataConfig) -> pd.DataFrame:
     found: list[tuple[str, ...]] = []
     header: list[str] = []
     start = 0
-    with as_file(config.table) as file:
-        for piece in read_chunks(file, str(config.table), _ROWS, config.smiles_column):
-            own = rows[(rows >= start) & (rows < start + len(piece))] - start
-            header, start = [*piece.columns], start + len(piece)
-            found += piece.iloc[own].itertuples(index=False, name=None)
-            if len(found) == len(rows):
-                break
+    for piece in read_chunks(config.table, rows=_ROWS, options=config.reading):
+        own = rows[(rows >= start) & (rows < start + len(piece))] - start
+        header, start = [*piece.columns], start + len(piece)
+        found += piece.iloc[own].itertuples(index=False, name=None)
+        if len(found) == len(rows):
+            break
     word, numbers = dataset.position(rows)
     first, last = (free_name(name, header, "_") for name in (word, "reason"))
     table = [

@@ -1,4 +1,4 @@
-"""Tables of molecules: CSV, TSV, Parquet, Excel, SDF and SMILES files, optionally compressed.
+"""Tables of molecules: CSV, TSV, Parquet, workbooks, SDF and SMILES files, optionally compressed.
 
 For every format, `read_chunks` yields DataFrames of text cells, with "" for blanks and the SMILES
 in a column of the chosen name. `locate` converts the index of a row to its position in the file:
@@ -7,8 +7,9 @@ in a column of the chosen name. `locate` converts the index of a row to its posi
 ('my.csv.gz, line 12', 'my.sdf, record 11')
 """
 
-from molsepnorm.data.tables.decimals import require_clear
-from molsepnorm.data.tables.formats import locate, positions
+from molsepnorm.data.tables.decimals import unclear_point, with_points
+from molsepnorm.data.tables.delimited import separated_by
+from molsepnorm.data.tables.formats import ReadOptions, locate, positions
 from molsepnorm.data.tables.read import (
     name_of_copy,
     names_in_file,
@@ -20,6 +21,7 @@ from molsepnorm.data.tables.read import (
 from molsepnorm.data.tables.streams import as_file, hold, is_held, is_stream
 
 __all__ = [
+    "ReadOptions",
     "as_file",
     "hold",
     "is_held",
@@ -30,7 +32,9 @@ __all__ = [
     "positions",
     "read_chunks",
     "read_table",
-    "require_clear",
     "require_column",
+    "separated_by",
     "smiles_column_of",
+    "unclear_point",
+    "with_points",
 ]

@@ -12,34 +12,37 @@ from typing import TextIO
 import pandas as pd
 
 from molsepnorm.data.tables.formats import (
+    ReadOptions,
     as_text,
     format_of,
+    header_names,
     names_smiles,
+    not_decoded,
     open_decompressed,
     rows_of_piece,
 )
 from molsepnorm.errors import DataError
 
-SEPARATOR = "separator"
-"""Attribute of a DataFrame: what separates the cells of the file."""
-
 _MAX_CELL = 1 << 24  # characters; a quotation mark that is never closed would read the whole file
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
+_SEPARATOR = "separator"  # attribute of a DataFrame
 _NAMED_SEPARATOR = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
 
 
-def read_delimited(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
+def read_delimited(
+    path: Path, name: str, rows: int, options: ReadOptions
+) -> Iterator[pd.DataFrame]:
     """Yield a CSV or TSV file in pieces; see `read_stream`."""
     separators = "\t,;" if format_of(path).kind == "tsv" else _SEPARATORS
     with open_decompressed(path, name) as file:
-        yield from read_stream(as_text(file, name), name, rows, smiles_column, separators)
+        yield from read_stream(as_text(file, name, options), name, rows, options, separators)
 
 
 def read_stream(
     stream: TextIO,
     name: str,
     rows: int,
-    smiles_column: str,
+    options: ReadOptions,
     separators: Iterable[str] = _SEPARATORS,
 ) -> Iterator[pd.DataFrame]:
     """Yield a table in pieces; the index of a row is its first line in the file, less 2.
@@ -55,24 +58,24 @@ def read_stream(
         stream: the text.
         name: name of the stream in errors.
         rows: maximum number of rows of a piece.
-        smiles_column: the separator is the first that makes this a column of the header.
+        options: the header is in the line `header_row`, and the separator is the first that makes
+            `smiles_column` a column of it.
         separators: possible separators; by default the first that occurs in the header is used.
 
     Raises:
-        DataError: the file is empty or not UTF-8, a row has more cells than the header, or a quoted
+        DataError: the file is empty or not text, a row has more cells than the header, or a quoted
             cell with line breaks ends in front of other text.
     """
     try:
-        header = stream.readline().removeprefix("\ufeff")
-        skipped = 0
+        skipped = (options.header_row or 1) - 1
+        header = "".join([*islice(stream, skipped, skipped + 1)]).removeprefix("\ufeff")
         if named := _NAMED_SEPARATOR.fullmatch(header):
-            separators, header, skipped = named[1], stream.readline(), 1
+            separators, header, skipped = named[1], stream.readline(), skipped + 1
         if not header:
             raise DataError(f"{name} is empty: a header line and a row per molecule are expected")
-        separator = _separator(header.rstrip("\r\n"), smiles_column, separators)
+        separator = _separator(header.rstrip("\r\n"), options.smiles_column, separators)
         table = _numbered_rows(chain([header], stream), separator, skipped)
-        _, names = next(table)
-        columns = [cell or f"Unnamed: {number}" for number, cell in enumerate(names or [""])]
+        columns = header_names(next(table)[1] or [""])
         width = len(columns)
         rows = rows_of_piece(rows, width)
         while piece := list(islice(table, rows)):
@@ -81,22 +84,28 @@ def read_stream(
                     raise DataError(
                         f"{name} cannot be read as CSV: line {line} has {len(cells)} cells where "
                         f"{width} are expected. Cells that hold {_SEPARATORS[separator]} must be "
-                        "quoted, and every column needs a cell in the header"
+                        "quoted, and every column needs a cell in the header. If the header is in "
+                        "a later line: --header-row 2"
                     )
                 if len(cells) != width:
                     cells[width:] = [""] * (width - len(cells))
             frame = pd.DataFrame(
                 [cells for _, cells in piece],
                 index=[line - 2 for line, _ in piece],
-                columns=pd.Index(columns, dtype=object),
+                columns=columns,
                 dtype=object,
             )
-            frame.attrs[SEPARATOR] = separator
+            frame.attrs[_SEPARATOR] = separator
             yield frame
     except csv.Error as error:
         raise DataError(f"{name} cannot be read as CSV: {error}") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{name} cannot be read as CSV: {error}. Save it as UTF-8") from None
+        raise not_decoded(name, error) from None
+
+
+def separated_by(piece: pd.DataFrame) -> str | None:
+    """Return what separates the cells of the file that a piece was read from; None if nothing."""
+    return piece.attrs.get(_SEPARATOR)
 
 
 def _numbered_rows(
@@ -115,15 +124,13 @@ def _numbered_rows(
 
     csv.field_size_limit(max(_MAX_CELL, csv.field_size_limit()))
     reader = csv.reader(watched(), delimiter=separator)
-    first, width = skipped + 1, 0
+    first = skipped + 1
     try:
         for cells in reader:
             if at_end:  # otherwise the last row ends with its line
                 raise csv.Error("unexpected end of data")
-            width = width or len(cells)
             if len(own) > 1:
                 _require_closed(own, first, separator)
-                _require_one_row(own, cells, width, separator)
             own.clear()
             yield first, cells
             first = skipped + reader.line_num + 1
@@ -145,20 +152,6 @@ def _require_closed(lines: list[str], first: int, separator: str) -> None:
             f"a quotation mark opens a cell that ends in line {first + reader.line_num - 1} in "
             "front of other text. Close the quotation mark in its line, or remove it"
         ) from None
-
-
-def _require_one_row(lines: list[str], cells: list[str], width: int, separator: str) -> None:
-    """Check that a cell with line breaks is no text between two marks that stand for themselves,
-    such as ditto marks: it begins with a separator or a line break, and each line could be a row.
-    """
-    begins = (separator, "\n", "\r")
-    if all(line.count(separator) >= width - 1 for line in lines) and any(
-        "\n" in cell and cell.lstrip(" ").startswith(begins) for cell in cells
-    ):
-        raise csv.Error(
-            f"a cell between two quotation marks reads {len(lines)} lines that look like rows, as "
-            "between ditto marks. Write out what the marks stand for, or remove them"
-        )
 
 
 def _separator(header: str, smiles_column: str, separators: Iterable[str]) -> str:

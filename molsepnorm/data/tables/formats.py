@@ -8,18 +8,18 @@ import gzip
 import io
 import lzma
 import re
-import weakref
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
+import pandas as pd
 
-from molsepnorm.errors import DataError, warn_of_data
+from molsepnorm.errors import DataError
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.optional import require_package
 
@@ -32,7 +32,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".sdf", ".sd"), "sdf"),
     **dict.fromkeys((".smi", ".smiles", ".ism", ".cxsmiles"), "smi"),
-    **dict.fromkeys((".xlsx", ".xlsm"), "xlsx"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"), "xlsx"),
 }
 _POSITIONS: dict[Kind, tuple[str, int]] = {
     "parquet": ("row", 1),
@@ -61,10 +61,26 @@ DEFAULT_SMILES = "smiles"
 """Name of the column of SMILES where none is chosen."""
 _NAMES_OF_SMILES = ("smiles", "canonicalsmiles", "isomericsmiles")
 _MAX_CELLS = 1 << 24  # of a piece: some 1 GB
-_unused_handlers: list[str] = []  # of codecs, which keeps every handler, by name
-_numbers = count()
-OLD_EXCEL = b"\xd0\xcf\x11\xe0"
+_OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 """First bytes of an .xls file, and of a workbook with a password."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a table is written, where its name does not tell."""
+
+    smiles_column: str = DEFAULT_SMILES
+    """The column of SMILES: the name given to the structures of an SDF and to the first column of a
+    .smi file, and a hint for the separator of a CSV and the sheet of a workbook."""
+    decimal: Literal[".", ","] | None = None
+    """Decimal mark; None for a point, unless points may group thousands."""
+    encoding: str | None = None
+    """Encoding of a text; None for UTF-8, or UTF-16 with a byte-order mark."""
+    sheet: str | None = None
+    """Sheet of a workbook; None for the only one with a column of SMILES."""
+    header_row: int | None = None
+    """Number of the line or row with the names of the columns; None for the first one, in a
+    workbook the first that is not blank."""
 
 
 class Format(NamedTuple):
@@ -217,55 +233,45 @@ def _only_member(packed: BinaryIO, path: Path, name: str) -> Any:
     return archive.open(names[0])
 
 
-def as_text(file: BinaryIO, name: str) -> io.TextIOWrapper:
-    """Decode UTF-8, or UTF-16 with a byte-order mark as Excel writes it; keep line ends.
+def as_text(file: BinaryIO, name: str, options: ReadOptions) -> io.TextIOWrapper:
+    """Decode a text, and keep its line ends.
 
-    Bytes that are not UTF-8 are read as Windows-1252, which contains Latin-1, with a warning.
+    It is UTF-8, or UTF-16 with a byte-order mark as Excel writes it, unless `options.encoding`
+    names another encoding.
 
     Args:
         file: the file, at its start.
-        name: name of the file in errors and warnings.
+        name: name of the file in errors.
+        options: how the table is written.
 
     Raises:
-        DataError: the file is an Excel workbook, or UTF-16 without a byte-order mark.
+        DataError: the file is a workbook.
     """
     start: bytes = file.peek(8)[:8]  # type: ignore[attr-defined]
-    if start.startswith((b"PK\3\4", OLD_EXCEL)):
+    if start.startswith((b"PK\3\4", _OLD_EXCEL)):
         raise DataError(
             f"{name} is not text; it looks like an Excel workbook or a zip archive. Save the table "
-            "as CSV, or as an Excel workbook whose name ends in .xlsx"
+            "as CSV, or end the name of a workbook with .xlsx or .xls"
         )
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return io.TextIOWrapper(file, encoding="utf-16", newline="")
-    if (set(start[::2]) == {0}) != (set(start[1::2]) == {0}):  # every other byte is 0
-        raise DataError(f"{name} is UTF-16 without a byte-order mark: save it as UTF-8")
-    said = False
+    marked = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if b"\0" in start and not (marked or options.encoding):
+        raise DataError(
+            f"{name} is UTF-16 without a byte-order mark: --encoding utf-16-le, or utf-16-be"
+        )
+    encoding = options.encoding or ("utf-16" if marked else "utf-8-sig")
+    return io.TextIOWrapper(file, encoding=encoding, newline="")
 
-    def as_windows_1252(error: UnicodeError) -> tuple[str, int]:
-        nonlocal said
-        assert isinstance(error, UnicodeDecodeError)
-        if b"\0" in error.object:  # not text at all
-            raise error
-        try:
-            text = error.object[error.start : error.end].decode("cp1252")
-        except UnicodeDecodeError:
-            raise error from None
-        if not said:
-            said = True
-            warn_of_data(
-                f"{name} is not UTF-8: its letters are read as Windows-1252 (Latin-1), such as "
-                f"'{text}'"
-            )
-        return text, error.end
 
-    try:
-        handler = _unused_handlers.pop()
-    except IndexError:
-        handler = f"windows-1252 {next(_numbers)}"
-    codecs.register_error(handler, as_windows_1252)
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", errors=handler, newline="")
-    weakref.finalize(text, _unused_handlers.append, handler)
-    return text
+def not_decoded(name: str, error: UnicodeError) -> DataError:
+    """Return the error for a text of another encoding."""
+    options = "--encoding cp1252 (Western Windows), latin-1 or utf-16"
+    return DataError(f"{name} cannot be decoded: {error}. Save it as UTF-8, or name its {options}")
+
+
+def header_names(cells: Sequence[str]) -> pd.Index:
+    """Return the names of columns, `Unnamed: 0` after its number for one without a name."""
+    named = [cell or f"Unnamed: {number}" for number, cell in enumerate(cells)]
+    return pd.Index(named, dtype=object)
 
 
 def rows_of_piece(rows: int, columns: int) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from molsepnorm.data.tables.formats import (
+    ReadOptions,
     format_of,
     open_decompressed,
     rows_of_piece,
@@ -23,12 +24,12 @@ _BUFFER = 1 << 18  # bytes read ahead of each column, by default a whole row gro
 _ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # an unnamed index of pandas
 
 
-def read_parquet(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
+def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield a Parquet file in pieces; the index of a row is its number, from 0.
 
     Integers become text without a point, floats text with the digits needed to read them back (1.0
     is "1"), booleans "true" and "false", durations text such as "1:30:00", which is not a number;
-    null and NaN are blank. An unnamed index of pandas is left out. `smiles_column` has no effect.
+    null and NaN are blank. An unnamed index of pandas is left out.
 
     Raises:
         ConfigError: pyarrow is not installed.

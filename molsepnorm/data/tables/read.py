@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
-from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TextIO
@@ -15,11 +14,19 @@ from typing import TextIO
 import pandas as pd
 
 from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
-from molsepnorm.data.tables.decimals import Decimals, Points, require_clear
-from molsepnorm.data.tables.formats import DEFAULT_SMILES, Format, Kind, format_of, names_smiles
-from molsepnorm.data.tables.streams import as_file
+from molsepnorm.data.tables.decimals import with_points
+from molsepnorm.data.tables.formats import (
+    DEFAULT_SMILES,
+    Format,
+    Kind,
+    ReadOptions,
+    format_of,
+    names_smiles,
+)
+from molsepnorm.data.tables.streams import as_file, is_held
 from molsepnorm.errors import ConfigError, DataError, did_you_mean, listed, warn_of_data
 
+_DEFAULT = ReadOptions()
 _READERS = {
     "csv": delimited.read_delimited,
     "tsv": delimited.read_delimited,
@@ -43,10 +50,9 @@ _FILE_NAME = "smiles column"
 """Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
 
 
-def read_table(path: Path, smiles_column: str = "smiles") -> pd.DataFrame:
-    """Return a whole table, with the decimal commas of all columns read; see `read_chunks`."""
-    with as_file(path) as file:
-        pieces = list(read_chunks(file, str(path), smiles_column=smiles_column, decimals=None))
+def read_table(path: Path, options: ReadOptions = _DEFAULT) -> pd.DataFrame:
+    """Return a whole table; see `read_chunks`."""
+    pieces = list(read_chunks(path, options=options))
     table = pd.concat(pieces)
     table.attrs = pieces[0].attrs
     return table
@@ -56,8 +62,8 @@ def read_chunks(
     source: Path | TextIO,
     name: str | None = None,
     rows: int = 8192,
-    smiles_column: str = DEFAULT_SMILES,
-    decimals: Collection[str] | None = (),
+    options: ReadOptions = _DEFAULT,
+    numbers: Collection[str] = (),
 ) -> Iterator[pd.DataFrame]:
     """Yield a table in pieces of up to `rows` rows, in memory that does not grow with the file.
 
@@ -69,13 +75,12 @@ def read_chunks(
     - Parquet (.parquet, .pq): see `parquet`.
     - SDF (.sdf, .sd), with structures converted to SMILES: see `sdf`.
     - SMILES with names (.smi, .smiles, .ism, .cxsmiles): see `smi`.
-    - Excel workbooks (.xlsx, .xlsm): see `excel`.
+    - Workbooks (.xlsx, .xlsm, .xls, .xlsb, .ods): see `excel`.
 
-    All but Parquet and Excel may be compressed (.gz, .bz2, .xz, .zip, .zst).
+    All but Parquet and workbooks may be compressed (.gz, .bz2, .xz, .zip, .zst).
 
-    A `DataWarning` says what is read in a way that should be checked: a column of SMILES under
-    another name (`smiles_column_of`), decimal commas, text that is not UTF-8, extensions of
-    CXSMILES.
+    A `DataWarning` names a column of SMILES under another name (`smiles_column_of`), and extensions
+    of CXSMILES that are not read.
 
     Args:
         source: a path, or an open text stream. A pipe is copied to a temporary file first if its
@@ -83,77 +88,34 @@ def read_chunks(
         name: name of the source in errors.
         rows: maximum number of rows of a piece. Pieces of a CSV or Parquet file with thousands of
             columns have fewer.
-        smiles_column: the column of SMILES: the name given to the structures of an SDF and to the
-            first column of a .smi file, and a hint for the separator of a CSV. Callers check that
-            it exists, with `require_column`.
-        decimals: the columns that are used as numbers, None for any. A file with tabs or semicolons
-            between its cells, an SDF or a workbook is then read twice, and decimal commas become
-            points, see `decimals`. If `decimals` is None, callers check the columns that they use
-            with `require_clear`.
+        options: how the table is written. Callers check that the column of SMILES exists, with
+            `require_column`.
+        numbers: columns whose numbers get points for decimal commas, with `options.decimal` of ",".
 
     Raises:
-        ConfigError: pyarrow or openpyxl is needed, and not installed; or several columns may be
-            that of SMILES.
-        DataError: the file is empty, has no rows, is damaged, or does not match its suffix; or one
-            of `decimals` has numbers such as 1,234, which may be 1.234 or 1234.
+        ConfigError: pyarrow or python-calamine is needed, and not installed; or several columns may
+            be that of SMILES.
+        DataError: the file is empty, has no rows, is damaged, or does not match its suffix.
         StorageError: the file cannot be read.
     """
     name = name or str(source)
     kind: Kind = "csv"
     empty = True
-    numbers = decimals is None or len(decimals) > 0
-    seeks = isinstance(source, Path) and (numbers or _seeks(format_of(source)))
+    seeks = isinstance(source, Path) and (is_held(source) or _seeks(format_of(source)))
     with as_file(source) if isinstance(source, Path) and seeks else nullcontext(source) as file:
         if isinstance(file, Path):
             kind = format_of(file).kind
-            again = partial(_READERS[kind], file, name, rows, smiles_column)
-            chunks = again()
-            if numbers:
-                chunks = _with_points(again, kind, name, smiles_column, decimals)
+            chunks = _READERS[kind](file, name, rows, options)
         else:
-            chunks = delimited.read_stream(file, name, rows, smiles_column)
-        for chunk in _with_smiles(chunks, name, smiles_column):
+            chunks = delimited.read_stream(file, name, rows, options)
+        for chunk in _with_smiles(chunks, name, options.smiles_column):
+            for column in {*numbers}.intersection(chunk.columns):
+                chunk[column] = with_points(chunk[column], options.decimal)
             if len(chunk):
                 empty = False
                 yield chunk
     if empty:
         raise DataError(f"{name} {_EMPTY[kind]}")
-
-
-def _with_points(
-    again: Callable[[], Iterator[pd.DataFrame]],
-    kind: Kind,
-    name: str,
-    smiles_column: str,
-    only: Collection[str] | None,
-) -> Iterator[pd.DataFrame]:
-    """Yield a table with points in place of decimal commas, where the cells decide what is meant.
-
-    Args:
-        again: function that reads the table from its start.
-        kind: format of the file.
-        name: name of the file in warnings.
-        smiles_column: a column without numbers.
-        only: the columns that are used as numbers, None for any.
-    """
-    if kind == "xlsx":  # slow to read, and never large
-        again = partial(iter, list(again()))
-    chunks = again()
-    first = next(chunks, None)
-    if first is None:
-        return
-    separator = first.attrs.get(delimited.SEPARATOR)
-    if kind in ("smi", "parquet") or separator == ",":
-        yield from chain([first], chunks)
-        return
-    points: Points = "any" if separator == ";" else "none" if kind == "xlsx" else "beside commas"
-    found = Decimals(chain([first], chunks), points, smiles_column)
-    found.announce(name, only)
-    for chunk in again():
-        converted = found.apply(chunk, only)
-        if only is not None:
-            require_clear(converted, only, name)
-        yield converted
 
 
 def _with_smiles(chunks: Iterable[pd.DataFrame], name: str, wanted: str) -> Iterator[pd.DataFrame]:

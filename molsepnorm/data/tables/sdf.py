@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import open_decompressed
+from molsepnorm.data.tables.formats import ReadOptions, open_decompressed
 from molsepnorm.errors import DataError, warn_of_data
 
 _TITLE = "name"
@@ -20,14 +20,14 @@ _PROPERTY = re.compile(r"^>(?=[ \t<])[^\n]*?<(.*)>[^>\n]*$", re.MULTILINE)  # no
 _END = "M  END"
 
 
-def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
+def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield an SDF in pieces; the index of a row is the number of its record, from 0.
 
-    The columns are the structures as SMILES, under `smiles_column`; the titles, under `name`; and
-    every property of any record. The file is read twice, since later records may have properties
-    that the first lacks. A property that a record has twice becomes two columns of one name. The
-    structure replaces a property called `smiles_column`; titles fill the blanks of one called
-    `name`.
+    The columns are the structures as SMILES, under `options.smiles_column`; the titles, under
+    `name`; and every property of any record. The file is read twice, since later records may have
+    properties that the first lacks. A property that a record has twice becomes two columns of one
+    name. The structure replaces a property called `smiles_column`; titles fill the blanks of one
+    called `name`.
 
     A record that RDKit cannot read is a row too, see `molecules.featurize.sdf`. Text is UTF-8, or
     otherwise Windows-1252.
@@ -37,6 +37,7 @@ def read_sdf(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
     """
     from molsepnorm.molecules.featurize.sdf import smiles_of
 
+    smiles_column = options.smiles_column
     with open_decompressed(path, name) as file:
         found = _properties(file)
     if smiles_column in found:

@@ -10,19 +10,19 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import as_text, open_decompressed
+from molsepnorm.data.tables.formats import ReadOptions, as_text, not_decoded, open_decompressed
 from molsepnorm.errors import DataError
 
 _EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)(?=\s|$)")  # CXSMILES
 
 
-def read_smi(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[pd.DataFrame]:
+def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield a SMILES file in pieces; the index of a row is its line number less 1.
 
-    The columns are the SMILES, under `smiles_column`, and `name`, the rest of the line. If the
-    first word is "smiles", "CXSMILES" or similar, or `smiles_column`, the first line is a header
-    that names the columns. They are separated by tabs if the header has tabs, otherwise by spaces,
-    in which case the last column is the rest of the line.
+    The columns are the SMILES, under `options.smiles_column`, and `name`, the rest of the line. If
+    the first word is "smiles", "CXSMILES" or similar, or `options.smiles_column`, the first line is
+    a header that names the columns. They are separated by tabs if the header has tabs, otherwise by
+    spaces, in which case the last column is the rest of the line.
 
     A line that begins with # is a comment, and one that begins with a tab has no SMILES. A blank
     line is a row of blanks, as in CSV. A CXSMILES extension, `|…|` after the SMILES, belongs to the
@@ -32,11 +32,11 @@ def read_smi(path: Path, name: str, rows: int, smiles_column: str) -> Iterator[p
         DataError: the file is not text, or a line has more cells than a header with tabs.
     """
     with open_decompressed(path, name) as file:
-        lines = _lines(as_text(file, name), name)
+        lines = _lines(as_text(file, name, options), name)
         first = next(lines, None)
         if first is None:
             return
-        table = _Layout(name, smiles_column, first[1])
+        table = _Layout(name, options.smiles_column, first[1])
         pending = [] if table.has_header else [first]
         while pending := [*pending, *islice(lines, rows - len(pending))]:
             yield pd.DataFrame(
@@ -55,7 +55,7 @@ def _lines(text: TextIO, name: str) -> Iterator[tuple[int, str]]:
             if not line.startswith("#"):
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
+        raise not_decoded(name, error) from None
 
 
 class _Layout:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from molsepnorm.data.tables import locate, read_chunks, require_column
+from molsepnorm.data.tables import ReadOptions, locate, read_chunks, require_column
 from molsepnorm.errors import DataError, StorageError
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import PropertyModel
@@ -183,7 +183,7 @@ def encode_table(
     molecules = files = done = 0
     rejected: list[str] = []
     with replacing(folder, folder=True) as scratch:
-        chunks = read_chunks(source, rows=_ROWS, smiles_column=smiles_column, decimals=names)
+        chunks = read_chunks(source, rows=_ROWS, options=ReadOptions(smiles_column))
         for number, chunk in enumerate(chunks):
             if not number:
                 require_feature_columns(names, chunk.columns if names else None, str(source))

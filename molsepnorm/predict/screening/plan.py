@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from molsepnorm.data.tables import (
+    ReadOptions,
     is_stream,
     names_in_file,
     read_chunks,
@@ -126,10 +127,9 @@ class Library:
                 for number, start in enumerate(starts):
                     yield ScreenTask(source, number, start, min(start + rows, source.rows))
                 continue
-            decimals = {*self.features, *self.numbers}
-            given = source.path, source.name, rows, self.smiles_column
+            given = source.path, source.name, rows, ReadOptions(self.smiles_column)
             start = 0
-            for number, table in zip(count(), read_chunks(*given, decimals), strict=False):
+            for number, table in zip(count(), read_chunks(*given), strict=False):
                 yield ScreenTask(source, number, start, start + len(table), table[self.columns])
                 start += len(table)
 
@@ -216,7 +216,7 @@ def _source(number: int, name: str, smiles_column: str) -> LibraryFile:
         in_file = smiles_column_of(names, smiles_column, name)
         names = [smiles_column if each == in_file else each for each in names]
     else:
-        first = next(read_chunks(path, name, 1, smiles_column))
+        first = next(read_chunks(path, name, 1, ReadOptions(smiles_column)))
         names, shown = [str(each) for each in first.columns], names_in_file(first)
         in_file = dict(zip(names, shown, strict=True)).get(smiles_column, smiles_column)
         rows = _estimated_rows(path, name)

@@ -30,7 +30,7 @@ _FIXED = {
         f"data.{name}": f"all variants have the same {what}, so that their scores are comparable"
         for what, names in {
             "molecules": "dataset table structures data_dir in_memory smiles_column",
-            "labels": "targets task_type classes ignore_columns transform duplicates",
+            "labels": "targets task_type classes targets_except transform duplicates",
             "split": "split split_type split_seed splits_column splits_file time_column test_set",
         }.items()
         for name in names.split()

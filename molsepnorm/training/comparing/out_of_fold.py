@@ -135,7 +135,7 @@ def _write(
 ) -> None:
     source = config.data.table
     assert source is not None
-    table = read_table(source, config.data.smiles_column)
+    table = read_table(source, config.data.reading)
     graph_of = np.full(len(table), -1)
     graph_of[dataset.store.rows] = np.arange(len(dataset.store))
     for entry in dataset.merged:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from molsepnorm.data.tables import read_chunks
+from molsepnorm.data.tables import ReadOptions, read_chunks
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, replacing
@@ -136,7 +136,8 @@ def _smiles(run: RunFolder) -> set[str]:
         # where the column or a package is missing, it is no longer the table of the run
         with suppress(ValueError):
             column = data["smiles_column"]
-            for piece in read_chunks(table, smiles_column=column) if table.is_file() else ():
+            options = ReadOptions(column)
+            for piece in read_chunks(table, options=options) if table.is_file() else ():
                 found.update(piece.iloc[:, list(piece.columns).index(column)])
     return {word for text in found for word in text.split()[:1] if len(word) >= _SHORTEST}
 

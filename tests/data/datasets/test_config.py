@@ -18,7 +18,7 @@ OF_TABLES = {
     "targets": ["y"],
     "task_type": "binary",
     "classes": {"y": ["a", "b"]},
-    "ignore_columns": ["id"],
+    "targets_except": ["id"],
     "weight_column": "w",
     "feature_columns": ["t"],
     "split": (0.6, 0.2, 0.2),

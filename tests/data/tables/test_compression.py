@@ -122,7 +122,7 @@ def test_excels_unicode_text(tmp_path, coding):
         *((f"x{end}", gzip.compress(b"C"), "is compressed with gzip") for end in (".csv", ".sdf")),
         ("x.csv.gz", gzip.compress(gzip.compress(b"C")), "is compressed with gzip"),
         ("x.smi", lzma.compress(b"C"), "is compressed with xz"),
-        ("x.csv", TEXT.encode("utf-16-le"), "is UTF-16 without a byte-order mark"),
+        ("x.csv", TEXT.encode("utf-16-le"), "is UTF-16 without a byte-order mark: --encoding"),
     ],
 )
 def test_bytes_under_a_name_that_does_not_fit(tmp_path, name, content, message):

@@ -49,12 +49,6 @@ def test_files_of_excel_are_read(tmp_path, start, end):
     assert table["y"].tolist() == ["1", "2"]
 
 
-def test_a_file_that_is_not_text_is_refused(tmp_path):
-    (tmp_path / "x.csv").write_bytes(b"na\x81ve\n1\n")
-    with pytest.raises(DataError, match=r"x\.csv cannot be read as CSV: .*utf-8.*Save it as UTF-8"):
-        read_table(tmp_path / "x.csv")
-
-
 SEPARATED = "smiles,logS,what\nCCO,-0.77,x\n"
 
 
@@ -141,15 +135,6 @@ def test_a_first_line_for_excel_names_the_separator(separator, start):
 def test_a_row_with_too_many_cells_is_refused_with_its_line(text, message):
     with pytest.raises(DataError, match=f"x cannot be read as CSV: {message}"):
         _read(text)
-
-
-@pytest.mark.parametrize("separator", [",", "\t", ";"])
-@pytest.mark.parametrize("row", ['C,2,"', 'C,",2', '",C,2'])
-def test_ditto_marks_hide_no_row(separator, row):
-    """Two of them enclose the rows between them."""
-    text = "\n".join(["smiles,y,note", "C,1,same", "CC,7,same", *[row] * 2, "C,3,x", ""])
-    with pytest.raises(DataError, match="row that begins in line 4: a cell between two quotation"):
-        _read(text.replace(",", separator))
 
 
 @pytest.mark.parametrize("before", [0, 1, 10_000])

@@ -1,13 +1,18 @@
-"""The column of SMILES under another name, and text in Latin-1."""
+"""The column of SMILES under another name, another encoding, and a title."""
 
 from __future__ import annotations
 
-import codecs
-
 import pytest
 
-from molsepnorm.data.tables import names_in_file, read_chunks, read_table, require_column
-from molsepnorm.errors import ConfigError, DataWarning
+from molsepnorm.data.tables import (
+    ReadOptions,
+    locate,
+    names_in_file,
+    read_chunks,
+    read_table,
+    require_column,
+)
+from molsepnorm.errors import ConfigError, DataError, DataWarning
 
 
 @pytest.mark.parametrize("name", ["SMILES", "canonical_smiles", "Canonical SMILES"])
@@ -34,7 +39,7 @@ def test_two_such_columns_are_refused(tmp_path):
 )
 def test_other_columns_keep_their_names(tmp_path, header, wanted):
     (tmp_path / "x.csv").write_text(f"{header}\nC,1\n")
-    (chunk,) = read_chunks(tmp_path / "x.csv", smiles_column=wanted)
+    (chunk,) = read_chunks(tmp_path / "x.csv", options=ReadOptions(wanted))
     assert list(chunk.columns) == names_in_file(chunk) == header.split(",")
 
 
@@ -53,30 +58,16 @@ def test_a_name_with_another_unit_is_not_only_suggested(wanted, other, differs):
     assert str(caught.value).endswith(advice) == differs
 
 
-def test_latin_1_is_read_and_announced_once(tmp_path):
-    """Names and cells, in several pieces, and for each of the files that are read together."""
-    text = "smiles,Aktivität µM\n" + "C,größer €\n" * 30
-    names = [f"{number}.csv" for number in range(3)]
-    for name in names:
-        (tmp_path / name).write_bytes(text.encode("cp1252"))
-    with pytest.warns(DataWarning) as warned:
-        readers = [read_chunks(tmp_path / name, rows=10) for name in names]
-        pieces = [piece for each in zip(*readers, strict=True) for piece in each]
-    assert {cell for piece in pieces for cell in piece["Aktivität µM"]} == {"größer €"}
-    messages = [str(each.message) for each in warned if each.category is DataWarning]
-    for name in names:
-        assert sum(f"{name} is not UTF-8" in message for message in messages) == 1
+def test_another_encoding_is_read_where_it_is_named(tmp_path):
+    (tmp_path / "x.csv").write_bytes("smiles,Aktivität µM\nC,größer €\n".encode("cp1252"))
+    with pytest.raises(DataError, match="cannot be decoded: .*--encoding cp1252"):
+        read_table(tmp_path / "x.csv")
+    table = read_table(tmp_path / "x.csv", ReadOptions(encoding="cp1252"))
+    assert table.to_dict("records") == [{"smiles": "C", "Aktivität µM": "größer €"}]
 
 
-def test_read_files_do_not_leave_a_handler_of_codecs_each(tmp_path, monkeypatch):
-    register, handlers = codecs.register_error, set()
-
-    def counted(name, handler):
-        handlers.add(name)
-        register(name, handler)
-
-    monkeypatch.setattr(codecs, "register_error", counted)
-    for number in range(20):
-        (tmp_path / f"{number}.csv").write_text("smiles\nC\n")
-        list(read_chunks(tmp_path / f"{number}.csv"))
-    assert 0 < len(handlers) < 5
+def test_a_title_above_the_header(tmp_path):
+    (tmp_path / "x.csv").write_text("Table 1. Our data\n\nsmiles,y\nC,1\n")
+    table = read_table(tmp_path / "x.csv", ReadOptions(header_row=3))
+    assert table.to_dict("records") == [{"smiles": "C", "y": "1"}]
+    assert locate("x.csv", table.index[0]) == "x.csv, line 4"

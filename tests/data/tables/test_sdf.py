@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from molsepnorm.data.tables import locate, read_chunks, read_table
+from molsepnorm.data.tables import ReadOptions, locate, read_chunks, read_table
 from molsepnorm.errors import DataError, DataWarning, InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
@@ -27,7 +27,7 @@ METHANE = structure("C", title=" methane, a gas ")
 def _rows(tmp_path, text: str | bytes, **options) -> list[dict[str, str]]:
     data = text if isinstance(text, bytes) else text.encode()
     (tmp_path / "x.sdf").write_bytes(data)
-    return read_table(tmp_path / "x.sdf", **options).to_dict("records")
+    return read_table(tmp_path / "x.sdf", ReadOptions(**options)).to_dict("records")
 
 
 def _values(tmp_path, properties: str | bytes) -> dict[str, str]:
