@@ -193,15 +193,23 @@ def _merge(
     first, changed = int(rows[0]), []
     is_labelled = not np.isnan(scan.labels.values[used]).all()
     gains_weight = scan.weights is not None and scan.weights[first] == 0 < scan.weights[used].max()
-    targets = {name: i for i, name in enumerate(scan.labels.names)}
+    labels = {
+        name: _merged_label(scan, column, used, scan.labels.names.index(name))
+        for name, column in zip(scan.table.columns, cells, strict=True)
+        if name in scan.labels.names and is_labelled
+    }
     for name, column in zip(scan.table.columns, cells, strict=True):
         if name == scan.config.smiles_column:
             continue
         full = [str(column[row]) for row in rows if column[row].strip()]
-        if (i := targets.get(name)) is not None:
+        if name in labels:
+            cell, what, _ = labels[name]
+        elif name in scan.labels.names:
             cell, what = str(column[first]) * (not gains_weight), "conflicts"
-            if is_labelled:
-                cell, what = _merged_label(scan, column, used, i)
+        elif name in scan.qualifiers and labels:  # of the only target
+            ((_, what, source),) = labels.values()
+            exact = name == scan.qualifiers.relation and what == "means"
+            cell, what = "=" if exact else str(column[source]), "filled"
         elif name == scan.config.weight_column:
             cell, what = _mean_weight(scan, column, used), "means"
         else:
@@ -215,23 +223,29 @@ def _merge(
     return changed
 
 
-def _merged_label(scan: Scan, column: np.ndarray, used: np.ndarray, target: int) -> tuple[str, str]:
-    """Return the cell of a target for merged rows, and how it is counted if it is changed."""
+def _merged_label(
+    scan: Scan, column: np.ndarray, used: np.ndarray, target: int
+) -> tuple[str, str, int]:
+    """Return the cell of a target for merged rows, how it is counted if it is changed, and the row
+    whose relation and unit it has."""
     labels = scan.labels
     kind, values = labels.kinds[target], labels.values[used, target]
     bounds = labels.bound_signs[used, target]
     weights = np.ones(len(used)) if scan.weights is None else scan.weights[used]
     merged = merged_label(values, bounds, weights, kind == "regression")
     if np.isnan(merged.value):
-        return "", "conflicts"
+        return "", "conflicts", int(used[0])
     same = (bounds == merged.bound) & np.isclose(values, merged.value, rtol=1e-9, atol=0)
     if same.any():
-        return str(column[used[same.argmax()]]).strip(), "filled"
+        source = int(used[same.argmax()])
+        return str(column[source]).strip(), "filled", source
     value = merged.value
     if labels.transforms:
         transform = transform_of(labels.transforms[target], labels.names[target])
         value = value if transform is None else float(transform.inverse(np.array(value)))
-    return f"{value:.10g}", "means"
+    if labels.factors is not None:
+        value /= labels.factors[used[0]]
+    return f"{value:.10g}", "means", int(used[0])
 
 
 def _mean_weight(scan: Scan, column: np.ndarray, used: np.ndarray) -> str:

@@ -17,6 +17,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
+from molsepnorm.data.datasets.qualifiers import Qualifiers
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
 from molsepnorm.data.datasets.summary import TargetSummary
 from molsepnorm.data.datasets.table import with_splits, without_splits
@@ -54,6 +55,7 @@ class Scan:
     Numbers are on the scale that is learned."""
     invalid_labels: dict[str, np.ndarray]
     """Rows (int64) with an invalid label, for each target that has some."""
+    qualifiers: Qualifiers
     weights: np.ndarray | None
     """Weight of each row; None without such a column, or if training refuses it."""
     refusals: tuple[Refusal, ...]
@@ -222,4 +224,6 @@ def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
     dataset = without_splits(columns, labels, weights, columns.features, config, encoding)
     if len(dataset.store):
         dataset = attempt("split", lambda: with_splits(dataset, columns, config), dataset)
-    return Scan(config, table, dataset, labels, invalid, weights, tuple(refusals))
+    return Scan(
+        *(config, table, dataset, labels, invalid, columns.qualifiers, weights, tuple(refusals))
+    )

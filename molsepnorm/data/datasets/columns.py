@@ -14,7 +14,13 @@ import pandas as pd
 
 from molsepnorm.data.datasets.cells import blank_classes, parse_cells
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.splits import split_words
+from molsepnorm.data.datasets.qualifiers import (
+    Qualifiers,
+    exported_target,
+    few_words,
+    qualifiers_of,
+    with_relations,
+)
 from molsepnorm.data.tables import (
     locate,
     names_in_file,
@@ -109,7 +115,7 @@ class ParsedColumn:
         self.bounded += int(bounded.sum())
         self._plain += int(plain.sum())
         self._words += int(words.sum())
-        self._measure(numbers[np.isfinite(numbers)])
+        self._measure(numbers[np.isfinite(numbers) & ~bad])
         if self._few is not None:
             self._few.update(np.unique(numbers[plain | words])[: _MAX_CODES + 1].tolist())
             if len(self._few) > _MAX_CODES:
@@ -254,9 +260,15 @@ class Columns:
     identifiers: dict[str, list[str]] = field(default_factory=dict)
     """Cells of each column whose name is that of an identifier, such as compound_id, and that the
     configuration does not name."""
-    split_columns: dict[str, set[str]] = field(default_factory=dict)
-    """The `split_words` of each column that has no other words, is not used, and has a name that no
-    other column has; empty if the configuration says how the table is split."""
+    qualifiers: Qualifiers = field(default_factory=Qualifiers)
+    """The columns of relations and units that belong to the target."""
+    units: list[str] = field(default_factory=list)
+    """Cells of the column of units, if there is one."""
+    words: dict[str, set[str]] = field(default_factory=dict)
+    """The distinct cells of each column that has few, is not used, and has a name that no other
+    column has."""
+    notes: list[str] = field(default_factory=list)
+    """What to say about the columns that were recognised."""
 
     def require(self, name: str, *, once: bool = True) -> None:
         """Check that there is a column of this name, see `require_column`."""
@@ -291,8 +303,15 @@ def parse_columns(
         if table is None:
             names, in_file = list(piece.columns), names_in_file(piece)
             targets = _named_targets(names, config)
+            if targets is None and (exported := exported_target(names)) is not None:
+                targets = (exported,)
             table = Columns(config.table or "y", names, in_file, dtype, targets)
             config = config.model_copy(update={"targets": targets and list(targets)})
+            given = config.relation_column, config.unit_column
+            table.qualifiers, table.notes = qualifiers_of(names, targets, *given)
+            relation, unit = table.qualifiers
+            for name in filter(None, table.qualifiers):
+                table.require(name)
             for number, name in enumerate(names):
                 if name == config.weight_column:
                     table.parsed[number] = ParsedColumn(name, config)
@@ -300,23 +319,28 @@ def parse_columns(
                     table.parsed[number] = ParsedColumn(name, config, dtype)
             table.features = {name: [] for name in config.feature_columns}
             table.identifiers = {name: [] for name in _identifiers(names, config)}
-            free = _free_columns(table, config)
+            table.words = {name: set() for name in _free_columns(table, config)}
         index.append(piece.index.to_numpy())
         may_group = separated_by(piece) == ";"
         for number, column in table.parsed.items():
-            column.add(piece.iloc[:, number], may_group)
-        for name, texts in (
+            cells = piece.iloc[:, number]
+            if relation is not None and column.name in (table.targets or ()):
+                cells = with_relations(cells, piece[relation])
+            column.add(cells, may_group)
+        for column_name, texts in (
             (config.smiles_column, table.smiles),
             (config.column_of_split, table.splits),
+            (unit, table.units),
             *table.features.items(),
             *table.identifiers.items(),
         ):
-            if name in table.names:
-                cells = piece.iloc[:, table.names.index(name)]
-                if name in table.features:
+            if column_name in table.names:
+                cells = piece.iloc[:, table.names.index(column_name)]
+                if column_name in table.features:
                     cells = with_points(cells, config.decimal)
                 texts += cells.tolist()
-        free = [name for name in free if _add_split_words(piece[name], table)]
+        found = {each: few_words(known, piece[each]) for each, known in table.words.items()}
+        table.words = {each: words for each, words in found.items() if words is not None}
     assert table is not None
     table.index = np.concatenate(index)
     return table
@@ -361,18 +385,7 @@ def _identifiers(names: list[str], config: DataConfig) -> list[str]:
 
 
 def _free_columns(table: Columns, config: DataConfig) -> list[str]:
-    """Return the columns that could assign rows to splits, if nothing else does."""
-    if config.column_of_split or config.splits_file or config.folds or config.split is None:
-        return []
-    used = config.columns_with_roles()
+    """Return the columns that are not used, and have a name of their own."""
+    used = {*config.columns_with_roles(), *(table.targets or ()), *table.qualifiers}
     counts = Counter(table.names).items()
     return [name for name, times in counts if times == 1 and name not in used]
-
-
-def _add_split_words(piece: pd.Series, table: Columns) -> bool:
-    """Add the words of the next piece of a column, and return whether it can assign splits."""
-    words = None if split_words(piece.iloc[:1]) is None else split_words(piece.unique())
-    known = table.split_columns.pop(str(piece.name), set())
-    if words is not None:
-        table.split_columns[str(piece.name)] = known | words
-    return words is not None

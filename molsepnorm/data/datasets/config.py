@@ -24,7 +24,7 @@ _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_LABELS = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
-    *("transform", "duplicates"),
+    *("transform", "duplicates", "relation_column", "unit_column"),
 )
 _OF_TABLES = (
     *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column"),
@@ -172,6 +172,12 @@ class DataConfig(BaseModel):
 
     Weights are non-negative numbers; an empty cell counts as 1. The labels of a row of weight 0
     count as missing."""
+    relation_column: Annotated[str | None, "--relation-column", "Labels"] = None
+    """Column with relations such as > and <, which make the numbers of the target bounds; none if a
+    column that looks like it belongs to something else. Exports of ChEMBL need no option."""
+    unit_column: Annotated[str | None, "--unit-column", "Labels"] = None
+    """Column with units such as nM and uM, by which the numbers of the target are converted to nM;
+    none if a column that looks like it belongs to something else."""
     transform: Annotated[
         dict[str, str], BeforeValidator(_parse_transforms), "--transform", "Labels"
     ] = {}
@@ -290,12 +296,12 @@ class DataConfig(BaseModel):
     @property
     def columns_by_role(self) -> dict[str, list[str]]:
         """The columns of the table that have a role, by the setting that names them."""
-        one = ("weight_column", "splits_column", "time_column")
+        one = ("weight_column", "splits_column", "time_column", "relation_column", "unit_column")
         return {
             "targets": self.targets or [],
             "targets_except": self.targets_except,
             "smiles_column": [] if self.in_memory else [self.smiles_column],
-            **{role: [name] for role in one if (name := getattr(self, role)) is not None},
+            **{role: [name] for role in one if (name := getattr(self, role)) not in (None, "none")},
             "feature_columns": self.feature_columns,
         }
 

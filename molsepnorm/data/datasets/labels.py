@@ -18,6 +18,7 @@ from molsepnorm.data.datasets.cells import YES_NO, blank_classes, word_of
 from molsepnorm.data.datasets.columns import Cell, Columns, ParsedColumn, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
+from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_declared
 from molsepnorm.data.datasets.targets import choose_targets
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import name_of_copy
@@ -57,6 +58,8 @@ class Labels:
     bounds: np.ndarray | None = None
     """int8 [rows, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
     where it equals the label; None if there are no bounds."""
+    factors: np.ndarray | None = None
+    """float64 [rows]: by what the numbers of the table were multiplied; None if by nothing."""
 
     @property
     def bound_signs(self) -> np.ndarray:
@@ -124,6 +127,10 @@ def read_labels(
         DataError: a cell does not fit its target, or cannot be transformed.
     """
     names, warnings = choose_targets(table, config)
+    warnings += table.notes
+    if len(names) == 1:
+        require_declared(table.words, config.relation_column, config.unit_column, names[0])
+    factors = factors_to_nanomolar(table.units, table.smiles) if table.units else None
     configured = _configured_kinds(names, config)
     kinds: list[Kind] = []
     classes: list[tuple[str, ...]] = []
@@ -155,6 +162,10 @@ def read_labels(
                 f"{column.bounded:,} of {np.isfinite(values[:, number]).sum():,} labels of {name} "
                 f"are bounds, such as '{column.first_bound[1].strip()}'."
             )
+        if factors is not None:
+            _require_units(table, name, factors, values[:, number], invalid)
+            values[:, number] *= factors
+            warnings.append(f"{name}: the numbers are converted to nM by their units.")
         if (transform := transform_of(config.transform.get(name, NO_TRANSFORM), name)) is not None:
             _transform(table, name, kind, transform, values[:, number], invalid)
             if bounds is not None:
@@ -178,6 +189,7 @@ def read_labels(
         *(names, tuple(kinds), tuple(classes), values, tuple(warnings)),
         transforms=transforms if {*transforms} != {NO_TRANSFORM} else (),
         bounds=bounds,
+        factors=factors,
     )
 
 
@@ -337,6 +349,25 @@ def _advice(table: Columns, name: str, config: DataConfig) -> str:
         words += ["--fix", name_of_copy(table.source)]
         advice += f". A copy in which these cells are empty: {shlex.join(words)}"
     return advice
+
+
+def _require_units(
+    table: Columns,
+    name: str,
+    factors: np.ndarray,
+    values: np.ndarray,
+    invalid: dict[str, np.ndarray] | None,
+) -> None:
+    """Check that each number (rows,) has a unit."""
+    bare = np.array([not unit.strip() for unit in table.units])
+    rows = np.flatnonzero(bare & ~np.isnan(values))
+    if len(rows) and invalid is not None:
+        invalid[name] = np.union1d(invalid.get(name, rows), rows)
+    elif len(rows):
+        raise DataError(
+            f"{table.cell(int(rows[0]), name)}: the number has no unit. "
+            f"{counted(len(rows), 'such cell')} in this column; empty the cell, or add the unit"
+        )
 
 
 def _transform(

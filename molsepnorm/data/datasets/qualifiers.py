@@ -1,0 +1,174 @@
+"""Columns that qualify the numbers beside them: relations such as >, and units such as nM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, listed
+
+NONE = "none"
+"""In place of a column: there is none."""
+_RELATIONS = {"": "", "=": "", "==": "", "~": "", ">": ">", ">>": ">", "<": "<", "<<": "<"}
+_RELATIONS |= {">=": ">=", "≥": ">=", "<=": "<=", "≤": "<="}
+"""Relations, without quotation marks, and the sign that a number gets."""
+_NANOMOLAR = {"pM": 1e-3, "nM": 1.0, "uM": 1e3, "µM": 1e3, "μM": 1e3, "mM": 1e6, "M": 1e9}
+_GRAMS = {"ng/mL": 1e3, "ug/mL": 1e6, "µg/mL": 1e6, "ug.mL-1": 1e6, "mg/mL": 1e9}
+"""Units, and the number of nM in one of them; of mass units, times the molar mass in g/mol."""
+_MAX_WORDS = 20  # of a column of relations or units
+
+
+class Qualifiers(NamedTuple):
+    """The columns that belong to the target."""
+
+    relation: str | None = None
+    unit: str | None = None
+
+
+class _Export(NamedTuple):
+    source: str
+    target: str
+    qualifiers: Qualifiers
+
+
+_EXPORTS = (
+    _Export("ChEMBL", "Standard Value", Qualifiers("Standard Relation", "Standard Units")),
+    _Export("ChEMBL", "standard_value", Qualifiers("standard_relation", "standard_units")),
+)
+"""Exports of databases, by the exact names of their columns."""
+
+
+def exported_target(names: Sequence[str]) -> str | None:
+    """Return the target of an export of a database; None for another table."""
+    known = (each for each in _EXPORTS if {each.target, *each.qualifiers} <= {*names})
+    return next((each.target for each in known), None)
+
+
+def qualifiers_of(
+    names: Sequence[str],
+    targets: Sequence[str] | None,
+    relation: str | None,
+    unit: str | None,
+) -> tuple[Qualifiers, list[str]]:
+    """Return the columns of relations and units, and what to say about those that were not named.
+
+    Args:
+        names: names of all columns.
+        targets: the targets that are named.
+        relation, unit: the columns in the configuration; `NONE` if there is none, and None if the
+            names of a known export decide.
+
+    Raises:
+        ConfigError: a column is named, and not exactly one target.
+    """
+    if (targets is None or len(targets) != 1) and {relation, unit} - {None, NONE}:
+        raise ConfigError(
+            "data.relation_column and data.unit_column belong to one target: name it (--targets)"
+        )
+    found = Qualifiers(*(None if each == NONE else each for each in (relation, unit)))
+    for export in _EXPORTS:
+        if [export.target] != [*(targets or ())] or not {*export.qualifiers} <= {*names}:
+            continue
+        known = Qualifiers(
+            export.qualifiers.relation if relation is None else found.relation,
+            export.qualifiers.unit if unit is None else found.unit,
+        )
+        line = (
+            f"Read as an export of {export.source}: relations from '{known.relation}', units from "
+            f"'{known.unit}'; others with --relation-column and --unit-column."
+        )
+        return known, [line]
+    return found, []
+
+
+def with_relations(cells: pd.Series, relations: pd.Series) -> pd.Series:
+    """Return the cells of a target with the signs of a column of relations in front of them.
+
+    >>> with_relations(pd.Series(["5", "50", ""]), pd.Series(["=", "'>'", ">"])).tolist()
+    ['5', '>50', '']
+
+    Raises:
+        DataError: a cell is no relation.
+    """
+    signs = relations.map(_plain).map(_RELATIONS)
+    if signs.isna().any():
+        odd = relations[signs.isna()].iloc[0]
+        raise DataError(f"'{odd}' is no relation: {', '.join(filter(None, _RELATIONS))} are")
+    return (signs + cells.str.strip()).where(cells.str.strip() != "", "")
+
+
+def factors_to_nanomolar(units: Sequence[str], smiles: Sequence[str]) -> np.ndarray | None:
+    """Return what turns the number of each row into nM, float64 (rows,), NaN without a unit; None
+    if the only unit is another one, such as mV, and the numbers stay as they are.
+
+    Raises:
+        DataError: one of several units is not known.
+    """
+    written = [*map(_plain, units)]
+    found = {*written} - {""}
+    if len(found) == 1 and not found <= {*_NANOMOLAR, *_GRAMS}:
+        return None
+    if unknown := sorted(found - {*_NANOMOLAR, *_GRAMS}):
+        raise DataError(
+            f"the unit '{unknown[0]}' cannot be converted beside others ({listed(sorted(found))}): "
+            f"known are {', '.join((*_NANOMOLAR, *_GRAMS))}. Convert these numbers, or leave such "
+            "rows out"
+        )
+    factors = np.array([_NANOMOLAR.get(unit, np.nan) for unit in written])
+    for row, unit in enumerate(written):
+        if unit in _GRAMS:
+            factors[row] = _GRAMS[unit] / _molar_mass(smiles[row])
+    return factors
+
+
+def require_declared(
+    words: Mapping[str, set[str]], relation: str | None, unit: str | None, target: str
+) -> None:
+    """Check that no unused column holds relations other than =, or several units.
+
+    Args:
+        words: the distinct cells of each unused column that has few of them.
+        relation, unit: as in `qualifiers_of`.
+        target: the target, for the error.
+
+    Raises:
+        ConfigError: such a column is neither used nor declared to be none.
+    """
+    for name, cells in words.items():
+        plain = {_plain(cell) for cell in cells}
+        signs = {_RELATIONS.get(each) for each in plain}
+        if relation is None and None not in signs and signs - {""}:
+            raise ConfigError(
+                f"the column '{name}' holds relations such as '{max(plain)}'. If they belong to "
+                f"'{target}', its numbers are bounds: --relation-column '{name}'. Otherwise: "
+                f"--relation-column {NONE}"
+            )
+        if unit is None and len(plain - {""}) > 1 and plain - {""} <= {*_NANOMOLAR, *_GRAMS}:
+            raise ConfigError(
+                f"the column '{name}' holds the units {listed(sorted(plain - {''}))}. If they "
+                f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
+                f"Otherwise: --unit-column {NONE}"
+            )
+
+
+def few_words(known: set[str], cells: pd.Series) -> set[str] | None:
+    """Return the distinct cells of a column with those of another piece; None if they are many."""
+    found = known | {*cells.head(_MAX_WORDS * 10).unique()}
+    found = found if len(found) > _MAX_WORDS else known | {*cells.unique()}
+    return None if len(found) > _MAX_WORDS else found
+
+
+def _plain(cell: str) -> str:
+    return cell.strip().strip("'\"").strip()
+
+
+def _molar_mass(smiles: str) -> float:
+    from molsepnorm.molecules.featurize.descriptors import structure_inputs
+
+    try:
+        return float(structure_inputs([smiles], False, ("MolWt",))[0][0])
+    except InvalidMolecule:  # the row is left out
+        return np.nan

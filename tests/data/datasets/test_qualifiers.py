@@ -1,0 +1,93 @@
+"""Relations and units in columns of their own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from molsepnorm.data.datasets.columns import parse_columns
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.labels import read_labels
+from molsepnorm.data.tables import read_chunks
+from molsepnorm.errors import ConfigError, DataError
+from tests.data.datasets.test_labels import read
+
+CASES = Path(os.environ.get("MOLSEPNORM_DATA", "none")).parent / "cases" / "tables"
+
+EXPORT = {
+    "Standard Relation": ["'='", "'>'", "'='", "'<='", ""],
+    "Standard Value": ["12.0", "10000.0", "0.03", "5", "7"],
+    "Standard Units": ["nM", "nM", "uM", "nM", "pM"],
+}
+
+
+def test_an_export_of_chembl_needs_no_option():
+    labels = read(EXPORT)
+    assert labels.names == ("Standard Value",)
+    np.testing.assert_allclose(labels.values[:, 0], [12, 10000, 30, 5, 0.007])
+    assert labels.bounds[:, 0].tolist() == [0, 1, 0, -1, 0]
+    assert "ChEMBL" in labels.warnings[0]
+    ignored = read(EXPORT, targets=["Standard Value"], relation_column="none", unit_column="none")
+    assert (ignored.bounds, ignored.values[:, 0].tolist()) == (None, [12, 10000, 0.03, 5, 7])
+
+
+COLUMNS = {
+    "ic50": ["1.2", "50", "", "3"],
+    "qualifier": ["=", ">", "<", ""],
+    "unit": ["uM", "ng/mL", "nM", "mM"],
+}
+
+
+def test_a_column_of_relations_or_units_has_to_be_declared():
+    with pytest.raises(ConfigError, match="--relation-column 'qualifier'.*--relation-column none"):
+        read(COLUMNS, targets=["ic50"])
+    with pytest.raises(ConfigError, match="--unit-column 'unit'.*--unit-column none"):
+        read(COLUMNS, targets=["ic50"], relation_column="qualifier")
+    found = read(COLUMNS, targets=["ic50"], relation_column="qualifier", unit_column="unit")
+    methane = 16.043  # the molar mass of the test's SMILES
+    np.testing.assert_allclose(
+        found.values[:, 0], [1200, 50 * 1000 / methane, np.nan, 3e6], rtol=1e-4
+    )
+    assert found.bounds[:, 0].tolist() == [0, 1, 0, 0]
+    plain = read(COLUMNS, targets=["ic50"], relation_column="none", unit_column="none")
+    assert plain.bounds is None
+    equal = {**COLUMNS, "qualifier": ["="] * 4, "unit": ["mV"] * 4}
+    assert read(equal, targets=["ic50"]).bounds is None  # they change nothing
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings", "message"),
+    [
+        ({"qualifier": ["=", "about", "", ""]}, {}, "'about' is no relation"),
+        ({"unit": ["uM", "mV", "", ""]}, {}, "the unit 'mV' cannot be converted beside others"),
+        ({"unit": ["uM", "nM", "nM", ""]}, {}, "line 5, column 'ic50': the number has no unit"),
+        ({}, {"targets": ["ic50", "qualifier"]}, "belong to one target"),
+        ({}, {"unit_column": "units"}, "has no column 'units'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(changed, settings, message):
+    given = {"targets": ["ic50"], "relation_column": "qualifier", "unit_column": "unit", **settings}
+    with pytest.raises((ConfigError, DataError), match=message):
+        read({**COLUMNS, **changed}, **given)
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="the cases are not at hand")
+@pytest.mark.parametrize(
+    ("name", "settings", "exact", "bounds"),
+    [
+        ("01_relation.csv", {"targets": ["IC50_uM"], "relation_column": "Qualifier"}, 13, 8),
+        ("f3_relation.csv", {}, None, None),
+        ("01_relation_chembl.csv", {"targets": ["Standard Value"]}, None, None),
+    ],
+)
+def test_labels_of_real_tables(name, settings, exact, bounds):
+    config = DataConfig(table=CASES / name, **settings)
+    labels = read_labels(parse_columns(read_chunks(config.table), config), config)
+    assert labels.bounds is not None and labels.bounds.any()
+    if exact is not None:
+        present = ~np.isnan(labels.values)
+        assert (present & (labels.bounds == 0)).sum() == exact
+        assert (labels.bounds != 0).sum() == bounds
