@@ -7,19 +7,14 @@ from typing import NamedTuple
 
 from torch import nn
 
-from molsepnorm.nn.attention import BiasedSelfAttention
+from molsepnorm.nn.attention import BiasedSelfAttention, FastSelfAttention
 from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.dropout import Dropout
+from molsepnorm.nn.dropout import ByteDropout, Dropout
 from molsepnorm.nn.kernel_head import KernelHead
-from molsepnorm.nn.kernels.attention import FastSelfAttention
-from molsepnorm.nn.kernels.bias import FastAttentionBias
-from molsepnorm.nn.kernels.dropout import ByteDropout
-from molsepnorm.nn.kernels.local import FastGINE
-from molsepnorm.nn.kernels.readout import FastReadout
-from molsepnorm.nn.local import GINE
-from molsepnorm.nn.pairs.bias import AttentionBias
-from molsepnorm.nn.readout import GraphTokenReadout, Readout
+from molsepnorm.nn.local import GINE, FastGINE
+from molsepnorm.nn.pairs.bias import AttentionBias, FastAttentionBias
+from molsepnorm.nn.readout import FastReadout, GraphTokenReadout, Readout
 
 
 class Parts(NamedTuple):

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from molsepnorm.nn import PaddedGroup
-from molsepnorm.nn.attention import BiasedSelfAttention
-from molsepnorm.nn.kernels.attention import FastSelfAttention
-from molsepnorm.nn.kernels.dropout import ByteDropout
-from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.attention import BiasedSelfAttention, FastSelfAttention
+from molsepnorm.nn.dropout import ByteDropout
+from molsepnorm.nn.pairs.neighbours import PairTensors
 
 GROUPS = (PaddedGroup(2, 4), PaddedGroup(3, 2), PaddedGroup(1, 6), PaddedGroup(1, 1))
 HEADS, WIDTH = 2, 6

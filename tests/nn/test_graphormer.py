@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SepNorm, SharedNorm
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.layer import (
     GraphormerLayer,
     GraphTokenLayer,
@@ -27,6 +27,7 @@ from molsepnorm.nn.layer import (
 from molsepnorm.nn.norms import GraphTokenSepNorm, GraphTokenSharedNorm
 from molsepnorm.nn.parts import FAST, PLAIN, Parts
 from molsepnorm.nn.readout import Readout
+from molsepnorm.sepnorm import SepNorm, SharedNorm
 from molsepnorm.training.steps.step import estimate_statistics
 
 SMILES = (

@@ -11,8 +11,7 @@ from support import SMALL, batch_of, far_from_initial
 
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
-from molsepnorm.nn.kernels.readout import FastReadout
-from molsepnorm.nn.readout import Readout
+from molsepnorm.nn.readout import FastReadout, Readout
 
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccccc1")
 

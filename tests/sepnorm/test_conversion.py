@@ -18,8 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, convert_to_sepnorm
-from molsepnorm.sepnorm import Conversion
+from molsepnorm.sepnorm import Conversion, MaskedBatchNorm1d, MultiTokenSepNorm, convert_to_sepnorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 
 DOCS = Path(__file__).parents[2] / "docs" / "sepnorm.md"

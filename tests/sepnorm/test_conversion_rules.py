@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import MultiTokenSepNorm, convert_to_sepnorm
+from molsepnorm.sepnorm import MultiTokenSepNorm, convert_to_sepnorm
 
 WIDTH, BATCH, SLOTS = 8, 5, 4
 

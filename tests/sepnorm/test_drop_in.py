@@ -11,8 +11,13 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm, SharedNorm
-from molsepnorm.sepnorm import synchronize_norms
+from molsepnorm.sepnorm import (
+    MaskedBatchNorm1d,
+    MultiTokenSepNorm,
+    SepNorm,
+    SharedNorm,
+    synchronize_norms,
+)
 
 WIDTH = 8
 Factory = Callable[[int], nn.Module]

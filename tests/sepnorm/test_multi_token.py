@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm
+from molsepnorm.sepnorm import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm
 from molsepnorm.sepnorm.multi_token import Padding
 
 SEQUENCES, SLOTS, WIDTH = 6, 7, 4

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from molsepnorm.nn import MaskedBatchNorm1d, SepNorm, SharedNorm
+from molsepnorm.sepnorm import MaskedBatchNorm1d, SepNorm, SharedNorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 
 GRAPHS, SLOTS, WIDTH = 6, 5, 4

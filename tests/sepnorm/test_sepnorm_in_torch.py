@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm, SharedNorm
+from molsepnorm.sepnorm import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm, SharedNorm
 
 WIDTH = 16
 NORMS: dict[str, Callable[[], nn.Module]] = {

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.pairs.features import PairBias, ResistanceKernels, resistances
-from molsepnorm.nn.pairs.neighbours import neighbours_of
-from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.pairs.neighbours import PairTensors, neighbours_of
 from molsepnorm.nn.pairs.urpe import URPE
 from molsepnorm.nn.parts import Parts
 

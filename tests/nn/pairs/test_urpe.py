@@ -12,7 +12,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, GraphormerConfig
-from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.pairs.neighbours import PairTensors
 from molsepnorm.nn.pairs.urpe import URPE
 
 HEADS, MAX_DISTANCE, FEATURES = 4, 6, 3

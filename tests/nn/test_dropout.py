@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from molsepnorm.nn.kernels.dropout import ByteDropout
+from molsepnorm.nn.dropout import ByteDropout
 
 MANY = 1 << 20
 SIGMAS = 5  # of a normal deviate: one false alarm in two million, and the seeds are fixed
