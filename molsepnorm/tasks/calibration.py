@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -68,6 +68,12 @@ class Intervals:
     """Name of the signal; None if all molecules have the same standard deviation."""
     largest: float | None = None
     """The largest standard deviation; None for no limit."""
+
+    def __post_init__(self) -> None:
+        largest = 1.0 if self.largest is None else self.largest
+        if largest <= 0:
+            raise ConfigError(f"the largest standard deviation must be above 0; got {largest}")
+        _require_sound([self.scores], [self.intercept, self.slope, largest])
 
     @property
     def highest_level(self) -> float:
@@ -159,6 +165,12 @@ class ClassSets:
     class_weights: tuple[float, ...] = ()
     """Those of training, one for each class; empty for equal weights."""
 
+    def __post_init__(self) -> None:
+        weights = self.class_weights
+        if weights and (min(weights) <= 0 or len(weights) != len(self.scores)):
+            raise ConfigError(f"the class weights of the calibration do not fit: {weights}")
+        _require_sound(self.scores, [self.slope, self.offset, *weights])
+
     @staticmethod
     def fit(
         labels: np.ndarray, predictions: np.ndarray, class_weights: tuple[float, ...] = ()
@@ -173,12 +185,13 @@ class ClassSets:
         from scipy.optimize import minimize
 
         classes = max(predictions.shape[1], 2)
+        unscored = ((),) * classes
 
         def loss(parameters: np.ndarray) -> float:
             # slope and offset stay near 1 and 0 where a few molecules say otherwise
             prior = (parameters**2).sum() / (2 * _PRIOR_SD**2)
             slope, offset = math.exp(parameters[0]), parameters[1]
-            every = ClassSets((), slope, offset, class_weights).probabilities(predictions)
+            every = ClassSets(unscored, slope, offset, class_weights).probabilities(predictions)
             chosen = every[np.arange(len(labels)), labels]
             return float(-np.log(chosen.clip(_TINY)).sum() + prior)
 
@@ -187,7 +200,7 @@ class ClassSets:
             bounds = [(-3, 3), (-5, 5) if classes == 2 else (0, 0)]
             found = minimize(loss, np.zeros(2), bounds=bounds).x
             slope, offset = math.exp(found[0]), float(found[1])
-        fitted = ClassSets((), slope, offset, class_weights)
+        fitted = ClassSets(unscored, slope, offset, class_weights)
         calibrated = fitted.probabilities(predictions)
         scores = (_kept(1 - calibrated[labels == each, each]) for each in range(classes))
         return replace(fitted, scores=tuple(scores))
@@ -223,32 +236,12 @@ class ClassSets:
 Calibration: TypeAlias = Intervals | ClassSets
 
 
-def calibration_from_json(content: Mapping[str, Any]) -> Calibration:
-    """Return the calibration whose `dataclasses.asdict` was written to a JSON file.
-
-    Raises:
-        ConfigError: a number is not finite, or the scores are not sorted.
-    """
-    lists: Sequence[Sequence[float]]
-    found: Calibration
-    if "intercept" in content:
-        found = intervals = Intervals(**{**content, "scores": tuple(content["scores"])})
-        largest = 1.0 if intervals.largest is None else intervals.largest
-        lists, numbers = [intervals.scores], [intervals.intercept, intervals.slope, largest]
-        if largest <= 0:
-            raise ConfigError(f"the largest standard deviation must be above 0; got {largest}")
-    else:
-        scores = tuple(tuple(each) for each in content["scores"])
-        weights = tuple(content.get("class_weights", ()))
-        found = sets = ClassSets(**{**content, "scores": scores, "class_weights": weights})
-        lists, numbers = sets.scores, [sets.slope, sets.offset, *weights]
-        if weights and (min(weights) <= 0 or len(weights) != len(scores)):
-            raise ConfigError(f"the class weights of the calibration do not fit: {weights}")
-    if not all(map(math.isfinite, [*numbers, *chain.from_iterable(lists)])):
+def _require_sound(scores: Sequence[Sequence[float]], numbers: Sequence[float]) -> None:
+    """Check that all numbers are finite, and that each list of scores is sorted."""
+    if not all(map(math.isfinite, [*numbers, *chain.from_iterable(scores)])):
         raise ConfigError("a number of the calibration is not finite")
-    if any(list(part) != sorted(part) for part in lists):
+    if any(list(part) != sorted(part) for part in scores):
         raise ConfigError("the scores of the calibration are not sorted")
-    return found
 
 
 def kind_fits(target: Target, calibration: Calibration) -> bool:

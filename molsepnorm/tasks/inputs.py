@@ -271,15 +271,6 @@ class ExtraInputs:
                 found[:, index] = (own < low - margin) | (own > high + margin)
         return found
 
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> ExtraInputs:
-        """Return the inputs whose `dataclasses.asdict` was written to a JSON file."""
-        columns = (
-            FeatureColumn(**{**each, "words": tuple(each["words"])}) for each in content["columns"]
-        )
-        descriptors = tuple(content["descriptors"])
-        return ExtraInputs(tuple(columns), content["morgan"], descriptors, content.get("pairs", 0))
-
 
 NO_INPUTS = ExtraInputs()
 """The inputs of a model that reads nothing but the features of its featuriser."""

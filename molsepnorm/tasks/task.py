@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, did_you_mean, require_several
-from molsepnorm.tasks.metrics import METRICS, Kind, Metric
-from molsepnorm.tasks.metrics.scoring import (
+from molsepnorm.tasks.metrics import (
+    METRICS,
+    Kind,
+    Metric,
     draw_resamples,
     interval,
     numbered,
@@ -149,19 +151,6 @@ class Task:
         usual, own = _usual_metrics(self.regression_loss), self.chosen_by.kinds
         others = (usual[each.kind] for each in self.targets if each.kind not in own)
         return tuple(dict.fromkeys([*[self.metric][: len(own)], *others]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the task as plain JSON values."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> Task:
-        """Return the task that `to_json` was called on."""
-        targets = []
-        for target in content["targets"]:
-            lists = {k: tuple(target.get(k, ())) for k in ("classes", "class_weights")}
-            targets.append(Target(**{**target, **lists}))
-        return Task(tuple(targets), content["metric"], content.get("regression_loss", "l1"))
 
     def baseline_prediction(self, labels: np.ndarray) -> np.ndarray:  # (O,)
         """Return the best prediction that ignores the molecule, from training labels (G, T).

@@ -74,13 +74,6 @@ def test_a_task_predicts_both_scales():
     assert list(second) == ["logS_pred"]
 
 
-def test_the_transform_is_saved_with_the_target():
-    targets = Target("y", "regression", transform="log10"), Target("z", "regression")
-    task = Task(targets, "mae")
-    assert [each["transform"] for each in task.to_json()["targets"]] == ["log10", "none"]
-    assert Task.from_json(task.to_json()) == task
-
-
 def test_the_standardisation_is_that_of_the_transformed_labels():
     labels = np.log10([[1.0], [100.0]])
     task = Task.fit(["y"], ["regression"], labels, transforms=["log10"])
