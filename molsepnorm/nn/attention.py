@@ -38,12 +38,7 @@ class BiasedSelfAttention(nn.Module):
     def forward(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
-        """Attend within each graph, from the first Q slots to all slots.
-
-        Args:
-            x: (M, C).
-            pairs: bias and gates (H, graphs, Q, S) for each group.
-            groups: the padded groups of the batch.
+        """Attend within each graph, from the first Q slots of x (M, C) to all slots.
 
         Returns:
             The outputs of the queries, group after group.

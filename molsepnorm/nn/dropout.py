@@ -13,9 +13,6 @@ from torch.nn import functional as F
 class Dropout(nn.Dropout):
     """`nn.Dropout` with a residual connection.
 
-    Args:
-        p: probability of dropping an element, 0 ≤ p < 1.
-
     Raises:
         ValueError: p is out of range.
     """

@@ -40,11 +40,7 @@ class AtomEmbedding(nn.Module):
         self.register_buffer("first_rows", first_rows, persistent=False)
 
     def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> Tensor:  # (M, C)
-        """Embed every slot of a batch.
-
-        Args:
-            batch: the molecules.
-            walks: the result of `walk_probabilities` for `config.node_walks` steps or more.
+        """Embed every slot of a batch, with the `walk_probabilities` of `config.node_walks` steps.
 
         Raises:
             ConfigError: the atoms have another number of features.
@@ -100,13 +96,7 @@ class WalkEncoding(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, x: Tensor, walks: Sequence[Tensor], mask: Tensor) -> Tensor:  # (M, C)
-        """Add the encoding to the atoms.
-
-        Args:
-            x: (M, C).
-            walks: the result of `walk_probabilities` for W steps or more.
-            mask: bool (M,), true at atoms.
-        """
+        """Add the encoding of `walk_probabilities` for W steps or more to the atoms of x (M, C)."""
         own = [torch.diagonal(each, dim1=1, dim2=2) for each in walks]  # (graphs, W + 1, S)
         steps = len(self.scale)
         returns = torch.cat([each[:, 1 : steps + 1].mT.flatten(0, 1) for each in own])

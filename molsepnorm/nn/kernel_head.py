@@ -148,12 +148,7 @@ class KernelHead(KeepsFloat32):
         return kernel
 
     def _similarities(self, counts: Tensor, name: str) -> Tensor:  # (B, centers)
-        """Return `tanimoto` to the training molecules, on a CPU by a table that is made once.
-
-        Args:
-            counts: counts of the molecules.
-            name: the buffer with those of the training molecules.
-        """
+        """Return `tanimoto` to the training molecules, on a CPU by a table that is made once."""
         own = getattr(self, name)
         if own.device.type != "cpu" or torch.compiler.is_compiling():
             return tanimoto(counts, own)
@@ -204,10 +199,6 @@ class TanimotoTo:
     A molecule has few of thousands of counts, so the rows of a table are summed that belong to its
     counts, instead of multiplying matrices of zeros. All sums are of small integers and therefore
     exact, so the result is equal to that of `tanimoto`, bit by bit.
-
-    Args:
-        counts: counts of the fixed molecules, uint8 [m, F].
-        levels: counts above this number are compared as this number.
     """
 
     def __init__(self, counts: Tensor, levels: int) -> None:

@@ -22,16 +22,12 @@ class GINE(nn.Module):
         \mathrm{MLP}\Bigl((1 + \epsilon) \, h_i
             + \sum_{j \in \mathcal{N}(i)} \mathrm{ReLU}(h_j + \mathrm{emb}(e_{ij}))\Bigr)
 
-    For atoms; the result is 0 in other slots. Equal to `torch_geometric.nn.GINEConv`.
-    `FastGINE` computes the same without a scatter.
+    The embeddings of a bond's features are averaged. The result is 0 in slots without an atom.
+    Equal to `torch_geometric.nn.GINEConv`. `FastGINE` computes the same without a scatter.
 
     Source: Hu et al., "Strategies for Pre-training Graph Neural Networks", ICLR 2020, arXiv
     1905.12265; beside attention as in Rampášek et al., "Recipe for a General, Powerful, Scalable
     Graph Transformer", NeurIPS 2022, arXiv 2205.12454, section 3.
-
-    Args:
-        width: C.
-        bond_sizes: number of values of each bond feature. Their embeddings are averaged.
     """
 
     def __init__(self, width: int, bond_sizes: tuple[int, ...]) -> None:

@@ -17,9 +17,7 @@ def has_several_processes() -> bool:
 def all_process_statistics(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return mean and biased variance (d,) of the rows of all processes, and their number.
 
-    Args:
-        x: (m, d), the rows of this process.
-        counts: bool (m, 1): the rows that count.
+    The rows of this process are x (m, d); those with `counts`, bool (m, 1), count.
     """
     rows = counts.sum()
     count = rows.clamp(min=1)

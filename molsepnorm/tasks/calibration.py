@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import chain
 from typing import TypeAlias
 
@@ -113,12 +112,7 @@ class Intervals:
         return Intervals(_kept(sizes / np.exp(log_sd)), intercept, slope, name, largest)
 
     def sd(self, signals: Mapping[str, np.ndarray], molecules: int) -> np.ndarray:  # (n,)
-        """Return the standard deviation of the error of each molecule.
-
-        Args:
-            signals: [n] by name.
-            molecules: n.
-        """
+        """Return the standard deviation of the error of each molecule."""
         if self.signal is None:
             return np.full(molecules, math.exp(self.intercept))
         log_sd = self.intercept + self.slope * signals[self.signal]
@@ -133,7 +127,8 @@ class Intervals:
         """
         factor = quantile(self.scores, level)
         if math.isinf(factor):
-            needed, found = _needed(level), len(self.scores)
+            # the smallest n with ⌈(n + 1) level⌉ ≤ n
+            needed, found = math.ceil(round(level / (1 - level), 6)), len(self.scores)
             available = f"the model was calibrated with {found:,}"
             if needed > _MAX_SCORES:  # more validation molecules would not help
                 available = f"a model is calibrated with {_MAX_SCORES:,} at most"
@@ -224,10 +219,6 @@ class ClassSets:
         `level`, whatever its class is.
 
         A class with too few scores for the level is in every set.
-
-        Args:
-            probabilities: [n, K], calibrated.
-            level: between 0 and 1.
         """
         limits = np.array([quantile(each, level) for each in self.scores])
         return 1 - probabilities <= limits + 1e-9
@@ -298,9 +289,3 @@ def _kept(scores: np.ndarray) -> tuple[float, ...]:
         scores = np.random.default_rng(0).choice(scores, _MAX_SCORES, replace=False)
     up = 1 + 5 * 10.0**-_DIGITS  # the largest relative change by rounding
     return tuple(float(f"{each * up:.{_DIGITS}g}") for each in np.sort(scores))
-
-
-def _needed(level: float) -> int:
-    """Return the smallest n with ⌈(n + 1) level⌉ ≤ n."""
-    exact = Fraction(str(level))  # 0.9995 as it is written, and not the nearest binary number
-    return math.ceil(exact / (1 - exact))

@@ -282,22 +282,20 @@ class Task:
         rows = np.arange(len(labels)) if molecules is None else numbered(molecules)
         counts = draw_resamples(rows.max(initial=-1) + 1, min(resamples, affordable), seed)
         counts = np.concatenate([np.ones((1, len(labels)), counts.dtype), counts[:, rows]])
-
-        def resampled(values: np.ndarray) -> dict[str, np.ndarray]:
-            return {n: each[1:] for n, each in self._resampled(values, labels, counts, only)}
-
-        found = resampled(predictions)
+        others = {}
         if minus is not None:
-            others = resampled(minus)
-            found = {
-                name: scores - others[name]
-                for name, scores in found.items()
-                if _differ(rows[self._is_scored(name, labels)])
-            }
-        else:
-            found = {name: scores for name, scores in found.items() if _varies(scores)}
-        ends = {name: interval(scores) for name, scores in found.items()}
-        return {name: both for name, both in ends.items() if both is not None}
+            others = dict(self._resampled(minus, labels, counts, only))
+        ends = {}
+        for name, scores in self._resampled(predictions, labels, counts, only):
+            if minus is not None:
+                scores = scores - others[name]
+                shows_variation = _differ(rows[self._is_scored(name, labels)])
+            else:
+                shows_variation = _differ(scores[1:][~np.isnan(scores[1:])])
+            both = interval(scores[1:]) if shows_variation else None
+            if both is not None:
+                ends[name] = both
+        return ends
 
     def _is_scored(self, name: str, labels: np.ndarray) -> np.ndarray:  # bool (G,)
         """Return whether a row has a label of a target of this score."""
@@ -340,12 +338,8 @@ def _usual_metrics(regression_loss: str) -> dict[Kind, str]:
     return {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
 
 
-def _varies(scores: np.ndarray) -> bool:
-    """Return whether not all of the defined scores are equal."""
-    return _differ(scores[~np.isnan(scores)])
-
-
 def _differ(values: np.ndarray) -> bool:
+    """Return whether not all values are equal."""
     return bool((values != values[:1]).any())
 
 

@@ -74,14 +74,10 @@ def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  
     >>> values = dict(zip(DESCRIPTORS, describe(Chem.MolFromSmiles("CCO")).tolist()))
     >>> values["HeavyAtomCount"], values["NumHDonors"]
     (3.0, 1.0)
-
-    Args:
-        mol: the molecule.
-        names: the descriptors, from `DESCRIPTORS`.
     """
     with rdBase.BlockLogs():
-        bcut = dict.fromkeys(_BCUT, np.nan)
-        if not bcut.keys().isdisjoint(names):
+        bcut: dict[str, float] = {}
+        if not {*_BCUT}.isdisjoint(names):
             eight = np.broadcast_to(_value(rdMolDescriptors.BCUT2D, mol), len(_BCUT))
             bcut = dict(zip(_BCUT, eight, strict=True))
         values = [bcut[n] if n in bcut else _value(_FUNCTIONS[n], mol) for n in names]
@@ -122,17 +118,14 @@ def _has_charges(mol: Chem.Mol) -> bool:
 
 
 def morgan_bits(mol: Chem.Mol) -> np.ndarray:  # (BITS / 8,)
-    """Return the Morgan fingerprint of radius 2, uint8 with eight bits in each number.
-
-    Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742, as in RDKit.
-    """
+    """Return the Morgan fingerprint of radius 2, uint8 with eight bits in each number."""
     return np.packbits(_MORGAN.GetFingerprintAsNumPy(mol))
 
 
 def morgan_counts(mol: Chem.Mol) -> np.ndarray:  # (COUNTS,)
     """Return how often each hashed environment of up to two bonds occurs in the molecule, uint32.
 
-    Source: as for `morgan_bits`.
+    Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742, as in RDKit.
     """
     return MORGAN_GENERATOR.GetCountFingerprintAsNumPy(mol)
 
@@ -159,16 +152,12 @@ def structure_inputs(
         ModelError: this version of RDKit does not have one of the descriptors.
     """
     descriptor_columns(names)  # raises an error for an unknown one
-    values = np.empty(
-        (len(smiles), COUNTS * counted + len(names) + PAIRS * paired), dtype=np.float32
-    )
-    described = slice(COUNTS * counted, COUNTS * counted + len(names))
+    width = COUNTS * counted + len(names) + PAIRS * paired
+    values = np.empty((len(smiles), width), dtype=np.float32)
     for row, text in enumerate(smiles):
         mol = oriented_mol(text)
-        if counted:
-            values[row, :COUNTS] = morgan_counts(mol)
-        if names:
-            values[row, described] = describe(mol, names)
-        if paired:
-            values[row, described.stop :] = pair_counts(mol)
+        parts = [morgan_counts(mol)] if counted else []
+        parts += [describe(mol, names)] if names else []
+        parts += [pair_counts(mol)] if paired else []
+        values[row] = np.concatenate(parts) if parts else 0
     return values

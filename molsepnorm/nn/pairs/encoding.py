@@ -36,12 +36,7 @@ class PairEncoding(nn.Module):
         self.urpe = URPE(heads, config.max_distance, kernels) if config.urpe else None
 
     def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> PairTensors:
-        """Encode the slot pairs of a batch.
-
-        Args:
-            batch: the molecules.
-            walks: the result of `walk_probabilities` for `config.pair_walks` steps or more.
-        """
+        """Encode the slot pairs, with the `walk_probabilities` of `config.pair_walks` steps."""
         bias = self.bias(batch)
         features, kernels = [], None
         if self.kernels is not None:

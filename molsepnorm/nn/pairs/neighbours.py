@@ -1,4 +1,4 @@
-"""The bonds of a batch as tables of fixed width."""
+"""The bonds of a batch as tables of fixed width, and what the layers read about pairs of slots."""
 
 from __future__ import annotations
 
