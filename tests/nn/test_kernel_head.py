@@ -48,13 +48,6 @@ def test_outputs_equal_a_loop_over_molecules_and_centres(rows: int, centers: int
     torch.testing.assert_close(head(read), torch.tensor(expected), rtol=1e-5, atol=1e-5)
 
 
-def test_the_kernel_is_one_at_the_distance_zero_and_falls() -> None:
-    kernel = matern(torch.zeros(1, 4), torch.tensor([0.0, 1, 5, 100])[:, None].expand(-1, 4))[0]
-    assert kernel[0] == 1
-    assert (kernel.diff() < 0).all()
-    assert kernel[-1] < 1e-10
-
-
 @pytest.mark.parametrize("columns", [(), (1, 2)])
 @pytest.mark.parametrize("counts", [0, 6])
 @pytest.mark.parametrize("descriptors", [0, 3])
@@ -112,20 +105,6 @@ def test_half_precision_does_not_round_the_head() -> None:
         assert half[1].weight.element_size() == 2
         assert torch.equal(head(read), expected)
     assert {each.dtype for each in network.double()[0].buffers()} == {torch.float64}
-
-
-def test_autocast_does_not_round_the_head() -> None:
-    """A product in bfloat16 would round the outputs to three digits."""
-    torch.manual_seed(0)
-    head = KernelHead(5 + 6, 40, 2, counts=6)
-    head.centers.normal_()
-    head.counts.random_(0, 4)
-    head.weight.normal_(std=20)
-    read = torch.cat([torch.randn(3, 5), torch.randint(0, 4, (3, 6))], dim=1)
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs, with_distance = head(read), head.with_distance(read)
-    assert torch.equal(outputs, head(read))
-    assert torch.equal(with_distance, head.with_distance(read))
 
 
 LEVELS = 4

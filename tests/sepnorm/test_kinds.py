@@ -77,28 +77,6 @@ def test_sepnorm_of_any_two_kinds_equals_the_two_norms(cls_kind: str, tok_kind: 
     assert torch.autograd.gradcheck(lambda x, *_: norm(x), inputs)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_padding_is_not_counted(shared: bool) -> None:
-    """It has no effect on real slots, gradients and statistics."""
-    slots = torch.arange(6)
-    mask = (slots >= 1) & (slots <= torch.tensor([[5], [2], [1], [3]]))
-    counted = mask | (slots == 0)
-    x = some_rows(rows=24).view(4, 6, WIDTH)
-    rubbish = torch.where(counted[..., None], x, 1e3 * x.flip(0, 1))
-    results = []
-    for values in (x, rubbish):
-        make = KINDS["batch"]
-        norm = SharedNorm(WIDTH, make) if shared else SepNorm(WIDTH, tok_norm=make)
-        perturbed(norm)
-        leaf = values.clone().requires_grad_()
-        y = norm(leaf.view(-1, WIDTH), torch.arange(0, 24, 6), mask.view(-1)).view_as(x)
-        (y[counted] * x[counted]).sum().backward()
-        gradients = {name: p.grad for name, p in norm.named_parameters()}
-        results.append((y[counted], leaf.grad, gradients, dict(norm.named_buffers())))
-        assert not leaf.grad[~counted].any()
-    torch.testing.assert_close(results[0], results[1], **EXACT)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_number_is_read_from_the_device(kind: str) -> None:
     """Tensors on the device "meta" have shapes but no numbers, so reading one fails."""

@@ -51,14 +51,6 @@ def test_a_column_that_cannot_be_an_input(cells, message):
         fit(cells)
 
 
-@pytest.mark.parametrize("cell", [None, np.nan, pd.NA, " ", "NaN", "N/A", "NULL", "<NA>"])
-def test_missing_values_in_every_spelling(cell):
-    with pytest.raises(DataError, match="line 1: the cell is empty"):
-        fit(["a", cell, "b"])
-    _, errors = fit(["a", "b"]).encode(["a", cell])
-    assert errors == [None, "the model needs a value in column 'x', which is empty"]
-
-
 def test_words_are_one_hot_encoded_and_numbers_kept():
     words, numbers = fit(["a", "b", "c"]), fit(["1", "2"])
     values, errors = words.encode(["b", " c ", "a"])
