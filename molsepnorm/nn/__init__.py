@@ -5,9 +5,8 @@
 `embedding`             atoms and graph tokens
 `pairs/`                pairs of slots: attention bias, gates, neighbours
 `attention`, `local`    the parts of a layer, plain and written for speed
-`parts`                 the choice between these two
+`parts`                 the choice between these two, and the output heads
 `norms`, `dropout`      as their names say
-`conditional`           an output layer whose weights depend on feature columns
 `kernel_head`           an output head that compares molecules with training molecules
 `observe`               embeddings of molecules, layer by layer
 ======================  ==================================================================

@@ -140,7 +140,7 @@ class GraphormerConfig:
     columns: tuple[_Positive, ...] = ()
     """Number of the molecule-level features that belong to each feature column of the table; they
     are the last ones but the counts, descriptors and pairs. The weights of a linear head depend on
-    them (`molsepnorm.nn.conditional`), and a kernel head has a factor for each."""
+    them (`molsepnorm.nn.parts`), and a kernel head has a factor for each."""
     counts: int = _SIZE
     """Number of the molecule-level features that are Morgan counts; they are the last ones but the
     descriptors and pairs."""

@@ -7,8 +7,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.sepnorm.kernels import at_least_float32, normalize
-from molsepnorm.sepnorm.synchronized import all_process_statistics, has_several_processes
+from molsepnorm.sepnorm.kernels import (
+    all_process_statistics,
+    at_least_float32,
+    has_several_processes,
+    normalize,
+)
 
 
 class MaskedBatchNorm1d(nn.BatchNorm1d):
