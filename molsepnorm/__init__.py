@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from molsepnorm.model import PropertyModel
     from molsepnorm.molecules import encodings, featurize
     from molsepnorm.molecules.molecule import MolGraph
-    from molsepnorm.nn import Graphormer, GraphormerConfig, SepNorm
+    from molsepnorm.nn import Graphormer, GraphormerConfig
     from molsepnorm.predict import Prediction, Predictor
-    from molsepnorm.sepnorm import convert_to_sepnorm
+    from molsepnorm.sepnorm import SepNorm, convert_to_sepnorm
     from molsepnorm.tasks import Target, Task
     from molsepnorm.training import (
         Callback,

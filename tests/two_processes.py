@@ -27,7 +27,8 @@ from molsepnorm.errors import ConfigError, DataError, MolsepnormError, StorageEr
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
-from molsepnorm.nn import GraphormerConfig, MaskedBatchNorm1d, SepNorm
+from molsepnorm.nn import GraphormerConfig
+from molsepnorm.sepnorm import MaskedBatchNorm1d, SepNorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.steps.step import estimate_statistics

@@ -35,7 +35,7 @@ SUPERVISED = "supervised"
 
 
 @dataclass
-class _Description:
+class Description:
     """The types of `config.json`."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - also finds a damaged name of `KEY`
@@ -64,7 +64,7 @@ def describe(model: PropertyModel) -> dict[str, Any]:
         "molsepnorm": __version__,
         "featurizer": model.featurizer,
         "featurizer_version": featurize.SIZES[model.featurizer].version,
-        "task": model.task.to_json(),
+        "task": asdict(model.task),
         "network": asdict(model.network.config),
         KEY: {},
     }
@@ -114,14 +114,14 @@ def read_config(path: Path) -> dict[str, Any]:
     return about
 
 
-def check_entries(path: Path, about: Mapping[str, Any]) -> None:
-    """Check the type of each entry. This imports pydantic, which takes longer than the rest.
+def read_entries(path: Path, about: Mapping[str, Any]) -> Description:
+    """Return the entries of `read_config` with their types.
 
     Raises:
         ModelError: an entry is missing, unknown, or has a wrong type or value.
     """
     entries = {name: entry for name, entry in about.items() if name != KEY}
-    check_types(_Description, entries, f"{path} does not describe a model")
+    return check_types(Description, entries, f"{path} does not describe a model")
 
 
 def brief(reason: object) -> str:

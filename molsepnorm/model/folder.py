@@ -25,11 +25,10 @@ from molsepnorm.model.checks import (
 )
 from molsepnorm.model.description import (
     CONFIG,
-    SUPERVISED,
     brief,
-    check_entries,
     describe,
     read_config,
+    read_entries,
 )
 from molsepnorm.model.encoding import require_featurizer
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
@@ -41,12 +40,7 @@ from molsepnorm.model.weights import (
     take_forests,
     take_networks,
 )
-from molsepnorm.molecules.featurize.standardize import LEVELS
-from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
-from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
-from molsepnorm.tasks.calibration import calibration_from_json
-from molsepnorm.tasks.domain import Domain
 
 if TYPE_CHECKING:
     from molsepnorm.model.model import PropertyModel
@@ -102,53 +96,41 @@ def read_folder(folder: Path | str) -> dict[str, Any]:
     config_file, weights_file = folder / CONFIG, folder / WEIGHTS
     about = read_config(config_file)
     weights = read_weights(weights_file, about)
+    described = read_entries(config_file, about)
+    task, inputs = described.task, described.inputs
+    configs = [described.network, *described.partners]
     try:
-        described = [about["network"], *about.get("partners", [])]
-        configs = [GraphormerConfig(**each) for each in described]
-        task = Task.from_json(about["task"])
-        featurizer = about["featurizer"]
-        excludes = dict(about.get("excludes", {}))
-        inputs = ExtraInputs.from_json(about["inputs"]) if "inputs" in about else NO_INPUTS
-        shares = tuple(about.get("weights", (1.0,)))
-        require_shares(shares, len(configs))
-        standardize = about.get("standardize", "none")
-        if standardize not in LEVELS:
-            raise ConfigError(f"standardize is '{standardize!s:.80}'")
-        calibration = tuple(calibration_from_json(each) for each in about.get("calibration", []))
-        require_calibration(calibration, task)
-        domain = Domain(**about["domain"]) if "domain" in about else None
+        require_shares(described.weights, len(configs))
+        require_calibration(described.calibration, task)
         for config in configs:
             require_fitting(config, configs[0], task)
             require_featurizer(config_file, about, config, inputs)
             require_enough_weights(config, weights)
-    except _WRONG_ENTRY as error:
-        check_entries(config_file, about)  # names the entry
+    except ValueError as error:
         raise ModelError(f"{config_file} does not describe a model: {brief(error)}") from error
     try:
         forests = take_forests(weights)
         network, *partners = take_networks(configs, weights)
-        excludes |= read_exclusions(folder)
+        excludes = described.excludes | read_exclusions(folder)
         structures = training_files(folder / TRAINING_FILE, about)
-        forest_share = about.get("forest_share", 0.0)
-        require_forest_share(forest_share, len(forests))
+        require_forest_share(described.forest_share, len(forests))
         require_forests(forests, task, inputs)
     except (RuntimeError, *_WRONG_ENTRY) as error:
-        check_entries(config_file, about)
         raise other_weights(weights_file, error) from error
     return {
         "network": network,
-        "featurizer": featurizer,
+        "featurizer": described.featurizer,
         "task": task,
-        "objective": about.get("objective", SUPERVISED),
+        "objective": described.objective,
         "excludes": excludes,
         "inputs": inputs,
         "partners": tuple(partners),
-        "weights": shares,
-        "standardize": standardize,
+        "weights": tuple(described.weights),
+        "standardize": described.standardize,
         "forests": forests,
-        "forest_share": forest_share,
-        "calibration": calibration,
-        "domain": domain,
+        "forest_share": described.forest_share,
+        "calibration": tuple(described.calibration),
+        "domain": described.domain,
         "structures": structures,
     }
 

@@ -13,8 +13,8 @@ import torch
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.forest import Forest
 from molsepnorm.model.model import PropertyModel
-from molsepnorm.nn.conditional import INTERACTIONS, output_layer
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.parts import INTERACTIONS, output_layer
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 

@@ -121,7 +121,7 @@ class TrainingMolecules:
         """
         if len(parts) == 1:
             return parts[0]
-        from molsepnorm.molecules.featurize.nearest import with_one_text
+        from molsepnorm.molecules.featurize.fingerprints import with_one_text
 
         prints, labels, bounds = (
             np.concatenate([getattr(part, name) for part in parts])

@@ -200,12 +200,7 @@ _MAX_DRAWN = 200  # atoms; a larger drawing cannot be read
 
 
 def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
-    """Return an SVG element of a molecule on white; None if it is invalid or too large.
-
-    Args:
-        smiles: the SMILES.
-        size: width and height in pixels.
-    """
+    """Return an SVG element of a molecule on white; None if it is invalid or too large."""
     try:
         mol = read_smiles(smiles)
     except InvalidMolecule:

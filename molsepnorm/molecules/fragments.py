@@ -53,10 +53,6 @@ def fragments(smiles: str, scheme: str) -> list[Fragment]:
     [('*CC', (0, 1)), ('*O*', (2,)), ('*c1ccccc1', (3, 4, 5, 6, 7, 8))]
     >>> [each.smiles for each in fragments("CN(C)c1ccccc1CC1CC1", "murcko")]
     ['*N(C)C', '*c1ccccc1*', '*C*', '*C1CC1']
-
-    Args:
-        smiles: a SMILES that RDKit can read.
-        scheme: one of `SCHEMES`.
     """
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(smiles)

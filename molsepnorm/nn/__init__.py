@@ -2,12 +2,11 @@
 
 ======================  ==================================================================
 `graphormer`, `layer`   the model and one layer, as the equations of the paper
-`embedding`, `walks`    atoms and graph tokens
+`embedding`             atoms and graph tokens
 `pairs/`                pairs of slots: attention bias, gates, neighbours
-`attention`, `local`    the parts of a layer in PyTorch's own operations
-`kernels/`              the same parts written for speed; `parts` chooses between them
+`attention`, `local`    the parts of a layer, plain and written for speed
+`parts`                 the choice between these two, and the output heads
 `norms`, `dropout`      as their names say
-`conditional`           an output layer whose weights depend on feature columns
 `kernel_head`           an output head that compares molecules with training molecules
 `observe`               embeddings of molecules, layer by layer
 ======================  ==================================================================
@@ -36,22 +35,5 @@ T      targets
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.sepnorm.batch_norm import MaskedBatchNorm1d, synchronize_norms
-from molsepnorm.sepnorm.conversion import Conversion, convert_to_sepnorm
-from molsepnorm.sepnorm.multi_token import MultiTokenSepNorm
-from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
 
-__all__ = [
-    "Conversion",
-    "GraphBatch",
-    "Graphormer",
-    "GraphormerConfig",
-    "MaskedBatchNorm1d",
-    "MultiTokenSepNorm",
-    "PaddedGroup",
-    "PathTable",
-    "SepNorm",
-    "SharedNorm",
-    "convert_to_sepnorm",
-    "synchronize_norms",
-]
+__all__ = ["GraphBatch", "Graphormer", "GraphormerConfig", "PaddedGroup", "PathTable"]

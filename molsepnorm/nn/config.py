@@ -9,7 +9,8 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.sepnorm.kinds import BATCH_KINDS, NormKind
+
+NormKind = Literal["layer", "batch", "rms", "none"]
 
 ReadoutKind = Literal["token", "mean", "sum", "token+mean", "token+sum", "layers"]
 
@@ -139,7 +140,7 @@ class GraphormerConfig:
     columns: tuple[_Positive, ...] = ()
     """Number of the molecule-level features that belong to each feature column of the table; they
     are the last ones but the counts, descriptors and pairs. The weights of a linear head depend on
-    them (`molsepnorm.nn.conditional`), and a kernel head has a factor for each."""
+    them (`molsepnorm.nn.parts`), and a kernel head has a factor for each."""
     counts: int = _SIZE
     """Number of the molecule-level features that are Morgan counts; they are the last ones but the
     descriptors and pairs."""
@@ -179,7 +180,7 @@ class GraphormerConfig:
         """The kind of norm at every site."""
         token, nodes = NORMS[self.norm]
         graph = token or nodes
-        first = "layer" if graph in BATCH_KINDS else graph
+        first = "layer" if graph == "batch" else graph
         return Norms(shared=token is None, nodes=nodes, graph=graph, first_graph=first)
 
     @property
@@ -193,7 +194,7 @@ class GraphormerConfig:
 
         A batch norm that all tokens share counts the atoms, so they are computed for it.
         """
-        needs_atoms = self.norms.shared and self.norms.nodes in BATCH_KINDS
+        needs_atoms = self.norms.shared and self.norms.nodes == "batch"
         return self.readout == "token" and not needs_atoms
 
     @property

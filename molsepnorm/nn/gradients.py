@@ -34,11 +34,6 @@ def differentiable_gradients(
     own results depend on tensors that `forward` computed without gradients, so their derivatives
     would be wrong.
 
-    Args:
-        plain: the function that `forward` computes, by differentiable operations.
-        inputs: the inputs of `forward`, from `ctx.saved_tensors`.
-        grad: the gradient of the result.
-
     Returns:
         One gradient for each input; None if the input needs none.
     """

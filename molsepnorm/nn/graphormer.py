@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.conditional import ConditionalLinear
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.embedding import AtomEmbedding
 from molsepnorm.nn.layer import make_layer
@@ -16,7 +15,7 @@ from molsepnorm.nn.norms import Unchanged, make_last_norm
 from molsepnorm.nn.pairs.bias import AttentionBias
 from molsepnorm.nn.pairs.encoding import PairEncoding
 from molsepnorm.nn.pairs.features import walk_probabilities
-from molsepnorm.nn.parts import FAST, Parts, make_head, make_readout
+from molsepnorm.nn.parts import FAST, ConditionalLinear, Parts, make_head, make_readout
 
 
 class Graphormer(nn.Module):

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from molsepnorm.nn.float32 import KeepsFloat32
-from molsepnorm.nn.kernels.tanimoto import TanimotoTo
+from molsepnorm.nn.molecule_features import KeepsFloat32
 from molsepnorm.sepnorm.kernels import at_least_float32
 
 _GAMMA = 0.1
@@ -148,12 +148,7 @@ class KernelHead(KeepsFloat32):
         return kernel
 
     def _similarities(self, counts: Tensor, name: str) -> Tensor:  # (B, centers)
-        """Return `tanimoto` to the training molecules, on a CPU by a table that is made once.
-
-        Args:
-            counts: counts of the molecules.
-            name: the buffer with those of the training molecules.
-        """
+        """Return `tanimoto` to the training molecules, on a CPU by a table that is made once."""
         own = getattr(self, name)
         if own.device.type != "cpu" or torch.compiler.is_compiling():
             return tanimoto(counts, own)
@@ -196,3 +191,36 @@ def tanimoto(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
     total = one.clamp(max=_LEVELS).sum(1, dtype=dtype)[:, None]
     total = total + other.clamp(max=_LEVELS).sum(1, dtype=dtype)
     return smaller / (total - smaller).clamp(min=1)
+
+
+class TanimotoTo:
+    """Computes Tanimoto similarities of counts to those of fixed molecules.
+
+    A molecule has few of thousands of counts, so the rows of a table are summed that belong to its
+    counts, instead of multiplying matrices of zeros. All sums are of small integers and therefore
+    exact, so the result is equal to that of `tanimoto`, bit by bit.
+    """
+
+    def __init__(self, counts: Tensor, levels: int) -> None:
+        reached = torch.cat([counts >= level for level in range(1, levels + 1)], dim=1)  # (m, L F)
+        used = reached.any(0)
+        self._levels = levels
+        self._table = F.pad(reached[:, used].T.float(), (0, 0, 0, 1))  # (rows + 1, m); last is zero
+        rows = torch.where(used, used.cumsum(0) - 1, len(self._table) - 1)
+        self._rows = rows.view(levels, -1)  # of level and count
+        self._total = counts.clamp(max=levels).sum(1, dtype=torch.float32)
+
+    def __call__(self, counts: Tensor) -> Tensor:  # (n, F) -> (n, m)
+        """Return the similarities of n molecules to all fixed ones, float64 for such counts, else
+        float32."""
+        dtype = torch.float64 if counts.dtype == torch.float64 else torch.float32
+        limited = counts.clamp(max=self._levels)
+        molecules, columns = limited.nonzero(as_tuple=True)
+        values = limited[molecules, columns]
+        reached = [values >= level for level in range(1, self._levels + 1)]
+        rows = torch.cat([each[columns[at]] for each, at in zip(self._rows, reached, strict=True)])
+        order = torch.cat([molecules[at] for at in reached]).sort(stable=True)
+        first = torch.searchsorted(order.values, torch.arange(len(counts)))
+        smaller = F.embedding_bag(rows[order.indices], self._table, first, mode="sum").to(dtype)
+        total = limited.sum(1, dtype=dtype)[:, None] + self._total
+        return smaller / (total - smaller).clamp(min=1)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.norms import Unchanged, make_norms
-from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.pairs.neighbours import PairTensors
 from molsepnorm.nn.parts import Parts
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 
-from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.sepnorm.kinds import NormKind, make_norm
+from molsepnorm.nn.config import GraphormerConfig, NormKind
 from molsepnorm.sepnorm.sepnorm import SepNorm, SharedNorm
+
+_KINDS: dict[NormKind, Callable[[int], nn.Module]] = {
+    "layer": nn.LayerNorm,
+    "batch": nn.BatchNorm1d,
+    "rms": partial(nn.RMSNorm, eps=1e-5),  # Zhang and Sennrich, NeurIPS 2019, arXiv 1910.07467
+    "none": nn.Identity,
+}
 
 
 class Unchanged(nn.Module):
@@ -65,8 +73,7 @@ def make_last_norm(config: GraphormerConfig) -> nn.Module:
 def _make(
     config: GraphormerConfig, graph: NormKind, nodes: NormKind, tokens_only: bool
 ) -> SepNorm | SharedNorm:
-    make_nodes = make_norm(nodes)
     if config.norms.shared:
-        return (GraphTokenSharedNorm if tokens_only else SharedNorm)(config.width, make_nodes)
-    make_graph = make_norm(graph)
-    return (GraphTokenSepNorm if tokens_only else SepNorm)(config.width, make_graph, make_nodes)
+        return (GraphTokenSharedNorm if tokens_only else SharedNorm)(config.width, _KINDS[nodes])
+    kind = GraphTokenSepNorm if tokens_only else SepNorm
+    return kind(config.width, _KINDS[graph], _KINDS[nodes])

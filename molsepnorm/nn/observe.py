@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernels.readout import FastReadout
 from molsepnorm.nn.norms import Unchanged
+from molsepnorm.nn.readout import FastReadout
 
 
 def embedding_sites(network: Graphormer) -> tuple[str, ...]:

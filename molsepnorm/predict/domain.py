@@ -43,7 +43,7 @@ def nearest_training(
     The SMILES are standardised at the level of the model. A molecule without a fingerprint has the
     index 0 and the similarity NaN.
     """
-    from molsepnorm.molecules.featurize.nearest import nearest_molecules
+    from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
 
     index, similarity, found = nearest_molecules(
         smiles, molecules.smiles, molecules.fingerprints, level

@@ -7,8 +7,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.sepnorm.kernels import at_least_float32, normalize
-from molsepnorm.sepnorm.synchronized import all_process_statistics, has_several_processes
+from molsepnorm.sepnorm.kernels import (
+    all_process_statistics,
+    at_least_float32,
+    has_several_processes,
+    normalize,
+)
 
 
 class MaskedBatchNorm1d(nn.BatchNorm1d):
@@ -129,16 +133,16 @@ def mask_aware(norm: nn.Module) -> nn.Module:
     Raises:
         ConfigError: an `nn.SyncBatchNorm` counts the rows of a group of processes.
     """
-    if isinstance(norm, nn.SyncBatchNorm):
-        if norm.process_group is not None:
-            raise ConfigError(
-                "a batch norm of tokens with a mask counts the rows of all processes, not those of "
-                "a process group: leave out process_group="
-            )
-    elif not isinstance(norm, _BatchNorm) or not _computes_as_torch(norm):
+    is_synchronous = isinstance(norm, nn.SyncBatchNorm)
+    if isinstance(norm, nn.SyncBatchNorm) and norm.process_group is not None:
+        raise ConfigError(
+            "a batch norm of tokens with a mask counts the rows of all processes, not those of a "
+            "process group: leave out process_group="
+        )
+    if not isinstance(norm, _BatchNorm) or not (is_synchronous or _computes_as_torch(norm)):
         return norm
     masked = _with_state_of(norm, MaskedBatchNorm1d)
-    masked.synchronized = isinstance(norm, nn.SyncBatchNorm)
+    masked.synchronized = is_synchronous
     return masked
 
 

@@ -100,11 +100,7 @@ _TORCH_ENCODER = Architecture(
     first=lambda encoder: rf"layers\.0\.({_first_of_torch(encoder.layers[0])})",
     batch_first=lambda encoder: _layout_of_torch(encoder.layers[0]),
 )
-_TORCH_LAYER = Architecture(
-    r"norm[12]",
-    first=_first_of_torch,
-    batch_first=_layout_of_torch,
-)
+_TORCH_LAYER = Architecture(r"norm[12]", first=_first_of_torch, batch_first=_layout_of_torch)
 
 ARCHITECTURES = {
     "transformers.models.bert.modeling_bert.BertModel": _BERT,
@@ -307,7 +303,7 @@ def convert_to_sepnorm(
         sepnorm = new[norm] = MultiTokenSepNorm(
             width,
             partial(make_like, first_cls_norm if is_first else cls_norm),
-            partial(make_like, tok_norm) if tok_norm is not None else partial(_keep, norm),
+            partial(make_like, tok_norm) if tok_norm is not None else _keeping(norm),
             special_tokens=tokens if special_tokens is None else special_tokens,
             batch_first=layout if batch_first is None else batch_first,
         ).train(norm.training)
@@ -320,13 +316,14 @@ def convert_to_sepnorm(
     for module, attribute, _, value in changes:
         setattr(module, attribute, value)
     needed = [each.padding for each in new.values() if contains_batch_norm(each.tok_norm)]
-    hooks = [
-        padding.follow(module)
-        for home, padding in contexts.items()
-        if padding in needed
-        for module in _called_with_masks(model if home is None else home.module)
-    ]
-    return Conversion(model, tuple(sites), changes, hooks)
+    hooks: list[RemovableHandle] = []
+    for home, padding in contexts.items():
+        network: Any = model if home is None else home.module
+        called = [network]
+        if isinstance(network, nn.TransformerEncoder):
+            called += network.layers  # which may be called one by one
+        hooks += [padding.follow(module) for module in called if padding in needed]
+    return Conversion(tuple(sites), changes, hooks)
 
 
 def _require_convertible(model: Any) -> None:
@@ -342,10 +339,6 @@ def _require_convertible(model: Any) -> None:
             raise ConfigError(
                 f"this {type(model).__name__} is already converted: undo() that conversion first"
             )
-
-
-def _keep(norm: nn.Module, width: int) -> nn.Module:
-    return norm
 
 
 @torch.no_grad()
@@ -380,6 +373,10 @@ def _make_norm_like(
     return new
 
 
+def _keeping(norm: nn.Module) -> NormFactory:
+    return lambda width: norm
+
+
 Change = tuple[nn.Module, str, Any, Any]
 """A module, the name of an attribute, its old and its new value."""
 
@@ -400,11 +397,6 @@ def _changes(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[
         ):
             changes.append((module, "use_nested_tensor", module.use_nested_tensor, False))
     return changes
-
-
-def _called_with_masks(network: nn.Module) -> list[nn.Module]:
-    """Return a network, and the layers of an encoder of torch, which may be called one by one."""
-    return [network, *(network.layers if isinstance(network, nn.TransformerEncoder) else ())]
 
 
 @dataclass(frozen=True)
@@ -435,15 +427,10 @@ class Conversion:
     """The replaced norms, in the order of the model's modules."""
 
     def __init__(
-        self,
-        model: nn.Module,
-        sites: tuple[Site, ...],
-        changes: list[Change],
-        hooks: list[RemovableHandle],
+        self, sites: tuple[Site, ...], changes: list[Change], hooks: list[RemovableHandle]
     ) -> None:
         self.sites = sites
         self._changes, self._hooks = changes, hooks
-        self._model, self._dtype = model, _dtype_beside_norms(model)
 
     def undo(self) -> None:
         """Restore the old norms, in place. A second call does nothing.
@@ -461,12 +448,10 @@ class Conversion:
                     f"cannot undo the conversion: '{name}' of a {type(module).__name__} is no "
                     "longer the SepNorm of the conversion"
                 )
-        dtype = _dtype_beside_norms(self._model)
         for module, name, old, new in self._changes:
             if isinstance(new, MultiTokenSepNorm):
-                if old is not new.tok_norm:  # the model may have been moved or cast since
-                    for parameter in new.parameters():
-                        old.to(parameter.device, None if dtype == self._dtype else dtype)
+                for parameter in new.parameters():
+                    old.to(parameter.device)  # the model may have been moved since
                 old.train(new.training)
             setattr(module, name, old)
         for hook in self._hooks:
@@ -487,11 +472,3 @@ class Conversion:
                 "* before the first layer, where a special token is the same in all sequences"
             )
         return "\n".join(lines)
-
-
-def _dtype_beside_norms(model: nn.Module) -> torch.dtype | None:
-    """Return the type of the first floating-point parameter outside of SepNorm."""
-    norms = [module for module in model.modules() if isinstance(module, MultiTokenSepNorm)]
-    inside = {id(parameter) for norm in norms for parameter in norm.parameters()}
-    others = (each for each in model.parameters() if id(each) not in inside)
-    return next((each.dtype for each in others if each.is_floating_point()), None)

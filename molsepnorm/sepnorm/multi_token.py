@@ -13,8 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import counts_rows, mask_aware, normalize_real
-from molsepnorm.sepnorm.drop_in import DropIn, rename_keys
-from molsepnorm.sepnorm.sepnorm import normalize_special
+from molsepnorm.sepnorm.sepnorm import DropIn, normalize_special, rename_keys
 
 _MASKS = {
     "attention_mask": "positive at real tokens and 0 at padding",  # as in transformers

@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -69,6 +68,12 @@ class Intervals:
     largest: float | None = None
     """The largest standard deviation; None for no limit."""
 
+    def __post_init__(self) -> None:
+        largest = 1.0 if self.largest is None else self.largest
+        if largest <= 0:
+            raise ConfigError(f"the largest standard deviation must be above 0; got {largest}")
+        _require_sound([self.scores], [self.intercept, self.slope, largest])
+
     @property
     def highest_level(self) -> float:
         """The highest level at which intervals are finite."""
@@ -107,12 +112,7 @@ class Intervals:
         return Intervals(_kept(sizes / np.exp(log_sd)), intercept, slope, name, largest)
 
     def sd(self, signals: Mapping[str, np.ndarray], molecules: int) -> np.ndarray:  # (n,)
-        """Return the standard deviation of the error of each molecule.
-
-        Args:
-            signals: [n] by name.
-            molecules: n.
-        """
+        """Return the standard deviation of the error of each molecule."""
         if self.signal is None:
             return np.full(molecules, math.exp(self.intercept))
         log_sd = self.intercept + self.slope * signals[self.signal]
@@ -127,7 +127,8 @@ class Intervals:
         """
         factor = quantile(self.scores, level)
         if math.isinf(factor):
-            needed, found = _needed(level), len(self.scores)
+            # the smallest n with ⌈(n + 1) level⌉ ≤ n
+            needed, found = math.ceil(round(level / (1 - level), 6)), len(self.scores)
             available = f"the model was calibrated with {found:,}"
             if needed > _MAX_SCORES:  # more validation molecules would not help
                 available = f"a model is calibrated with {_MAX_SCORES:,} at most"
@@ -159,6 +160,12 @@ class ClassSets:
     class_weights: tuple[float, ...] = ()
     """Those of training, one for each class; empty for equal weights."""
 
+    def __post_init__(self) -> None:
+        weights = self.class_weights
+        if weights and (min(weights) <= 0 or len(weights) != len(self.scores)):
+            raise ConfigError(f"the class weights of the calibration do not fit: {weights}")
+        _require_sound(self.scores, [self.slope, self.offset, *weights])
+
     @staticmethod
     def fit(
         labels: np.ndarray, predictions: np.ndarray, class_weights: tuple[float, ...] = ()
@@ -173,12 +180,13 @@ class ClassSets:
         from scipy.optimize import minimize
 
         classes = max(predictions.shape[1], 2)
+        unscored = ((),) * classes
 
         def loss(parameters: np.ndarray) -> float:
             # slope and offset stay near 1 and 0 where a few molecules say otherwise
             prior = (parameters**2).sum() / (2 * _PRIOR_SD**2)
             slope, offset = math.exp(parameters[0]), parameters[1]
-            every = ClassSets((), slope, offset, class_weights).probabilities(predictions)
+            every = ClassSets(unscored, slope, offset, class_weights).probabilities(predictions)
             chosen = every[np.arange(len(labels)), labels]
             return float(-np.log(chosen.clip(_TINY)).sum() + prior)
 
@@ -187,7 +195,7 @@ class ClassSets:
             bounds = [(-3, 3), (-5, 5) if classes == 2 else (0, 0)]
             found = minimize(loss, np.zeros(2), bounds=bounds).x
             slope, offset = math.exp(found[0]), float(found[1])
-        fitted = ClassSets((), slope, offset, class_weights)
+        fitted = ClassSets(unscored, slope, offset, class_weights)
         calibrated = fitted.probabilities(predictions)
         scores = (_kept(1 - calibrated[labels == each, each]) for each in range(classes))
         return replace(fitted, scores=tuple(scores))
@@ -211,10 +219,6 @@ class ClassSets:
         `level`, whatever its class is.
 
         A class with too few scores for the level is in every set.
-
-        Args:
-            probabilities: [n, K], calibrated.
-            level: between 0 and 1.
         """
         limits = np.array([quantile(each, level) for each in self.scores])
         return 1 - probabilities <= limits + 1e-9
@@ -223,32 +227,12 @@ class ClassSets:
 Calibration: TypeAlias = Intervals | ClassSets
 
 
-def calibration_from_json(content: Mapping[str, Any]) -> Calibration:
-    """Return the calibration whose `dataclasses.asdict` was written to a JSON file.
-
-    Raises:
-        ConfigError: a number is not finite, or the scores are not sorted.
-    """
-    lists: Sequence[Sequence[float]]
-    found: Calibration
-    if "intercept" in content:
-        found = intervals = Intervals(**{**content, "scores": tuple(content["scores"])})
-        largest = 1.0 if intervals.largest is None else intervals.largest
-        lists, numbers = [intervals.scores], [intervals.intercept, intervals.slope, largest]
-        if largest <= 0:
-            raise ConfigError(f"the largest standard deviation must be above 0; got {largest}")
-    else:
-        scores = tuple(tuple(each) for each in content["scores"])
-        weights = tuple(content.get("class_weights", ()))
-        found = sets = ClassSets(**{**content, "scores": scores, "class_weights": weights})
-        lists, numbers = sets.scores, [sets.slope, sets.offset, *weights]
-        if weights and (min(weights) <= 0 or len(weights) != len(scores)):
-            raise ConfigError(f"the class weights of the calibration do not fit: {weights}")
-    if not all(map(math.isfinite, [*numbers, *chain.from_iterable(lists)])):
+def _require_sound(scores: Sequence[Sequence[float]], numbers: Sequence[float]) -> None:
+    """Check that all numbers are finite, and that each list of scores is sorted."""
+    if not all(map(math.isfinite, [*numbers, *chain.from_iterable(scores)])):
         raise ConfigError("a number of the calibration is not finite")
-    if any(list(part) != sorted(part) for part in lists):
+    if any(list(part) != sorted(part) for part in scores):
         raise ConfigError("the scores of the calibration are not sorted")
-    return found
 
 
 def kind_fits(target: Target, calibration: Calibration) -> bool:
@@ -305,9 +289,3 @@ def _kept(scores: np.ndarray) -> tuple[float, ...]:
         scores = np.random.default_rng(0).choice(scores, _MAX_SCORES, replace=False)
     up = 1 + 5 * 10.0**-_DIGITS  # the largest relative change by rounding
     return tuple(float(f"{each * up:.{_DIGITS}g}") for each in np.sort(scores))
-
-
-def _needed(level: float) -> int:
-    """Return the smallest n with ⌈(n + 1) level⌉ ≤ n."""
-    exact = Fraction(str(level))  # 0.9995 as it is written, and not the nearest binary number
-    return math.ceil(exact / (1 - exact))

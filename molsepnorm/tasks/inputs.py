@@ -29,17 +29,9 @@ def require_same_order(**arguments: Any) -> None:
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"smiles": ["C", "CC"], "pH": [7, 5]})
-    >>> require_same_order(smiles=table["smiles"], columns=table)
     >>> require_same_order(smiles=table["smiles"], columns=table.sort_values("pH"))
     Traceback (most recent call last):
     molsepnorm.errors.ConfigError: smiles and columns have the same index in different orders, ...
-    >>> require_same_order(smiles=table["smiles"], columns={"pH": table["pH"].sort_values()})
-    Traceback (most recent call last):
-    molsepnorm.errors.ConfigError: smiles and columns['pH'] have the same index in different ...
-
-    Args:
-        arguments: rows by the name of the argument, or a mapping of columns; those that are no
-            pandas objects are ignored.
 
     Raises:
         ConfigError: the same index is in several orders.
@@ -106,7 +98,7 @@ class FeatureColumn:
         Args:
             name: name of the column.
             cells: texts or numbers.
-            where: returns the location of a cell for an error.
+            where: returns the location of a row for an error.
 
         Raises:
             DataError: a cell is empty, the cells are numbers and words, all cells are the same, or
@@ -225,38 +217,27 @@ class ExtraInputs:
 
     def is_start_of(self, other: ExtraInputs) -> bool:
         """Return whether these are the first of the other inputs, in the same order."""
-        own, all_ = (
-            [
-                *(*each.columns, *["morgan"] * each.morgan),
-                *(*each.descriptors, *["pair"] * each.pairs),
-            ]
+        own, every = (
+            [*each.columns, *["morgan"] * each.morgan, *each.descriptors, *["pair"] * each.pairs]
             for each in (self, other)
         )
-        return own == all_[: len(own)]
+        return own == every[: len(own)]
 
     def encode_columns(
         self, cells: Sequence[Sequence[object]], rows: int
     ) -> tuple[np.ndarray, list[str | None]]:
-        """Return the inputs from the columns, float32 (rows, w), and why a row has none, or None.
-
-        Args:
-            cells: the cells of each column.
-            rows: number of rows.
-        """
+        """Return the inputs from each column's cells, float32 (rows, w), and why a row has none."""
         values = [np.zeros((rows, 0), dtype=np.float32)]
-        errors: list[list[str | None]] = [[None] * rows]
+        errors: list[str | None] = [None] * rows
         for column, its in zip(self.columns, cells, strict=True):
             of_column, wrong = column.encode(its)
             values.append(of_column)
-            errors.append(wrong)
-        return np.concatenate(values, axis=1), [_first(each) for each in zip(*errors, strict=True)]
+            errors = [first or other for first, other in zip(errors, wrong, strict=True)]
+        return np.concatenate(values, axis=1), errors
 
     def outside(self, values: np.ndarray) -> np.ndarray:
         """Return for each column which rows have a number outside the range of the training rows,
         by more than a tenth of the range.
-
-        Args:
-            values: float32 (rows, w), of `encode_columns`.
 
         Returns:
             bool (rows, columns), False for columns of words.
@@ -271,22 +252,9 @@ class ExtraInputs:
                 found[:, index] = (own < low - margin) | (own > high + margin)
         return found
 
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> ExtraInputs:
-        """Return the inputs whose `dataclasses.asdict` was written to a JSON file."""
-        columns = (
-            FeatureColumn(**{**each, "words": tuple(each["words"])}) for each in content["columns"]
-        )
-        descriptors = tuple(content["descriptors"])
-        return ExtraInputs(tuple(columns), content["morgan"], descriptors, content.get("pairs", 0))
-
 
 NO_INPUTS = ExtraInputs()
 """The inputs of a model that reads nothing but the features of its featuriser."""
-
-
-def _first(errors: Sequence[str | None]) -> str | None:
-    return next((error for error in errors if error is not None), None)
 
 
 def _text(cell: object) -> str:

@@ -23,10 +23,6 @@ class Loss:
     >>> loss = Loss(Task((Target("logS", "regression", mean=1.0, scale=2.0),), "mae"))
     >>> loss(torch.tensor([[0.5], [0.0]]), torch.tensor([[3.0], [torch.nan]]))
     (tensor(0.5000), tensor(1.))
-
-    Args:
-        task: targets, class weights and kind of regression loss.
-        device: device of outputs and labels.
     """
 
     def __init__(self, task: Task, device: torch.device | str = "cpu") -> None:

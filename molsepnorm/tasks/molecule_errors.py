@@ -37,12 +37,8 @@ def target_error(target: Target, labels: np.ndarray, values: np.ndarray) -> np.n
 
 
 def relative_errors(errors: np.ndarray, reference: np.ndarray) -> np.ndarray:  # (G, T)
-    """Return errors divided by the mean error of their target, since units differ; those of a
-    single target as they are.
-
-    Args:
-        errors: (G, T), see `target_error`.
-        reference: (R, T), the errors over which the means are taken.
+    """Return errors (G, T) divided by the mean error of their target, over the reference (R, T),
+    since units differ; those of a single target as they are.
     """
     if errors.shape[1] == 1:
         return errors
@@ -51,16 +47,11 @@ def relative_errors(errors: np.ndarray, reference: np.ndarray) -> np.ndarray:  #
 
 def mean_errors(errors: np.ndarray) -> np.ndarray:  # (G,)
     """Return the mean over the labelled targets of each molecule, (G, T); NaN without any."""
-    return np.array([*map(_mean, errors)])
+    return np.array([_mean(row) for row in errors])
 
 
 def describe_error(targets: Sequence[Target], split: str) -> str:
-    """Return the name of the error of a molecule in text.
-
-    Args:
-        targets: the targets.
-        split: name in text of the split over which the means of several targets are taken.
-    """
+    """Return the name of the error of a molecule in text."""
     if len(targets) > 1:
         return f"mean error of the targets, each relative to its mean over the {split} molecules"
     (target,) = targets

@@ -8,10 +8,6 @@ _MAX_ROUNDING = 1e-3  # of the numbers of a column, as a share of their range
 def offset_of(low: float, high: float, rounding: float) -> float | None:
     """Return the middle of numbers if single precision does not hold their differences, as with
     100000001 and 100000002; otherwise None.
-
-    Args:
-        low, high: the smallest and the largest number.
-        rounding: the largest error of a number in single precision.
     """
     if high > low and rounding > _MAX_ROUNDING * (high - low):
         return (low + high) / 2

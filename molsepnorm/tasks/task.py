@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from molsepnorm.errors import ConfigError, did_you_mean, require_several
-from molsepnorm.tasks.metrics import METRICS, Kind, Metric
-from molsepnorm.tasks.metrics.scoring import (
+from molsepnorm.tasks.metrics import (
+    METRICS,
+    Kind,
+    Metric,
     draw_resamples,
     interval,
     numbered,
@@ -150,19 +152,6 @@ class Task:
         others = (usual[each.kind] for each in self.targets if each.kind not in own)
         return tuple(dict.fromkeys([*[self.metric][: len(own)], *others]))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the task as plain JSON values."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(content: dict[str, Any]) -> Task:
-        """Return the task that `to_json` was called on."""
-        targets = []
-        for target in content["targets"]:
-            lists = {k: tuple(target.get(k, ())) for k in ("classes", "class_weights")}
-            targets.append(Target(**{**target, **lists}))
-        return Task(tuple(targets), content["metric"], content.get("regression_loss", "l1"))
-
     def baseline_prediction(self, labels: np.ndarray) -> np.ndarray:  # (O,)
         """Return the best prediction that ignores the molecule, from training labels (G, T).
 
@@ -293,22 +282,20 @@ class Task:
         rows = np.arange(len(labels)) if molecules is None else numbered(molecules)
         counts = draw_resamples(rows.max(initial=-1) + 1, min(resamples, affordable), seed)
         counts = np.concatenate([np.ones((1, len(labels)), counts.dtype), counts[:, rows]])
-
-        def resampled(values: np.ndarray) -> dict[str, np.ndarray]:
-            return {n: each[1:] for n, each in self._resampled(values, labels, counts, only)}
-
-        found = resampled(predictions)
+        others = {}
         if minus is not None:
-            others = resampled(minus)
-            found = {
-                name: scores - others[name]
-                for name, scores in found.items()
-                if _differ(rows[self._is_scored(name, labels)])
-            }
-        else:
-            found = {name: scores for name, scores in found.items() if _varies(scores)}
-        ends = {name: interval(scores) for name, scores in found.items()}
-        return {name: both for name, both in ends.items() if both is not None}
+            others = dict(self._resampled(minus, labels, counts, only))
+        ends = {}
+        for name, scores in self._resampled(predictions, labels, counts, only):
+            if minus is not None:
+                scores = scores - others[name]
+                shows_variation = _differ(rows[self._is_scored(name, labels)])
+            else:
+                shows_variation = _differ(scores[1:][~np.isnan(scores[1:])])
+            both = interval(scores[1:]) if shows_variation else None
+            if both is not None:
+                ends[name] = both
+        return ends
 
     def _is_scored(self, name: str, labels: np.ndarray) -> np.ndarray:  # bool (G,)
         """Return whether a row has a label of a target of this score."""
@@ -351,12 +338,8 @@ def _usual_metrics(regression_loss: str) -> dict[Kind, str]:
     return {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
 
 
-def _varies(scores: np.ndarray) -> bool:
-    """Return whether not all of the defined scores are equal."""
-    return _differ(scores[~np.isnan(scores)])
-
-
 def _differ(values: np.ndarray) -> bool:
+    """Return whether not all values are equal."""
     return bool((values != values[:1]).any())
 
 

@@ -273,7 +273,7 @@ def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> s
     smiles = dataset.source_smiles
     if not model.structures or smiles is None:
         return None
-    from molsepnorm.molecules.featurize.nearest import fingerprints_of, with_one_text
+    from molsepnorm.molecules.featurize.fingerprints import fingerprints_of, with_one_text
 
     known = model.training_molecules()
     own = [smiles[row] for row in dataset.store.rows[graphs].tolist()]

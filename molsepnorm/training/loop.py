@@ -24,8 +24,7 @@ from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
-from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.run_folder.memory import RunInMemory
+from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
 from molsepnorm.training.start import Body
 from molsepnorm.training.steps.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.steps.schedule import Schedule

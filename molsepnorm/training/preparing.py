@@ -106,8 +106,8 @@ def prepare(
     task, dataset = objective.fit_task(config, dataset)
     excludes = {} if start is None else start.excludes
     trained_on = 0
-    if resumed is not None:
-        excludes, trained_on = resumed.excludes(), resumed.trained_on()
+    if resumed is not None and (before := resumed.loaded_weights()) is not None:
+        excludes, trained_on = dict(before.excludes), before.trained_on
     model = _new_model(config, dataset, task, inputs, excludes)
     warnings, loaded = list(dataset.warnings), None
     if start is not None:

@@ -27,8 +27,7 @@ from molsepnorm.training.preparing import Prepared, prepare, starting_model
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
-from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.run_folder.memory import RunInMemory
+from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
 from molsepnorm.training.steps.budget import epochs_within
 
 _EPOCHS, _EPOCHS_OF_MANY = 15, 30

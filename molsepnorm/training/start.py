@@ -21,8 +21,8 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import first_of
 from molsepnorm.model import SUPERVISED, PropertyModel
-from molsepnorm.nn.conditional import INTERACTIONS, output_layer
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.parts import INTERACTIONS, output_layer
 from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs
 from molsepnorm.training.finetuning import in_head

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.molecule import MolGraph
@@ -54,20 +52,3 @@ def test_a_single_atom_without_bonds_is_a_molecule():
 def test_invalid_arrays_are_refused_with_the_reason(arguments, message):
     with pytest.raises(InvalidMolecule, match=message):
         three_atoms(*arguments)
-
-
-@given(data=st.data())
-def test_one_invalid_bond_among_many_is_refused(molgraphs, data):
-    """Whatever the molecule: a bond once more, turned or not, or one to nowhere, is refused."""
-    graph = data.draw(molgraphs(max_atoms=40).filter(lambda graph: graph.num_bonds > 0))
-    first, second = graph.bonds[data.draw(st.integers(0, graph.num_bonds - 1))].tolist()
-    wrong = data.draw(
-        st.sampled_from(
-            [[first, second], [second, first], [first, first], [first, graph.num_atoms]]
-        )
-    )
-    place = data.draw(st.integers(0, graph.num_bonds))
-    bonds = np.insert(graph.bonds, place, wrong, axis=0)
-    features = np.insert(graph.bond_features, place, 0, axis=0)
-    with pytest.raises(InvalidMolecule, match=r"twice|itself|but the molecule's atoms are"):
-        MolGraph(graph.atom_features, bonds, features)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from molsepnorm.nn.conditional import ConditionalLinear
+from molsepnorm.nn.parts import ConditionalLinear
 
 
 @pytest.mark.parametrize("following", [0, 2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 
 import networkx as nx
 import numpy as np
@@ -17,7 +16,7 @@ from torch.nn import functional as F
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig, SepNorm, SharedNorm
+from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.layer import (
     GraphormerLayer,
     GraphTokenLayer,
@@ -27,6 +26,7 @@ from molsepnorm.nn.layer import (
 from molsepnorm.nn.norms import GraphTokenSepNorm, GraphTokenSharedNorm
 from molsepnorm.nn.parts import FAST, PLAIN, Parts
 from molsepnorm.nn.readout import Readout
+from molsepnorm.sepnorm import SepNorm, SharedNorm
 from molsepnorm.training.steps.step import estimate_statistics
 
 SMILES = (
@@ -184,18 +184,6 @@ def test_training_does_not_depend_on_groups_and_order(options: dict) -> None:
 # --- sizes ---------------------------------------------------------------------------------------
 
 
-def count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def test_sepnorm_adds_one_layer_norm_per_site_to_the_parameters() -> None:
-    """475,881 parameters with a shared norm."""
-    assert count(Graphormer(GraphormerConfig(norm="shared"))) == 475_881
-    assert count(Graphormer(GraphormerConfig())) == 479_721
-    assert 479_721 - 475_881 == 12 * 2 * (2 * 80)
-    assert count(Graphormer(GraphormerConfig(norm="sep-ln-bn"))) == 479_721
-
-
 @pytest.mark.parametrize(
     ("options", "of_last_layer"),
     [
@@ -296,14 +284,6 @@ def test_reset_parameters(layers: int, init: str) -> None:
 # --- errors --------------------------------------------------------------------------------------
 
 
-def test_a_width_that_heads_do_not_divide_is_refused() -> None:
-    """The message suggests a width that works."""
-    with pytest.raises(ValueError, match=r"multiple of model\.heads; .* Try width=88") as error:
-        GraphormerConfig(width=81, heads=8)
-    assert "width=81, heads=8" in str(error.value)
-    GraphormerConfig(width=88, heads=8)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -317,28 +297,9 @@ def test_an_invalid_setting_is_refused_by_its_name(settings: dict) -> None:
         GraphormerConfig(**settings)
 
 
-@pytest.mark.parametrize("part", [{"local": "gine"}, {"resistance_kernels": 2}])
-def test_parts_that_read_bonds_need_a_largest_distance_above_that_of_a_bond(part: dict) -> None:
-    """With a largest distance of 1, the codes of bonds are those of all pairs of a fragment."""
-    with pytest.raises(ValueError, match=r"model\.max_distance: 1 .*: use 2 or more"):
-        GraphormerConfig(max_distance=1, max_path_length=1, **part)
-    GraphormerConfig(max_distance=2, max_path_length=1, **part)
-    GraphormerConfig(max_distance=1, max_path_length=1, urpe=True)
-
-
 def test_other_inputs_than_batches_are_refused() -> None:
     with pytest.raises(ConfigError, match="reads a GraphBatch; got Tensor. .*Collate"):
         Graphormer(GraphormerConfig(**SMALL))(torch.zeros(2, 3))
-
-
-@pytest.mark.parametrize("options", NORMS[:2], ids=str)
-def test_one_molecule_cannot_train_a_batch_norm_of_tokens(options: dict) -> None:
-    """Evaluation works."""
-    model = far_from_initial(**options).train()
-    batch = batch_of(zinc_graphs(("CCO",)), model.config)
-    with pytest.raises(ValueError, match=r"cannot train on a batch of one"):
-        model(batch)
-    assert model.eval()(batch).isfinite().all()
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -527,17 +488,6 @@ def test_a_last_layer_for_graph_tokens_equals_a_full_layer(
         torch.testing.assert_close(
             gradient, expected_gradients[name], rtol=1e-8, atol=1e-9, msg=name
         )
-
-
-@pytest.mark.parametrize("dropout", ["dropout", "attention_dropout", "activation_dropout"])
-def test_each_dropout_is_applied_in_training_only(dropout: str) -> None:
-    settings = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0, dropout: 0.5}
-    model = far_from_initial(norm="sep-ln", **settings)
-    batch = batch_of(zinc_graphs(), model.config)
-    equal: Callable[[], bool] = lambda: torch.equal(model(batch), model(batch))  # noqa: E731
-    assert equal()
-    model.train()
-    assert not equal()
 
 
 def test_autocast_trains_near_float32() -> None:

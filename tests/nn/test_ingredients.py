@@ -81,34 +81,6 @@ def test_other_molecules_of_a_batch_do_not_matter(options: dict) -> None:
 
 
 @each_ingredient
-def test_every_parameter_has_a_gradient(options: dict) -> None:
-    """DistributedDataParallel waits for each of them. If only atoms are read out, the gradients of
-    the graph token's last norms are 0."""
-    model = network(options).train()
-    model(batch_of(graphs(), model.config, max_groups=2)).square().sum().backward()
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            assert parameter.grad is not None, name
-            unread = not model.config.readout.startswith("token") and "cls_norm" in name
-            assert parameter.grad.any() or unread, name
-
-
-@pytest.mark.parametrize("options", filter(None, INGREDIENTS.values()), ids=str)
-def test_an_ingredient_changes_the_outputs(options: dict) -> None:
-    """Compared with a network without it and with the same weights."""
-    model, plain = network(options), network({})
-    own = plain.state_dict()
-    shared = {
-        name: weight
-        for name, weight in model.state_dict().items()
-        if name in own and own[name].shape == weight.shape
-    }
-    plain.load_state_dict(own | shared)
-    batch = batch_of(graphs(), model.config)
-    assert not torch.allclose(model(batch), plain(batch), rtol=1e-3)
-
-
-@each_ingredient
 @pytest.mark.parametrize("training", [True, False])
 def test_fast_and_plain_networks_are_equal(options: dict, training: bool) -> None:
     """Outputs and gradients, from the same weights and without dropout."""
@@ -279,22 +251,3 @@ def test_new_gates_have_no_effect(init: str) -> None:
     plain.load_state_dict(model.state_dict(), strict=False)
     batch = batch_of(graphs(), model.config)
     torch.testing.assert_close(model(batch), plain(batch))
-
-
-@pytest.mark.parametrize("init", ["v1", "xavier"])
-def test_every_parameter_is_initialised(init: str) -> None:
-    options = {"local": "gine", "node_walks": 4, "pair_walks": 4, "resistance_kernels": 4}
-    options |= {"urpe": True, "head": "mlp", "init": init}
-    first, second = [], []
-    for found in (first, second):
-        torch.manual_seed(0)
-        model = Graphormer(GraphormerConfig(**SMALL | options))
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.fill_(float("nan"))
-        torch.manual_seed(0)
-        model.reset_parameters()
-        found += [parameter.detach().clone() for parameter in model.parameters()]
-    for one, other in zip(first, second, strict=True):
-        assert one.isfinite().all()
-        assert torch.equal(one, other)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
 import torch
+from torch import Tensor
 
-from molsepnorm.nn.kernel_head import KernelHead, matern
+from molsepnorm.nn.kernel_head import KernelHead, TanimotoTo, matern, tanimoto
 
 
 def filled(width: int, centers: int, outputs: int) -> KernelHead:
@@ -44,13 +46,6 @@ def test_outputs_equal_a_loop_over_molecules_and_centres(rows: int, centers: int
                 values[output] += weight[output][number] * kernel
         expected.append(values)
     torch.testing.assert_close(head(read), torch.tensor(expected), rtol=1e-5, atol=1e-5)
-
-
-def test_the_kernel_is_one_at_the_distance_zero_and_falls() -> None:
-    kernel = matern(torch.zeros(1, 4), torch.tensor([0.0, 1, 5, 100])[:, None].expand(-1, 4))[0]
-    assert kernel[0] == 1
-    assert (kernel.diff() < 0).all()
-    assert kernel[-1] < 1e-10
 
 
 @pytest.mark.parametrize("columns", [(), (1, 2)])
@@ -112,15 +107,53 @@ def test_half_precision_does_not_round_the_head() -> None:
     assert {each.dtype for each in network.double()[0].buffers()} == {torch.float64}
 
 
-def test_autocast_does_not_round_the_head() -> None:
-    """A product in bfloat16 would round the outputs to three digits."""
+LEVELS = 4
+
+
+def some_counts(molecules: int, columns: int = 30) -> Tensor:
+    """Counts from 0 to 8, most of them 0."""
+    return torch.randint(9, (molecules, columns)) * (torch.rand(molecules, columns) < 0.2)
+
+
+def test_similarities_equal_a_loop_over_counts() -> None:
+    """Counts above 4 are compared as 4."""
     torch.manual_seed(0)
-    head = KernelHead(5 + 6, 40, 2, counts=6)
-    head.centers.normal_()
-    head.counts.random_(0, 4)
-    head.weight.normal_(std=20)
-    read = torch.cat([torch.randn(3, 5), torch.randint(0, 4, (3, 6))], dim=1)
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs, with_distance = head(read), head.with_distance(read)
-    assert torch.equal(outputs, head(read))
-    assert torch.equal(with_distance, head.with_distance(read))
+    queries, known = some_counts(7), some_counts(11)
+    found = TanimotoTo(known.byte(), LEVELS)(queries.float())
+    for row, one in zip(found.tolist(), queries.clamp(max=LEVELS).tolist(), strict=True):
+        for value, other in zip(row, known.clamp(max=LEVELS).tolist(), strict=True):
+            pairs = list(zip(one, other, strict=True))
+            larger = sum(max(pair) for pair in pairs)
+            assert abs(value - sum(min(pair) for pair in pairs) / max(larger, 1)) < 1e-6
+
+
+def test_similarities_equal_the_plain_function_bit_by_bit() -> None:
+    """Also for molecules without counts, first, last and in between, and for no molecules."""
+    torch.manual_seed(1)
+    known = some_counts(60, 500).byte()
+    queries = some_counts(40, 500).float()
+    queries[[0, 17, 18, -1]] = 0
+    similar = TanimotoTo(known, LEVELS)
+    for part in (queries, queries[:1], queries[:0], queries.double()):
+        assert torch.equal(similar(part), tanimoto(part, known))
+
+
+def test_a_head_reads_the_counts_that_it_has_now() -> None:
+    """The table is made again when other counts are loaded, also in a copy of the head."""
+    torch.manual_seed(2)
+    counts = some_counts(5).float()
+    queries = torch.cat([torch.zeros(5, 2), counts], dim=1)  # two channels of embedding
+    head, other = (KernelHead(32, centers=9, outputs=1, counts=30) for _ in range(2))
+    head.counts.copy_(some_counts(9))
+    other.counts.copy_(some_counts(9))
+    for each in (head, other):
+        each.weight.fill_(1)
+        each(queries)  # makes the table
+    copied = copy.deepcopy(head)
+    for each in (head, copied):
+        before = each(queries)
+        each.load_state_dict(other.state_dict())
+        torch.testing.assert_close(each(queries), other(queries))
+        assert not torch.allclose(each(queries), before)
+    head.counts = torch.zeros_like(head.counts)
+    torch.testing.assert_close(head(queries), torch.full((5, 1), 9.0))  # all at the distance 0

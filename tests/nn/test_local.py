@@ -12,10 +12,8 @@ from torch_geometric.nn import GINEConv
 
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, GraphormerConfig
-from molsepnorm.nn.kernels.local import FastGINE
-from molsepnorm.nn.local import GINE
-from molsepnorm.nn.pairs.neighbours import neighbours_of
-from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.local import GINE, FastGINE
+from molsepnorm.nn.pairs.neighbours import PairTensors, neighbours_of
 
 WIDTH = 6
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")

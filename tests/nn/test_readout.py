@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch_geometric.typing
 from support import SMALL, batch_of, far_from_initial
 
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
-from molsepnorm.nn.kernels.readout import FastReadout
-from molsepnorm.nn.readout import Readout
+from molsepnorm.nn.readout import FastReadout, Readout
 
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccccc1")
 
@@ -43,20 +41,6 @@ def test_readout_equals_a_loop_over_molecules(
     found = readout(x, batch)
     assert found.shape == (len(SMILES), readout.width)
     torch.testing.assert_close(found, torch.stack(expected))
-
-
-@pytest.mark.parametrize("installed", [False, True])
-def test_sums_are_equal_with_and_without_torch_scatter(
-    installed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The plain sums over molecules use `torch_geometric.utils.scatter`."""
-    if installed:
-        pytest.importorskip("torch_scatter")
-    monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SCATTER", installed)
-    batch = some_batch(2)
-    x = torch.randn(len(batch.mask), 3, dtype=torch.float64)
-    plain, fast = (cls("sum", 3)(x, batch) for cls in (Readout, FastReadout))
-    torch.testing.assert_close(plain, fast)
 
 
 def test_layers_read_out_the_token_and_the_mean_after_every_layer() -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.nn.embedding import WalkEncoding
 from molsepnorm.nn.pairs.features import walk_probabilities
-from molsepnorm.nn.walks import WalkEncoding
 
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "C12C3C4C1C5C2C3C45", "c1ccc2ccccc2c1")
 STEPS = 5

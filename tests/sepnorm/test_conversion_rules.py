@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import MultiTokenSepNorm, convert_to_sepnorm
+from molsepnorm.sepnorm import MultiTokenSepNorm, convert_to_sepnorm
 
 WIDTH, BATCH, SLOTS = 8, 5, 4
 
@@ -97,54 +97,6 @@ def test_weights_and_epsilon_are_copied() -> None:
     model = Network()
     convert_to_sepnorm(model, lambda width: nn.LayerNorm(width, eps=0.1), where="layers.*.norm1")
     assert model.layers[1].norm1.cls_norms[0].eps == 0.1
-
-
-@pytest.mark.parametrize("affine", [True, False])
-def test_new_norms_are_on_the_device_of_the_old_one(affine: bool) -> None:
-    """Without weights, on that of the model. They have its mode, and are at least float32."""
-    for given, dtype, device in (
-        ({"dtype": torch.float64}, torch.float64, "cpu"),
-        ({"dtype": torch.bfloat16}, torch.float32, "cpu"),
-        ({"device": "meta"}, torch.float32, "meta"),
-    ):
-        model = Network()
-        model.layers[1].norm1 = nn.LayerNorm(WIDTH, elementwise_affine=affine)
-        model.to(**given).eval()
-        x = torch.randn(BATCH, SLOTS, WIDTH).to(**given)
-        expected = model(x)
-        convert_to_sepnorm(model, nn.LayerNorm, where="*norm1")
-        new = model.layers[1].norm1
-        weight = new.cls_norms[0].weight
-        assert (weight.dtype, weight.device.type) == (dtype, device)
-        assert not any(module.training for module in new.modules())
-        assert model(x).dtype is x.dtype
-        if device == "cpu":
-            torch.testing.assert_close(model(x), expected)
-
-
-def test_the_mask_of_an_unknown_model_is_its_own_argument() -> None:
-    """It is the argument attention_mask of the converted model."""
-    model = Network()
-    model.layers[0].norm1 = nn.LayerNorm(WIDTH, elementwise_affine=False)
-    convert_to_sepnorm(model, tok_norm=nn.BatchNorm1d, where="layers.0.norm1")
-    x, mask = torch.randn(BATCH, SLOTS, WIDTH), torch.ones(BATCH, SLOTS)
-    mask[2:, 2:] = 0
-    model(x, mask)
-    rows = x[:, 1:][mask[:, 1:].bool()]
-    statistics = model.layers[0].norm1.tok_norm.running_mean
-    torch.testing.assert_close(statistics, 0.1 * rows.mean(0))
-
-
-def test_a_norm_that_several_modules_share_is_replaced_in_all() -> None:
-    """It stays a single norm, and `undo` restores it everywhere."""
-    model = Network()
-    shared = model.layers[1].norm1 = model.layers[0].norm1
-    conversion = convert_to_sepnorm(model, where="layers.0.norm1")
-    assert isinstance(model.layers[0].norm1, MultiTokenSepNorm)
-    assert model.layers[1].norm1 is model.layers[0].norm1
-    conversion.undo()
-    assert model.layers[0].norm1 is shared
-    assert model.layers[1].norm1 is shared
 
 
 def test_a_rule_inside_a_known_network_uses_its_defaults() -> None:
@@ -246,30 +198,6 @@ def test_a_single_layer_and_layers_in_a_list_are_known() -> None:
     assert first_sites(encoder_layer()) == []
     assert first_sites(nn.ModuleDict({"a": stack(3), "b": stack(3)})) == ["a.0.norm1", "b.0.norm1"]
     assert first_sites(nn.ModuleList([stack(2), stack(2)])) == ["0.0.norm1", "1.0.norm1"]
-
-
-def test_only_the_encoder_of_a_torch_transformer_is_known() -> None:
-    """The sequences of the decoder of `nn.Transformer` have no known special token."""
-    model = nn.Transformer(WIDTH, 2, 2, 2, 12, dropout=0.0)
-    conversion = convert_to_sepnorm(model, tok_norm=nn.BatchNorm1d)
-    assert [site.name.split(".")[0] for site in conversion.sites] == ["encoder"] * 5
-    assert len(names(model)) == 5
-    src, padding = torch.randn(SLOTS, BATCH, WIDTH), torch.zeros(BATCH, SLOTS).bool()
-    padding[1:, 2:] = True
-    model(src, src[:2], src_key_padding_mask=padding, memory_key_padding_mask=padding)
-    assert torch.equal(model.encoder.norm.padding.real, ~padding)
-
-
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_one_sequence_without_a_batch_may_have_a_float_mask(batch_first: bool) -> None:
-    """(S, C) with a mask (S,) that is −∞ at padding, in evaluation."""
-    layer = nn.TransformerEncoderLayer(WIDTH, 2, 12, batch_first=batch_first)
-    convert_to_sepnorm(layer, tok_norm=nn.BatchNorm1d)
-    moved(layer)
-    x, mask = torch.randn(SLOTS, WIDTH), torch.tensor([0.0, 0.0, 0.0, -torch.inf])
-    batch = 0 if batch_first else 1
-    inside = layer(x.unsqueeze(batch), src_key_padding_mask=mask[None]).squeeze(batch)
-    torch.testing.assert_close(layer(x, src_key_padding_mask=mask), inside)
 
 
 # --- what is refused ----------------------------------------------------------------------------

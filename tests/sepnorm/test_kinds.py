@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.errors import ConfigError
-from molsepnorm.nn import MaskedBatchNorm1d, SepNorm, SharedNorm
-from molsepnorm.sepnorm.kinds import BATCH_KINDS, make_norm
+from molsepnorm.sepnorm import MaskedBatchNorm1d, SepNorm, SharedNorm
 
 WIDTH = 3
-KINDS = ("layer", "batch", "rms", "none")
+KINDS = {
+    "layer": nn.LayerNorm,
+    "batch": nn.BatchNorm1d,
+    "rms": partial(nn.RMSNorm, eps=1e-5),
+    "none": nn.Identity,
+}
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
 
@@ -31,29 +35,6 @@ def perturbed(norm: nn.Module, seed: int = 7) -> nn.Module:
         for parameter in norm.double().parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator))
     return norm
-
-
-def test_make_norm_returns_the_norms_of_torch() -> None:
-    made = {kind: make_norm(kind)(WIDTH) for kind in KINDS}
-    assert {kind: type(norm) for kind, norm in made.items()} == {
-        "layer": nn.LayerNorm,
-        "batch": nn.BatchNorm1d,
-        "rms": nn.RMSNorm,
-        "none": nn.Identity,
-    }
-    with_statistics = {kind for kind, norm in made.items() if hasattr(norm, "running_mean")}
-    assert with_statistics == BATCH_KINDS
-
-
-def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"one of layer, batch, rms, none; got 'group'"):
-        make_norm("group")
-
-
-def test_rms_is_the_root_of_the_mean_square() -> None:
-    x = some_rows()
-    expected = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-    torch.testing.assert_close(make_norm("rms")(WIDTH).double()(x), expected, **EXACT)
 
 
 @pytest.mark.parametrize("options", [{"momentum": 0.01}, {"eps": 0.1}, {"affine": False}])
@@ -79,7 +60,7 @@ def test_a_batch_norm_of_the_tokens_keeps_its_options(options: dict) -> None:
 @pytest.mark.parametrize("cls_kind", KINDS)
 def test_sepnorm_of_any_two_kinds_equals_the_two_norms(cls_kind: str, tok_kind: str) -> None:
     """In training and evaluation; the gradients equal finite differences."""
-    norm = SepNorm(WIDTH, make_norm(cls_kind), make_norm(tok_kind))
+    norm = SepNorm(WIDTH, KINDS[cls_kind], KINDS[tok_kind])
     for module in norm.modules():
         module.momentum = 0.0  # so that the finite differences leave running statistics alone
     apart = copy.deepcopy(perturbed(norm))
@@ -96,33 +77,11 @@ def test_sepnorm_of_any_two_kinds_equals_the_two_norms(cls_kind: str, tok_kind: 
     assert torch.autograd.gradcheck(lambda x, *_: norm(x), inputs)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_padding_is_not_counted(shared: bool) -> None:
-    """It has no effect on real slots, gradients and statistics."""
-    slots = torch.arange(6)
-    mask = (slots >= 1) & (slots <= torch.tensor([[5], [2], [1], [3]]))
-    counted = mask | (slots == 0)
-    x = some_rows(rows=24).view(4, 6, WIDTH)
-    rubbish = torch.where(counted[..., None], x, 1e3 * x.flip(0, 1))
-    results = []
-    for values in (x, rubbish):
-        make = make_norm("batch")
-        norm = SharedNorm(WIDTH, make) if shared else SepNorm(WIDTH, tok_norm=make)
-        perturbed(norm)
-        leaf = values.clone().requires_grad_()
-        y = norm(leaf.view(-1, WIDTH), torch.arange(0, 24, 6), mask.view(-1)).view_as(x)
-        (y[counted] * x[counted]).sum().backward()
-        gradients = {name: p.grad for name, p in norm.named_parameters()}
-        results.append((y[counted], leaf.grad, gradients, dict(norm.named_buffers())))
-        assert not leaf.grad[~counted].any()
-    torch.testing.assert_close(results[0], results[1], **EXACT)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_number_is_read_from_the_device(kind: str) -> None:
     """Tensors on the device "meta" have shapes but no numbers, so reading one fails."""
     with torch.device("meta"):
-        norm = SepNorm(WIDTH, make_norm(kind), make_norm(kind))
+        norm = SepNorm(WIDTH, KINDS[kind], KINDS[kind])
         rows = torch.randn(12, WIDTH, requires_grad=True)
         token, mask = torch.arange(0, 12, 4), torch.ones(12, dtype=torch.bool)
         y = norm(rows, token, mask)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from molsepnorm.nn import MaskedBatchNorm1d, SepNorm, SharedNorm
+from molsepnorm.sepnorm import MaskedBatchNorm1d, SepNorm, SharedNorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 
 GRAPHS, SLOTS, WIDTH = 6, 5, 4
@@ -109,17 +107,6 @@ def test_packed_equals_rectangular(tok_norm: type[nn.Module], masked: bool) -> N
         one.state_dict().items(), other.state_dict().values(), strict=True
     ):
         torch.testing.assert_close(mine, theirs, msg=name)
-
-
-def test_packed_tokens_may_be_at_any_slot() -> None:
-    """Permuting the slots of a packed input permutes its output."""
-    norm = perturbed(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d))
-    rows, graph_token = packed(some_input())
-    mask = some_mask().reshape(-1)
-    order = torch.randperm(len(rows))
-    moved_token = torch.argsort(order)[graph_token]
-    expected = norm(rows, graph_token, mask)[order]
-    torch.testing.assert_close(norm(rows[order], moved_token, mask[order]), expected)
 
 
 @pytest.mark.claim("SepNorm(LN, LN) with tied weights is a layer norm.")
@@ -227,17 +214,6 @@ def test_masked_batch_norm_without_a_mask_equals_that_of_torch() -> None:
     torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
 
 
-@pytest.mark.parametrize("options", [{"momentum": None}, {"affine": False}, {"momentum": 0.5}])
-def test_masked_batch_norm_keeps_torchs_options(options: dict) -> None:
-    """Cumulative averages, another momentum and no affine part."""
-    ours, theirs = MaskedBatchNorm1d(WIDTH, **options), nn.BatchNorm1d(WIDTH, **options)
-    for step in range(3):
-        x = some_input(step).reshape(-1, WIDTH)
-        torch.testing.assert_close(ours(x), theirs(x))
-    torch.testing.assert_close(ours.running_mean, theirs.running_mean)
-    torch.testing.assert_close(ours.running_var, theirs.running_var)
-
-
 def test_masked_batch_norm_without_running_statistics_uses_those_of_the_batch() -> None:
     """track_running_stats=False: evaluation normalises by the batch, as in torch."""
     ours = MaskedBatchNorm1d(WIDTH, track_running_stats=False).eval()
@@ -313,19 +289,6 @@ def test_autocast_keeps_statistics_in_float32() -> None:
         torch.testing.assert_close(layer.running_var, 0.9 + 0.1 * rows.var(0), rtol=1e-5, atol=1e-6)
 
 
-def test_autocast_trains() -> None:
-    """Gradients under autocast reach input and parameters, and are finite."""
-    for tok_norm in (nn.LayerNorm, nn.BatchNorm1d):
-        norm = SepNorm(WIDTH, tok_norm=tok_norm)
-        x = some_input().requires_grad_()
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = norm(x @ torch.eye(WIDTH)).float().square().sum()
-        loss.backward()
-        for gradient in (x.grad, *(parameter.grad for parameter in norm.parameters())):
-            assert gradient is not None
-            assert gradient.isfinite().all()
-
-
 @pytest.mark.claim("A batch of one graph is refused in training, with advice, and evaluated.")
 def test_one_graph_cannot_train_but_can_be_evaluated() -> None:
     """A batch norm of a single graph token has no variance."""
@@ -347,12 +310,6 @@ def test_a_single_token_cannot_train_a_masked_batch_norm() -> None:
     assert norm.eval()(torch.randn(1, WIDTH)).shape == (1, WIDTH)
 
 
-def test_packed_input_needs_the_tokens() -> None:
-    """The message contains the shape."""
-    with pytest.raises(ValueError, match=r"packed input of shape \(30, 4\).*graph_token="):
-        SepNorm(WIDTH)(packed(some_input())[0])
-
-
 def test_an_identity_does_not_write_to_its_input() -> None:
     """With tok_norm=nn.Identity; gradients are right."""
     norm = SepNorm(WIDTH, tok_norm=nn.Identity)
@@ -366,32 +323,6 @@ def test_an_identity_does_not_write_to_its_input() -> None:
     leaf = some_input().requires_grad_()
     norm(leaf).square().sum().backward()
     torch.testing.assert_close(leaf.grad[:, 1:], 2 * x[:, 1:])
-
-
-def test_copies_files_and_functional_call(tmp_path: Path) -> None:
-    """deepcopy, state_dict through a safetensors file, and torch.func.functional_call agree."""
-    torch.manual_seed(5)
-    norm = perturbed(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d))
-    for step in range(2):
-        norm(some_input(step), mask=some_mask())
-    x = some_input(7)
-    expected = norm.eval()(x)
-
-    clone = copy.deepcopy(norm)
-    torch.testing.assert_close(clone(x), expected, rtol=0, atol=0)
-    clone.train()(x)
-    torch.testing.assert_close(norm(x), expected, rtol=0, atol=0)  # the copy shares nothing
-
-    save_file(norm.state_dict(), tmp_path / "norm.safetensors")
-    loaded = SepNorm(WIDTH, tok_norm=nn.BatchNorm1d).eval()
-    loaded.load_state_dict(load_file(tmp_path / "norm.safetensors"))
-    torch.testing.assert_close(loaded(x), expected, rtol=0, atol=0)
-    assert int(loaded.tok_norm.num_batches_tracked) == 2
-
-    fresh = SepNorm(WIDTH, tok_norm=nn.BatchNorm1d).eval()
-    called = torch.func.functional_call(fresh, norm.state_dict(), (x,))
-    torch.testing.assert_close(called, expected, rtol=0, atol=0)
-    assert not torch.allclose(fresh(x), expected)
 
 
 def test_shared_layer_norm_is_a_layer_norm() -> None:
@@ -500,39 +431,6 @@ def _normalised(among: list[float], value: float, norm: nn.Module, channel: int)
     return scaled * norm.weight[channel].item() + norm.bias[channel].item()
 
 
-@pytest.mark.claim("Under gradient accumulation, statistics are computed for each micro-batch.")
-def test_gradient_accumulation_normalises_each_micro_batch_separately() -> None:
-    """Each micro-batch is normalised by its own statistics, gradients are summed, and running
-    statistics are updated once per micro-batch. As with any batch norm, the step is not that of the
-    whole batch. With two layer norms it is."""
-    x, weight = some_input(), torch.randn(GRAPHS, SLOTS, WIDTH)
-    halves = slice(0, GRAPHS // 2), slice(GRAPHS // 2, GRAPHS)
-    accumulated, whole, apart = (SepNorm(WIDTH) for _ in range(3))
-    gradients = []
-    for half in halves:
-        (accumulated(x[half]) * weight[half]).sum().backward()
-        apart.zero_grad()
-        (apart(x[half]) * weight[half]).sum().backward()
-        gradients.append([parameter.grad.clone() for parameter in apart.parameters()])
-    (whole(x) * weight).sum().backward()
-    for parameter, first, second in zip(accumulated.parameters(), *gradients, strict=True):
-        torch.testing.assert_close(parameter.grad, first + second)
-    assert not torch.allclose(accumulated.cls_norm.weight.grad, whole.cls_norm.weight.grad)
-
-    means = [x[half, 0].mean(0) for half in halves]
-    torch.testing.assert_close(
-        accumulated.cls_norm.running_mean, 0.9 * 0.1 * means[0] + 0.1 * means[1]
-    )
-    assert int(accumulated.cls_norm.num_batches_tracked) == 2
-
-    parts, whole = (SepNorm(WIDTH, cls_norm=nn.LayerNorm) for _ in range(2))
-    for half in halves:
-        (parts(x[half]) * weight[half]).sum().backward()
-    (whole(x) * weight).sum().backward()
-    for one, other in zip(parts.parameters(), whole.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad)
-
-
 @pytest.mark.claim(
     "torch.compile compiles SepNorm as one graph without changing results; functional_call, "
     "deepcopy and safetensors preserve it."
@@ -588,16 +486,6 @@ def test_synchronize_norms_keeps_everything_but_the_class() -> None:
     assert copy.deepcopy(network)[0].cls_norm.synchronized
 
 
-@pytest.mark.parametrize("options", [{"affine": False}, {"track_running_stats": False}])
-def test_synchronize_norms_of_norms_without_parameters_or_statistics(options: dict) -> None:
-    network = nn.Sequential(nn.BatchNorm1d(WIDTH, **options))
-    state = network.state_dict(keep_vars=True)
-    synchronize_norms(network)
-    assert list(network.state_dict()) == list(state)
-    for name, value in options.items():
-        assert getattr(network[0], name) is value
-
-
 def test_a_synchronised_norm_of_one_process_is_the_plain_one() -> None:
     """Without torch.distributed: values, gradients, statistics and errors."""
     torch.manual_seed(6)
@@ -613,3 +501,36 @@ def test_a_synchronised_norm_of_one_process_is_the_plain_one() -> None:
         torch.testing.assert_close(ours.state_dict()[name], value)
     with pytest.raises(ValueError, match="cannot train on a batch of one graph"):
         ours(some_input()[:1])
+
+
+@pytest.mark.claim("Under gradient accumulation, statistics are computed for each micro-batch.")
+def test_gradient_accumulation_normalises_each_micro_batch_separately() -> None:
+    """Each micro-batch is normalised by its own statistics, gradients are summed, and running
+    statistics are updated once per micro-batch. As with any batch norm, the step is not that of the
+    whole batch. With two layer norms it is."""
+    x, weight = some_input(), torch.randn(GRAPHS, SLOTS, WIDTH)
+    halves = slice(0, GRAPHS // 2), slice(GRAPHS // 2, GRAPHS)
+    accumulated, whole, apart = (SepNorm(WIDTH) for _ in range(3))
+    gradients = []
+    for half in halves:
+        (accumulated(x[half]) * weight[half]).sum().backward()
+        apart.zero_grad()
+        (apart(x[half]) * weight[half]).sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in apart.parameters()])
+    (whole(x) * weight).sum().backward()
+    for parameter, first, second in zip(accumulated.parameters(), *gradients, strict=True):
+        torch.testing.assert_close(parameter.grad, first + second)
+    assert not torch.allclose(accumulated.cls_norm.weight.grad, whole.cls_norm.weight.grad)
+
+    means = [x[half, 0].mean(0) for half in halves]
+    torch.testing.assert_close(
+        accumulated.cls_norm.running_mean, 0.9 * 0.1 * means[0] + 0.1 * means[1]
+    )
+    assert int(accumulated.cls_norm.num_batches_tracked) == 2
+
+    parts, whole = (SepNorm(WIDTH, cls_norm=nn.LayerNorm) for _ in range(2))
+    for half in halves:
+        (parts(x[half]) * weight[half]).sum().backward()
+    (whole(x) * weight).sum().backward()
+    for one, other in zip(parts.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)

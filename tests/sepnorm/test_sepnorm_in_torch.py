@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.nn import MaskedBatchNorm1d, MultiTokenSepNorm, SepNorm, SharedNorm
+from molsepnorm.sepnorm import MultiTokenSepNorm, SepNorm, SharedNorm
 
 WIDTH = 16
 NORMS: dict[str, Callable[[], nn.Module]] = {
@@ -111,16 +111,6 @@ def test_the_layer_is_fused_without_the_mixin():
     assert called
 
 
-def test_the_attributes_of_the_mixin_are_no_parameters_and_are_copied():
-    norm = SepNorm(WIDTH)
-    assert norm.eps != norm.eps
-    assert {name.partition(".")[0] for name in norm.state_dict()} == {"cls_norm", "tok_norm"}
-    assert len(list(norm.parameters())) == 4
-    torch.testing.assert_close(torch.Tensor(norm.weight), norm.tok_norm.weight)
-    copied = copy.deepcopy(norm)
-    copied.load_state_dict(norm.state_dict())
-
-
 def test_nested_sequences_are_normalised_as_padded_ones():
     norm = trained(SepNorm(WIDTH, tok_norm=nn.BatchNorm1d))
     rows = [torch.randn(length, WIDTH) for length in (4, 2, 3)]
@@ -146,12 +136,6 @@ def test_other_shapes_are_refused(make, shape):
         make(WIDTH)(torch.randn(shape))
 
 
-@pytest.mark.parametrize("make", [SepNorm, SharedNorm])
-def test_a_mask_of_another_shape_is_refused(make):
-    with pytest.raises(ValueError, match=r"mask must have the shape \(2, 3\) .*; got \(2, 4\)"):
-        make(WIDTH)(torch.randn(2, 3, WIDTH), mask=torch.ones(2, 4, dtype=torch.bool))
-
-
 def moved(model: nn.Module, x: Tensor) -> set[str]:
     """The parts of the state that a forward pass in training changes."""
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -173,20 +157,3 @@ def test_eval_on_a_norm_freezes_its_statistics_in_training(norm):
     assert model(x[:1]).shape == (1, 7, WIDTH)
     model.train()
     assert any("running_mean" in name for name in moved(model, x))
-
-
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("tracks", [True, False, None])
-@pytest.mark.parametrize("momentum", [0.0, 0.3, None])
-def test_statistics_move_exactly_where_those_of_torch_do(momentum, tracks, training):
-    """None: no longer tracked after some steps."""
-    theirs = nn.BatchNorm1d(WIDTH, momentum=momentum, track_running_stats=tracks is not False)
-    ours = MaskedBatchNorm1d(WIDTH, momentum=momentum, track_running_stats=tracks is not False)
-    for norm in (theirs, ours):
-        norm(torch.arange(4.0 * WIDTH).view(4, WIDTH))
-        norm.track_running_stats = bool(tracks)
-        norm.train(training)
-    x = torch.randn(6, WIDTH)
-    torch.testing.assert_close(ours(x), theirs(x))
-    for name, value in theirs.state_dict().items():
-        torch.testing.assert_close(ours.state_dict()[name], value)

@@ -20,7 +20,7 @@ from two_processes import CUTS, NETWORKS, OPTIONS, norm_steps, training_steps
 
 import molsepnorm
 from molsepnorm.errors import ConfigError
-from molsepnorm.nn import SepNorm
+from molsepnorm.sepnorm import SepNorm
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

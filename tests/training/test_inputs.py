@@ -20,7 +20,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
-from molsepnorm.nn.conditional import ConditionalLinear
+from molsepnorm.nn.parts import ConditionalLinear
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import TrainConfig, evaluate, load_config, train

@@ -67,18 +67,6 @@ def test_classes_are_written_by_name_with_their_probabilities(with_columns, tmp_
         assert row["colour_pred"] == classes[shares.index(max(shares))]
 
 
-def test_classes_that_look_like_numbers_are_written_as_they_are(with_columns, tmp_path, rows_of):
-    """Class 3 is not written as 3.0."""
-    settings = {"data.task_type": "multiclass", "data.classes": {"n": ["10", "3", "07"]}}
-    result = _trained(
-        with_columns, tmp_path / "run", ["n"], {"n": ["3", "10", "07", "3"]}, **settings
-    )
-    assert result.model.task.targets[0].classes == ("10", "3", "07")
-    rows = rows_of(tmp_path / "run" / "predictions_test.csv")
-    assert {row["n"] for row in rows} | {row["n_pred"] for row in rows} <= {"10", "3", "07"}
-    assert {"n_prob_10", "n_prob_3", "n_prob_07"} <= set(rows[0])
-
-
 def test_bounds_have_all_digits_of_the_table(with_columns, tmp_path, rows_of):
     """Those of other labels are not rounded, either."""
     cells = [">203.2008", "0.25", "<1234567", "3", ">10", "1.5", "2"]

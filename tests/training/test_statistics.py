@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from molsepnorm.nn import MaskedBatchNorm1d
+from molsepnorm.sepnorm import MaskedBatchNorm1d
 from molsepnorm.training.steps.step import estimate_statistics
 
 

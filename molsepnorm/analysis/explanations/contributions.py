@@ -22,7 +22,7 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.atom_order import Traced, traced
-from molsepnorm.molecules.featurize.environments import (
+from molsepnorm.molecules.featurize.descriptors import (
     Environments,
     morgan_environments,
     pair_environments,

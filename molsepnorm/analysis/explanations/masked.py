@@ -12,7 +12,7 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
-from molsepnorm.molecules.featurize.environments import Environments
+from molsepnorm.molecules.featurize.descriptors import Environments
 from molsepnorm.predict.inference import predict
 
 _TINY = 1e-7  # the smallest probability that has a log-odds

@@ -15,11 +15,11 @@ from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 from molsepnorm.nn.dropout import Dropout
 from molsepnorm.nn.graphormer import Graphormer, empty_network
-from molsepnorm.nn.kernels.readout import FastReadout
 from molsepnorm.nn.local import GINE
 from molsepnorm.nn.pairs.bias import AttentionBias, by_head, label_embeddings
-from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.pairs.neighbours import PairTensors
 from molsepnorm.nn.parts import Parts
+from molsepnorm.nn.readout import FastReadout
 
 _NO_BOND = -1e30
 """Added to an entry without a bond; its message is then 0 after the ReLU."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.forest import Forest
-from molsepnorm.nn.float32 import KeepsFloat32
+from molsepnorm.nn.molecule_features import KeepsFloat32
 
 
 class DenseForest(KeepsFloat32):

@@ -156,34 +156,23 @@ def bond_labels(features: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     return features.astype(np.int64) @ np.cumprod((1, *sizes[:-1]))
 
 
-_CONVERTERS = {
-    "torch_geometric.data.data.Data": "molsepnorm.featurize.pyg.from_data(data, bond_offset=…)",
-    "rdkit.Chem.rdchem.Mol": "molsepnorm.featurize.get(name)(Chem.MolToSmiles(mol))",
-    "builtins.str": "molsepnorm.featurize.get(name)(smiles)",
-}
-"""Names of classes, which are not imported -> how to convert an instance to a `MolGraph`."""
-
-
 def require_graphs(graphs: object, numbers: Sequence[int] | np.ndarray | None = None) -> None:
     """Check that `graphs` is a sequence of `MolGraph`s.
 
     Raises:
-        ConfigError: it is not; the message names the function that converts the value.
+        ConfigError: it is not; the message names the functions that make a `MolGraph`.
     """
     if not isinstance(graphs, Sequence) or isinstance(graphs, str):
-        raise ConfigError(f"graphs must be a list of MolGraph; got {_described(graphs)}")
+        raise ConfigError(f"graphs must be a list of MolGraph; got {repr(graphs)[:80]}")
     for index, graph in enumerate(graphs):
         if not isinstance(graph, MolGraph):
             number = index if numbers is None else numbers[index]
-            raise ConfigError(f"molecule {number} must be a MolGraph; got {_described(graph)}")
-
-
-def _described(value: object) -> str:
-    """Return a value's class and how to convert it to a `MolGraph`, otherwise its repr."""
-    classes = [f"{kind.__module__}.{kind.__qualname__}" for kind in type(value).__mro__]
-    call = next((_CONVERTERS[name] for name in classes if name in _CONVERTERS), None)
-    shown = f"{call} converts it to a MolGraph" if call else repr(value)[:80]
-    return f"{type(value).__name__}: {shown}"
+            raise ConfigError(
+                f"molecule {number} must be a MolGraph; got {type(graph).__name__}: "
+                f"{repr(graph)[:80]}. molsepnorm.featurize.get(name)(smiles) makes one of a "
+                "SMILES, and molsepnorm.featurize.pyg.from_data(data, bond_offset=…) of PyTorch "
+                "Geometric's data"
+            )
 
 
 def _features(

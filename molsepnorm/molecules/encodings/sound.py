@@ -13,11 +13,6 @@ from molsepnorm.molecules.encodings.paths import NO_BOND, SELF, PathVocabulary
 def require_sound(graphs: EncodedGraphs, spec: EncodingSpec, atom_sizes: tuple[int, ...]) -> None:
     """Check that all indices are in range and that the lengths of the arrays match.
 
-    Args:
-        graphs: the molecules.
-        spec: the sizes with which they should be encoded.
-        atom_sizes: the number of values of each atom feature.
-
     Raises:
         ValueError: an array is wrong; the message names the first problem.
     """

@@ -1,9 +1,11 @@
-"""RDKit's 2D descriptors and fingerprints of molecules."""
+"""RDKit's 2D descriptors and fingerprints of molecules, and the atoms behind each count."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -74,14 +76,10 @@ def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  
     >>> values = dict(zip(DESCRIPTORS, describe(Chem.MolFromSmiles("CCO")).tolist()))
     >>> values["HeavyAtomCount"], values["NumHDonors"]
     (3.0, 1.0)
-
-    Args:
-        mol: the molecule.
-        names: the descriptors, from `DESCRIPTORS`.
     """
     with rdBase.BlockLogs():
-        bcut = dict.fromkeys(_BCUT, np.nan)
-        if not bcut.keys().isdisjoint(names):
+        bcut: dict[str, float] = {}
+        if not {*_BCUT}.isdisjoint(names):
             eight = np.broadcast_to(_value(rdMolDescriptors.BCUT2D, mol), len(_BCUT))
             bcut = dict(zip(_BCUT, eight, strict=True))
         values = [bcut[n] if n in bcut else _value(_FUNCTIONS[n], mol) for n in names]
@@ -122,17 +120,14 @@ def _has_charges(mol: Chem.Mol) -> bool:
 
 
 def morgan_bits(mol: Chem.Mol) -> np.ndarray:  # (BITS / 8,)
-    """Return the Morgan fingerprint of radius 2, uint8 with eight bits in each number.
-
-    Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742, as in RDKit.
-    """
+    """Return the Morgan fingerprint of radius 2, uint8 with eight bits in each number."""
     return np.packbits(_MORGAN.GetFingerprintAsNumPy(mol))
 
 
 def morgan_counts(mol: Chem.Mol) -> np.ndarray:  # (COUNTS,)
     """Return how often each hashed environment of up to two bonds occurs in the molecule, uint32.
 
-    Source: as for `morgan_bits`.
+    Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742, as in RDKit.
     """
     return MORGAN_GENERATOR.GetCountFingerprintAsNumPy(mol)
 
@@ -159,16 +154,67 @@ def structure_inputs(
         ModelError: this version of RDKit does not have one of the descriptors.
     """
     descriptor_columns(names)  # raises an error for an unknown one
-    values = np.empty(
-        (len(smiles), COUNTS * counted + len(names) + PAIRS * paired), dtype=np.float32
-    )
-    described = slice(COUNTS * counted, COUNTS * counted + len(names))
+    width = COUNTS * counted + len(names) + PAIRS * paired
+    values = np.empty((len(smiles), width), dtype=np.float32)
     for row, text in enumerate(smiles):
         mol = oriented_mol(text)
-        if counted:
-            values[row, :COUNTS] = morgan_counts(mol)
-        if names:
-            values[row, described] = describe(mol, names)
-        if paired:
-            values[row, described.stop :] = pair_counts(mol)
+        parts = [morgan_counts(mol)] if counted else []
+        parts += [describe(mol, names)] if names else []
+        parts += [pair_counts(mol)] if paired else []
+        values[row] = np.concatenate(parts) if parts else 0
     return values
+
+
+@dataclass(frozen=True, eq=False)
+class Environments:
+    """The E environments, parts of a molecule of N atoms, that make up its fingerprint counts."""
+
+    width: int
+    """Number of counts, F."""
+    columns: np.ndarray
+    """int64 [E]: the count to which each environment adds 1."""
+    members: np.ndarray
+    """float32 [E, N]: 1 for the atoms of each environment, otherwise 0."""
+
+    def counts(self, present: np.ndarray) -> np.ndarray:  # bool (n, N) -> float32 (n, F)
+        """Return the counts of n subsets of the atoms.
+
+        An environment counts if all of its atoms are present. It is never replaced by another one:
+        the environments of the remaining atoms are those of the whole molecule.
+        """
+        whole = present.astype(np.float32) @ self.members.T == self.members.sum(axis=1)  # (n, E)
+        counts = np.zeros((self.width, len(present)), dtype=np.float32)
+        np.add.at(counts, self.columns, whole.T)
+        return counts.T
+
+
+def morgan_environments(smiles: str) -> Environments:
+    """Return the environments of `morgan_counts`; with all atoms present the counts are equal.
+
+    Args:
+        smiles: a SMILES that is its own canonical form, so that the atoms have its order.
+    """
+    mol = oriented_mol(smiles)
+    columns, centers, radii = _places(mol, MORGAN_GENERATOR)
+    members = Chem.GetDistanceMatrix(mol)[centers] <= radii[:, None]
+    return Environments(COUNTS, columns, members.astype(np.float32))
+
+
+def pair_environments(smiles: str) -> Environments:
+    """Return the pairs of `pair_counts` as environments of two atoms; see `morgan_environments`."""
+    mol = oriented_mol(smiles)
+    columns, *ends = _places(mol, PAIR_GENERATOR)
+    members = np.zeros((len(columns), mol.GetNumAtoms()), dtype=np.float32)
+    for atoms in ends:
+        members[np.arange(len(columns)), atoms] = 1
+    return Environments(PAIRS, columns, members)
+
+
+def _places(mol: Chem.Mol, generator: Any) -> np.ndarray:  # int64 (3, E)
+    """Return the count of each environment, and the two numbers that RDKit gives for its place."""
+    output = rdFingerprintGenerator.AdditionalOutput()
+    output.AllocateBitInfoMap()
+    generator.GetCountFingerprint(mol, additionalOutput=output)
+    places = output.GetBitInfoMap().items()
+    found = [(column, *place) for column, its in places for place in its]
+    return np.array(found, dtype=np.int64).reshape(-1, 3).T

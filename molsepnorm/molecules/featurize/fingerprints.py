@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 from rdkit import DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 from scipy.sparse import csr_matrix
 
+from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import oriented_mol
+from molsepnorm.molecules.featurize.standardize import Level, molecule_key
 
 BITS = 2048
 """Number of bits of a fingerprint."""
@@ -47,9 +50,6 @@ def tanimoto(one: csr_matrix, other: csr_matrix) -> np.ndarray:  # float64 (A, B
     >>> matrix = morgan_matrix(["CCO", "OCC", "CCN"])
     >>> tanimoto(matrix[:1], matrix).round(2).tolist()
     [[1.0, 1.0, 0.33]]
-
-    Args:
-        one, other: fingerprints (A, BITS) and (B, BITS) of zeros and ones.
     """
     common = (one @ other.T).toarray().astype(np.float64)
     sizes = np.asarray(one.sum(axis=1)) + np.asarray(other.sum(axis=1)).T - common  # of unions
@@ -123,3 +123,92 @@ def _sparse(bits: np.ndarray) -> csr_matrix:  # float32 (G, BITS)
     rows, columns = np.divmod(np.concatenate([np.empty(0, dtype=np.int64), *parts]), BITS)
     ends = np.searchsorted(rows, np.arange(len(bits) + 1))
     return csr_matrix((np.ones(len(rows), np.float32), columns, ends), (len(bits), BITS))
+
+
+def nearest_molecules(
+    smiles: Sequence[str], known: Sequence[str], fingerprints: np.ndarray, level: Level = "none"
+) -> tuple[np.ndarray, np.ndarray, list[InvalidMolecule | None]]:
+    """Return the most similar known molecule of each molecule, and their Tanimoto similarity.
+
+    Different molecules may have equal fingerprints, such as enantiomers and long alkanes. If a
+    molecule is itself among the known ones, it is the nearest.
+
+    Args:
+        smiles: n SMILES, standardised.
+        known: SMILES of m molecules, as they were before they were standardised.
+        fingerprints: uint8 [m, BITS // 8], fingerprints of their standardised forms, see
+            `packed_morgan`.
+        level: of this standardisation.
+
+    Returns:
+        The index, int64 [n], and the similarity, float64 [n], and the error of a SMILES that RDKit
+        cannot read, or None. A molecule with an error has the index 0 and the similarity NaN.
+    """
+    bits, errors = fingerprints_of(smiles)
+    index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
+    rows = np.array([row for row, error in enumerate(errors) if error is None], dtype=np.int64)
+    if len(rows):
+        index[rows], similarity[rows] = nearest(bits[rows], fingerprints)
+        equal = np.flatnonzero(similarity == 1)
+        texts = [smiles[row] for row in equal.tolist()]
+        same = _same_molecules(texts, bits[equal], known, fingerprints, level)
+        index[equal] = np.where(same < 0, index[equal], same)
+    return index, similarity, errors
+
+
+def fingerprints_of(smiles: Sequence[str]) -> tuple[np.ndarray, list[InvalidMolecule | None]]:
+    """Return the fingerprints of n SMILES, uint8 [n, BITS // 8] as those of `packed_morgan`, and
+    the error of a SMILES that RDKit cannot read, or None. The bits of such a one are 0."""
+    bits = np.zeros((len(smiles), BITS // 8), dtype=np.uint8)
+    errors: list[InvalidMolecule | None] = [None] * len(smiles)
+    for row, text in enumerate(smiles):
+        try:
+            bits[row] = packed_morgan([text])[0]
+        except InvalidMolecule as error:
+            errors[row] = error
+    return bits, errors
+
+
+def with_one_text(smiles: Sequence[str], fingerprints: np.ndarray, level: Level) -> list[str]:
+    """Return the SMILES in which every row of a molecule has the text of its first row.
+
+    Only texts with equal fingerprints are compared, by `molecule_key`.
+
+    Args:
+        smiles: n SMILES, as they were before they were standardised at `level`.
+        fingerprints: uint8 [n, BITS // 8], fingerprints of their standardised forms.
+        level: of this standardisation.
+    """
+    keys = [bits.tobytes() for bits in fingerprints]
+    alike: dict[bytes, dict[str, str]] = {}  # fingerprint -> text -> first text of its molecule
+    for key, text in zip(keys, smiles, strict=True):
+        alike.setdefault(key, {})[text] = text
+    for different in alike.values():
+        if len(different) > 1:
+            first: dict[str, str] = {}
+            for text in different:
+                different[text] = first.setdefault(molecule_key(text, level), text)
+    return [alike[key][text] for key, text in zip(keys, smiles, strict=True)]
+
+
+def _same_molecules(
+    smiles: Sequence[str],
+    bits: np.ndarray,
+    known: Sequence[str],
+    fingerprints: np.ndarray,
+    level: Level,
+) -> np.ndarray:  # int64 (n,)
+    """Return the index of the first known molecule that each molecule is; -1 if it is none, or the
+    only one with its fingerprint."""
+    keys = [own.tobytes() for own in bits]
+    alike: dict[bytes, list[int]] = {key: [] for key in keys}
+    for other, own in enumerate(fingerprints if keys else ()):
+        if (key := own.tobytes()) in alike:
+            alike[key].append(other)
+    canonical = cache(lambda other: molecule_key(known[other], level))
+    found = np.full(len(smiles), -1)
+    for row, (text, key) in enumerate(zip(smiles, keys, strict=True)):
+        if len(alike[key]) > 1:
+            own = molecule_key(text, "none")
+            found[row] = next((each for each in alike[key] if canonical(each) == own), -1)
+    return found

@@ -59,12 +59,7 @@ class OgbFeaturizer(Featurizer):
 
 
 def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
-    """Return a molecule's graph with OGB's features, see `OgbFeaturizer`.
-
-    Args:
-        mol: the result of `oriented_mol`.
-        smiles: the SMILES from which it was read.
-    """
+    """Return a molecule's graph with OGB's features, see `OgbFeaturizer`."""
     atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
     bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
     # One feature after the other is faster than one atom after the other. Calls into RDKit take

@@ -22,10 +22,6 @@ def murcko_scaffold(smiles: str, chirality: bool = False) -> str:
     >>> murcko_scaffold("C1C[C@H]2CC[C@@H]1O2"), murcko_scaffold("C1C[C@H]2CC[C@@H]1O2", True)
     ('C1CC2CCC1O2', 'C1C[C@H]2CC[C@@H]1O2')
 
-    Args:
-        smiles: the SMILES of one molecule.
-        chirality: whether to keep stereocentres and the geometry of double bonds.
-
     Raises:
         InvalidMolecule: as the featurisers.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.nn import functional as F
 
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, SELF, UNREACHABLE
 from molsepnorm.nn.batch import GraphBatch, PathTable
-from molsepnorm.nn.gradients import to_dense
+from molsepnorm.nn.gradients import is_transformed, to_dense
 from molsepnorm.sepnorm.kernels import at_least_float32
 
 
@@ -97,3 +99,31 @@ def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
     for table in others:
         labels = (table[:, None] + labels).flatten(0, 1)
     return labels / (1 + len(others))
+
+
+class FastAttentionBias(AttentionBias):
+    """`AttentionBias` whose gradient reads the transposed matrix of the path table.
+
+    Otherwise PyTorch transposes the sparse matrix at every step.
+    """
+
+    def path_sums(self, paths: PathTable, terms: Tensor) -> Tensor:  # (V, H)
+        if is_transformed():
+            return super().path_sums(paths, terms)
+        return _Product.apply(paths.bonds, paths.bonds_transposed, terms)
+
+
+class _Product(Function):
+    """Product of a constant matrix (V, R), sparse or dense, and a matrix (R, H)."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, x: Tensor) -> Tensor:  # (V, H)
+        ctx.matrices = transposed, matrix
+        return matrix.to(x.dtype) @ x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+        transposed, matrix = ctx.matrices
+        if is_transformed(grad):
+            return None, None, to_dense(transposed).to(grad.dtype) @ grad
+        return None, None, _Product.apply(transposed, matrix, grad)

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.pairs.features import PairBias, ResistanceKernels, resistances
-from molsepnorm.nn.pairs.neighbours import neighbours_of
-from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.pairs.neighbours import PairTensors, neighbours_of
 from molsepnorm.nn.pairs.urpe import URPE
 from molsepnorm.nn.parts import Parts
 
@@ -37,12 +36,7 @@ class PairEncoding(nn.Module):
         self.urpe = URPE(heads, config.max_distance, kernels) if config.urpe else None
 
     def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> PairTensors:
-        """Encode the slot pairs of a batch.
-
-        Args:
-            batch: the molecules.
-            walks: the result of `walk_probabilities` for `config.pair_walks` steps or more.
-        """
+        """Encode the slot pairs, with the `walk_probabilities` of `config.pair_walks` steps."""
         bias = self.bias(batch)
         features, kernels = [], None
         if self.kernels is not None:

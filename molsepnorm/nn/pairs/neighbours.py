@@ -1,8 +1,8 @@
-"""The bonds of a batch as tables of fixed width."""
+"""The bonds of a batch as tables of fixed width, and what the layers read about pairs of slots."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -75,3 +75,25 @@ def neighbours_of(batch: GraphBatch) -> Neighbours:
     slot, bond, rank = torch.cat(slots), torch.cat(bonds), torch.cat(ranks)
     entries = torch.arange(slot.numel(), device=slot.device).view_as(slot)
     return Neighbours(slot, bond, entries, torch.where(bond > 0, slot * width + rank, entries))
+
+
+@dataclass(frozen=True)
+class PairTensors:
+    """Tensors of slot pairs, one for each padded group. Q is S, or 1 if only graph tokens query."""
+
+    bias: list[Tensor]
+    """(H, graphs, Q, S): added to the attention logits; −∞ if the key is padding."""
+    gates: list[Tensor] | None = None
+    """(H, graphs, Q, S): factors of the attention weights, applied after the softmax. They must be
+    finite, also in padding."""
+    neighbours: Neighbours | None = None
+    """The bonds of the whole batch."""
+
+    def first_query(self) -> PairTensors:
+        """Return the tensors for the queries of slot 0, the graph token."""
+        gates = self.gates
+        return replace(
+            self,
+            bias=[part[:, :, :1] for part in self.bias],
+            gates=None if gates is None else [part[:, :, :1] for part in gates],
+        )

@@ -28,11 +28,6 @@ class URPE(nn.Module):
     features of resistance distances: Zhang et al., ICLR 2023, arXiv 2301.09505, section 4
     (Graphormer-GD), which has a small perceptron instead of w. In the code of both, all layers
     share one such matrix.
-
-    Args:
-        heads: H.
-        max_distance: the largest distance with a factor of its own.
-        features: F, number of features of an atom pair.
     """
 
     def __init__(self, heads: int, max_distance: int, features: int = 0) -> None:

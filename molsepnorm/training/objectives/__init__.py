@@ -23,11 +23,6 @@ def register(
 ) -> None:
     """Add an objective, which a configuration then selects by `objective.name`.
 
-    Args:
-        name: the name in the configuration.
-        objective: called with a model, the examples and the configuration.
-        settings: the fields of the `objective` section.
-
     Raises:
         ConfigError: the name is taken.
     """

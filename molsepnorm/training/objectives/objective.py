@@ -80,11 +80,6 @@ class Objective(nn.Module, ABC):
     Modules that it adds, such as a head, are trained, averaged and saved in checkpoints together
     with the network. They must not contain batch norms, whose statistics are estimated for the
     network only. `register` makes an objective available under a name.
-
-    Args:
-        model: the network to train, and its task.
-        examples: the data set on the device.
-        config: the configuration of the run.
     """
 
     uses_all_outputs = False
@@ -99,13 +94,7 @@ class Objective(nn.Module, ABC):
     def prepare(
         config: TrainConfig, dataset: Dataset, progress: Callable[[int, int], None]
     ) -> Dataset:
-        """Return the data set with the arrays that the objective reads from `Examples`.
-
-        Args:
-            config: the configuration of the run.
-            dataset: the molecules and their splits.
-            progress: called with the number of molecules that are done, and that of all.
-        """
+        """Return the data set with the arrays that the objective reads from `Examples`."""
         return dataset
 
     @staticmethod

@@ -2,21 +2,277 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.dropout import draws_at_random, dropout_alone
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.sepnorm.kernels import at_least_float32
 from molsepnorm.tasks import Task
 from molsepnorm.training.config import PretrainingConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import Examples, Objective, refuse_metric
-from molsepnorm.training.objectives.pretext import PRETEXTS
+from molsepnorm.training.structures import structure_features
+from molsepnorm.training.teacher import teacher_vectors
+
+_LIMIT = 6.0  # of standardised values, so that rare extreme ones do not dominate
+_SAMPLE = 50_000  # training molecules from which the scaling is estimated
+_TAILS = (0.1, 99.9)  # percentiles to which values are limited
+
+
+class Pretext(nn.Module, ABC):
+    """A loss of pre-training, with the head that it needs."""
+
+    def __init__(
+        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
+    ) -> None:
+        super().__init__()
+        self.examples, self.settings = examples, settings
+
+    @staticmethod
+    def prepare(
+        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
+    ) -> Dataset:
+        """Return the data set with the arrays that the loss reads; see `Objective.prepare`."""
+        return dataset
+
+    @abstractmethod
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:  # ()
+        """Return the mean loss of a batch of molecules `graphs`, int64 [B], whose embeddings `read`
+        (B, R) are those of the network; other forward passes may follow."""
+
+
+class Regression(Pretext):
+    """The squared error of standardised values, over a random share of them per molecule.
+
+    Values are standardised by `clipped_scaling` and limited to ±6. Values that are NaN are left
+    out. In evaluation all others count.
+    """
+
+    values: ClassVar[str]
+    """Name of the array of values, [G, D]; that of its scaling is the name + "_scaling"."""
+    is_sampled: ClassVar[bool] = False
+    """True if a random share of the values counts in training."""
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
+    ) -> None:
+        super().__init__(network, examples, settings)
+        mean, scale = examples.arrays[f"{self.values}_scaling"]
+        self.register_buffer("mean", mean.clone(), persistent=False)
+        self.register_buffer("scale", scale.clone(), persistent=False)
+        self.head = nn.Linear(network.embedding_width, len(mean))
+
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:
+        values = self.examples.arrays[self.values][graphs].float()  # (B, D)
+        used = ~values.isnan()
+        share = self.settings.descriptor_share if self.is_sampled else 1.0
+        if self.training and share < 1:
+            used &= torch.rand_like(values) < share
+        targets = ((values - self.mean) / self.scale).clamp(-_LIMIT, _LIMIT).nan_to_num()
+        errors = (self.head(read).float() - targets).square()
+        return (errors * used).sum() / used.sum().clamp(min=1)
+
+
+class Descriptors(Regression):
+    """The regression of RDKit's 2D descriptors.
+
+    Source: the CheMeleon model (arXiv 2506.15792) regresses Mordred descriptors, limited to ±6, on
+    a random share of them. RDKit's descriptors and a share of 70 % are ours.
+    """
+
+    values = "descriptors"
+    is_sampled = True
+
+    @staticmethod
+    def prepare(
+        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
+    ) -> Dataset:
+        return _with_scaling(_with_structure_features(dataset, progress), "descriptors")
+
+
+class Teacher(Regression):
+    """The regression of another model's embeddings of the same molecules (distillation).
+
+    Molecules without a vector are left out of this loss.
+    """
+
+    values = "teacher"
+
+    @staticmethod
+    def prepare(
+        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
+    ) -> Dataset:
+        assert settings.teacher_vectors is not None
+        vectors, warnings = teacher_vectors(settings.teacher_vectors, dataset)
+        arrays = {**dataset.arrays, "teacher": vectors}
+        dataset = replace(dataset, arrays=arrays, warnings=(*dataset.warnings, *warnings))
+        return _with_scaling(dataset, "teacher")
+
+
+class Fingerprint(Pretext):
+    """The mean cross-entropy of the bits of the Morgan fingerprint (radius 2).
+
+    Source: KPGT (Li et al., KDD 2022, arXiv 2206.03364) predicts the bits of another fingerprint.
+    """
+
+    shifts: Tensor
+
+    @staticmethod
+    def prepare(
+        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
+    ) -> Dataset:
+        return _with_structure_features(dataset, progress)
+
+    def __init__(
+        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
+    ) -> None:
+        super().__init__(network, examples, settings)
+        packed = examples.arrays["fingerprint"]  # (G, bits / 8)
+        shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
+        self.register_buffer("shifts", shifts, persistent=False)
+        self.head = nn.Linear(network.embedding_width, 8 * packed.shape[1])
+
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:
+        packed = self.examples.arrays["fingerprint"][graphs]
+        bits = (packed[:, :, None] >> self.shifts & 1).flatten(1)  # (B, bits)
+        return F.binary_cross_entropy_with_logits(self.head(read).float(), bits.float())
+
+
+class Contrastive(Pretext):
+    """The contrastive loss of two embeddings per molecule, computed with two dropout masks.
+
+    Each view is a forward pass of its own, so that a batch norm in training sees one view at a time
+    and its statistics do not reveal the pairs; running statistics are updated twice per step. The
+    first view is the pass that all losses share. In evaluation both views are computed anew, with
+    dropout, and batch norms keep their statistics. With several processes, negatives come from the
+    process's own molecules.
+
+    Source: Gao et al., "SimCSE: Simple Contrastive Learning of Sentence Embeddings", EMNLP 2021,
+    arXiv 2104.08821, section 3. What differs: there both views are in one batch, which is the same
+    without a batch norm.
+
+    Raises:
+        ConfigError: the network has no dropout, so both views would be equal.
+    """
+
+    def __init__(
+        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
+    ) -> None:
+        super().__init__(network, examples, settings)
+        if not draws_at_random(network):
+            raise ConfigError(
+                "contrastive learning needs a network with dropout, such as model.dropout: 0.1; "
+                "without it both views of a molecule are the same"
+            )
+        self.temperature = settings.temperature
+
+    def forward(
+        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
+    ) -> Tensor:
+        if self.training:
+            return info_nce(read, network.embed(batch), self.temperature)
+        with dropout_alone(network):
+            return info_nce(network.embed(batch), network.embed(batch), self.temperature)
+
+
+PRETEXTS: dict[str, type[Pretext]] = {
+    "teacher": Teacher,
+    "descriptors": Descriptors,
+    "fingerprint": Fingerprint,
+    "contrastive": Contrastive,
+}
+"""The losses, by the name of the setting that holds their weight."""
+
+
+def _with_structure_features(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
+    """Return the data set with its descriptors and fingerprints, which are computed once."""
+    if "descriptors" in dataset.arrays:
+        return dataset
+    if dataset.smiles is None:
+        raise ConfigError(
+            f"{dataset.name} has no SMILES to compute descriptors and fingerprints from: use "
+            "objective.contrastive, or a table of SMILES"
+        )
+    smiles = dataset.smiles_of(slice(None))
+    features = structure_features(smiles, ("descriptors", "fingerprint"), progress)
+    return replace(dataset, arrays={**dataset.arrays, **features})
+
+
+def _with_scaling(dataset: Dataset, name: str) -> Dataset:
+    """Return the data set with the scaling of one of its arrays."""
+    scaling = clipped_scaling(dataset.arrays[name], dataset.splits["train"])
+    return replace(dataset, arrays={**dataset.arrays, f"{name}_scaling": scaling})
+
+
+def clipped_scaling(values: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
+    """Return the mean and the standard deviation of each column, without its extreme values.
+
+    They are computed after the values below the 0.1st and above the 99.9th percentile were replaced
+    by these percentiles. The standard deviation of a constant column is 1.
+    """
+    sample = train
+    if len(train) > _SAMPLE:
+        sample = np.random.default_rng(0).choice(train, _SAMPLE, replace=False)
+    chosen = values[np.sort(sample)].astype(np.float64)
+    empty = np.isnan(chosen).all(axis=0)
+    chosen[:, empty] = 0.0
+    low, high = np.nanpercentile(chosen, _TAILS, axis=0)
+    chosen = np.clip(chosen, low, high)
+    scale = np.nanstd(chosen, axis=0)
+    constant = scale <= 1e-6 * np.maximum(np.nanmax(np.abs(chosen), axis=0), 1)
+    return np.stack([np.nanmean(chosen, axis=0), np.where(constant, 1.0, scale)]).astype(np.float32)
+
+
+def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor:  # ()
+    r"""Return the contrastive loss, which identifies the other view of each molecule in the batch.
+
+    .. math::
+
+        -\frac1{2B} \sum_i \Bigl[ \log\frac{e_{ii}}{\sum_j e_{ij}}
+            + \log\frac{e_{ii}}{\sum_j e_{ji}} \Bigr], \qquad e_{ij} = e^{u_i \cdot v_j / \tau}
+
+    with u and v the views (B, d), scaled to length one, in float32 or more. If all views are equal,
+    the loss is log B. It is 0 for a single molecule, which has no negatives.
+
+    Source: van den Oord et al., "Representation Learning with Contrastive Predictive Coding",
+    arXiv 1807.03748, eq. 4; the cosine and the temperature τ of SimCSE, arXiv 2104.08821, eq. 1.
+    What differs: the loss is symmetric in the two views, as in Radford et al., ICML 2021,
+    arXiv 2103.00020.
+
+    >>> alike = torch.ones(4, 3)
+    >>> info_nce(alike, alike).exp()
+    tensor(4.)
+
+    Args:
+        first: (B, d), one view of each molecule.
+        second: (B, d), the other views in the same order.
+        temperature: τ, above 0.
+    """
+    with torch.autocast(first.device.type, enabled=False):
+        u, v = (F.normalize(at_least_float32(view), dim=1) for view in (first, second))
+        logits = u @ v.T / temperature  # (B, B)
+        partner = torch.arange(len(first), device=first.device)
+        return (F.cross_entropy(logits, partner) + F.cross_entropy(logits.T, partner)) / 2
 
 
 class Pretraining(Objective):

@@ -142,12 +142,6 @@ def score(
 ) -> Results:
     """Return scores, those of a constant prediction, intervals of the test scores, and
     `comparisons` of these scores.
-
-    Args:
-        dataset: the molecules and labels.
-        task: the targets.
-        graphs: int64 [n]: the molecules of `val`, `test` and perhaps `train`, which is not scored.
-        predictions: float32 [n, O], for these molecules.
     """
     exact = dataset.exact_labels
     entries: dict[str, Any] = {}

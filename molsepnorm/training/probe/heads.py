@@ -16,9 +16,8 @@ from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.objectives.objective import Examples
-from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.kernel import Compared, Regression, kernel_regression
-from molsepnorm.training.probe.targets import ridge_of_targets
+from molsepnorm.training.probe.targets import Embedded, ridge_of_targets
 
 
 class _Sizes(NamedTuple):
@@ -89,15 +88,8 @@ def fit_kernel(
     sizes = _Sizes(inputs.column_widths, inputs.morgan, len(inputs.descriptors), inputs.pairs)
     choices = [False, True] if inputs.morgan > own.morgan else [inputs.morgan > 0]
     of_featurizer = model.encoding.molecule_features
-    network = _with_kernel(
-        model.network,
-        model.task,
-        examples,
-        train,
-        own=of_featurizer,
-        sizes=sizes,
-        choices=choices,
-    )
+    given = model.network, model.task, examples, train
+    network = _with_kernel(*given, own=of_featurizer, sizes=sizes, choices=choices)
     counts, pairs = network.config.counts, network.config.pairs
     return replace(model, network=network, inputs=replace(inputs, morgan=counts, pairs=pairs))
 
@@ -108,35 +100,22 @@ def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -
     Embeddings are standardised and penalties chosen anew. A head still compares fingerprint counts
     if it did before, and feature columns with the same weights. Networks with other heads stay as
     they are.
-
-    Args:
-        model: the model, on the device of the examples; it is not changed.
-        examples, train: as in `fit_linear`.
     """
-    network, *partners = (
-        _fitted_again(each, model.task, examples, train) if each.config.head == "kernel" else each
-        for each in model.networks
-    )
+
+    def fitted_again(network: Graphormer) -> Graphormer:
+        own, head = network.config, network.head
+        if not isinstance(head, KernelHead):
+            return network
+        return _with_kernel(
+            *(network, model.task, examples, train),
+            own=own.molecule_features - own.compared_features,
+            sizes=_Sizes(own.columns, own.counts, own.descriptors, own.pairs),
+            choices=[head.compares_counts],
+            column_weights=tuple(head.column_weights.tolist()) if own.columns else (),
+        )
+
+    network, *partners = map(fitted_again, model.networks)
     return replace(model, network=network, partners=tuple(partners))
-
-
-def _fitted_again(
-    network: Graphormer, task: Task, examples: Examples, train: np.ndarray
-) -> Graphormer:
-    own, head = network.config, network.head
-    assert isinstance(head, KernelHead)
-    sizes = _Sizes(own.columns, own.counts, own.descriptors, own.pairs)
-    weights = tuple(head.column_weights.tolist()) if own.columns else ()
-    return _with_kernel(
-        network,
-        task,
-        examples,
-        train,
-        own=own.molecule_features - own.compared_features,
-        sizes=sizes,
-        choices=[head.compares_counts],
-        column_weights=weights,
-    )
 
 
 def _with_kernel(
@@ -196,13 +175,7 @@ def _with_kernel(
 
 
 def _compared(values: Tensor, scaled: MoleculeFeatures, own: int, sizes: _Sizes) -> Compared:
-    """Return the features that a kernel compares; the scaling of the descriptors is set.
-
-    Args:
-        values: all features of the molecules, (n, F).
-        scaled: the scaling of these features, with that of the columns.
-        own, sizes: as in `_with_kernel`.
-    """
+    """Return the features that a kernel compares; the scaling of the descriptors is set."""
     if sizes.descriptors:
         first = own + sum(sizes.columns) + sizes.counts
         where = slice(first, first + sizes.descriptors)
@@ -259,14 +232,7 @@ def _read_by_layer(
     own: int,
     sizes: _Sizes = _Sizes(),  # noqa: B008
 ) -> Graphormer:
-    """Return a copy of a network that reads out every layer; its head is still to be replaced.
-
-    Args:
-        network: the network.
-        scaled: mean and standard deviation of the molecule-level features, or of more.
-        own: number of those that belong to its featuriser.
-        sizes: the features that follow them.
-    """
+    """Return a copy of a network that reads out every layer; its head is still to be replaced."""
     device = network.embedding.graph_token.device
     read = own + sum(sizes.parts)
     plain = network.config.with_linear_head()

@@ -21,9 +21,8 @@ from torch import Tensor
 
 from molsepnorm.nn.kernel_head import matern, of_column, tanimoto
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training.probe.embedded import Embedded
 from molsepnorm.training.probe.ridge import SMALL, Inverse, LinearModel, invert, kernel_ridge
-from molsepnorm.training.probe.targets import Solve, fit_targets, ridge_of_targets
+from molsepnorm.training.probe.targets import Embedded, fit_targets, ridge_of_targets
 
 _MAX_CENTERS = 1500
 """Number of training molecules that an approximate kernel regression compares. With at most as many
@@ -91,11 +90,6 @@ def kernel_regression(embedded: Embedded, task: Task, choices: Sequence[Compared
     approximation. The result is then the exact solution with this kernel and these penalties, or
     the approximation if the targets are too many. The weights of feature columns are chosen with
     all features of the last choice; see `_column_weights`.
-
-    Args:
-        embedded: the molecules.
-        task: the targets.
-        choices: the kernels to choose from, by the features that they compare.
     """
     if choices[-1].column_weights is None:
         weights = _column_weights(embedded, task, choices[-1])
@@ -205,21 +199,21 @@ def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared
     kernel = _kernel(embedded, compared, every)
     last: dict[tuple[bytes, bytes, float], Inverse] = {}
 
-    def solver(number: int, rows: np.ndarray) -> Solve:
+    def solve(
+        number: int,
+        rows: np.ndarray,
+        labels: np.ndarray,
+        weights: np.ndarray,
+        molecules: np.ndarray,
+    ) -> tuple[LinearModel, np.ndarray]:
         penalty = found.penalties[number]
+        key = rows.tobytes(), weights.tobytes(), penalty
+        if key not in last:
+            last.clear()
+            last[key] = invert(kernel, rows, penalty, weights)
+        return kernel_ridge(last[key], labels, molecules)
 
-        def solve(
-            labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
-        ) -> tuple[LinearModel, np.ndarray]:
-            key = rows.tobytes(), weights.tobytes(), penalty
-            if key not in last:
-                last.clear()
-                last[key] = invert(kernel, rows, penalty, weights)
-            return kernel_ridge(last[key], labels, molecules)
-
-        return solve
-
-    models = fit_targets(solver, len(every), task, embedded, found.penalties)
+    models = fit_targets(solve, len(every), task, embedded, found.penalties)
     return found._replace(
         centers=every,
         compared=_stored(compared),

@@ -111,13 +111,9 @@ def ridge(
 
 
 def invert(kernel: np.ndarray, rows: np.ndarray, penalty: float, weights: np.ndarray) -> Inverse:
-    """Return the inverse that `kernel_ridge` needs.
+    """Return the inverse that `kernel_ridge` needs, from the kernel (N, N) between all rows.
 
-    Args:
-        kernel: between all N rows, (N, N).
-        rows: (n,), which of them have a label.
-        penalty: the penalty.
-        weights: (n,), of the rows with a label.
+    The rows (n,) with a label have these weights (n,).
     """
     own, weights = kernel[np.ix_(rows, rows)], weights / weights.sum()
     means = weights @ own

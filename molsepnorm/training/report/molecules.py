@@ -93,7 +93,7 @@ def _similarity(
     contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None
 ) -> str:
     """Return the mean error of the test molecules by their similarity."""
-    from molsepnorm.molecules.featurize.nearest import nearest_molecules
+    from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
 
     domain = contents.metrics.get("domain") or {}
     bins = domain.get("bins", {}).get("test")
@@ -172,7 +172,7 @@ def _scaffold(smiles: str) -> str:
 
 def _worst(contents: Contents, errors: _Errors, known: tuple[list[str], np.ndarray] | None) -> str:
     """Return the test predictions with the largest errors, drawn."""
-    from molsepnorm.molecules.featurize.nearest import nearest_molecules
+    from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
 
     level = contents.model.standardize
     measured_rows = {} if known is None else _rows_of_known(contents, *known)
@@ -235,7 +235,7 @@ def _rows_of_known(
 ) -> dict[str, list[tuple[str, int]]]:
     """Return where known molecules occur in the training and validation splits, as split and row,
     by SMILES. The model may be fitted to validation molecules, too."""
-    from molsepnorm.molecules.featurize.nearest import fingerprints_of, with_one_text
+    from molsepnorm.molecules.featurize.fingerprints import fingerprints_of, with_one_text
 
     level = contents.model.standardize
     places = [

@@ -7,7 +7,6 @@ with a digest of everything. Nothing is pickled.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -59,15 +58,6 @@ class Progress:
     best_epoch: int | None = None
     """The epoch that is kept, the last one with a score close to the best."""
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and name not in _SIGNED and not 0 <= value < 2**63:
-                raise ValueError(f"{name} must be a number from 0 on; got {value!s:.40}")
-        if not all(math.isfinite(getattr(self, name) or 0) for name in _SIGNED):
-            raise ValueError(f"{' and '.join(_SIGNED)} must be finite")
-        if self.epoch > self.epochs or (self.best_epoch or 0) > self.epoch:
-            raise ValueError("epoch must not be above epochs, nor best_epoch above epoch")
-
     def require_longer(self, epochs: int, run: Path) -> None:
         """Raise a `ConfigError` if the run has trained for `epochs` epochs already, and this is not
         its own number of epochs."""
@@ -76,9 +66,6 @@ class Progress:
                 f"{run} has trained for {counted(self.epoch, 'epoch')}, and --epochs (run.epochs) "
                 f"is {epochs}: choose a higher number"
             )
-
-
-_SIGNED = ("loss_sum", "best_score")
 
 
 def save_checkpoint(

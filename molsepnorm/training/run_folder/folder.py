@@ -22,20 +22,30 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
 import os
+import platform
 import shlex
 import shutil
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
+from pydantic import FiniteFloat
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from molsepnorm._version import __version__
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.errors import ConfigError, DataError, ModelError
@@ -49,17 +59,11 @@ from molsepnorm.files.writing import (
     write_json,
 )
 from molsepnorm.model import README, PropertyModel, require_replaceable
+from molsepnorm.nn.graphormer import empty_network
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Objective, Results
-from molsepnorm.training.run_folder.environment import (
-    environment_record,
-    recorded_digest,
-    recorded_start,
-)
-from molsepnorm.training.run_folder.history import append_epoch, read_history
-from molsepnorm.training.run_folder.metrics_file import read_metrics
 from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
 from molsepnorm.training.start import LoadedWeights
 
@@ -68,6 +72,25 @@ LOG = "log.txt"
 
 _BEGIN = {"environment.json", "config.yaml", "splits.json", "rejected.csv", "targets.csv"}
 """Names of the files that `RunFolder.begin` writes, environment.json first."""
+
+
+@dataclass
+class _Environment:
+    """Types of the entries of `environment.json` that are read back."""
+
+    data: str = ""
+    loaded_weights: LoadedWeights | None = None
+
+
+@dataclass
+class _Metrics:
+    """Types of the main entries of `metrics.json`."""
+
+    chosen_by: str
+    best_epoch: int | None
+    epochs: int
+    val: dict[str, FiniteFloat | None]
+    test: dict[str, FiniteFloat | None] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -177,7 +200,7 @@ class RunFolder:
                     shutil.rmtree(path)
                 else:
                     path.unlink(missing_ok=True)
-        environment = environment_record(config, dataset, loaded)
+        environment = _environment_record(config, dataset, loaded)
         write_json(self.environment, environment)
         config.save(self.config)
         with replacing(self.splits) as scratch:
@@ -206,8 +229,7 @@ class RunFolder:
             DataError: they have changed.
             ModelError: the files that describe them are damaged.
         """
-        recorded = recorded_digest(self.environment)
-        if recorded != dataset.digest:
+        if self._recorded().data != dataset.digest:
             problem = ""
         elif splits and (saved := read_json(self.splits)) != _splits(dataset):
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
@@ -219,18 +241,25 @@ class RunFolder:
             "file, or start a new run"
         )
 
-    def excludes(self) -> dict[str, str]:
-        """Return the data sets that the start of the run excludes from evaluation, each with the
-        reason."""
-        return recorded_start(self.environment, dict[str, str], "excludes", {})
+    def loaded_weights(self) -> LoadedWeights | None:
+        """Return the weights that the run started from; None if they were random.
 
-    def trained_on(self) -> int:
-        """Return the number of validation and test molecules that the start was trained on."""
-        return recorded_start(self.environment, int, "trained_on", 0)
+        Raises:
+            ModelError: the file is damaged.
+        """
+        return self._recorded().loaded_weights
+
+    def _recorded(self) -> _Environment:
+        damaged = f"{self.environment} is damaged"
+        return check_types(_Environment, read_json(self.environment), damaged)
 
     def written_metrics(self) -> dict[str, Any]:
         """Return the content of `metrics.json`; empty if the run is not finished."""
-        return read_metrics(self.metrics) if self.metrics.exists() else {}
+        if not self.metrics.exists():
+            return {}
+        metrics = read_json(self.metrics)
+        check_types(_Metrics, metrics, f"{self.metrics} is damaged")
+        return metrics
 
     def finished_metrics(self) -> dict[str, Any] | None:
         """Return the scores of a finished run, so that the test split is not scored again; None
@@ -308,18 +337,44 @@ class RunFolder:
         return PropertyModel.from_pretrained(self.model), own
 
     def append_history(self, record: EpochRecord) -> None:
-        """Add a line, and remove lines of epochs that a resumed run repeats."""
-        append_epoch(self.history, record)
+        """Add a line, and remove lines of epochs that a resumed run repeats.
+
+        Raises:
+            ModelError: the file is damaged.
+        """
+        row = asdict(record)
+        scores = row.pop("scores")
+        row |= {f"val_{name}": score for name, score in scores.items()}
+        row["best"] = int(record.best)
+        if math.isnan(record.train_loss):
+            row["train_loss"] = None
+        try:
+            lines = csv.DictReader(io.StringIO(self.read_history().decode()))
+            kept = [line for line in lines if int(line["epoch"]) < record.epoch]
+            text = io.StringIO(newline="")
+            writer = csv.DictWriter(text, fieldnames=list(row))
+            writer.writeheader()
+            writer.writerows([*kept, row])
+        except (ValueError, KeyError, TypeError, csv.Error) as error:
+            raise ModelError(
+                f"{self.history} is damaged: {error}. Remove the file, and resume the run to "
+                "restore it"
+            ) from error
+        self._write_history(text.getvalue().encode())
 
     def read_history(self) -> bytes:
         """Return the content of the history; empty before the first line."""
-        return read_history(self.history)
+        with clear_errors(self.history, "read"):
+            return self.history.read_bytes() if self.history.exists() else b""
 
     def restore_history(self, content: bytes) -> None:
         """Replace the history by the checkpoint's."""
         if content != self.read_history():
-            with replacing(self.history) as scratch:
-                scratch.write_bytes(content)
+            self._write_history(content)
+
+    def _write_history(self, content: bytes) -> None:
+        with replacing(self.history) as scratch:
+            scratch.write_bytes(content)
 
     def finish(
         self, dataset: Dataset, task: Task, results: Results, metrics: dict[str, Any]
@@ -341,3 +396,66 @@ def _write_table(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
 def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
     """Return the rows of the source in each split, in the format of chemprop's `splits.json`."""
     return [dataset.split_rows()]
+
+
+def _environment_record(
+    config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None
+) -> dict[str, Any]:
+    """Return the content of `environment.json`, with the weights that the run starts from if there
+    are any."""
+    packages = {}
+    for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
+        with suppress(PackageNotFoundError):
+            packages[name] = version(name)
+    start = {} if loaded is None else {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
+    return {
+        "molsepnorm": __version__,
+        "python": platform.python_version(),
+        "packages": packages,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "command": sys.argv,
+        "data": dataset.digest,
+        "warnings": list(dataset.warnings),
+        **start,
+    }
+
+
+class RunInMemory:
+    """Takes the place of `RunFolder`: it keeps the best model and writes nothing."""
+
+    path = None
+
+    def __init__(self) -> None:
+        self._best: tuple[PropertyModel, dict[str, Tensor]] | None = None
+
+    def keep_best(self, model: PropertyModel, objective: Objective) -> None:
+        """Keep a copy of the best model so far, on the CPU and in evaluation mode."""
+        network = empty_network(model.network.config)
+        network.load_state_dict(objective.network.state_dict())
+        own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
+        self._best = replace(model, network=network.eval()), own
+
+    def keep(self, model: PropertyModel) -> None:
+        """Replace the best model by the one that a run ends with."""
+        assert self._best is not None
+        self._best = model, self._best[1]
+
+    def best(self) -> tuple[PropertyModel, dict[str, Tensor]]:
+        """Return the best model, and the other tensors of its objective."""
+        assert self._best is not None
+        return self._best
+
+    def finished_metrics(self) -> None:
+        """Return None: there is no earlier run."""
+
+    def earlier(self, epochs: int) -> dict[str, Any]:
+        """Return nothing: a run in memory is scored once."""
+        return {}
+
+    def _write_nothing(self, *parts: Any) -> None:
+        pass
+
+    begin = keep_probe = append_history = finish = _write_nothing

@@ -15,8 +15,12 @@ from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.featurize import get
 from molsepnorm.molecules.featurize.atom_order import traced
-from molsepnorm.molecules.featurize.descriptors import morgan_counts, pair_counts
-from molsepnorm.molecules.featurize.environments import morgan_environments, pair_environments
+from molsepnorm.molecules.featurize.descriptors import (
+    morgan_counts,
+    morgan_environments,
+    pair_counts,
+    pair_environments,
+)
 from molsepnorm.molecules.featurize.smiles import canonical_mol
 
 NO_COUNTS = ((), ())

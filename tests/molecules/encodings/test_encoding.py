@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,11 +24,6 @@ def test_degrees_count_neighbours_up_to_the_largest(molgraphs, data, largest):
     encoded = encode(graphs, EncodingSpec((3,), max_degree=largest))
     assert encoded.degrees.tolist() == expected
     assert encoded.degrees.dtype == np.uint8
-
-
-def test_a_degree_above_255_does_not_wrap(label):
-    star = label(nx.star_graph(300))
-    assert encode([star], EncodingSpec((3,), max_degree=255)).degrees.max() == 255
 
 
 @given(data=st.data())
@@ -68,17 +62,6 @@ def test_sizes_out_of_range_are_refused():
     EncodingSpec((3,), max_degree=255, max_distance=255, max_path_length=255)
 
 
-def test_bond_labels_beyond_the_vocabulary_s_integers_are_not_mangled():
-    """256 × 256 values of two features are more than an int16 holds: refused, or kept right."""
-    try:
-        spec = EncodingSpec((256, 256))
-    except ConfigError:
-        return
-    graph = MolGraph(np.array([[0], [0]]), np.array([[0, 1]]), np.array([[255, 254]]))
-    encoded = encode([graph], spec)
-    assert encoded.paths.bonds_along(encoded.pairs[1]) == [255 + 254 * 256]
-
-
 def graph_of(atoms: list[list[int]], bond: list[int]) -> MolGraph:
     return MolGraph(np.array(atoms), np.array([[0, 1]]), np.array([bond]))
 
@@ -102,17 +85,11 @@ def test_features_that_do_not_fit_are_told_with_the_molecule_s_number(odd, messa
         encode([good, odd], EncodingSpec((5, 3)), (9, 4), numbers=[60, 70])
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (Data(), r"Data: molsepnorm\.featurize\.pyg\.from_data\(data, bond_offset=…\) conv"),
-        ("CCO", r"str: molsepnorm\.featurize\.get\(name\)\(smiles\) converts it to a MolGraph"),
-    ],
-    ids=["data", "smiles"],
-)
-def test_other_values_than_graphs_are_refused_with_their_conversion(value, message):
+@pytest.mark.parametrize("value", [Data(), "CCO"], ids=["data", "smiles"])
+def test_other_values_than_graphs_are_refused(value):
     graph = graph_of([[0], [0]], [0])
-    with pytest.raises(ConfigError, match=f"^molecule 1 must be a MolGraph; got {message}"):
+    kind = type(value).__name__
+    with pytest.raises(ConfigError, match=f"^molecule 1 must be a MolGraph; got {kind}: "):
         encode([graph, value], EncodingSpec((3,)))
-    with pytest.raises(ConfigError, match=f"^graphs must be a list of MolGraph; got {message}"):
+    with pytest.raises(ConfigError, match="^graphs must be a list of MolGraph; got "):
         encode(value, EncodingSpec((3,)))

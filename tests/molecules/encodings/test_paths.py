@@ -72,16 +72,6 @@ def test_the_bonds_of_all_paths_are_those_along_each(molgraphs, data):
         assert bonds[code].tolist() == along + [NO_BOND] * (bonds.shape[1] - len(along))
 
 
-def test_levels_of_an_empty_vocabulary():
-    """Without bonds there is level 0 only."""
-    paths, final = PathMerger().finish()
-    assert same(paths, PathVocabulary.from_levels([]))
-    assert final.tolist() == list(range(SELF + 1))
-    assert len(paths) == SELF + 1
-    assert paths.level_starts == (SELF, SELF + 1)
-    assert (paths.bonds_of_all() == NO_BOND).all()
-
-
 @pytest.mark.parametrize(
     ("code", "words"),
     [

@@ -55,12 +55,6 @@ def test_a_number_out_of_range_is_refused(encoded, name, place, value, message):
         require_sound(changed, SPEC, ATOMS)
 
 
-@pytest.mark.parametrize("value", [10**400, 10**9, 1, -1, 2.0, None])
-def test_the_maximum_number_of_bonds_is_checked(encoded, value):
-    with pytest.raises(ValueError, match="the largest number of bonds of an atom is out of range"):
-        require_sound(replace(encoded, max_bonds=value), SPEC, ATOMS)
-
-
 @pytest.mark.parametrize("name", ["atoms", "degrees", "pairs"])
 def test_a_truncated_array_is_refused(encoded, name):
     paths = replace(encoded.paths, bonds=encoded.paths.bonds[:-1])

@@ -7,10 +7,9 @@ import pytest
 from rdkit import Chem
 from support import spelling
 
-from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize import Featurizer, get
 from molsepnorm.molecules.featurize import atom_order as module
-from molsepnorm.molecules.featurize.atom_order import in_smiles_order, traced
+from molsepnorm.molecules.featurize.atom_order import in_smiles_order
 from molsepnorm.molecules.featurize.smiles import canonical_mol
 from molsepnorm.molecules.molecule import MolGraph
 
@@ -86,22 +85,6 @@ def _described(graph: MolGraph) -> list:
 def test_hydrogens_isotopes_and_maps_do_not_shift_atoms(smiles, elements):
     (graph,) = in_smiles_order(_Elements(), [smiles])
     assert graph.atom_features[:, 0].tolist() == elements
-
-
-@pytest.mark.parametrize("smiles", ["C1CC", None, "C[Si](C)(C)C"])
-def test_invalid_smiles_have_the_featurisers_error(smiles):
-    (expected,) = get("zinc").many([smiles])
-    before, error, after = in_smiles_order(get("zinc"), ["OC", smiles, "NC"])
-    assert isinstance(error, InvalidMolecule)
-    assert str(error) == str(expected)
-    assert before.num_atoms == after.num_atoms == 2
-
-
-def test_a_molecule_whose_extension_is_lost_on_the_way_is_refused():
-    """RDKit writes it without the trans bond, so its atoms would be those of another molecule."""
-    with pytest.raises(InvalidMolecule, match="cannot be traced"):
-        traced("CC=CC |t:1|")
-    assert traced("O[C@H](C)F |&1:1|").smiles == traced("O[C@H](C)F").smiles
 
 
 def test_an_order_that_cannot_be_traced_is_an_error_of_its_row(monkeypatch):

@@ -115,13 +115,3 @@ DRAWN = Chem.MolToCXSmiles(BIARYL)
 )
 def test_wedges_that_are_not_read_are_losses(text, lost):
     assert losses(*text.split(" ", 1)) == lost
-
-
-def test_text_that_is_too_large_is_returned_unchanged(monkeypatch):
-    """RDKit does not read it."""
-    monkeypatch.setattr(Chem, "MolFromSmiles", None)
-    assert worked_in("C" * 12_000, "|C:0.0|") == "C" * 12_000
-    with pytest.raises(InvalidMolecule, match="12,000 atoms; at most 1,000 are supported"):
-        canonical_smiles(worked_in("C" * 12_000, "|C:0.0|"))
-    with pytest.raises(InvalidMolecule, match="characters; at most 40,000 are supported"):
-        canonical_smiles(worked_in("CCO", f"|{'w' * 50_000}|"))

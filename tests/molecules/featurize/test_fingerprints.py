@@ -6,16 +6,18 @@ import numpy as np
 import pytest
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
-from support import spelling
 
 from molsepnorm.molecules.featurize import fingerprints
 from molsepnorm.molecules.featurize.fingerprints import (
     BITS,
     morgan_matrix,
     nearest,
+    nearest_molecules,
     packed_morgan,
     tanimoto,
+    with_one_text,
 )
+from molsepnorm.molecules.featurize.standardize import standardized
 
 SMILES = ["CCO", "C[C@H](N)C(=O)O", "c1ccc2[nH]ccc2c1", "[Na+].[Cl-]", "[13CH4]"]
 
@@ -27,12 +29,6 @@ def test_the_bits_are_those_of_rdkit():
     assert (matrix.shape, matrix.dtype) == ((4, BITS), np.float32)
     assert (matrix.toarray() == expected).all()
     assert morgan_matrix([]).shape == (0, BITS)
-
-
-@pytest.mark.parametrize("smiles", SMILES)
-def test_every_spelling_has_the_same_bits(smiles):
-    texts = [smiles, *(spelling(smiles, seed) for seed in range(5))]
-    assert len({row.tobytes() for row in morgan_matrix(texts).toarray()}) == 1
 
 
 TEXTS = ["CCO", "CCCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "Cc1ccccc1", "OCC", "[Na+].[Cl-]"]
@@ -82,3 +78,27 @@ def test_random_fingerprints_are_compared_exactly():
             for other in bits[40:]
         ]
         assert similarity[row] == max(shares) and index[row] == np.argmax(shares)
+
+
+def test_a_known_molecule_is_its_own_nearest_one_at_any_level():
+    """Enantiomers and long alkanes have equal fingerprints."""
+    known = [
+        *("C[C@H](N)c1ccccc1.Cl", "C[C@@H](N)c1ccccc1.Cl"),
+        *("CCCCCCCCCCCCN.Cl", "CCCCCCCCCCCCCCN.Cl", "CCO"),
+    ]
+    for level in ("none", "parent", "tautomer"):
+        forms = standardized(known, level)
+        index, similarity, errors = nearest_molecules(forms, known, packed_morgan(forms), level)
+        assert index.tolist() == [0, 1, 2, 3, 4]
+        assert (similarity == 1).all() and errors == [None] * 5
+    index, similarity, _ = nearest_molecules(["CCCO"], known, packed_morgan(known))
+    assert index.tolist() == [4] and 0 < similarity[0] < 1
+    assert np.isnan(nearest_molecules(["C1CC"], known, packed_morgan(known))[1]).all()
+
+
+def test_rows_of_a_molecule_get_the_text_of_the_first():
+    smiles = ["OCC", "CCO", "C[C@H](N)O", "C[C@@H](N)O", "CCO.Cl", "N[C@@H](C)O", "CCO"]
+    for level, salt in (("none", "CCO.Cl"), ("salts", "OCC")):
+        bits = packed_morgan(standardized(smiles, level))
+        expected = ["OCC", "OCC", "C[C@H](N)O", "C[C@@H](N)O", salt, "C[C@H](N)O", "OCC"]
+        assert with_one_text(smiles, bits, level) == expected

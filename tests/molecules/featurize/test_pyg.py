@@ -123,23 +123,6 @@ def test_refusals(changes, message):
     assert str(caught.value).startswith(message)
 
 
-def test_an_invalid_offset_is_refused():
-    """In a molecule without a triple bond, labels from 1 on are labels from 0 on as well, so the
-    offset must be given."""
-    with pytest.raises(
-        ConfigError, match="bond_offset is missing: pass the attribute of the first"
-    ):
-        from_data(example())
-    graph = from_data(example(), bond_offset=np.int64(1))  # as for PyG's ZINC
-    assert graph.atom_features.tolist() == [[0], [1]]
-    assert (graph.bonds.tolist(), graph.bond_features.tolist()) == ([[0, 1]], [[1]])
-    for offset in (-1, 1.0, True):
-        with pytest.raises(ConfigError, match="bond_offset must be an integer of 0 or more; got "):
-            from_data(example(), bond_offset=offset)
-    with pytest.raises(InvalidMolecule, match="edge_attr holds 2, below bond_offset 3"):
-        from_data(example(), bond_offset=3)
-
-
 def test_atoms_of_another_featurizer_are_refused():
     """PyTorch Geometric's `from_smiles` has OGB's shape, and atomic numbers in place of OGB's,
     which begin at 0."""

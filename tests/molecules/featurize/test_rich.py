@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from rdkit import Chem
 from support import spelling
 
-from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.ogb import OgbFeaturizer
 from molsepnorm.molecules.featurize.rich import RichFeaturizer, smallest_rings
 
@@ -81,35 +80,6 @@ def test_every_order_of_the_atoms_gives_the_same_graph(smiles):
         assert nx.is_isomorphic(first, other, node_match=dict.__eq__, edge_match=dict.__eq__)
 
 
-def _fullerene() -> nx.Graph:
-    """C60: the dodecahedron's dual, an icosahedron, with its corners cut off."""
-    solid = nx.icosahedral_graph()
-    cut = nx.Graph()
-    for a, b in solid.edges:
-        cut.add_edge((a, b), (b, a))
-        for corner, other in ((a, b), (b, a)):
-            for third in nx.common_neighbors(solid, corner, other):
-                cut.add_edge((corner, other), (corner, third))
-    return cut
-
-
-def test_a_fullerene_in_any_order():
-    """Each of its atoms is in one pentagon and in two hexagons. Of cubane's six squares all count,
-    though five span all."""
-    assert featurizer(CAGES["cubane"]).atom_features[:, 9].tolist() == [3] * 8
-    shape = _fullerene()
-    assert (len(shape), shape.number_of_edges()) == (60, 90)
-    for seed in range(3):
-        mol = Chem.RWMol()
-        number = dict(zip(shape, np.random.default_rng(seed).permutation(60).tolist(), strict=True))
-        for _ in shape:
-            mol.AddAtom(Chem.Atom(6))
-        for a, b in shape.edges:
-            mol.AddBond(number[a], number[b], Chem.BondType.SINGLE)
-        graph = featurizer(Chem.MolToSmiles(mol, canonical=False))
-        assert (graph.atom_features[:, 9:] == [3, 3, 4]).all()
-
-
 @given(st.integers(3, 14), st.integers(0, 12), st.integers(0, 2**32 - 1))
 def test_smallest_rings_of_any_graph(atoms, chords, seed):
     """Also of such as no molecule has."""
@@ -127,13 +97,3 @@ def test_the_other_features_are_ogb_s(smiles):
     assert graph.atom_features[:, :9].tolist() == ogb.atom_features.tolist()
     assert graph.bonds.tolist() == ogb.bonds.tolist()
     assert graph.bond_features[:, :3].tolist() == ogb.bond_features.tolist()
-
-
-def test_every_feature_stays_below_its_size():
-    """Which begin with OGB's."""
-    for of_rich, of_ogb in zip(SIZES["rich"], SIZES["ogb"], strict=True):
-        assert of_rich[: len(of_ogb)] == of_ogb
-    for smiles in (*CAGES.values(), *DRUGS, "C", "*[Og]"):
-        graph = featurizer(smiles)
-        assert (graph.atom_features < np.array(featurizer.atom_sizes)).all()
-        assert (graph.bond_features < np.array(featurizer.bond_sizes)).all()

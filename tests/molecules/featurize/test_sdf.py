@@ -96,18 +96,6 @@ def test_impossible_structures_are_refused_with_rdkits_reason(block, reason):
         canonical_smiles(smiles_of(block))
 
 
-NOTHING = (
-    *("", "\n", "<html>", "\0" * 200, "ä" * 50, "x\n\n\nno counts\nM  END\n"),
-    *(_raw([], []), _raw(["Xx"], []), _raw(["C", "C"], [(1, 3, 1)])),
-    _block("CCO").replace("M  END\n", ""),
-)
-
-
-@pytest.mark.parametrize("block", NOTHING)
-def test_other_text_than_a_structure_gives_an_empty_smiles(block):
-    assert smiles_of(block) == ""
-
-
 @given(data=st.data())
 def test_damage_gives_a_molecule_a_refusal_or_a_blank(data):
     """Never an exception, and never a SMILES that would be read otherwise than the block."""

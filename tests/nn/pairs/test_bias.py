@@ -144,28 +144,6 @@ def test_bias_equals_the_formula_for_random_graphs(seed: int) -> None:
     assert_equals_loop(graphs, spec, max_groups=1)
 
 
-def test_table_has_the_expected_entries() -> None:
-    """Entries of the table by hand: special codes, a bond and paths of two and three bonds."""
-    spec = EncodingSpec((3,), max_distance=3, max_path_length=2)
-    encoded = encode([featurize.get("zinc")("C=CC#C")], spec)
-    batch = GraphTensors.of(encoded).cut([0])
-    module = bias_for(spec)
-    table = module.table(batch.paths)
-    assert table.shape == (len(encoded.paths), HEADS)
-    assert (table[0] == -torch.inf).all()
-    torch.testing.assert_close(table[1], module.graph_token)
-    torch.testing.assert_close(table[2], module.unreachable)
-    torch.testing.assert_close(table[3], module.spatial[0])
-    codes = {encoded.paths.describe(code): code for code in range(len(encoded.paths))}
-    emb, weights = module.bonds[0], module.positions
-    double = module.spatial[1] + weights[0] @ emb[1]
-    torch.testing.assert_close(table[codes["distance 1, bonds 1"]], double)
-    two = module.spatial[2] + (weights[0] @ emb[1] + weights[1] @ emb[0]) / 2
-    torch.testing.assert_close(table[codes["distance 2, bonds 1-0"]], two)
-    three = module.spatial[3] + (weights[0] @ emb[1] + weights[1] @ emb[0]) / 2
-    torch.testing.assert_close(table[codes["distance 3, bonds 1-0"]], three)
-
-
 @pytest.mark.claim("Gradients of every hand-written operation pass gradcheck in float64.")
 def test_gradcheck_of_the_table() -> None:
     """Gradients of every parameter equal finite differences."""

@@ -12,7 +12,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, GraphormerConfig
-from molsepnorm.nn.pairs.tensors import PairTensors
+from molsepnorm.nn.pairs.neighbours import PairTensors
 from molsepnorm.nn.pairs.urpe import URPE
 
 HEADS, MAX_DISTANCE, FEATURES = 4, 6, 3
@@ -110,13 +110,3 @@ def test_a_new_gate_changes_no_bit_of_attention(features: int) -> None:
         attention(x, PairTensors(bias, given), batch.groups) for given in (gates, None)
     )
     assert torch.equal(with_gates[real], without[real])
-
-
-@pytest.mark.parametrize("features", [0, FEATURES])
-def test_gradcheck(features: int) -> None:
-    """Gradients of every parameter and the features equal finite differences."""
-    batch, gate = batch_of(graphs_of(["CC.C", "O"]), CONFIG), some_gate(features)
-    known = [part.requires_grad_() for part in some_features(batch)] if features else []
-    assert torch.autograd.gradcheck(
-        lambda *_: tuple(gate(batch, known or None)), (*gate.parameters(), *known)
-    )

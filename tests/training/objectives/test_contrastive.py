@@ -15,11 +15,10 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, GraphormerConfig
-from molsepnorm.nn.dropout import draws_at_random, dropout_alone
+from molsepnorm.nn.dropout import dropout_alone
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config, train
-from molsepnorm.training.objectives.pretext import info_nce
-from molsepnorm.training.objectives.pretraining import Pretraining
+from molsepnorm.training.objectives.pretraining import Pretraining, info_nce
 from molsepnorm.training.steps.schedule import Schedule
 from molsepnorm.training.steps.step import estimate_statistics
 
@@ -86,18 +85,6 @@ def test_training_spreads_molecules_and_joins_views(config):
     assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
 
 
-def test_views_are_two_draws_of_the_embeddings(config):
-    objective, batch = objective_of(config, norm="sep-ln")
-    objective.train()
-    torch.manual_seed(3)
-    loss_sum, count = objective(batch, torch.arange(5))
-    torch.manual_seed(3)
-    first, second = objective.network.embed(batch), objective.network.embed(batch)
-    assert not torch.equal(first, second)
-    assert float(count) == 5
-    torch.testing.assert_close(loss_sum / 5, info_nce(first, second))
-
-
 def test_a_network_without_dropout_is_refused(config):
     none = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
     for settings in (none, {**none, "dropout": 0.001}):  # rounded to nothing
@@ -128,12 +115,6 @@ def test_in_evaluation_the_views_have_dropout_and_other_losses_have_none(config)
     torch.testing.assert_close(loss_sum / count, info_nce(first, second))
 
 
-def test_a_metric_for_pretraining_is_refused(configure, tmp_path):
-    config = configure({**CONTRASTIVE, "run.metric": "mae"})
-    with pytest.raises(ConfigError, match=r"run.metric: mae needs the objective supervised"):
-        train(config, tmp_path / "run")
-
-
 @pytest.mark.parametrize("training", [False, True])
 def test_dropout_alone_leaves_norms_and_modes_as_they_are(training):
     network, batch = network_of(norm="sep-bn", dropout=0.3)
@@ -151,22 +132,6 @@ def test_dropout_alone_leaves_norms_and_modes_as_they_are(training):
     with torch.no_grad():
         plain = network.eval().embed(batch)
     assert F.cosine_similarity(averages, plain).min() > 0.5
-
-
-def test_what_draws_at_random():
-    nothing = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
-    assert not draws_at_random(network_of(**nothing)[0])
-    for name in nothing:
-        assert draws_at_random(network_of(**{**nothing, name: 0.1})[0])
-    rounded = network_of(**{**nothing, "dropout": 0.001})[0]  # less than 1/512
-    assert not draws_at_random(rounded)
-
-
-def test_the_loss_under_autocast_is_exact():
-    first, second = (view.float() for view in views())
-    with torch.autocast("cpu", torch.bfloat16):
-        found = info_nce(first, second)
-    torch.testing.assert_close(found, info_nce(first, second), rtol=0, atol=0)
 
 
 def test_training_without_labels_leaves_statistics_of_the_saved_weights(configure, tmp_path):

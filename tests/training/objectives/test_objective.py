@@ -7,14 +7,11 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import encoding_of
-from molsepnorm.training import train, train_on
+from molsepnorm.training import train
 from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives import OBJECTIVES, Objective, register
-from molsepnorm.training.recipes import architecture
 
 
 class CountConfig(ObjectiveConfig):
@@ -92,14 +89,6 @@ def test_a_stopped_run_resumes_exactly_with_its_head(count_atoms, tmp_path, stop
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_a_run_in_memory_equals_one_with_a_folder(count_atoms, tmp_path):
-    config = count_atoms({})
-    dataset = datasets.load(config.data, encoding_of(architecture(config)))
-    in_memory, in_folder = train_on(config, dataset).metrics, train(config, tmp_path / "r").metrics
-    assert in_memory["val"] == in_folder["val"]
-    assert in_memory["test"] == in_folder["test"]
-
-
 def test_its_settings_are_validated(count_atoms):
     assert count_atoms({"objective.scale": 3}).objective.scale == 3
     with pytest.raises(
@@ -108,23 +97,6 @@ def test_its_settings_are_validated(count_atoms):
         count_atoms({"objective.scale": -1})
     with pytest.raises(ConfigError, match=r"unknown setting 'objective.scael'. Did you mean 'scal"):
         count_atoms({"objective.scael": 2})
-
-
-def test_an_unknown_objective_is_refused_with_the_nearest_name(configure):
-    with pytest.raises(ConfigError, match="no objective 'atom-cuont'. Did you mean 'atom-count'"):
-        configure({"objective.name": "atom-cuont"})
-    with pytest.raises(ConfigError, match="no objective 'None'|Input should be"):
-        configure({"objective.name": None})
-
-
-def test_a_setting_of_another_objective_is_refused(configure):
-    with pytest.raises(ConfigError, match="'temperature' is a setting of another objective: set"):
-        configure({"objective.temperature": 0.1})
-
-
-def test_a_name_that_is_taken_is_refused():
-    with pytest.raises(ConfigError, match="already an objective 'supervised'"):
-        register("supervised", AtomCount)
 
 
 def test_copies_share_the_data(count_atoms, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +19,12 @@ from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel, encoding_of
-from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.tasks import Task
-from molsepnorm.training import Callback, StopWhen, load_config, train
+from molsepnorm.training import load_config, train
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.objectives import Examples, pretext
-from molsepnorm.training.objectives.pretext import PRETEXTS, clipped_scaling
-from molsepnorm.training.objectives.pretraining import Pretraining
+from molsepnorm.training.objectives import Examples
+from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining, clipped_scaling
 from molsepnorm.training.recipes import architecture
-from molsepnorm.training.teacher import teacher_vectors
 
 NETWORK = {
     "data.featurizer": "zinc",
@@ -178,15 +174,6 @@ def test_the_teachers_loss_is_that_of_its_standardised_vectors(configure, tmp_pa
     assert float(found) == pytest.approx(errors.mean(), rel=1e-3)
 
 
-def test_every_spelling_of_a_molecule_has_its_vector(tmp_path):
-    smiles = ["CCO", "OCC", "C", "C(O)C"]
-    vectors = write_vectors(tmp_path / "vectors.parquet", ["OCC", "C"])
-    rows = SimpleNamespace(name="x", smiles=smiles, smiles_of=lambda _: smiles)
-    found, warnings = teacher_vectors(tmp_path / "vectors.parquet", rows)
-    assert warnings == ()
-    np.testing.assert_array_equal(found, vectors[[0, 0, 1, 0]])
-
-
 @pytest.mark.parametrize(
     "vectors",
     [
@@ -253,17 +240,6 @@ def test_the_scaling_ignores_outliers_constants_and_missing_values():
     assert np.isfinite(found).all()
 
 
-def test_the_scaling_is_estimated_from_a_sample_of_many_molecules(monkeypatch):
-    monkeypatch.setattr(pretext, "_SAMPLE", 400)
-    values = np.random.default_rng(1).normal(3, 2, size=(5000, 2)).astype(np.float32)
-    train = np.arange(1000, 5000)
-    values[:1000] = 1e6
-    found = clipped_scaling(values, train)
-    assert np.array_equal(found, clipped_scaling(values, train))
-    np.testing.assert_allclose(found, [[3, 3], [2, 2]], atol=0.4)
-    assert not np.array_equal(found, clipped_scaling(values, train[:400]))
-
-
 # The sum
 
 
@@ -314,30 +290,6 @@ def test_validation_returns_the_mean_of_each_loss(configure):
         assert score == pytest.approx(sums[name] / 37, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", PRETEXTS)
-def test_a_single_molecule_has_a_finite_loss(configure, name):
-    settings = {**weights(**{name: 1.0}), "model.norm": "shared"}
-    objective, _ = objective_of(configure(20, settings))
-    for training in (False, True):
-        objective.train(training)
-        batch = objective.examples.graphs.cut([4])
-        loss_sum, count = objective(batch, torch.tensor([4]))
-        assert (bool(loss_sum.isfinite()), count.item()) == (True, 1)
-        loss_sum.backward()
-
-
-def test_a_weight_of_zero_computes_nothing(configure, monkeypatch):
-    def refuse(*_):
-        raise AssertionError("was computed")
-
-    monkeypatch.setattr(pretext, "structure_features", refuse)
-    objective, dataset = objective_of(configure(20, weights(contrastive=1)))
-    assert [*objective.losses] == ["contrastive"]
-    assert not dataset.arrays
-    _, scores = objective.eval().validate(np.arange(20), DistributedContext())
-    assert scores.keys() == {"contrastive"}
-
-
 def test_a_set_without_smiles_needs_no_descriptors(configure):
     config = configure(20, weights(contrastive=1))
     zinc = datasets.load(config.data, encoding_of(architecture(config)))
@@ -347,12 +299,6 @@ def test_a_set_without_smiles_needs_no_descriptors(configure):
         config = config.changed(weights(**{name: 1}))
         with pytest.raises(ConfigError, match=r"no SMILES.*objective.contras"):
             Pretraining.prepare(config, zinc, None)
-
-
-def test_weights_that_are_all_zero_are_refused(configure, tmp_path):
-    config = configure(20, weights())
-    with pytest.raises(ConfigError, match=r"all weights .* are 0.*objective.descriptors"):
-        train(config, tmp_path / "run")
 
 
 # Runs
@@ -385,19 +331,6 @@ def test_a_stopped_run_resumes_exactly(configure, tmp_path, outcome, stop_at):
     assert "average_objective/losses.fingerprint.head.weight" in state
     assert not any("losses.contrastive" in name for name in state)  # it has no weights
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
-def test_the_progress_of_the_descriptors_is_reported_once(configure, tmp_path):
-    calls = []
-
-    class Spy(Callback):
-        def on_progress(self, done, of) -> None:
-            calls.append((done, of))
-
-    config = configure(33, weights(descriptors=1, fingerprint=1))
-    for name in ("first", "second"):
-        train(config, tmp_path / name, callback=[Spy(), StopWhen(lambda: True)])
-    assert calls == [(33, 33)]
 
 
 @pytest.fixture
@@ -438,8 +371,3 @@ def test_a_run_starts_from_the_body(pretrained, tmp_path):
 def body_of(folder) -> dict[str, torch.Tensor]:
     state = PropertyModel.from_pretrained(folder).network.state_dict()
     return {name: value for name, value in state.items() if not name.startswith("head.")}
-
-
-def test_there_are_as_many_outputs_as_descriptors(configure):
-    objective, _ = objective_of(configure(20, weights(descriptors=1)))
-    assert objective.losses["descriptors"].head.out_features == len(DESCRIPTORS) > 200

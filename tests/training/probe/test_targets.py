@@ -22,9 +22,9 @@ from sklearn.linear_model import LogisticRegression
 
 from molsepnorm.tasks import Target
 from molsepnorm.training.probe import fit_kernel, fit_linear
-from molsepnorm.training.probe.embedded import Embedded
+from molsepnorm.training.probe import targets as embeddings
 from molsepnorm.training.probe.ridge import principal_axes
-from molsepnorm.training.probe.targets import _logits, ridge_of_targets
+from molsepnorm.training.probe.targets import Embedded, _logits, ridge_of_targets
 
 
 def test_a_weak_signal_keeps_its_sign(random):
@@ -132,11 +132,32 @@ def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypat
         np.testing.assert_allclose(each.slopes, expected.slopes, rtol=1e-4, atol=1e-6)
 
 
-def test_logits_do_not_depend_on_the_scale_of_the_weights(random):
-    features = random.normal(size=(200, 5))
-    classes = (features[:, 0] + 0.5 * random.normal(size=200) > 0).astype(int)
-    solve = partial(ridge_of, features)
-    one, small = (
-        _logits(solve, classes, np.full(200, weight), np.arange(200)) for weight in (1.0, 1e-4)
-    )
-    np.testing.assert_allclose(small.slopes, one.slopes, rtol=1e-3)
+@pytest.fixture
+def limit(monkeypatch):
+    monkeypatch.setattr(embeddings, "MAX_MOLECULES", 16)
+
+
+def embedded_of(labels: np.ndarray, *targets: Target, weights: np.ndarray | None = None):
+    model = start(*targets)
+    return Embedded.of(model.network, examples(model, labels, weights), TRAIN, model.task)
+
+
+def test_many_molecules_are_a_sample(random, limit):
+    labels, weights = some_labels(random), random.uniform(0.5, 2, len(SMILES))
+    embedded = embedded_of(labels, regression("t", labels), weights=weights)
+    assert len(embedded.inputs) == len(set(embedded.molecules)) == 16
+    assert set(embedded.molecules) <= set(TRAIN)
+    np.testing.assert_array_equal(embedded.labels[:, 0], np.float32(labels[embedded.molecules]))
+    np.testing.assert_allclose(embedded.weights, 40 / 16 * weights[embedded.molecules], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("actives", "kept"), [(0, 0), (5, 5), (12, 8), (20, 8)])
+def test_molecules_of_a_rare_class_are_kept_up_to_half_of_the_sample(random, actives, kept, limit):
+    """The weights add up to the number of molecules of each class."""
+    labels = np.zeros(len(SMILES))
+    labels[random.permutation(TRAIN)[:actives]] = 1
+    embedded = embedded_of(labels, Target("t", "binary"))
+    classes = embedded.labels[:, 0]
+    assert (len(classes), classes.sum()) == (16, kept)
+    for label, number in (0, 40 - actives), (1, actives):
+        np.testing.assert_allclose(embedded.weights[classes == label].sum(), number)

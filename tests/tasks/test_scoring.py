@@ -8,26 +8,11 @@ import warnings
 import numpy as np
 import pytest
 
+from molsepnorm.errors import ConfigError
 from molsepnorm.tasks.metrics import METRICS, resampled_scores, score
 
 NAN = float("nan")
 PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]
-
-
-def example(kind: str, seed: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
-    """Return correlated predictions with ties, and labels. A fifth of the labels is missing."""
-    rng = np.random.default_rng(seed)
-    if kind == "multiclass":
-        labels = rng.permutation(np.arange(n) % 4).astype(float)
-        predictions = rng.integers(1, 9, (n, 4)) + 4 * np.eye(4)[labels.astype(int)]
-        predictions /= predictions.sum(axis=1, keepdims=True)
-    else:
-        predictions = rng.integers(1, 20, n) / 20
-        labels = predictions + rng.normal(0, 0.3, n)
-        if kind == "binary":
-            labels = (labels > np.median(labels)).astype(float)
-    labels[rng.permutation(n)[: n // 5]] = NAN
-    return labels, predictions
 
 
 @pytest.mark.claim(
@@ -65,14 +50,6 @@ def test_values_by_hand(metric: str, labels: list, predictions: list, value: flo
     assert score(metric, truth, predicted) == pytest.approx(value, rel=1e-12, abs=1e-12)
     more = np.concatenate([predicted[-1:], predicted])
     assert score(metric, np.array([NAN, *labels]), more) == score(metric, truth, predicted)
-
-
-@pytest.mark.parametrize("metric", ["accuracy", "mcc", "log_loss", "brier"])
-def test_two_classes_score_as_a_binary_target(metric: str) -> None:
-    """The score does not depend on how the target is declared."""
-    labels, yes = example("binary", seed=1)
-    both = np.stack([1 - yes, yes], axis=1)
-    assert score(metric, labels, both) == pytest.approx(score(metric, labels, yes), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -140,3 +117,13 @@ def ogb_evaluator(name: str, monkeypatch: pytest.MonkeyPatch):
     """Return OGB's evaluator, without its check for a newer version."""
     monkeypatch.setenv("OUTDATED_IGNORE", "1")
     return pytest.importorskip("ogb.graphproppred").Evaluator(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("roc-auc", "Did you mean 'roc_auc'"), ("loss", "Known: accuracy, ")]
+)
+def test_an_unknown_metric_is_refused(name: str, hint: str) -> None:
+    """The message suggests the nearest name; the loss does not score single targets."""
+    labels, predictions = np.array([0.0, 1.0, 1.0]), np.array([0.0, 1.0, 1.0])
+    with pytest.raises(ConfigError, match=f"no metric '{name}' scores a target.*{hint}"):
+        score(name, labels, predictions)

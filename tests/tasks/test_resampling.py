@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 import warnings
 from collections.abc import Callable
 
@@ -146,20 +145,6 @@ def test_scores_are_correct_when_resamples_are_processed_in_blocks(metric: str, 
         assert fast[row] == pytest.approx(score_by_libraries(metric, *repeated), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("metric", "kind"), [("spearman", "regression"), ("pr_auc", "binary"), ("f1", "multiclass")]
-)
-def test_memory_does_not_grow_with_the_resamples(metric: str, kind: str) -> None:
-    """All weights at once would take 60 MB, and most metrics need them several times."""
-    labels, predictions = large(kind, 10_000)
-    counts = draw_resamples(10_000, 800, seed=0)
-    tracemalloc.start()
-    resampled_scores(metric, labels, predictions, counts)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 50e6
-
-
 def test_r2_is_exact_for_labels_that_are_close_together() -> None:
     """A resample may cover a tiny part of the labels' range. R² is relative to that part, and
     undefined if all labels are equal."""
@@ -168,15 +153,6 @@ def test_r2_is_exact_for_labels_that_are_close_together() -> None:
     assert fast == pytest.approx([-1, -1 / 3], rel=1e-9)
     equal, counts = np.array([7.3] + [0.1] * 7), np.array([[0] + [1] * 7])
     assert np.isnan(resampled_scores("r2", equal, np.zeros(8), counts)).all()
-
-
-@given(n=st.integers(0, 300), resamples=st.integers(0, 5), seed=st.integers(0, 2**32 - 1))
-def test_each_resample_has_n_draws(n: int, resamples: int, seed: int) -> None:
-    """The first rows depend on the seed only, not on the number of rows."""
-    counts = draw_resamples(n, resamples, seed)
-    assert (counts.shape, counts.dtype) == ((resamples, n), np.uint8)
-    assert (counts.sum(axis=1) == n).all()
-    assert (draw_resamples(n, resamples + 2, seed)[:resamples] == counts).all()
 
 
 def test_draws_are_with_replacement_and_fair() -> None:

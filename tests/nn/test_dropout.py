@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from molsepnorm.nn.kernels.dropout import ByteDropout
+from molsepnorm.nn.dropout import ByteDropout
 
 MANY = 1 << 20
 SIGMAS = 5  # of a normal deviate: one false alarm in two million, and the seeds are fixed
@@ -82,41 +82,6 @@ def test_add_is_residual_plus_dropout() -> None:
     assert (gradients[0][1] == 0).any()
 
 
-def test_equal_seeds_give_equal_masks() -> None:
-    """Two draws in a row differ."""
-    layer = ByteDropout(0.5)
-    x = torch.ones(1000)
-    torch.manual_seed(4)
-    first, second = layer(x), layer(x)
-    torch.manual_seed(4)
-    torch.testing.assert_close(layer(x), first, rtol=0, atol=0)
-    assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize("shape", [(), (7,), (9,), (0, 4), (2, 3, 5, 7)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_any_size_and_dtype(shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Also sizes that are no multiple of eight; shape and dtype are kept."""
-    torch.manual_seed(5)
-    layer = ByteDropout(0.5)
-    x = torch.ones(shape, dtype=dtype)
-    y = layer(x)
-    assert (y.shape, y.dtype) == (x.shape, dtype)
-    assert set(y.flatten().tolist()) <= {0.0, 2.0}
-    assert torch.equal(x, torch.ones(shape, dtype=dtype))  # the input is not changed
-
-
-def test_transposed_input() -> None:
-    """Survivors of an input that is not contiguous keep their values."""
-    torch.manual_seed(6)
-    x = torch.randn(5, 9).T
-    y = ByteDropout(0.5)(x)
-    kept = y != 0
-    torch.testing.assert_close(y[kept], 2 * x[kept])
-    assert kept.any()
-    assert not kept.all()
-
-
 @pytest.mark.parametrize("p", [-0.1, 1.0, float("nan")])
 def test_a_probability_out_of_range_is_refused(p: float) -> None:
     with pytest.raises(ValueError, match="0 ≤ p < 1"):
@@ -144,24 +109,3 @@ def test_gradcheck(p: float) -> None:
     zeros = call(x) == 0
     assert zeros.any()
     assert not zeros.all()
-
-
-def test_compiled_dropout_accepts_batches_of_several_shapes() -> None:
-    """The rate is as without compilation."""
-    torch._dynamo.reset()
-    compiled = torch.compile(ByteDropout(0.25), backend="aot_eager", fullgraph=True)
-    for shape in ((4, 3), (13, 3), (301, 40), (1, 3)):
-        y = compiled(torch.ones(shape))
-        assert y.shape == shape
-        assert set(y.flatten().tolist()) <= {0.0, torch.tensor(4 / 3).item()}
-    assert 0.2 < (compiled(torch.ones(301, 40)) == 0).double().mean() < 0.3
-
-
-def test_a_changed_probability_is_used() -> None:
-    """Also by `add`; tools for uncertainty set `p` of every dropout."""
-    layer, x = ByteDropout(0.1), torch.ones(MANY)
-    layer.p = 0.5
-    torch.manual_seed(10)
-    for y in (layer(x), layer.add(torch.zeros(MANY), x)):
-        assert set(y.unique().tolist()) == {0.0, 2.0}
-        assert 0.49 < (y == 0).double().mean() < 0.51

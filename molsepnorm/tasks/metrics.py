@@ -1,0 +1,273 @@
+"""Scores of predictions against labels, and their bootstrap intervals.
+
+=========== ======================== ==================================================
+metric      targets                  undefined (NaN), apart from missing labels
+=========== ======================== ==================================================
+mae, rmse   regression
+r2          regression               all labels equal, so also where there is only one
+spearman    regression               all labels, or all predictions, equal
+roc_auc     binary                   one class among the labels
+pr_auc      binary                   one class among the labels
+accuracy    binary, multiclass
+f1          binary, multiclass       binary: no label is 1
+mcc         binary, multiclass       one class among the labels
+log_loss    binary, multiclass
+brier       binary, multiclass
+=========== ======================== ==================================================
+
+Labels are (n,) numbers, NaN where missing: values in their own units, 0 or 1, or the index of a
+class. Predictions are (n,) values, (n,) probabilities of class 1, or (n, K) probabilities of K
+classes. Class 1 is predicted where its probability is above 0.5; of several classes the most
+probable one is predicted, and the first one of equals.
+
+Definitions that differ between libraries:
+
+- `pr_auc` is the average precision, the `ap` of OGB; `roc_auc` is OGB's `rocauc`.
+- `f1` of several classes is the unweighted mean over the classes that occur among the labels or the
+  predictions; a class with labels that is never predicted, or the reverse, counts 0.
+- `mcc` is 0 where all predictions are one class; `f1` is 0 where no prediction is 1.
+- `log_loss` is in nats; probabilities are clipped to 2.2e-16 from 0 and 1.
+- `brier` of three classes or more is the squared error summed over the classes, at most 2; for two
+  classes it is half of that, the squared error of the probability of class 1.
+- A prediction that is not finite leaves the score undefined.
+
+`scipy.stats.bootstrap` was tried in place of the resamples. It computes metrics that have no
+vectorised form one resample at a time, which takes 10 to 700 times as long, and it cannot draw the
+same resamples for several targets.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.tasks.weighted import WEIGHTED
+
+Kind = Literal["regression", "binary", "multiclass"]
+"""Kind of a target: a number, yes or no, or one of several classes."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric, the kinds of targets that it is for, and which direction is better."""
+
+    name: str
+    kinds: tuple[Kind, ...]
+    higher_is_better: bool
+    label: str
+    """Name in text, such as ROC-AUC."""
+
+    @property
+    def has_unit(self) -> bool:
+        """True if scores have the unit of their target, as errors of numbers do."""
+        return self.kinds == ("regression",) and not self.higher_is_better
+
+    def better(self, score: float, than: float | None) -> bool:
+        """Return whether `score` is better; any score is better than None or NaN."""
+        if than is None or np.isnan(than):
+            return True
+        return score > than if self.higher_is_better else score < than
+
+    def close(self, score: float, to: float | None) -> bool:
+        """Return whether an error is so little above `to` that the difference says nothing.
+
+        It is at most half a per cent. If a higher score is better, no scores are close, since many
+        of them are equal on few molecules.
+        """
+        if self.higher_is_better or to is None:
+            return False
+        return score <= (1 + _CLOSE) * to
+
+
+_CLOSE = 5e-3
+_CLASSES: tuple[Kind, ...] = ("binary", "multiclass")
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("mae", ("regression",), higher_is_better=False, label="MAE"),
+        Metric("rmse", ("regression",), higher_is_better=False, label="RMSE"),
+        Metric("r2", ("regression",), higher_is_better=True, label="R²"),
+        Metric("spearman", ("regression",), higher_is_better=True, label="Spearman"),
+        Metric("roc_auc", ("binary",), higher_is_better=True, label="ROC-AUC"),
+        Metric("pr_auc", ("binary",), higher_is_better=True, label="PR-AUC"),
+        Metric("accuracy", _CLASSES, higher_is_better=True, label="accuracy"),
+        Metric("f1", _CLASSES, higher_is_better=True, label="F1"),
+        Metric("mcc", _CLASSES, higher_is_better=True, label="MCC"),
+        Metric("log_loss", _CLASSES, higher_is_better=False, label="log loss"),
+        Metric("brier", _CLASSES, higher_is_better=False, label="Brier score"),
+        Metric("loss", (), higher_is_better=False, label="loss"),
+    )
+}
+"""`loss` is the training loss on the validation split. It compares models whose targets are of
+several kinds; it does not score single targets."""
+
+
+def label_of(name: str) -> str:
+    """Return the name of a score in text; names of unknown metrics stay as they are.
+
+    >>> label_of("rmse"), label_of("rmse/logS"), label_of("other")
+    ('RMSE', 'RMSE of logS', 'other')
+    """
+    metric, _, target = name.partition("/")
+    label = METRICS[metric].label if metric in METRICS else metric
+    return f"{label} of {target}" if target else label
+
+
+_WEIGHTS_AT_ONCE = 2**19
+"""Number of weights in memory: 4 MB, and up to ten arrays of this size."""
+
+
+def score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Return a metric of one target over the labels that are present; NaN where it is undefined.
+
+    >>> score("mae", np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0]))
+    0.25
+    >>> score("roc_auc", np.array([1.0, 1.0]), np.array([0.2, 0.9]))
+    nan
+
+    Args:
+        metric: a name of `METRICS`, except "loss".
+        labels: (n,), NaN where missing; 0 or 1 for binary targets, the index of the class for
+            multi-class targets.
+        predictions: (n,) values or probabilities of class 1, or (n, K) probabilities of K classes.
+
+    Raises:
+        ConfigError: there is no such metric.
+    """
+    once = np.ones((1, len(labels)), np.uint8)
+    return float(resampled_scores(metric, labels, predictions, once)[0])
+
+
+def resampled_scores(
+    metric: str, labels: np.ndarray, predictions: np.ndarray, counts: np.ndarray
+) -> np.ndarray:  # (R,)
+    """Return the `score` of each resample; NaN where it is undefined.
+
+    >>> labels, predictions = np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0])
+    >>> resampled_scores("mae", labels, predictions, np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3]]))
+    array([0.25, 0.5 , nan])
+
+    Args:
+        metric, labels, predictions: as for `score`.
+        counts: int (R, n), number of times that each molecule was drawn in each resample.
+
+    Raises:
+        ConfigError: there is no such metric.
+    """
+    if metric not in WEIGHTED:
+        raise ConfigError(f"no metric '{metric}' scores a target. {did_you_mean(metric, WEIGHTED)}")
+    present = np.flatnonzero(~np.isnan(labels))
+    if not len(present):
+        return np.full(len(counts), np.nan)
+    truth, predicted = labels[present].astype(float), predictions[present].astype(float)
+    finite = np.isfinite(truth) & np.isfinite(predicted.reshape(len(present), -1)).all(axis=1)
+    truth[~finite], predicted[~finite] = 0, 0
+    if "regression" not in METRICS[metric].kinds:
+        truth = truth.astype(int)
+    scores = np.empty(len(counts))
+    step = max(1, _WEIGHTS_AT_ONCE // len(present))
+    with np.errstate(all="ignore"):
+        score_of = WEIGHTED[metric](truth, predicted)
+        for start in range(0, len(counts), step):
+            rows = slice(start, start + step)
+            weights = np.ascontiguousarray(counts[rows].take(present, axis=1).T, dtype=float)
+            scores[rows] = np.where(weights[~finite].any(axis=0), np.nan, score_of(weights))
+    return np.where(np.isfinite(scores), scores, np.nan)
+
+
+def draw_resamples(n: int, resamples: int, seed: int) -> np.ndarray:  # uint8 (R, n)
+    """Return how often each of n molecules is drawn when n are drawn with replacement, R times.
+
+    Each row sums to n. The first rows do not depend on the number of rows. Scores of several
+    targets or models on the same draws are paired, and so are their differences.
+
+    >>> draw_resamples(5, 2, seed=0).sum(axis=1).tolist()
+    [5, 5]
+    """
+    rng = np.random.default_rng(seed)
+    counts = np.empty((resamples, n), np.uint8)  # a count of 256 is less likely than 1e-500
+    for row in counts:
+        row[:] = np.bincount(rng.integers(0, n, n), minlength=n)
+    return counts
+
+
+def numbered(molecules: np.ndarray) -> np.ndarray:
+    """Return the number of each row's molecule, counted from 0 in the order of the rows.
+
+    >>> numbered(np.array([7, 3, 7, 9])).tolist()
+    [0, 1, 0, 2]
+    """
+    _, first, index = np.unique(molecules, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[index]
+
+
+def interval(scores: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:
+    """Return the percentile interval of resampled scores (R,): the middle `level` of the defined
+    ones; None where fewer than half of them are defined.
+
+    >>> interval(np.arange(101.0), level=0.5)
+    (25.0, 75.0)
+
+    Source: Efron, "Nonparametric standard errors and confidence intervals", 1981.
+    """
+    defined = scores[~np.isnan(scores)]
+    if not len(defined) or 2 * len(defined) < len(scores):
+        return None
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def mean_and_sd(values: Sequence[float | None]) -> dict[str, float | None]:
+    """Return the mean and the unbiased standard deviation of the values that are defined.
+
+    >>> mean_and_sd([1.0, None, 3.0])
+    {'mean': 2.0, 'sd': 1.414...}
+    >>> mean_and_sd([None])
+    {'mean': None, 'sd': None}
+    """
+    defined = [value for value in values if value is not None]
+    return {
+        "mean": statistics.fmean(defined) if defined else None,
+        "sd": statistics.stdev(defined) if len(defined) > 1 else None,
+    }
+
+
+def significant(value: float | None, digits: int = 4, none: str = "undefined") -> str:
+    """Return a score with `digits` significant digits, or `none` if it is None.
+
+    >>> [significant(value) for value in (0.693004, 3.42028e-28, 0.5, 123456.7, -0.0, None)]
+    ['0.6930', '3.420e-28', '0.5000', '123457', '0.000', 'undefined']
+    """
+    if value is None:
+        return none
+    text, whole = f"{value + 0.0:#.{digits}g}", f"{value:.0f}"  # + 0.0 removes the sign of -0.0
+    return whole if digits <= len(whole.lstrip("-")) < 10 else text.removesuffix(".")
+
+
+def signed(value: float, digits: int = 4) -> str:
+    """Return a difference with its sign and `digits` significant digits.
+
+    >>> signed(2.5e-6), signed(-0.0123456)
+    ('+2.500e-06', '-0.01235')
+    """
+    return f"{'+' if value > 0 else ''}{significant(value, digits)}"
+
+
+def between(ends: Sequence[float] | None, digits: int = 4) -> str:
+    """Return an interval, such as "0.6930 to 0.7100", or "—" if it is None."""
+    return "—" if ends is None else " to ".join(significant(end, digits) for end in ends)
+
+
+def four_digits(value: float) -> str:
+    """Return a label with four significant digits, without the zeros at their end.
+
+    >>> four_digits(0.6930041), four_digits(123456.7), four_digits(3.42028e-28)
+    ('0.693', '123,457', '3.42e-28')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
