@@ -38,6 +38,10 @@ _BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\
 _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
 
+_MIN_SHARE = 0.02
+_SENTINELS = {10.0**n - 1 for n in range(2, 7)} | {10.0**n for n in range(4, 10)}
+"""Numbers that often stand for missing values, with either sign."""
+
 Cell = tuple[int, str]
 """The row of a cell, and its text."""
 
@@ -74,6 +78,7 @@ class ParsedColumn:
         self._all_texts = kind == "multiclass" or name in config.classes
         self._texts = self._all_texts or (name in (config.targets or ()) and kind != "regression")
         self._decimal, self._dtype = config.decimal, dtype
+        self._missing = [float(each) for each in config.missing_values or () if each != "none"]
         self._clear_point = False
         self._few: set[float] | None = set()
         self._lowest, self._highest, self._rounding = np.inf, -np.inf, 0.0
@@ -88,6 +93,7 @@ class ParsedColumn:
     def add(self, column: pd.Series, may_group: bool = False) -> None:
         """Add the next piece of the column, in whose file points may group thousands."""
         numbers, bounds, words, bad = parse_cells(column, self._decimal)
+        numbers[np.isin(numbers, self._missing) & (bounds == 0)] = np.nan
         bounded = bounds != 0
         plain = ~np.isnan(numbers) & ~bounded & ~words
         odd = bounded | (plain & (numbers != 0) & (numbers != 1))
@@ -201,6 +207,22 @@ class ParsedColumn:
         numbers = self.numbers()
         present = numbers[~np.isnan(numbers)]
         return present if not self.bounded and (present == np.rint(present)).all() else None
+
+    def stands_for_missing(self) -> tuple[float, int] | None:
+        """Return a number far from all others that may stand for a missing value, such as -999, and
+        how often it occurs; None if there is none."""
+        numbers, counts = np.unique(self.numbers(), return_counts=True)
+        numbers, counts = numbers[~np.isnan(numbers)], counts[~np.isnan(numbers)]
+        if numbers.tolist() == [-1, 0, 1]:
+            return -1.0, int(counts[0])
+        if len(numbers) < 3:
+            return None
+        for end, rest in ((0, numbers[1:]), (-1, numbers[:-1])):
+            apart = np.abs(numbers[end] - rest).min() > np.ptp(rest)
+            several = counts[end] > max(1, _MIN_SHARE * counts.sum())
+            if apart and (several or abs(numbers[end]) in _SENTINELS):
+                return float(numbers[end]), int(counts[end])
+        return None
 
     def could_be_classes(self, most: int) -> bool:
         """Return whether the numbers are few and whole, or there are at most `most` words."""

@@ -24,7 +24,7 @@ _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_LABELS = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
-    *("transform", "duplicates", "relation_column", "unit_column"),
+    *("transform", "duplicates", "relation_column", "unit_column", "missing_values"),
 )
 _OF_TABLES = (
     *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column"),
@@ -172,6 +172,9 @@ class DataConfig(BaseModel):
 
     Weights are non-negative numbers; an empty cell counts as 1. The labels of a row of weight 0
     count as missing."""
+    missing_values: Annotated[_Names | None, "--missing-values", "Labels"] = None
+    """Numbers that stand for missing labels, such as -999, separated by commas; none if a number
+    that looks like it is a label."""
     relation_column: Annotated[str | None, "--relation-column", "Labels"] = None
     """Column with relations such as > and <, which make the numbers of the target bounds; none if a
     column that looks like it belongs to something else. Exports of ChEMBL need no option."""

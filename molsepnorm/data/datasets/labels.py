@@ -296,6 +296,15 @@ def _column(
             "tables with semicolons often have decimal commas: say which with --decimal . or "
             "--decimal ,"
         )
+    suspect = None if config.missing_values else column.stands_for_missing()
+    if kind == "regression" and suspect is not None:
+        number, count = suspect
+        raise DataError(
+            f"{table.source}, column '{name}': {counted(count, 'label')} of {number:g}, far from "
+            f"all others. If it stands for a missing value: --missing-values={number:g}. If it is "
+            "a limit of the assay, write it as a bound, such as >100. Otherwise: --missing-values "
+            "none"
+        )
     values, bad = column.numbers(), column.bad_rows()
     if invalid is None and column.first_bad is not None:
         raise _not_a_number(table, name, column.first_bad, column, _advice(table, name, config))

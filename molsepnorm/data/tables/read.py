@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import TextIO
@@ -24,7 +24,14 @@ from molsepnorm.data.tables.formats import (
     names_smiles,
 )
 from molsepnorm.data.tables.streams import as_file, is_held
-from molsepnorm.errors import ConfigError, DataError, did_you_mean, listed, warn_of_data
+from molsepnorm.errors import (
+    ConfigError,
+    DataError,
+    InvalidMolecule,
+    did_you_mean,
+    listed,
+    warn_of_data,
+)
 
 _DEFAULT = ReadOptions()
 _READERS = {
@@ -46,6 +53,8 @@ _EMPTY: dict[Kind, str] = {
 _UNIT = re.compile(r"\s*[(\[][^()\[\]]+[)\]]\s*$|[_ ][pnuµμm]?M$")
 _LATER_UNNAMED = re.compile(r"Unnamed: [1-9]")
 """Columns without a name, as below a title; `Unnamed: 0` are often the row numbers of pandas."""
+_USUAL = re.compile("(canonical|isomeric)?smiles")
+_TITLE_ROWS = 20  # in which names of columns are searched for
 _FILE_NAME = "smiles column"
 """Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
 
@@ -127,6 +136,8 @@ def _with_smiles(chunks: Iterable[pd.DataFrame], name: str, wanted: str) -> Iter
     for chunk in chunks:
         if found is None:
             found = smiles_column_of(chunk.columns, wanted, name)
+            if found not in chunk.columns:
+                _require_header(chunk, name)
             if found != wanted:
                 warn_of_data(f"{name}: the column '{found}' is read as the column of SMILES")
         if found != wanted:
@@ -140,12 +151,12 @@ def _with_smiles(chunks: Iterable[pd.DataFrame], name: str, wanted: str) -> Iter
 def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str:
     """Return the name of the column of SMILES.
 
-    If the default, `smiles`, is wanted and there is no such column, another one is used whose name
-    differs in upper and lower case, or is "canonical SMILES" or "isomeric SMILES" with any spaces,
-    dots or underscores. If there is none, `wanted` is returned.
+    If the default, `smiles`, is wanted and there is no such column, it is the only one whose name
+    contains "smile", or among several the only one called SMILES, canonical SMILES or isomeric
+    SMILES, with any spaces, dots or underscores. If there is none, `wanted` is returned.
 
-    >>> smiles_column_of(["id", "Canonical SMILES"], "smiles", "my.csv")
-    'Canonical SMILES'
+    >>> smiles_column_of(["id", "Chromophore (SMILES)"], "smiles", "my.csv")
+    'Chromophore (SMILES)'
 
     Raises:
         ConfigError: several columns may be meant.
@@ -154,13 +165,37 @@ def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str
     if wanted in columns or wanted != DEFAULT_SMILES:
         return wanted
     named = [each for each in columns if names_smiles(each)]
-    if len(named) > 1:
+    usual = [each for each in named if _USUAL.fullmatch(re.sub(r"[\W_]", "", each).lower())]
+    if len(named) > 1 and len(usual) != 1:
         found = listed([f"'{each}'" for each in named])
         raise ConfigError(
             f"{source} has no column '{wanted}', and {found} may be meant: choose one with "
             "--smiles-column"
         )
-    return named[0] if named else wanted
+    return (usual or named or [wanted])[0]
+
+
+def _require_header(chunk: pd.DataFrame, name: str) -> None:
+    """Check that the names of the columns are not in a later row, if no column is one of SMILES.
+
+    Raises:
+        ConfigError: a later row has the names, or the first line is a molecule.
+    """
+    for index, row in chunk.head(_TITLE_ROWS).iterrows():
+        if any(map(names_smiles, row)):
+            raise ConfigError(
+                f"{name}: the names of the columns are in a later line, below a title: "
+                f"--header-row {index + 2}"
+            )
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    for cell in chunk.columns:
+        with suppress(InvalidMolecule):
+            if len(cell) > 2 and canonical_smiles(cell):
+                raise ConfigError(
+                    f"{name}: the first line holds the molecule '{cell}', and names of columns, "
+                    "such as smiles, are expected: add a line with names"
+                )
 
 
 def name_of_copy(source: Path | str) -> str:

@@ -384,6 +384,28 @@ def test_too_many_or_too_few_classes():
         read({"y": ["a", "", "a"]}, targets=["y"], task_type="multiclass")
 
 
+@pytest.mark.parametrize(
+    ("numbers", "suspect"),
+    [
+        ([0.5, 1.2, -999, 0.7, -999, 1.5], -999),
+        ([0.5, 1.2, 0.7, 1.5, 1e6], 1e6),
+        ([0, 1, 1, -1, 0, 1], -1),
+        ([0.5, 1.2, 3.5, 0.7, 3.5], None),  # twice, and not far away
+        ([1, 30, 900, 7000], None),
+    ],
+)
+def test_a_number_that_may_stand_for_a_missing_label(numbers, suspect):
+    columns = {"y": [f"{number:g}" for number in numbers]}
+    if suspect is None:
+        assert values(read(columns, targets=["y"])) == [numbers]
+        return
+    with pytest.raises(DataError, match=f"--missing-values={suspect:g}"):
+        read(columns, targets=["y"])
+    found = read(columns, targets=["y"], missing_values=[f"{suspect:g}"])
+    assert values(found) == [[None if each == suspect else each for each in numbers]]
+    assert values(read(columns, targets=["y"], missing_values=["none"])) == [numbers]
+
+
 # Weights
 
 

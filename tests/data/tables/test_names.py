@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from molsepnorm.data.tables import (
@@ -15,11 +17,13 @@ from molsepnorm.data.tables import (
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 
 
-@pytest.mark.parametrize("name", ["SMILES", "canonical_smiles", "Canonical SMILES"])
+@pytest.mark.parametrize("name", ["SMILES", "Canonical SMILES", "Chromophore (SMILES)", "Smile"])
 @pytest.mark.parametrize("separator", [",", ";"])
 def test_another_name_of_the_column_is_announced(tmp_path, name, separator):
     (tmp_path / "x.csv").write_text(f"id{separator}{name}{separator}a\n1{separator}CCO\n")
-    with pytest.warns(DataWarning, match=rf"the column '{name}' is read as the column of SMILES"):
+    with pytest.warns(
+        DataWarning, match=rf"the column '{re.escape(name)}' is read as the column of SMILES"
+    ):
         table = read_table(tmp_path / "x.csv")
     assert list(table.columns) == ["id", "smiles", "a"]
     assert table["smiles"].tolist() == ["CCO"]
@@ -35,7 +39,7 @@ def test_two_such_columns_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("header", "wanted"),
-    [("smiles,SMILES", "smiles"), ("SMILES,a", "b"), ("my smiles,a", "smiles")],
+    [("smiles,SMILES", "smiles"), ("SMILES,a", "b"), ("structure,a", "smiles")],
 )
 def test_other_columns_keep_their_names(tmp_path, header, wanted):
     (tmp_path / "x.csv").write_text(f"{header}\nC,1\n")
@@ -67,7 +71,15 @@ def test_another_encoding_is_read_where_it_is_named(tmp_path):
 
 
 def test_a_title_above_the_header(tmp_path):
-    (tmp_path / "x.csv").write_text("Table 1. Our data\n\nsmiles,y\nC,1\n")
+    (tmp_path / "x.csv").write_text("Table 1. Our data,\n\nsmiles,y\nC,1\n")
+    with pytest.raises(ConfigError, match="--header-row 3"):
+        read_table(tmp_path / "x.csv")
     table = read_table(tmp_path / "x.csv", ReadOptions(header_row=3))
     assert table.to_dict("records") == [{"smiles": "C", "y": "1"}]
     assert locate("x.csv", table.index[0]) == "x.csv, line 4"
+
+
+def test_a_table_without_a_header_is_refused(tmp_path):
+    (tmp_path / "x.csv").write_text("CCO,CHEMBL1,5.97\nCCN,CHEMBL2,6.66\n")
+    with pytest.raises(ConfigError, match="the first line holds the molecule 'CCO'"):
+        read_table(tmp_path / "x.csv")
