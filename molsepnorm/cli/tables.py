@@ -13,7 +13,7 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
 from molsepnorm.tasks.metrics import signed, significant
 from molsepnorm.training.comparing.ablation import Ablation
-from molsepnorm.training.results.comparisons import metric_label
+from molsepnorm.training.results.conclusion import metric_label
 from molsepnorm.training.results.scores import (
     INTERVAL,
     MAX_TARGETS,

@@ -19,8 +19,7 @@ from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import learning_curves, target_figures
 from molsepnorm.training.report.molecules import molecules_sections
 from molsepnorm.training.results.card import composition
-from molsepnorm.training.results.comparisons import metric_label
-from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.conclusion import conclusion, metric_label
 from molsepnorm.training.results.scores import (
     calibration_table,
     score_columns,

@@ -19,8 +19,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.results.comparisons import metric_label
-from molsepnorm.training.results.conclusion import conclusion
+from molsepnorm.training.results.conclusion import conclusion, metric_label
 from molsepnorm.training.results.disclosure import CONTENTS, revealed
 from molsepnorm.training.results.scores import (
     MAX_TARGETS,

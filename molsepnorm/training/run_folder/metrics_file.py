@@ -78,7 +78,6 @@ class _Metrics:
     headlines: list[str] = field(default_factory=list)
     scored_targets: dict[str, list[str]] = field(default_factory=dict)
     constant_difference: dict[str, _Difference] = field(default_factory=dict)
-    val_test_difference: dict[str, _Difference] = field(default_factory=dict)
     molecules: dict[str, int] = field(default_factory=dict)
     molecules_in_several_splits: int | None = None
     molecules_trained_on_before: int = 0
