@@ -15,8 +15,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.run_folder.folder import LOG, RunFolder
 
-_WIDTH = 200  # characters of a line of a table
-
 
 class RunLog(TrainingDisplay):
     """A callback that appends what `TrainingDisplay` prints to the file `log.txt` of a run folder.
@@ -36,9 +34,7 @@ class RunLog(TrainingDisplay):
         super().__init__()
         run = RunFolder(folder)
         self._file = _Log(run.path / LOG, new=not run.has_begun)
-        self.console = make_console(
-            file=self._file, force_terminal=False, color_system=None, width=_WIDTH
-        )
+        self.console = make_console(file=self._file, force_terminal=False, color_system=None)
         now = datetime.now().astimezone().isoformat(" ", "seconds")
         self.write(f"{now}, molsepnorm {__version__}{', resumed' if run.has_begun else ''}")
 

@@ -111,8 +111,6 @@ def _print_list(cards: Iterable[ModelCard], sizes: Mapping[str, int]) -> None:
     headings = ("name", ">parameters", ">size", "trained on", "objectives", "must not be scored on")
     table = make_table("Models", *headings)
     table.box = None
-    for column in table.columns[3:]:
-        column.no_wrap = False
     for card in cards:
         table.add_row(
             card.name,
@@ -132,7 +130,6 @@ def _print_card(card: ModelCard, size: int) -> None:
     console.print(f"{card.name} {card.version}: {card.description}", style="bold")
     table = make_table("", "", "")
     table.box, table.show_header = None, False
-    table.columns[1].no_wrap = False
     for row in _rows(card, size):
         table.add_row(*row)
     console.print(table)
