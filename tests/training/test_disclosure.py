@@ -10,7 +10,7 @@ from molsepnorm.forest import Forest, Trees
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training.results.disclosure import revealed
+from molsepnorm.training.results.share import revealed
 
 TASK = Task((Target("y", "regression"),), "mae")
 SMALL = {"layers": 1, "width": 16, "ffn_width": 16, "heads": 2, "outputs": 1}

@@ -4,5 +4,5 @@
 - `scores`: what is read from `metrics.json` to show, also as tables, and to compare runs;
 - `conclusion`: the meaning of the scores, in sentences;
 - `card`: the parts of a model, and its card;
-- `disclosure`, `share`: what the files show about the training molecules, and a copy without them.
+- `share`: what the files show about the training molecules, and a copy without them.
 """
