@@ -11,8 +11,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.training import ablate, train
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.comparing.ablation import Ablation
-from molsepnorm.training.comparing.paired import paired_difference
-from molsepnorm.training.comparing.replicates import Replicates
+from molsepnorm.training.comparing.replicates import Replicates, paired_difference
 from molsepnorm.training.run_folder.folder import RunFolder
 
 ONE = {"run.epochs": 1}

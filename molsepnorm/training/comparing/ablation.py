@@ -16,8 +16,12 @@ from molsepnorm.files.writing import write_json
 from molsepnorm.nn.config import NORMS
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback, Callbacks
-from molsepnorm.training.comparing.paired import Difference, paired_difference
-from molsepnorm.training.comparing.replicates import Replicates, train_replicates
+from molsepnorm.training.comparing.replicates import (
+    Difference,
+    Replicates,
+    paired_difference,
+    train_replicates,
+)
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.results.scores import headline
