@@ -99,19 +99,6 @@ def test_several_models_are_averaged(run, ok, workspace, model):
     assert "Mean of 3 models: " in result.stderr
 
 
-def test_models_that_cannot_be_averaged_are_refused(refused, workspace, model):
-    one, smiles = workspace / "model", ("--smiles", "CCO")
-    other = model("other", 1, Target("z", "regression"))
-    binary = model("binary", 1, Target("y", "binary"))
-    message = refused("predict", "--model", one, "--model", other, *smiles)
-    assert "model 1 has y (regression), and model 2 has z (regression)" in message
-    message = refused("predict", "--model", one, "--model", binary, *smiles)
-    assert "model 1 has y (regression), and model 2 has y (binary)" in message
-    again = one.parent / "other" / ".." / one.name
-    message = refused("predict", "--model", again, "--model", one, *smiles)
-    assert f"the model {again} was given twice" in message
-
-
 def test_an_unfinished_run_names_the_epoch_of_its_model(run, workspace, model, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(workspace / "model", folder / "model")

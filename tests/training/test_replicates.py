@@ -111,51 +111,6 @@ def test_stopped_replicates_continue_exactly(configure, tmp_path, outcome, stop_
     assert again.summary["test"] == whole.summary["test"]
 
 
-def test_finished_replicates_are_not_repeated(configure, tmp_path, tree, monkeypatch):
-    """Nothing is trained; result and files are the same."""
-    from molsepnorm.training.comparing import replicates as module
-
-    first = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1])
-    before, times = tree(tmp_path / "replicates"), _times(tmp_path / "replicates")
-    monkeypatch.setattr(module, "train", None)
-    assert train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1]) == first
-    assert tree(tmp_path / "replicates") == before
-    assert _times(tmp_path / "replicates") == times
-
-
-def test_seeds_may_be_added_later(configure, tmp_path):
-    first = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1])
-    before = _times(tmp_path / "replicates")
-    more = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1, 2, 7])
-    after = _times(tmp_path / "replicates")
-    assert {path: after[path] for path in before} == before
-    assert more.summary["runs"] == ["seed-0", "seed-1", "seed-2", "seed-7"]
-    assert more.summary["test"]["mae"]["values"][:2] == first.summary["test"]["mae"]["values"]
-    assert _summary(tmp_path / "replicates") == more.summary
-
-
-@pytest.mark.parametrize("what", ["no metrics", "no checkpoint"])
-def test_killed_replicates_continue(configure, tmp_path, outcome, monkeypatch, what):
-    """Killed before the scores or before the first checkpoint of a run."""
-    from molsepnorm.training.loop import Trainer
-
-    config = configure(ONE)
-    whole = train_replicates(config, tmp_path / "whole", seeds=[0, 1])
-
-    def killed(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        owner, name = (RunFolder, "finish") if what == "no metrics" else (Trainer, "save")
-        patch.setattr(owner, name, killed)
-        with pytest.raises(KeyboardInterrupt):
-            train_replicates(config, tmp_path / "parts", seeds=[0, 1])
-    assert (tmp_path / "parts" / "seed-0" / "environment.json").exists()
-    assert train_replicates(config, tmp_path / "parts", seeds=[0, 1]).finished
-    for name in whole.runs:
-        assert outcome(tmp_path / "parts" / name) == outcome(tmp_path / "whole" / name)
-
-
 @pytest.mark.parametrize("other", [{"model.layers": 2}, {"data.split_seed": 1}])
 def test_another_configuration_in_the_folder_is_refused(configure, tmp_path, tree, other):
     """Before anything is trained, even if only the last run differs."""

@@ -206,14 +206,6 @@ def test_other_molecules_and_targets_are_refused(model, change):
         analyze([model("one"), change(model("other"))])
 
 
-def test_nothing_to_compare_is_refused(model):
-    for models in ([], [model("one", graphs=[3])]):
-        with pytest.raises(ConfigError):
-            analyze(models)
-    with pytest.raises(ConfigError, match=r"folders must be a list, and is one text: write \['ru"):
-        load_models("runs/a")
-
-
 def test_the_error_about_nan_names_the_model(model):
     broken = model("broken")
     with torch.no_grad():
