@@ -111,16 +111,6 @@ def test_stopped_replicates_continue_exactly(configure, tmp_path, outcome, stop_
     assert again.summary["test"] == whole.summary["test"]
 
 
-@pytest.mark.parametrize("other", [{"model.layers": 2}, {"data.split_seed": 1}])
-def test_another_configuration_in_the_folder_is_refused(configure, tmp_path, tree, other):
-    """Before anything is trained, even if only the last run differs."""
-    train_replicates(configure(ONE), tmp_path / "replicates", seeds=[1])
-    before = tree(tmp_path / "replicates")
-    with pytest.raises(ConfigError, match="seed-1 is a run of another configuration: choose ano"):
-        train_replicates(configure({**ONE, **other}), tmp_path / "replicates", seeds=[0, 1])
-    assert tree(tmp_path / "replicates") == before
-
-
 def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, tree):
     """Nothing is trained before the error."""
     train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0])
