@@ -229,11 +229,7 @@ class TrainingDisplay(_Display):
 
 
 class ReplicatesDisplay(_Display):
-    """Prints a line for each run of a benchmark, or with `several` variants of an ablation."""
-
-    def __init__(self, quiet: bool = False, several: bool = False) -> None:
-        super().__init__(quiet)
-        self.several = several
+    """Prints a line for each run of a benchmark or an ablation."""
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
@@ -251,7 +247,7 @@ class ReplicatesDisplay(_Display):
         scores = (
             f"{split} {name} {significant(metrics[split][name])}" for split in ("val", "test")
         )
-        run = f"{folder.parent.name} {folder.name}" if self.several else folder.name
+        run = f"{folder.parent.name} {folder.name}"
         self.console.print(f"{run}: {', '.join(scores)}, {_clock(metrics['seconds'])}")
 
 

@@ -48,6 +48,7 @@ _HOMES = {
     "convert": "export",
     "embed": "predict",
     "ensemble": "models",
+    "explain": "predict",
     "pretrain": "train",
     "report": "evaluate",
     "share": "models",
