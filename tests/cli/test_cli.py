@@ -169,23 +169,6 @@ def test_a_full_disk_behind_standard_output_gives_a_clear_error(workspace):
     assert "Error: " in done.stderr
 
 
-def test_output_keeps_a_link_and_a_pipe(workspace, tmp_path):
-    """Otherwise root could replace a device such as /dev/null by a file."""
-    (tmp_path / "real.csv").write_text("old\n")
-    (tmp_path / "link.csv").symlink_to("real.csv")
-    args = ("predict", "--model", workspace / "run", "--smiles", "CCO", "-o")
-    invoke(*args, tmp_path / "link.csv")
-    assert (tmp_path / "link.csv").is_symlink()
-    assert (tmp_path / "real.csv").read_text().startswith("smiles,y_pred")
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        invoke(*args, tmp_path / "pipe")
-        assert (tmp_path / "pipe").is_fifo()
-    finally:
-        os.close(reader)
-
-
 # --- stopping -------------------------------------------------------------------------------------
 
 _MAIN = "from molsepnorm.cli import main; main()"

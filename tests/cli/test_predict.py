@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -281,7 +282,7 @@ def test_a_closed_output_pipe_is_not_an_error(workspace, processes):
 
 def test_cells_are_escaped_on_a_terminal(monkeypatch):
     """In a file or a pipe, cells are unchanged."""
-    opened = sys.modules["molsepnorm.cli.predict"]._opened  # the name is the command's, too
+    opened = import_module("molsepnorm.cli.predict")._opened
     for terminal, written in ((True, r"a\x1b[2J"), (False, "a\x1b[2J")):
         out = io.StringIO()
         out.isatty = lambda: terminal  # type: ignore[method-assign]  # noqa: B023
