@@ -45,7 +45,7 @@ def difference(mine: Mapping[int, float], base: Mapping[int, float], digits: int
     >>> difference({0: 1.0, 1: 2.0, 2: 9.0}, {0: 0.5, 1: 1.4}, 2)
     '+0.55 (-0.09 to +1.19)'
     """
-    from molsepnorm.training.comparing.paired import paired_difference
+    from molsepnorm.training.comparing.replicates import paired_difference
 
     if not (seeds := [seed for seed in mine if seed in base]):
         return ""

@@ -93,7 +93,7 @@ def comparison(runs: Sequence[Mapping[str, Any]], published: pd.DataFrame) -> li
         runs: lines of the results; the seeds of a table are averaged.
         published: test RMSE of each table (index) by each method (columns).
     """
-    from molsepnorm.training.comparing.paired import paired_difference
+    from molsepnorm.training.comparing.replicates import paired_difference
 
     own = pd.DataFrame(runs).groupby("table")["test"].mean()
     rows = [["molsepnorm", f"{own.mean():.3f}", "", ""]]

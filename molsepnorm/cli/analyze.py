@@ -92,8 +92,6 @@ def analyze(
     groups, *rows = analysis.table()
     title = f"Graph token after the last layer, {analysis.molecules:,} molecules"
     table = make_table(title, groups[0], *(f">{group}" for group in groups[1:]))
-    for column in table.columns:
-        column.overflow = "fold"
     for row in rows:
         table.add_row(*row)
     console.print(table)

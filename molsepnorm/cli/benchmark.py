@@ -161,7 +161,7 @@ def ablate(
             "one out"
         )
     own = {name: value for name, value in first.items() if is_architecture(name)}
-    display = ReplicatesDisplay(quiet=as_json, several=True)
+    display = ReplicatesDisplay(quiet=as_json)
     ablation = _train_all(run, options, display, output, "ablation", own, vary=vary, seeds=seeds)
     if as_json:
         print_json(ablation.to_json())

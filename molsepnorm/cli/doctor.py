@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import textwrap
 from collections import Counter
 from dataclasses import asdict
 
 import click
 
+from molsepnorm.cli.console import print_json
 from molsepnorm.cli.options import GroupedCommand, json_option
 
 _STATES = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
@@ -35,25 +34,20 @@ def doctor(as_json: bool) -> None:
         for heading, lines in machine.items():
             click.echo(heading.capitalize())
             for name, text in lines.items():
-                click.echo(_wrapped(f"{name}: {text or 'not installed'}", "  ", "    "))
+                click.echo(f"  {name}: {text or 'not installed'}")
         click.echo("Checks")
     for check in run_checks():
         checks.append(check)
         if not as_json:
             click.echo(f"  {_STATES[check.state]:8}{check.name} ({check.seconds:.1f} s)")
-            click.echo(_wrapped(check.said, " " * 10, " " * 10))
+            click.echo(f"          {check.said}")
     counts = Counter[str](check.state for check in checks)
     if as_json:
         content = {**machine, "checks": [asdict(each) for each in checks]}
-        click.echo(json.dumps({**content, "passed": not counts["failed"]}, indent=2))
+        print_json({**content, "passed": not counts["failed"]})
     else:
         click.echo(
             ", ".join(f"{counts[state]} {_STATES[state]}" for state in _STATES if counts[state])
         )
     if counts["failed"]:
         sys.exit(1)
-
-
-def _wrapped(text: str, first: str, rest: str) -> str:
-    wrapper = textwrap.TextWrapper(79, first, rest, break_long_words=False, break_on_hyphens=False)
-    return wrapper.fill(text)

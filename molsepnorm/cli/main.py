@@ -46,8 +46,12 @@ _COMMANDS = {
 _HOMES = {
     "ablate": "benchmark",
     "convert": "export",
+    "embed": "predict",
     "ensemble": "models",
+    "explain": "predict",
+    "pretrain": "train",
     "report": "evaluate",
+    "share": "models",
 }
 """The module of each command whose name is another one."""
 

@@ -1,4 +1,4 @@
-"""`molsepnorm models`: the models that come with the package, and the integrity of any model."""
+"""Models as files: those that come with the package, their integrity, ensembles and archives."""
 
 from __future__ import annotations
 
@@ -111,8 +111,6 @@ def _print_list(cards: Iterable[ModelCard], sizes: Mapping[str, int]) -> None:
     headings = ("name", ">parameters", ">size", "trained on", "objectives", "must not be scored on")
     table = make_table("Models", *headings)
     table.box = None
-    for column in table.columns[3:]:
-        column.no_wrap = False
     for card in cards:
         table.add_row(
             card.name,
@@ -132,7 +130,6 @@ def _print_card(card: ModelCard, size: int) -> None:
     console.print(f"{card.name} {card.version}: {card.description}", style="bold")
     table = make_table("", "", "")
     table.box, table.show_header = None, False
-    table.columns[1].no_wrap = False
     for row in _rows(card, size):
         table.add_row(*row)
     console.print(table)
@@ -192,3 +189,41 @@ def ensemble(models: tuple[Path, ...], output: Path, force: bool) -> None:
     joined.save_pretrained(output)
     networks = counted(len(joined.networks), "network")
     say(f"{networks} of {counted(len(models), 'model')}. Model: {output}")
+
+
+@click.command(cls=GroupedCommand)
+@click.argument("run", type=FILE)
+@click.argument("archive", type=FILE)
+@option("--models", is_flag=True, help="Include the models of an ensemble's members.")
+@option(
+    "--training-structures",
+    is_flag=True,
+    help="Include structures and labels of the training molecules, which predict --domain needs.",
+)
+@option("--force", is_flag=True, help="Replace an existing archive.")
+def share(run: Path, archive: Path, models: bool, training_structures: bool, force: bool) -> None:
+    """Pack a trained model for others, without structures, labels and paths.
+
+    With --training-structures it includes structures and labels of the training molecules.
+
+    RUN is the folder of a finished run, and ARCHIVE the zip file to write. It holds the model, its
+    card, the scores and the configuration. Unpack it, and give its folder to predict.
+
+    \b
+    molsepnorm share runs/logS-1 logS.zip
+    unzip logS.zip
+    molsepnorm predict --model logS --smiles CCO
+    """
+    from molsepnorm.training.results.share import share as pack
+
+    found = pack(run, archive, models=models, training_structures=training_structures, force=force)
+    sections = {
+        "In the archive:": found.included,
+        "Left out:": found.left_out,
+        "What the model reveals about its training molecules:": found.revealed,
+    }
+    for title, lines in sections.items():
+        say("\n  ".join([title, *map(one_line, lines)]))
+    others = "its other files none" if training_structures else "none"
+    say(f"The archive has no absolute path, and {others} of {found.searched:,} SMILES of the run.")
+    say(f"Archive: {archive}")

@@ -23,7 +23,8 @@ HELP_OPTIONS = ["-h", "--help"]
 
 
 class GroupedCommand(click.Command):
-    """A command whose help lists its options under headings, and that explains a stray argument.
+    """A command whose help lists its options under headings, and that refuses an option that is
+    given twice, where click would use the last value without a word.
 
     A heading holds for the options after it, until the next one."""
 
@@ -33,20 +34,11 @@ class GroupedCommand(click.Command):
         super().__init__(*args, **attributes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not any(isinstance(param, click.Argument) for param in self.params):
-            _, stray, _ = self.make_parser(ctx).parse_args(args=[*args])
-            if stray and not {*HELP_OPTIONS} & {*args}:
-                ctx.fail(f"'{stray[0]}' belongs to no option: {self._advice(stray[0])}")
+        _, _, order = self.make_parser(ctx).parse_args(args=[*args])
+        for param in order:
+            if isinstance(param, click.Option) and not param.multiple and order.count(param) > 1:
+                ctx.fail(f"{max(param.opts, key=len)} was given {order.count(param)} times")
         return super().parse_args(ctx, args)
-
-    def _advice(self, stray: str) -> str:
-        """Return what to write in place of an argument without an option."""
-        is_path = Path(stray).exists() or Path(stray).suffix
-        names = ("--model",) if Path(stray).is_dir() else ("--data", "--input")
-        options = {name for param in self.params for name in param.opts}
-        if is_path and (found := next((name for name in names if name in options), None)):
-            return f"write {found} {stray}"
-        return "several values of an option are separated by commas"
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {}
@@ -62,45 +54,12 @@ class GroupedCommand(click.Command):
 
 
 class _Option(click.Option):
-    """An option with the heading under which the help lists it. It is refused if it is given twice,
-    where click would use the last value without a word, unless it is declared `multiple`."""
+    """An option with the heading under which the help lists it."""
 
     def __init__(self, *args: Any, heading: str | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         if heading is not None:
             self.heading = heading
-
-    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        super().add_to_parser(_EveryValue(parser), ctx)  # type: ignore[arg-type]
-
-    def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
-    ) -> tuple[Any, list[str]]:
-        if not self.multiple and self.name in opts:
-            *others, value = opts[self.name]
-            if others:
-                option = next((name for name in self.opts if name[:2] == "--"), self.opts[0])
-                raise click.UsageError(f"{option} was given {_times(opts[self.name])}", ctx)
-            opts = {**opts, self.name: value}
-        return super().handle_parse_result(ctx, opts, args)
-
-
-class _EveryValue:
-    """A parser of click in which options collect all their values in a list."""
-
-    def __init__(self, parser: Any) -> None:
-        self._parser = parser
-
-    def add_option(self, *, action: str, **attributes: Any) -> None:
-        self._parser.add_option(action=action.replace("store", "append"), **attributes)
-
-
-def _times(values: Sequence[Any]) -> str:
-    """Return how often an option was given, and its values unless it is a flag."""
-    count = "twice" if len(values) == 2 else f"{len(values)} times"
-    if isinstance(values[0], bool):
-        return count
-    return f"{count}: {', '.join(map(str, values[:-1]))} and {values[-1]}"
 
 
 option = partial(click.option, cls=_Option)
@@ -195,7 +154,7 @@ def named_texts(texts: Sequence[str], example: str) -> dict[str, str]:
         if not equals:
             raise click.BadParameter(f"'{pair}' should look like {example}")
         if name in found:
-            raise click.BadParameter(f"{name} was given {_times([found[name], text])}")
+            raise click.BadParameter(f"{name} was given twice: {found[name]} and {text}")
         found[name] = text
     return found
 

@@ -1,4 +1,4 @@
-"""`molsepnorm predict`."""
+"""`molsepnorm predict`, `embed` and `explain`: a trained model, applied to molecules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Literal, TextIO, cast
 
 import click
 
-from molsepnorm.cli.console import escaped
-from molsepnorm.cli.options import GroupedCommand, models_option, option, output_option
+from molsepnorm.cli.console import escaped, say
+from molsepnorm.cli.options import (
+    GroupedCommand,
+    model_option,
+    models_option,
+    option,
+    output_option,
+    split_names,
+)
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import (
     check_sources,
@@ -23,7 +30,8 @@ from molsepnorm.cli.sources import (
     source_options,
     uncertainty_options,
 )
-from molsepnorm.files.tables import check_output
+from molsepnorm.errors import StorageError, counted
+from molsepnorm.files.tables import check_embeddings_output, check_output
 
 if TYPE_CHECKING:
     from molsepnorm.data.tables import ReadOptions
@@ -121,3 +129,133 @@ def _opened(output: Path | None) -> Iterator[Path | TextIO]:
         return
     yield cast(TextIO, _Terminal()) if sys.stdout.isatty() else sys.stdout
     sys.stdout.flush()  # so that a full disk raises here, not when the interpreter exits
+
+
+@click.command(cls=GroupedCommand)
+@model_option
+@source_options
+@output_option("File: .parquet, .csv or .tsv; the last two also with .gz.", required=True)
+@option("--atoms", is_flag=True, help="Also write the embeddings of the atoms; Parquet only.")
+@option(
+    "--layer",
+    type=int,
+    metavar="N",
+    help="Layer of the embeddings; default: the input of the head.",
+)
+def embed(
+    model_folder: Path,
+    smiles: tuple[str, ...],
+    source: Path | None,
+    options: ReadOptions,
+    output: Path,
+    atoms: bool,
+    layer: int | None,
+    on_invalid: Literal["keep", "fail"],
+    device: str,
+    precision: Precision,
+    processes: int | None,
+) -> None:
+    """Write embeddings of molecules, from a file, --smiles or standard input.
+
+    The embedding of a molecule is the input of the network's head, or with --layer the read-out of
+    one layer. Standard input has one SMILES per line, or is a CSV. The output keeps all rows, their
+    order and all columns, and adds the column embedding (in a CSV or TSV embedding_0,
+    embedding_1, …). Failed rows have the reason in the column error.
+
+    \b
+    molsepnorm embed --model runs/zinc-1 --input my.csv --output embeddings.parquet
+    molsepnorm embed --model runs/zinc-1 --smiles CCO --atoms --output ethanol.parquet
+    """
+    check_sources(smiles, source, output)
+    with stop_on_signal(lambda: False):
+        check_embeddings_output(output, atoms)
+        predictor = load_predictor([model_folder], device, processes, precision)
+        from molsepnorm.predict import embed_rows
+
+        features = predictor.model.inputs.names
+        name, chunks = molecules_of(smiles, source, options, features)
+        rows, failed = embed_rows(
+            predictor,
+            chunks,
+            output,
+            smiles_column=options.smiles_column,
+            source=name,
+            atoms=atoms,
+            layer=layer,
+            on_invalid=on_invalid,
+        )
+    report(rows, failed, output, "embedded")
+
+
+@click.command(cls=GroupedCommand)
+@model_option
+@source_options
+@option(
+    "--targets",
+    heading="Explanation",
+    callback=split_names,
+    help="Targets to explain, separated by commas. [default: all]",
+)
+@option(
+    "--pairs",
+    type=click.IntRange(min=2, max=10_000),
+    default=8,
+    help="Number of pairs of random orders of the atoms. Twice as many take twice the time, and "
+    "divide the squared error of a contribution by two.",
+)
+@output_option("Page, picture or numbers, by extension: .html, .png, .svg or .json.", required=True)
+def explain(
+    model_folder: Path,
+    smiles: tuple[str, ...],
+    source: Path | None,
+    options: ReadOptions,
+    targets: list[str] | None,
+    pairs: int,
+    output: Path,
+    on_invalid: Literal["keep", "fail"],
+    device: str,
+    precision: Precision,
+    processes: int | None,
+) -> None:
+    """Explain predictions by the contributions of atoms and fragments.
+
+    The contributions of a molecule's atoms, its descriptors and the feature columns add up to its
+    prediction minus the prediction without them. The page also has the fragments with the largest
+    contributions over all molecules. docs/explain.md describes the method.
+
+    \b
+    molsepnorm explain --model runs/logS --smiles "CC(=O)Oc1ccccc1C(=O)O" --output aspirin.html
+    molsepnorm explain --model runs/logS --input my.csv --output my.html
+    """
+    check_sources(smiles, source, output)
+    if output.is_dir():
+        raise StorageError(f"cannot write {output}: there is a folder of that name")
+    with stop_on_signal(lambda: False):
+        predictor = load_predictor([model_folder], device, processes, precision)
+        predictor.model.require_targets()
+        from molsepnorm.analysis.explanations import explain_rows
+        from molsepnorm.analysis.explanations.files import (
+            MAX_PICTURE,
+            PICTURES,
+            chosen_targets,
+            require_format,
+            write_explanations,
+        )
+
+        chosen = chosen_targets(predictor.targets, targets)
+        require_format(output, chosen)
+        features = predictor.model.inputs.names
+        name, chunks = molecules_of(smiles, source, options, features)
+        found = explain_rows(
+            predictor,
+            chunks,
+            smiles_column=options.smiles_column,
+            source=name,
+            on_invalid=on_invalid,
+            pairs=pairs,
+            most=MAX_PICTURE if output.suffix.lower() in PICTURES else None,
+        )
+        write_explanations(found, output, model_folder.name or str(model_folder), chosen)
+    failed = sum(each.error is not None for each in found)
+    failures = f"; {failed:,} could not be explained, see the reasons there" if failed else ""
+    say(f"{counted(len(found), 'molecule')} written to {output}{failures}", err=True)

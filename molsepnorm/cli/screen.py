@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -131,8 +132,8 @@ def screen(
         options = ScreenOptions(
             smiles_column, columns, condition, top, by, ascending, rows_per_part
         )
-        display = stack.enter_context(_Display(top))
-        result = screen_library(predictor, inputs, output, options, on, processes, display.show)
+        show = stack.enter_context(_display(top))
+        result = screen_library(predictor, inputs, output, options, on, processes, show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"
@@ -140,67 +141,36 @@ def screen(
     say(f"{counted(result.rows, 'row')}, {result.kept:,} kept in {place}{rejected}", err=True)
 
 
-class _Display:
-    """Prints the progress of a screen on standard error: a bar on a terminal, lines elsewhere."""
+@contextmanager
+def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
+    """Yield a function that shows the progress of a screen on standard error: a bar on a terminal,
+    lines elsewhere."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, top: int | None) -> None:
-        self._top = top
-        self._console = make_console(stderr=True)
-        self._live: ExitStack = ExitStack()
-        self._start: tuple[float, int] | None = None  # time, and rows of earlier starts
-        self._printed = 0.0
+    console = make_console(stderr=True)
+    task, printed = None, time.monotonic()
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(
+        *(BarColumn(), text, TimeRemainingColumn()),
+        console=console,
+        disable=not console.is_terminal,
+    ) as bar:
 
-    def __enter__(self) -> _Display:
-        return self
+        def show(progress: ScreenProgress) -> None:
+            nonlocal task, printed
+            if task is None:
+                if progress.ranked_by is not None:
+                    console.print(f"Ranked by {progress.ranked_by}")
+                if progress.parts:
+                    done = counted(progress.parts, "part"), counted(progress.rows, "row")
+                    console.print(f"{done[0]} with {done[1]} are finished already")
+                task = bar.add_task("", completed=progress.rows)
+            total = max(progress.expected, progress.rows)
+            kept = f", {progress.kept:,} kept" if top is None else ""
+            line = f"{progress.rows:,} of about {total:,} rows{kept}"
+            bar.update(task, description=line, completed=progress.rows, total=total)
+            if not console.is_terminal and time.monotonic() - printed >= _SECONDS:
+                printed = time.monotonic()
+                console.print(line)
 
-    def __exit__(self, *_: object) -> None:
-        self._live.close()
-
-    def show(self, progress: ScreenProgress) -> None:
-        """Print the rows that are done, their rate, and the time left."""
-        now = time.monotonic()
-        if self._start is None:
-            self._start = now, progress.rows
-            self._begin(progress)
-        began, before = self._start
-        rate = (progress.rows - before) / (now - began) if now > began else 0.0
-        left = max(0, progress.expected - progress.rows)
-        text = f"{progress.rows:,} of about {max(progress.expected, progress.rows):,} rows"
-        if self._top is None:
-            text += f", {progress.kept:,} kept"
-        if rate:
-            text += f", {rate:,.0f} rows/s"
-            text += f", {_duration(left / rate)} left" if left else ""
-        if self._console.is_terminal:
-            self._bar.update(
-                self._task, completed=progress.rows, total=progress.rows + left, text=text
-            )
-        elif now - self._printed >= _SECONDS and rate:
-            self._printed = now
-            self._console.print(text)
-
-    def _begin(self, progress: ScreenProgress) -> None:
-        if progress.ranked_by is not None:
-            self._console.print(f"Ranked by {progress.ranked_by}", markup=False)
-        if progress.parts:
-            self._console.print(
-                f"{counted(progress.parts, 'part')} with {counted(progress.rows, 'row')} are "
-                "finished already"
-            )
-        self._printed = time.monotonic()
-        if self._console.is_terminal:
-            from rich.progress import BarColumn, TextColumn
-            from rich.progress import Progress as Bar
-
-            text = TextColumn("{task.fields[text]}", markup=False)
-            self._bar = self._live.enter_context(Bar(BarColumn(), text, console=self._console))
-            self._task = self._bar.add_task("screening", total=None, text="")
-
-
-def _duration(seconds: float) -> str:
-    """Return a time such as 12 s, 3 min, 5.1 h or 2.0 days."""
-    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min")):
-        if seconds < limit:
-            return f"{seconds / unit:.0f} {name}"
-    hours = seconds / 3600
-    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"
+        yield show

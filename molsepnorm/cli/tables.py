@@ -13,9 +13,8 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
 from molsepnorm.tasks.metrics import signed, significant
 from molsepnorm.training.comparing.ablation import Ablation
-from molsepnorm.training.results.comparisons import metric_label
+from molsepnorm.training.results.conclusion import metric_label
 from molsepnorm.training.results.scores import (
-    INTERVAL,
     MAX_TARGETS,
     headline,
     is_relative,
@@ -86,8 +85,6 @@ def scores_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
     With many targets, only the means over all targets are shown. See `score_columns`.
     """
     table = make_table("Scores", "metric", *(f">{title}" for title in columns))
-    for column in table.columns:  # titles wrap at spaces
-        column.no_wrap = " " not in str(column.header) or column.header == INTERVAL
     rows = score_rows(columns)
     for metric in listed_metrics(rows):
         table.add_row(_row_name(metric, rows), *rows[metric])

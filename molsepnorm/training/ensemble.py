@@ -32,7 +32,7 @@ from molsepnorm.training.objectives.supervised import predicted_splits, score
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
-from molsepnorm.training.results.split_facts import about_split
+from molsepnorm.training.results.entries import about_split
 from molsepnorm.training.run import train_one, with_epochs, with_length
 from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder

@@ -15,7 +15,7 @@ from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives import Results, make_objective
 from molsepnorm.training.objectives.supervised import dataset_scores
 from molsepnorm.training.preparing import Prepared
-from molsepnorm.training.results.split_facts import about_split
+from molsepnorm.training.results.entries import about_split
 
 
 def finish(trainer: Trainer, prepared: Prepared) -> dict[str, Any]:

@@ -51,18 +51,6 @@ def test_the_molecules_are_the_run_s_validation_split_by_default(runs, ok, tmp_p
     assert told(tmp_path / "train")["molecules"] == 24
 
 
-def test_runs_and_models_can_be_mixed(runs, ok, tmp_path):
-    """Folders may follow the first one, as when a shell expands runs/*."""
-    shutil.copytree(runs / "norms" / "shared" / "seed-0" / "model", tmp_path / "alone")
-    run = runs / "norms" / "sep" / "seed-0"
-    text = ok(
-        *("analyze", "--model", run, tmp_path / "alone", "--data", runs / "data.csv"),
-        *("--split", "all", "-o", tmp_path / "out", "--json"),
-    )
-    assert json.loads(text) == told(tmp_path / "out")
-    assert [each["group"] for each in told(tmp_path / "out")["runs"]] == ["seed-0", "alone"]
-
-
 def test_a_finished_run_counts_and_one_under_way_does_not(runs, ok, tmp_path):
     shutil.copytree(runs / "norms" / "sep", tmp_path / "replicates")
     (tmp_path / "replicates" / "seed-1" / "metrics.json").unlink()

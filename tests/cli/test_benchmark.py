@@ -73,14 +73,6 @@ def test_molecules_that_the_start_was_trained_on_are_in_the_summary(benchmark, o
     assert f"of 1 run are too optimistic. seed-0: {reason}" in " ".join(text.split())
 
 
-def test_folds_and_replicates_are_splits(benchmark, ok, tmp_path):
-    printed = json.loads(ok(*benchmark, "--seeds", "0", "--folds", 3, "--json"))
-    assert printed["runs"] == ["fold-0-seed-0", "fold-1-seed-0", "fold-2-seed-0"]
-    printed = json.loads(ok(*benchmark, "--seeds", "1", "--replicates", 2, "--json"))
-    assert printed["runs"] == ["split-0-seed-1", "split-1-seed-1"]
-    assert printed == _summary(tmp_path)
-
-
 def test_folds_without_a_test_set_print_every_fold_and_the_forest(
     benchmark, ok, tmp_path, baselines, monkeypatch
 ):
@@ -165,19 +157,6 @@ def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     assert signed(difference["mean"]) in text
     assert f"{difference['p']:.2g}" in text
     assert str(tmp_path / "norms" / "ablation.json") in text
-
-
-@pytest.mark.parametrize(
-    ("vary", "message"),
-    [
-        ("norm", "'norm' should look like model.layers=4,8,12"),
-        ("model.layers={", "should look like"),
-        ("norm=sep,pre", "unknown norm 'pre'"),
-        ("modle.layers=1,2", "unknown setting 'modle.layers'"),
-    ],
-)
-def test_invalid_variations_are_refused(ablate, refused, vary, message):
-    assert message in refused(*ablate[:-1], vary)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ import yaml
 from safetensors.torch import load_file
 
 from molsepnorm.model import SCHEMA
-from molsepnorm.molecules.featurize.zinc import ZincFeaturizer
-from molsepnorm.tasks.metrics import significant
 from molsepnorm.training.steps.step import TrainStep
 
 from .conftest import TINY as SHORT
@@ -80,25 +78,6 @@ def test_settings_override_presets_and_recipes(workspace, tmp_path):
     assert (model["layers"], model["width"], model["norm"]) == (2, 16, "shared")
     assert model["dropout"] == 0.1  # slim's
     assert (optim["lr"], optim["ema"], run["seed"], run["epochs"]) == (2e-3, None, 7, 1)
-
-
-def test_without_output_runs_are_numbered(workspace, tmp_path, monkeypatch):
-    """Run folders are runs/<name of the data>-<number>."""
-    monkeypatch.chdir(tmp_path)
-    for _ in range(2):
-        succeed("train", "--data", workspace / "data.csv", *TINY[2:], "--epochs", 1, "-q")
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["data-1", "data-2"]
-
-
-def test_units_in_brackets_are_printed_as_they_are(tmp_path):
-    """Brackets are not interpreted as markup."""
-    name = "k [/h] [red]"
-    table = write_csv(tmp_path / "data [v2].csv", **{name: NUMBERS})
-    text = succeed("train", "--data", table, *TINY[2:], "--epochs", 1, "-o", tmp_path / "run [a]")
-    assert f"Target: {name}" in text
-    assert "data [v2].csv" in text
-    text = succeed("evaluate", "--model", tmp_path / "run [a]", "--data", table)
-    assert "data [v2].csv" in text
 
 
 def test_json_is_valid_if_a_score_is_undefined(tmp_path):
@@ -168,26 +147,6 @@ def test_an_error_is_one_paragraph_without_files(
     assert tree(workspace) == theirs
 
 
-def test_a_failed_prediction_keeps_the_earlier_file(workspace, tmp_path, tree):
-    (tmp_path / "out.csv").write_text("good\n")
-    (tmp_path / "in.csv").write_text("smiles\nCCO\nC1CC\n")
-    before = tree(tmp_path)
-    args = ("predict", "--model", workspace / "run", "-i", tmp_path / "in.csv")
-    fail(*args, "-o", tmp_path / "out.csv", "--on-invalid", "fail", code=1)
-    assert tree(tmp_path) == before
-
-
-@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
-def test_a_full_disk_keeps_the_earlier_file(workspace, tmp_path, small_disk, tree, name):
-    (small_disk / name).write_text("good\n")
-    rows = [f"CCO,{os.urandom(1500).hex()}\n" for _ in range(50)]  # which cannot be compressed
-    (tmp_path / "in.csv").write_text("smiles,note\n" + "".join(rows))
-    before = tree(small_disk)
-    args = ("predict", "--model", workspace / "run", "-i", tmp_path / "in.csv")
-    assert "the disk is full" in fail(*args, "-o", small_disk / name, code=1)
-    assert tree(small_disk) == before
-
-
 def test_a_disk_that_fills_up_during_training_gives_a_clear_error(workspace, small_disk):
     """The model or the checkpoint does not fit."""
     args = ("train", "--data", workspace / "data.csv", *TINY, "-o", small_disk / "run")
@@ -208,23 +167,6 @@ def test_a_full_disk_behind_standard_output_gives_a_clear_error(workspace):
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "Error: " in done.stderr
-
-
-def test_output_keeps_a_link_and_a_pipe(workspace, tmp_path):
-    """Otherwise root could replace a device such as /dev/null by a file."""
-    (tmp_path / "real.csv").write_text("old\n")
-    (tmp_path / "link.csv").symlink_to("real.csv")
-    args = ("predict", "--model", workspace / "run", "--smiles", "CCO", "-o")
-    invoke(*args, tmp_path / "link.csv")
-    assert (tmp_path / "link.csv").is_symlink()
-    assert (tmp_path / "real.csv").read_text().startswith("smiles,y_pred")
-    os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        invoke(*args, tmp_path / "pipe")
-        assert (tmp_path / "pipe").is_fifo()
-    finally:
-        os.close(reader)
 
 
 # --- stopping -------------------------------------------------------------------------------------
@@ -303,32 +245,6 @@ def test_a_second_interrupt_stops_at_once(workspace, tmp_path, monkeypatch):
     assert isinstance(result.exception, SystemExit)
     assert result.exit_code in (1, 130)
     assert "mae" in succeed("train", "--resume", tmp_path / "run")
-
-
-def test_an_interrupt_while_data_are_read_stops_at_once(workspace, tmp_path, monkeypatch):
-    """Reading a large table may take minutes, and there is nothing to save yet."""
-    plain, calls = ZincFeaturizer.many, []
-
-    def featurise(self, smiles):
-        calls.append(smiles)
-        if len(calls) == 2:
-            os.kill(os.getpid(), signal.SIGINT)
-        return plain(self, smiles)
-
-    monkeypatch.setattr(ZincFeaturizer, "many", featurise)
-    monkeypatch.setattr("molsepnorm.molecules.featurize.featurizer.CHUNK", 2)
-    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
-    table = write_csv(tmp_path / "new.csv", y=NUMBERS)
-    result = invoke("train", "--data", table, *TINY, "-o", tmp_path / "run")
-    assert result.exit_code in (1, 130)
-    assert len(calls) < 10
-
-
-def test_resuming_a_finished_run_prints_its_scores_again(workspace):
-    metrics = json.loads((workspace / "run" / "metrics.json").read_text())
-    assert significant(metrics["test"]["mae"]) in succeed(
-        "train", "--resume", workspace / "run", "--quiet"
-    )
 
 
 def test_predict_on_a_terminal_needs_molecules(workspace):

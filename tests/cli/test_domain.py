@@ -88,20 +88,6 @@ def test_models_without_training_molecules_are_refused_before_the_table_is_read(
     assert not (workspace / "secret" / "model" / TRAINING_FILE).exists()
 
 
-def test_uncertainty_adds_columns_to_every_row(ok, workspace, tmp_path):
-    given = ("predict", "--model", workspace / "run-1", "--smiles", "CCO", "--smiles", "C1CC")
-    plain, sure = read_rows(ok(*given)), read_rows(ok(*given, "--uncertainty", "--level", "0.6"))
-    added = ["y_std", "y_low", "y_high", "active_calibrated", "active_set"]
-    assert [name for name in sure[0] if name not in plain[0]] == added
-    for before, after in zip(plain, sure, strict=True):
-        assert before == {name: after[name] for name in before}
-    assert float(sure[0]["y_low"]) < float(sure[0]["y_pred"]) < float(sure[0]["y_high"])
-    assert sure[0]["active_set"] in ("0", "1", "0|1", "none")
-    assert [sure[1][name] for name in added] == [""] * 5
-    ok(*given, "--uncertainty", "--level", "0.6", "-o", tmp_path / "out.xlsx")
-    ok(*given, "--uncertainty", "--level", "0.6", "-o", tmp_path / "out.parquet")
-
-
 def test_levels_that_are_impossible_are_refused(refused, workspace):
     given = ("predict", "--model", workspace / "run-1", "--smiles", "CCO")
     assert "add --uncertainty" in refused(*given, "--level", "0.5")

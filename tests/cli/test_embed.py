@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -47,20 +45,6 @@ def test_a_table_is_embedded(run, model, tmp_path, processes):
     expected = Predictor.from_pretrained(model).embed(smiles).molecules
     np.testing.assert_allclose(np.stack(written["embedding"]), expected, rtol=1e-4, atol=1e-5)
     assert [len(atoms) for atoms in written["atom_embeddings"][:8]] == [2, 3, 4, 5, 6, 7, 8, 0]
-
-
-def test_smiles_and_standard_input_give_the_same_rows(ok, model, tmp_path):
-    ok("embed", "--model", model, "--smiles", "CCO", "--smiles", "C", "-o", tmp_path / "a.csv")
-    command = [sys.executable, "-c", "from molsepnorm.cli import main; main()", "embed"]
-    done = subprocess.run(
-        [*command, "--model", model, "-o", tmp_path / "b.csv"],
-        input="CCO\nC\n",
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
-    assert len(pd.read_csv(tmp_path / "a.csv")) == 2
 
 
 @pytest.mark.parametrize(

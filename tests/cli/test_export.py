@@ -52,15 +52,6 @@ def test_an_exported_model_predicts_as_predict(model, run, ok, tmp_path):
     np.testing.assert_allclose(values, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_many_rejected_rows_are_counted(model, run, tmp_path):
-    rows = ["smiles,solvent,ph", "CCO,dmso,7", *["C1CC,dmso,7"] * 8]
-    (tmp_path / "in.csv").write_text("\n".join(rows))
-    result = run("export", *model, "--encode", tmp_path / "in.csv", "-o", tmp_path / "out")
-    assert result.stderr.count("line ") == 5
-    assert "Left out: 3 other rows" in result.stderr
-    assert "1 molecule in 1 file" in result.stdout
-
-
 def test_wrong_options_are_refused(model, refused, tmp_path):
     neither = refused("export", *model, "-o", tmp_path / "out")
     assert "give either --to onnx, to write the model, or --encode" in neither

@@ -162,8 +162,3 @@ def test_settings_without_effect_on_several_runs_are_refused(refused):
     assert "--fold has no effect here" in message
     vary = ("--vary", "run.seed=1,2")
     assert "run.seed cannot vary" in refused("ablate", "--data", "data/demo.csv", *vary)
-
-
-def test_training_without_a_split_is_refused(refused):
-    message = refused("train", "--data", "data/demo.csv", "--set", "data.split=null")
-    assert "data.split: null is for evaluation; training needs a split" in message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from molsepnorm.cli.log import RunLog
+from molsepnorm.cli.display import RunLog
 from molsepnorm.errors import DivergedError
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train

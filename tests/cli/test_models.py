@@ -24,44 +24,12 @@ def test_an_unknown_model_gets_a_suggestion(shipped, refused):
     )
 
 
-def test_predicting_with_a_model_without_targets_is_refused(shipped, refused, tmp_path):
-    command = ("predict", "--model", shipped.name, "--smiles", "CCO", "-o", tmp_path / "out.csv")
-    assert "pre-trained without targets, so it predicts nothing: fine-tune it" in refused(*command)
-    assert not (tmp_path / "out.csv").exists()
-
-
 def test_a_shipped_model_is_fine_tuned_by_name(shipped, ok, write_table, tmp_path):
     table = write_table(tmp_path / "data.csv", y=[0.5, 2, -1.5, 3, 1])
     args = ("--data", table, "--epochs", 1, "--batch-size", 8, "-o", tmp_path / "run")
     text = " ".join(ok("train", *args, "--from", shipped.name).split())
     assert f"Training starts from {shipped.name}: " in text
     assert PropertyModel.from_pretrained(tmp_path / "run").excludes == shipped.excludes
-
-
-def test_a_leak_is_refused_unless_it_is_allowed(shipped, ok, refused, small_zinc, tmp_path):
-    data = ("--dataset", "zinc-full", "--data-dir", small_zinc)
-    train = ("train", *data, "--from", shipped.name, "--epochs", 1, "--device", "cpu")
-    train = (*train, "-o", tmp_path / "run")
-    reason = shipped.excludes["zinc-full"]
-    assert f"must not be evaluated on zinc-full: {reason}" in refused(*train)
-    text = " ".join(ok(*train, "--allow-leak").split())
-    assert f"The scores are too optimistic (finetune.allow_leak): {reason}." in text
-    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["leak"] == reason
-    evaluate = ("evaluate", "--model", tmp_path / "run", *data, "--device", "cpu")
-    assert f"must not be evaluated on zinc-full: {reason}" in refused(*evaluate)
-    assert f"The scores are too optimistic: {reason}" in ok(*evaluate, "--allow-leak")
-    found = json.loads(ok(*evaluate, "--allow-leak", "--json"))
-    assert found["leak"] == reason
-
-
-def test_a_model_without_exclusions_has_no_leak(ok, tiny, small_zinc, tmp_path):
-    data = ("--dataset", "zinc-full", "--data-dir", small_zinc, "--device", "cpu")
-    network = tiny[: tiny.index("--featurizer")]
-    ok("train", *data, *network, "-o", tmp_path / "run")
-    assert "leak" not in json.loads((tmp_path / "run" / "metrics.json").read_text())
-    evaluate = ("evaluate", "--model", tmp_path / "run", *data)
-    assert "leak" not in json.loads(ok(*evaluate, "--json"))
-    assert "too optimistic" not in ok(*evaluate)
 
 
 def test_no_cell_of_a_card_is_cut(ok, monkeypatch):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -97,19 +98,6 @@ def test_several_models_are_averaged(run, ok, workspace, model):
     expected = np.transpose([np.mean(alone, axis=0), np.std(alone, axis=0)])
     np.testing.assert_allclose(_values(result.stdout), expected, rtol=1e-4)
     assert "Mean of 3 models: " in result.stderr
-
-
-def test_models_that_cannot_be_averaged_are_refused(refused, workspace, model):
-    one, smiles = workspace / "model", ("--smiles", "CCO")
-    other = model("other", 1, Target("z", "regression"))
-    binary = model("binary", 1, Target("y", "binary"))
-    message = refused("predict", "--model", one, "--model", other, *smiles)
-    assert "model 1 has y (regression), and model 2 has z (regression)" in message
-    message = refused("predict", "--model", one, "--model", binary, *smiles)
-    assert "model 1 has y (regression), and model 2 has y (binary)" in message
-    again = one.parent / "other" / ".." / one.name
-    message = refused("predict", "--model", again, "--model", one, *smiles)
-    assert f"the model {again} was given twice" in message
 
 
 def test_an_unfinished_run_names_the_epoch_of_its_model(run, workspace, model, tmp_path):
@@ -294,7 +282,7 @@ def test_a_closed_output_pipe_is_not_an_error(workspace, processes):
 
 def test_cells_are_escaped_on_a_terminal(monkeypatch):
     """In a file or a pipe, cells are unchanged."""
-    opened = sys.modules["molsepnorm.cli.predict"]._opened  # the name is the command's, too
+    opened = import_module("molsepnorm.cli.predict")._opened
     for terminal, written in ((True, r"a\x1b[2J"), (False, "a\x1b[2J")):
         out = io.StringIO()
         out.isatty = lambda: terminal  # type: ignore[method-assign]  # noqa: B023

@@ -99,7 +99,7 @@ def test_mistakes_are_refused_before_anything_is_computed(refused, given, tmp_pa
     for args, message in (
         (("--filter", "y_perd > 1"), "there is no column 'y_perd'. Did you mean 'y_pred'"),
         (("--ascending",), "add --top"),
-        (("--top", "3", "--ascending", "--descending"), "was given twice"),
+        (("--top", "3", "--ascending", "--descending"), "was given 2 times"),
         (("--level", "0.5"), "add --uncertainty"),
         (("--domain",), "training molecules"),
     ):

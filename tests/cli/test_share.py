@@ -182,16 +182,6 @@ def test_structures_are_recognised_without_the_table(workspace, copied, tmp_path
     assert share(copied, tmp_path / "c.zip").searched == searched - 1
 
 
-def test_class_names_that_are_training_structures_are_refused(
-    ok, refused, tiny, write_table, tmp_path
-):
-    table = write_table(tmp_path / "data.csv", product=["CCC(=O)O", "CCCN"])
-    ok("train", "--data", table, "--targets", "product", *tiny, "-o", tmp_path / "run")
-    message = refused("share", tmp_path / "run", tmp_path / "a.zip")
-    assert "holds the SMILES CCC(=O)O" in message
-    assert "rename the column, class or file" in message
-
-
 def test_the_models_of_an_ensemble_are_optional(ok, tiny, write_table, tmp_path):
     table = write_table(tmp_path / "data.csv", y=NUMBERS)
     options = ("--targets", "y", *tiny, "--ensemble", 2, "-o", tmp_path / "run")

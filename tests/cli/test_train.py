@@ -153,45 +153,6 @@ def test_the_splits_file_of_a_run_repeats_the_run(ok, tiny, write_table, tmp_pat
         assert scores["split"] == "test"
 
 
-def test_weights_patience_and_class_weight_work_together(ok, tiny, write_table, tmp_path, run):
-    """A run that early stopping has ended is not trained further."""
-    columns = {"a": YES_NO, "w": [1, 0, 2.5]}
-    table = write_table(tmp_path / "data.csv", **columns)
-    text = ok(
-        *("train", "--data", table, "--targets", "a", "--weight-column", "w", *tiny[2:]),
-        *("--class-weight", "balanced", "--patience", 1, "--epochs", 50, "--lr", 1e-30),
-        *("--split", "0.4,0.3,0.3", "--metric", "accuracy", "-o", tmp_path / "run"),
-    )
-    metrics = _metrics(tmp_path / "run")
-    assert metrics["epochs"] == metrics["best_epoch"] + 1 < 50
-    assert f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}" in text
-    before = (tmp_path / "run" / "history.csv").read_bytes()
-    assert "accuracy" in ok("train", "--resume", tmp_path / "run", "-q")
-    assert (tmp_path / "run" / "history.csv").read_bytes() == before
-    model = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
-    assert len(model["task"]["targets"][0]["class_weights"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "message"),
-    [
-        (("--targets", "y", "--metric", "roc_auc"), 2, "the metric 'roc_auc' is for binary targ"),
-        (("--targets", "y", "--task-type", "binary"), 1, "is neither 0 nor 1, neither yes nor no"),
-        (("--targets", "y", "--weight-column", "y"), 2, "'y' cannot be a target and something e"),
-        (("--targets", "a", "--weight-column", "y"), 1, "the weight -1.5 is negative"),
-        (("--targets", "y", "--splits-column", "c"), 1, "column 'c': 'red' names no split"),
-    ],
-)
-def test_options_that_do_not_fit_the_table_are_refused(
-    workspace, refused, tiny, tmp_path, monkeypatch, args, code, message
-):
-    """No folder is made."""
-    monkeypatch.chdir(tmp_path)
-    args = ("train", "--data", workspace / "data.csv", *tiny, *args, "-o", tmp_path / "run")
-    assert message in refused(*args, code=code)
-    assert not list(tmp_path.iterdir())
-
-
 def test_training_from_a_model_says_what_was_loaded(
     workspace, ok, refused, tiny, write_table, tmp_path
 ):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import pytest
 
 from molsepnorm.tasks.metrics import significant
-from molsepnorm.training.steps.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 
@@ -43,27 +40,6 @@ def test_the_best_configuration_is_trained_and_scored_once(tune, ok, refused, tm
     other = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert other["test"] == json.loads(metrics)["test"]
     assert "so no trial is added" in refused(*tune, "--trials", 4)
-
-
-def test_the_same_command_continues_a_stopped_search(tune, ok, run, tmp_path, monkeypatch):
-    """Without --no-train, the best configuration would be trained at the end."""
-    plain, steps = TrainStep.__call__, []
-
-    def step(self, *planned):
-        steps.append(planned)
-        if len(steps) == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-        return plain(self, *planned)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TrainStep, "__call__", step)
-        result = run(*tune, "--trials", 2, "--no-train")
-    assert result.exit_code == 128 + signal.SIGINT
-    assert "Stopped and saved. Run the same command again to continue." in result.stderr
-    text = ok(*tune, "--trials", 2, "--no-train")
-    assert "Best of 2 trials" in text
-    assert f"molsepnorm train --config {tmp_path / 'tune' / 'best.yaml'}" in text
-    assert not (tmp_path / "tune" / "best").exists()
 
 
 @pytest.mark.parametrize(

@@ -193,18 +193,6 @@ def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
     assert other[0] != other[1]
 
 
-def test_a_stopped_cross_validation_continues_exactly(configure, tmp_path, stop_at):
-    config = configure(NESTED)
-    whole = train_replicates(config, tmp_path / "whole", seeds=[0])
-    parts = train_replicates(config, tmp_path / "parts", seeds=[0], callback=stop_at(4))
-    assert not parts.finished
-    assert not (tmp_path / "parts" / OOF).exists()
-    assert "out_of_fold" not in parts.summary
-    again = train_replicates(config, tmp_path / "parts", seeds=[0])
-    assert (tmp_path / "parts" / OOF).read_bytes() == (tmp_path / "whole" / OOF).read_bytes()
-    assert again.summary["out_of_fold"] == whole.summary["out_of_fold"]
-
-
 @pytest.mark.parametrize(
     ("name", "settings", "splits"),
     [

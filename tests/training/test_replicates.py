@@ -7,9 +7,11 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.training import load_config, train, train_replicates
+from molsepnorm.training.comparing.replicates import Difference, paired_difference
 from molsepnorm.training.run_folder.folder import RunFolder
 
 ONE = {"run.epochs": 1}
@@ -109,61 +111,6 @@ def test_stopped_replicates_continue_exactly(configure, tmp_path, outcome, stop_
     assert again.summary["test"] == whole.summary["test"]
 
 
-def test_finished_replicates_are_not_repeated(configure, tmp_path, tree, monkeypatch):
-    """Nothing is trained; result and files are the same."""
-    from molsepnorm.training.comparing import replicates as module
-
-    first = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1])
-    before, times = tree(tmp_path / "replicates"), _times(tmp_path / "replicates")
-    monkeypatch.setattr(module, "train", None)
-    assert train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1]) == first
-    assert tree(tmp_path / "replicates") == before
-    assert _times(tmp_path / "replicates") == times
-
-
-def test_seeds_may_be_added_later(configure, tmp_path):
-    first = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1])
-    before = _times(tmp_path / "replicates")
-    more = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0, 1, 2, 7])
-    after = _times(tmp_path / "replicates")
-    assert {path: after[path] for path in before} == before
-    assert more.summary["runs"] == ["seed-0", "seed-1", "seed-2", "seed-7"]
-    assert more.summary["test"]["mae"]["values"][:2] == first.summary["test"]["mae"]["values"]
-    assert _summary(tmp_path / "replicates") == more.summary
-
-
-@pytest.mark.parametrize("what", ["no metrics", "no checkpoint"])
-def test_killed_replicates_continue(configure, tmp_path, outcome, monkeypatch, what):
-    """Killed before the scores or before the first checkpoint of a run."""
-    from molsepnorm.training.loop import Trainer
-
-    config = configure(ONE)
-    whole = train_replicates(config, tmp_path / "whole", seeds=[0, 1])
-
-    def killed(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        owner, name = (RunFolder, "finish") if what == "no metrics" else (Trainer, "save")
-        patch.setattr(owner, name, killed)
-        with pytest.raises(KeyboardInterrupt):
-            train_replicates(config, tmp_path / "parts", seeds=[0, 1])
-    assert (tmp_path / "parts" / "seed-0" / "environment.json").exists()
-    assert train_replicates(config, tmp_path / "parts", seeds=[0, 1]).finished
-    for name in whole.runs:
-        assert outcome(tmp_path / "parts" / name) == outcome(tmp_path / "whole" / name)
-
-
-@pytest.mark.parametrize("other", [{"model.layers": 2}, {"data.split_seed": 1}])
-def test_another_configuration_in_the_folder_is_refused(configure, tmp_path, tree, other):
-    """Before anything is trained, even if only the last run differs."""
-    train_replicates(configure(ONE), tmp_path / "replicates", seeds=[1])
-    before = tree(tmp_path / "replicates")
-    with pytest.raises(ConfigError, match="seed-1 is a run of another configuration: choose ano"):
-        train_replicates(configure({**ONE, **other}), tmp_path / "replicates", seeds=[0, 1])
-    assert tree(tmp_path / "replicates") == before
-
-
 def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, tree):
     """Nothing is trained before the error."""
     train_replicates(configure(ONE), tmp_path / "replicates", seeds=[0])
@@ -258,3 +205,42 @@ def test_undefined_scores_are_null_and_left_out(with_columns, tmp_path):
     assert figures["sd"] == pytest.approx(np.std(defined, ddof=1))
     assert replicates.summary["chosen_by"] == "loss, roc_auc"
     assert _summary(tmp_path / "replicates") == replicates.summary
+
+
+@pytest.mark.parametrize("number", [2, 3, 10])
+def test_the_paired_difference_equals_scipys(number):
+    rng = np.random.default_rng(number)
+    base = rng.normal(0.3, 0.05, number)
+    scores = base + rng.normal(-0.01, 0.01, number)
+    found = paired_difference(scores.tolist(), base.tolist())
+    test = stats.ttest_rel(scores, base)
+    interval = test.confidence_interval(0.95)
+    assert found.mean == pytest.approx(scores.mean() - base.mean())
+    assert found.interval == pytest.approx((interval.low, interval.high))
+    assert found.p == pytest.approx(test.pvalue)
+
+
+def test_undefined_intervals_and_p_values_are_none():
+    """A single pair has neither, and equal differences, also up to rounding, have neither."""
+    one = paired_difference([0.5], [0.4])
+    assert (one.mean, one.interval, one.p) == (pytest.approx(0.1), None, None)
+    alike = paired_difference([0.5, 0.25], [0.5, 0.25])
+    assert (alike.mean, alike.interval, alike.p) == (0.0, None, None)
+    shifted = paired_difference([0.31, 0.41, 0.51], [0.30, 0.40, 0.50])
+    assert (shifted.mean, shifted.interval, shifted.p) == (pytest.approx(0.01), None, None)
+
+
+def test_undefined_scores_are_left_out():
+    found = paired_difference([0.5, None, 0.4, 0.2], [0.4, 0.1, None, 0.3])
+    assert found == paired_difference([0.5, 0.2], [0.4, 0.3])
+    assert paired_difference([None, 0.5], [0.5, None]) == Difference(None, None, None, 0)
+
+
+def test_folds_widen_the_interval_of_a_paired_t_test():
+    values = [0.3, 0.1, 0.2, 0.4, 0.15]
+    found = paired_difference(values, [0.0] * 5, folds=6)
+    plain = stats.t.interval(0.95, 4, np.mean(values), stats.sem(values))
+    ratio = np.sqrt((1 / 5 + 1 / 5) / (1 / 5))
+    assert np.ptp(found.interval) / np.ptp(plain) == pytest.approx(ratio)
+    t = found.mean / (np.ptp(found.interval) / 2 / stats.t.ppf(0.975, 4))
+    assert found.p == pytest.approx(2 * stats.t.sf(t, 4))

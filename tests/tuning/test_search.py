@@ -120,24 +120,6 @@ def test_bad_trials_are_stopped_early(configure, tmp_path):
     assert (folder / "importance.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("metric", ["rmse", "roc_auc"])
-def test_a_trial_is_worse_than_the_median_of_its_step(metric):
-    """Once five trials are complete; the recipe is never stopped."""
-    trials = optuna.create_study()
-    sign = -1 if METRICS[metric].higher_is_better else 1
-    values = np.random.default_rng(0).normal(size=(9, 2))
-    for number, scores in enumerate(values):
-        for step, score in enumerate(scores):
-            trial = optuna.trial.create_trial(
-                value=score, intermediate_values=dict(enumerate(scores[: step + 1]))
-            )
-            worse = number >= 5 and sign * (score - np.median(values[:number, step])) > 0
-            assert study._Median(METRICS[metric]).prune(trials, trial) == worse
-            trial.set_user_attr("recipe", True)
-            assert not study._Median(METRICS[metric]).prune(trials, trial)
-        trials.add_trial(trial)
-
-
 @pytest.mark.usefixtures("score_is_lr")
 def test_a_stopped_search_continues(configure, tmp_path):
     """The trial that was stopped does not count; the settings are those of an unbroken search."""
@@ -292,26 +274,6 @@ def test_a_missing_package_is_named(configure, tmp_path, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r"pip install 'molsepnorm\[(tune|plot)\]'"):
         tune(configure(), tmp_path / "tune", trials=1)
-
-
-@pytest.mark.usefixtures("score_is_lr")
-def test_the_best_configuration_can_be_an_ensemble(configure, tmp_path):
-    """The trials train single networks, and a stopped ensemble is continued. A run of other
-    settings is refused."""
-    config, steps = configure({"run.ensemble": 2}), iter(range(1, 1000))
-    tuning = tune(config, tmp_path / "tune", trials=1, space=SPACE, splits=1)
-    assert not train_best(tuning, StopWhen(lambda: next(steps) == 8)).finished
-    assert train_best(tuning).finished
-    best = tmp_path / "tune" / "best"
-    assert len(list((best / "members").iterdir())) == 2
-    (best / "report.html").unlink()  # as after a kill before it was written
-    assert train_best(tuning).finished
-    assert (best / "report.html").exists()
-    other = Tuning(
-        tuning.folder, tuning.metric, 1, config.changed({"run.epochs": 1}), tuning.trials
-    )
-    with pytest.raises(ConfigError, match="best has other settings than the best trial"):
-        train_best(other)
 
 
 SCRIPT = """

@@ -11,8 +11,9 @@ from molsepnorm.analysis.explanations.explanation import (
     Contributions,
     Explanation,
     FragmentContribution,
+    FragmentSummary,
+    top_fragments,
 )
-from molsepnorm.analysis.explanations.summary import FragmentSummary, top_fragments
 
 __all__ = [
     "MAX_ATOMS",

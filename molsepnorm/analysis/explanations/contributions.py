@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from molsepnorm.analysis.explanations.attention import TokenAttention
 from molsepnorm.analysis.explanations.coalitions import Draws, draw
 from molsepnorm.analysis.explanations.explanation import (
     Contributions,
@@ -17,7 +16,12 @@ from molsepnorm.analysis.explanations.explanation import (
     FragmentContribution,
     unit_of,
 )
-from molsepnorm.analysis.explanations.masked import Maskable, explained_scale, masked_predictions
+from molsepnorm.analysis.explanations.masked import (
+    Maskable,
+    TokenAttention,
+    explained_scale,
+    masked_predictions,
+)
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import PropertyModel

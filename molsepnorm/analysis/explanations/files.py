@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from molsepnorm._version import __version__
-from molsepnorm.analysis.explanations.explanation import Explanation
+from molsepnorm.analysis.explanations.explanation import Explanation, top_fragments
 from molsepnorm.analysis.explanations.page import limits, page
-from molsepnorm.analysis.explanations.summary import top_fragments
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import replacing, write_json
 from molsepnorm.molecules.drawing import DIVERGING, Panel, draw_grid

@@ -1,18 +1,28 @@
-"""Predictions for molecules from which atoms and other inputs were removed."""
+"""Predictions for molecules without some atoms and inputs, and the attention of the graph token.
+
+Attention shows where a network looks, not why.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.featurize.descriptors import Environments
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.graphormer import Graphormer, empty_network
+from molsepnorm.nn.layer import GraphormerLayer
+from molsepnorm.nn.observe import observed
+from molsepnorm.nn.parts import FAST, PLAIN
 from molsepnorm.predict.inference import predict
 
 _TINY = 1e-7  # the smallest probability that has a log-odds
@@ -101,3 +111,32 @@ def explained_scale(model: PropertyModel, predictions: np.ndarray) -> np.ndarray
             chance = np.clip(values[..., columns], _TINY, 1 - _TINY)
             values[..., columns] = np.log(chance / (1 - chance))
     return values
+
+
+_READABLE = FAST._replace(attention=PLAIN.attention, dropout=PLAIN.dropout)
+
+
+class TokenAttention:
+    """Computes the mean attention weight of the graph token over all heads and layers.
+
+    The fast attention does not keep its weights, so this builds the network with the plain one.
+
+    Args:
+        network: the network; it is not changed.
+    """
+
+    def __init__(self, network: Graphormer) -> None:
+        self._network = empty_network(network.config, _READABLE)
+        self._network.load_state_dict(network.state_dict())
+        self._network.to(network.embedding.graph_token.device).eval()
+
+    @torch.no_grad()
+    def __call__(self, batch: GraphBatch) -> Tensor:  # (B, S)
+        """Return the weights of a batch in a single group, whose rows sum to 1.
+
+        Slot 0 is the graph token, the atoms follow, and padding has weight 0.
+        """
+        sites = [cast(GraphormerLayer, each).attention.dropout for each in self._network.layers]
+        # weights (H, graphs, Q, S)
+        means = observed(self._network, batch, sites, lambda weights: weights[:, :, 0].mean(0))
+        return torch.stack(means).mean(0)[batch.order]

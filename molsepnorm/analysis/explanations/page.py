@@ -8,8 +8,7 @@ from html import escape
 import numpy as np
 
 from molsepnorm._version import __version__
-from molsepnorm.analysis.explanations.explanation import Explanation
-from molsepnorm.analysis.explanations.summary import FragmentSummary, top_fragments
+from molsepnorm.analysis.explanations.explanation import Explanation, FragmentSummary, top_fragments
 from molsepnorm.files.page import code, table
 from molsepnorm.files.page import page as frame
 from molsepnorm.molecules.drawing import DIVERGING, SEQUENTIAL, Panel, atom_names, draw, hexadecimal

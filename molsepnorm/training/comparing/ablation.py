@@ -16,31 +16,20 @@ from molsepnorm.files.writing import write_json
 from molsepnorm.nn.config import NORMS
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback, Callbacks
-from molsepnorm.training.comparing.paired import Difference, paired_difference
-from molsepnorm.training.comparing.replicates import Replicates, train_replicates
+from molsepnorm.training.comparing.replicates import (
+    Difference,
+    Replicates,
+    paired_difference,
+    train_replicates,
+)
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.results.scores import headline
 
 _SPLITS = ("val", "test")
 
-_FIXED = {
-    "run.seed": "all variants are trained with the same seeds, see --seeds",
-    **{
-        f"data.{name}": f"all variants have the same {what}, so that their scores are comparable"
-        for what, names in {
-            "molecules": "dataset table structures data_dir in_memory smiles_column",
-            "labels": "targets task_type classes targets_except transform duplicates",
-            "split": "split split_type split_seed splits_column splits_file time_column test_set",
-        }.items()
-        for name in names.split()
-    },
-    **dict.fromkeys(
-        ("data.fold", "data.folds"),
-        "all variants are trained on the same folds. Set data.folds (--folds) for all variants",
-    ),
-}
-"""Settings that pair the runs of the variants, each with the reason why it cannot vary."""
+_OF_DATA = ("feature_columns", "featurizer", "molecule_features", "standardize", "weight_column")
+"""Settings of the data that may vary; the others define the molecules, labels or splits."""
 
 
 @dataclass(frozen=True)
@@ -156,9 +145,12 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     """
     for name, values in vary.items():
         require_several(values, name)
-    for name, reason in _FIXED.items():
-        if name in vary:
-            raise ConfigError(f"{name} cannot vary: {reason}")
+        section, _, key = name.partition(".")
+        if name == "run.seed" or (section == "data" and key not in _OF_DATA):
+            raise ConfigError(
+                f"{name} cannot vary: all variants have the same seeds, molecules, labels and "
+                "splits, so that their scores are comparable"
+            )
     options = [[_option(name, value) for value in values] for name, values in vary.items()]
     variants: dict[str, dict[str, Any]] = {}
     for chosen in product(*options):

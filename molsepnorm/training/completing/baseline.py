@@ -27,7 +27,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
 from molsepnorm.training.objectives import Results
 from molsepnorm.training.objectives.supervised import predicted_splits
-from molsepnorm.training.results.comparisons import differences
+from molsepnorm.training.results.entries import differences
 
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
 _MIN_SECONDS = 20.0  # that it may always take

@@ -20,7 +20,7 @@ from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Examples, Objective, Results, diverged
-from molsepnorm.training.results.comparisons import comparisons
+from molsepnorm.training.results.entries import comparisons
 
 MAX_TRAINING = 20_000
 """Maximum number of training molecules whose predictions a run writes. Each network of the model
@@ -151,12 +151,12 @@ def score(
     predicted, labels = predictions["test"], exact[graphs["test"]]
     baseline = task.baseline_prediction(exact[dataset.splits["train"]])
     constant = np.tile(baseline, (len(labels), 1))
-    molecules = {split: dataset.molecule_ids[rows] for split, rows in graphs.items()}
-    intervals = task.intervals(predicted, labels, molecules=molecules["test"])
+    molecules = dataset.molecule_ids[graphs["test"]]
+    intervals = task.intervals(predicted, labels, molecules=molecules)
     entries["test_constant"] = json_scores(task.scores(constant, labels))
     entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
-    by_split = {split: exact[graphs[split]] for split in predictions}
-    entries |= comparisons(task, entries, predictions, by_split, constant, molecules)
+    scores = entries["test"], entries["test_constant"]
+    entries |= comparisons(task, *scores, predicted, labels, constant, molecules)
     if about := dataset.about_labels({**dataset.splits, **graphs}):
         entries["labels"] = about
     return Results(entries, graphs, predictions)

@@ -30,6 +30,15 @@ figure text { font: 12px system-ui, sans-serif; fill: var(--soft) }
 .dots { stroke-width: 6; stroke-linecap: round; stroke-opacity: .55 }
 .line { stroke-width: 2; stroke-linejoin: round }
 .rect { stroke: var(--back) } .rect.one { fill: var(--accent) } .rect.two { fill: var(--quiet) }
+.numbers { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0 }
+.numbers div { border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .9rem;
+               background: var(--panel); max-width: 100% }
+.numbers b { display: block; font-size: 1.5rem; font-variant-numeric: tabular-nums;
+             color: var(--accent); line-height: 1.3 }
+.scaffolds { grid-template-columns: repeat(auto-fill, minmax(min(9.5rem, 100%), 1fr)) }
+.scaffolds .card { font-size: .85rem }
+.card code { font-size: .8rem }
+.warning { border-left: 3px solid var(--accent); padding-left: .7rem }
 @media print { .key { print-color-adjust: exact } }
 """
 

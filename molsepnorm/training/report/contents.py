@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,30 +167,16 @@ class Contents:
             ) from error
         return TargetPredictions(target, labels, values, bounds)
 
-    def configuration(self) -> str:
-        """Return the text of `config.yaml`."""
-        with clear_errors(self.run.config, "read"):
-            return self.run.config.read_text(encoding="utf-8")
-
-    def environment_text(self) -> str:
-        """Return the versions and the machine as text."""
-        names = ("molsepnorm", "python", "packages", "platform", "cores", "threads", "gpu")
-        found = {name: self.environment.get(name) for name in names}
-        return json.dumps(found, indent=2, ensure_ascii=False)
-
 
 def _texts(path: Path) -> pd.DataFrame:
     """Return a CSV file as texts; an empty table if the file does not exist."""
     if not path.exists():
         return pd.DataFrame()
     try:
-        with clear_errors(path, "read"), open(path, newline="", encoding="utf-8") as file:
-            head, *rows = csv.reader(file, strict=True)
-        if wrong := [row for row in rows if len(row) != len(head)]:
-            raise ValueError(f"a line has {len(wrong[0])} cells in place of {len(head)}")
-    except (ValueError, csv.Error) as error:  # of the content
+        with clear_errors(path, "read"):
+            return pd.read_csv(path, dtype=str, keep_default_na=False)
+    except ValueError as error:  # of the content
         raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
-    return pd.DataFrame(rows, columns=head, dtype=str)
 
 
 def _numbers(path: Path) -> pd.DataFrame:

@@ -1,74 +1,85 @@
-"""Sentences that say what the scores of a run mean, from the numbers of `metrics.json`."""
+"""At most six sentences that say how good a model is, against what, and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from molsepnorm.errors import counted, first_of, listed
 from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
-from molsepnorm.training.results.comparisons import (
-    MAX_NAMED,
-    Gain,
-    comparable_metric,
-    comparison,
-    largest_gain,
-    metric_label,
-    metric_of_targets,
-)
-from molsepnorm.training.results.scores import headline, leaks
+from molsepnorm.training.results.scores import headline, is_relative, leaks
 
 _FEW = 50  # test molecules below which a score is called uncertain
 _SMALL = 400  # training molecules below which a larger test split is not advised
-_WIDE = 1 / 3  # width of an interval that is called uncertain, see `largest_gain`
-_FAR = 0.1  # difference between validation and test that is called large, see `largest_gain`
+_WIDE = 1 / 3  # width of an interval that is called uncertain, relative to the best possible gain
 _SIMILAR, _DISSIMILAR = 0.6, 0.4  # Tanimoto similarities to the nearest training molecule
-_MIN = 9  # validation molecules of an interval or a class at the level 0.9
+_NAMED = 3  # targets that a sentence names
 _PROBABILITIES = ("log_loss", "brier")  # metrics of probabilities; others need only a ranking
-_CROSS_VALIDATION = "`molsepnorm benchmark --folds 5 --no-test`"
+_CONSTANT = "the trivial baseline (the same prediction for all molecules)"
+_FOREST = "a random forest"
+_WORSE, _UNCLEAR = ("worse",), ("worse", "not clearly better")
+_CROSS_VALIDATION = "`molsepnorm benchmark --folds 5 --no-test` scores every molecule once"
+
+
+class _Gain(NamedTuple):
+    """Gain of one score over another: positive if it is better, with its 95 % interval."""
+
+    by: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(name: str, found: Mapping[str, Any]) -> _Gain:
+        """Return the gain from an entry of `differences`; `name` is that of the score."""
+        sign = 1 if METRICS[name.partition("/")[0]].higher_is_better else -1
+        low, high = sorted(sign * end for end in found["interval_95"])
+        return _Gain(sign * found["difference"], low, high)
+
+    @property
+    def word(self) -> str:
+        if self.low > 0:
+            return "better"
+        return "worse" if self.high < 0 else "not clearly better"
+
+    def __str__(self) -> str:
+        low, high = (self.low, self.high) if self.by >= 0 else (-self.high, -self.low)
+        ends = between((low, high), 3)
+        return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
 
 
 def conclusion(metrics: Mapping[str, Any]) -> list[str]:
-    """Return what the scores of a run mean, in a few sentences.
+    """Return what the scores of a run mean; a sentence appears only where its numbers are defined.
 
-    A sentence appears only where it applies and where its numbers are defined. A difference is
-    clear if its 95 % interval does not contain 0.
+    A difference is clear if its 95 % interval does not contain 0.
 
     Args:
         metrics: the content of `metrics.json`.
     """
-    names, gains = metrics.get("headlines", ()), metrics.get("constant_difference", {})
-    sentences = [f"The scores are too optimistic: {reason}." for reason in leaks(metrics)]
-    for name in names:
-        if metrics["test"][name] is None:
-            has_classes = "regression" not in METRICS[name].kinds
-            is_random = metrics.get("split") == "random split"
-            sentences.append(
-                f"The {metric_of_targets(metrics, name)} is undefined on the test molecules, which "
-                "have too few labels or labels of one class: choose another split"
-                f"{', such as `--split-type stratified`' if has_classes and is_random else ''}."
-            )
-        elif (own := comparable_metric(name, gains)) is not None:
-            sentences.append(_against_constant(metrics, own, Gain.of(own, gains[own])))
-    sentences += _targets(metrics)
+    test, constant = metrics.get("test", {}), metrics.get("test_constant", {})
+    forest = metrics.get("baseline", {}).get("test", {})
+    over_constant = _gains(metrics.get("constant_difference", {}))
+    over_forest = _gains(metrics.get("baseline_difference", {}))
+    names = [_comparable(name, over_constant) for name in metrics.get("headlines", ())]
+    sentences = []
+    if reasons := [*leaks(metrics)]:
+        sentences.append(f"The scores are too optimistic: {'; '.join(reasons)}.")
+    sentences += _comparison(metrics, names, over_constant, constant, _CONSTANT)
     if metrics.get("blend", {}).get("forest_share") == 1:
+        over_forest = {}
         sentences.append(
             "The model is the random forest alone: any share of the network makes the validation "
             "loss higher."
         )
-    else:
-        for name in names:
-            if (found := metrics.get("baseline_difference", {}).get(name)) is not None:
-                sentences.append(_against_forest(metrics, name, Gain.of(name, found)))
-        scores = metrics["test"], metrics.get("baseline", {}).get("test", {})
-        sentences += _behind_forest(names, metrics.get("baseline_difference", {}), *scores)
-    sentences += _calibration(metrics)
-    sentences += _intervals(metrics)
-    for name in names:
-        sentences += _shift(metrics, name)
+    sentences += _comparison(metrics, names, over_forest, forest, _FOREST)
+    weak = [
+        *_weak(names, over_constant, test, constant, "the trivial baseline", _UNCLEAR),
+        *_weak(names, over_forest, test, forest, _FOREST, _WORSE),
+    ]
+    if weak:
+        text = "; ".join(weak)
+        sentences.append(f"{text[0].upper()}{text[1:]}.")
     sentences += _similarity(metrics)
-    for name in names:
-        sentences += _uncertainty(metrics, name)
+    sentences += [*_advice(metrics, names, over_constant, over_forest)][:1]
     return sentences
 
 
@@ -79,215 +90,97 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
     Args:
         summary: the content of `summary.json`.
     """
-    name = headline(summary)
-    found = summary.get("baseline_difference", {}).get(name)
-    if found is None or found["difference"] is None or found["interval_95"] is None:
+    name, gains = headline(summary), _gains(summary.get("baseline_difference", {}))
+    if name not in gains:
         return None
-    gain = Gain.of(name, found)
-    scores = (
+    ours, forest = (
         {key: each["mean"] for key, each in part["test"].items()}
         for part in (summary, summary["baseline"])
     )
-    return " ".join(
-        [
-            f"The model is {gain.word} than a random forest, {metric_label(summary, name)} on "
-            f"average over the folds: {gain}, with the correction of Nadeau and Bengio for "
-            "overlapping training sets.",
-            *_behind_forest([name], summary["baseline_difference"], *scores),
-        ]
+    weak = [f"; {each}" for each in _weak([name], gains, ours, forest, _FOREST, _WORSE)]
+    return (
+        f"The model is {gains[name].word} than {_FOREST}, {metric_label(summary, name)} on average "
+        f"over the folds: {gains[name]}, with the correction of Nadeau and Bengio for overlapping "
+        f"training sets{''.join(weak)}."
     )
 
 
-def _against_constant(metrics: Mapping[str, Any], name: str, gain: Gain) -> str:
-    than = "the trivial baseline (the same prediction for all molecules)"
-    text = comparison(metrics, name, gain, than, metrics["test_constant"][name])
-    if gain.low > 0:
-        return text
-    if name in _PROBABILITIES and _ranks(metrics):
-        return f"{text} {_use_of_probabilities(metrics)}"
-    count = _test_molecules(metrics, name)
-    if gain.by > 0 and count is not None and count < _FEW:
-        return (
-            f"{text} So few test molecules ({count}) cannot decide it: {_CROSS_VALIDATION} scores "
-            "every molecule once."
-        )
-    return f"{text} Do not rely on its predictions; `molsepnorm data check` examines the labels."
+def metric_label(metrics: Mapping[str, Any], name: str) -> str:
+    """Return the name of a score in text, such as "RMSE of pKa", or "mean relative RMSE" of several
+    targets."""
+    own = [score for key, score in metrics["test"].items() if key.startswith(f"{name}/")]
+    is_mean = len(own) > 1 and sum(score is not None for score in own) != 1
+    relative = "relative " * is_relative(name, metrics["test"])
+    return f"{'mean ' if is_mean else ''}{relative}{label_of(name)}"
 
 
-def _against_forest(metrics: Mapping[str, Any], name: str, gain: Gain) -> str:
-    text = comparison(metrics, name, gain, "a random forest", metrics["baseline"]["test"][name])
-    if gain.high < 0 and "blend" not in metrics:
-        return f"{text} Prefer a forest for this table."
-    return text
+def _of_targets(metrics: Mapping[str, Any], name: str) -> str:
+    """Return the name of a metric with its targets, such as "mean ROC-AUC of NR-AR and SR-p53"."""
+    targets = metrics.get("scored_targets", {}).get(name, [])
+    of = f" of {listed(targets)}" if 0 < len(targets) <= _NAMED else ""
+    return f"{metric_label(metrics, name)}{of}"
 
 
-def _behind_forest(
-    names: Sequence[str],
-    differences: Mapping[str, Any],
-    ours: Mapping[str, float],
-    forest: Mapping[str, float],
-) -> Iterator[str]:
-    """Yield a sentence about the targets for which the model is clearly worse than the forest.
-
-    Args:
-        names: the metrics.
-        differences: see `molsepnorm.training.results.comparisons.differences`.
-        ours, forest: test scores of the model and the forest.
-    """
-    gains = {
-        key: Gain.of(key, found)
-        for key, found in differences.items()
-        if "/" in key and key.partition("/")[0] in names and found["interval_95"] is not None
+def _gains(differences: Mapping[str, Any]) -> dict[str, _Gain]:
+    return {
+        name: _Gain.of(name, found)
+        for name, found in differences.items()
+        if found["difference"] is not None and found["interval_95"] is not None
     }
-    worse = [key for key, gain in gains.items() if gain.high < 0]
-    if worse:
-        worse.sort(key=lambda key: gains[key].by / (abs(forest[key]) or 1))
+
+
+def _comparable(name: str, gains: Mapping[str, _Gain]) -> str:
+    """Return the metric, or if it is undefined for the trivial baseline (Spearman), another metric
+    of such targets."""
+    kinds = {*METRICS[name].kinds}
+    names = (n for n in gains if "/" not in n and n != "log_loss")
+    others = (n for n in names if kinds.intersection(METRICS[n].kinds))
+    return name if name in gains else next(others, name)
+
+
+def _comparison(
+    metrics: Mapping[str, Any],
+    names: Sequence[str],
+    gains: Mapping[str, _Gain],
+    others: Mapping[str, float],
+    than: str,
+) -> Iterator[str]:
+    """Yield the sentence that compares the test scores with those of another model."""
+    who = "blend" if "blend" in metrics else "ensemble" if "members" in metrics else "model"
+    parts: list[tuple[str, str]] = []
+    for name in names:
+        if name in gains:
+            start = f"{gains[name].word}: " if parts else ""
+            own, other = (significant(each[name], 3) for each in (metrics["test"], others))
+            of = _of_targets(metrics, name)
+            parts.append((gains[name].word, f"{start}{of} {own} against {other}, {gains[name]}"))
+    if parts:
+        text = "; ".join(part for _, part in parts)
+        yield f"The {who} is {parts[0][0]} than {than} on the test molecules: {text}."
+
+
+def _weak(
+    names: Sequence[str],
+    gains: Mapping[str, _Gain],
+    ours: Mapping[str, float],
+    others: Mapping[str, float],
+    than: str,
+    words: Sequence[str],
+) -> Iterator[str]:
+    """Yield a clause about the targets, of several, whose comparison has one of these words."""
+    own = [key for key in gains if "/" in key and key.partition("/")[0] in names]
+    weak = [key for key in own if gains[key].word in words]
+    weak.sort(key=lambda key: gains[key].by / (abs(others[key]) or 1))
+    if weak:
         named = [
             f"{key.partition('/')[2]} ({label_of(key.partition('/')[0])} "
-            f"{significant(ours[key], 3)} against {significant(forest[key], 3)}, {gains[key]})"
-            for key in worse
+            f"{significant(ours[key], 3)} against {significant(others[key], 3)})"
+            for key in weak
         ]
         yield (
-            f"For {len(worse)} of {len(gains)} targets the model is worse than a random forest, "
-            f"worst first: {first_of(named, MAX_NAMED, ';')}."
+            f"for {len(weak)} of {len(own)} targets the model is {words[-1]} than {than}, worst "
+            f"first: {first_of(named, _NAMED)}"
         )
-
-
-def _targets(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence about the targets with the smallest gain, if there are several."""
-    found: dict[str, tuple[float, str, Gain]] = {}
-    gains, targets = metrics.get("constant_difference", {}), set()
-    used = {comparable_metric(name, gains) for name in metrics.get("headlines", ())}
-    if not used <= {key.partition("/")[0] for key in metrics["test"] if "/" in key}:
-        return  # a metric has one target, which the sentences would leave out
-    for key in metrics["test"]:
-        metric, _, target = key.partition("/")
-        if target and metric in used:
-            targets.add(target)
-            if key in gains and target not in found:
-                gain = Gain.of(key, gains[key])
-                found[target] = gain.by / (largest_gain(metrics, key) or 1), key, gain
-    if len(found) < 2:
-        return
-    undefined = len(targets) - len(found)
-    others = f" {undefined} more cannot be scored: too few test labels." if undefined else ""
-    worst = sorted(found, key=lambda target: found[target][0])
-    if unclear := [target for target in worst if found[target][2].low <= 0]:
-        yield (
-            f"For {len(unclear)} of {len(found)} targets the model is not clearly better than the "
-            f"trivial baseline, worst first: {first_of(unclear, MAX_NAMED)}.{others}"
-        )
-        return
-    _, key, _ = found[worst[0]]
-    own, other = (significant(metrics[each][key], 3) for each in ("test", "test_constant"))
-    yield (
-        f"The model is better than the trivial baseline for each of the {len(found)} targets; the "
-        f"smallest gain is that of {worst[0]} ({label_of(key.partition('/')[0])} {own} against "
-        f"{other})."
-        f"{others}"
-    )
-
-
-def _calibration(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence if the probabilities are no better than the frequencies of the classes."""
-    names, gains = metrics.get("headlines", ()), metrics.get("constant_difference", {})
-    if {*_PROBABILITIES}.intersection(names) or "log_loss" not in gains:
-        return
-    gain = Gain.of("log_loss", gains["log_loss"])
-    ranks = _ranks(metrics)
-    if gain.low > 0 or (gain.high >= 0 and not ranks):  # the latter is clear from the headline
-        return
-    own, other = (significant(metrics[e]["log_loss"], 3) for e in ("test", "test_constant"))
-    use = "Use them to rank molecules, not as probabilities, or" if ranks else "To improve them,"
-    use += " choose the epoch by their log loss (--metric log_loss)."
-    yield (
-        f"The probabilities are {gain.word} than the class frequencies of the training molecules: "
-        f"{metric_label(metrics, 'log_loss')} {own} against {other}, {gain}. "
-        f"{_use_of_probabilities(metrics) if 'class_weight' in metrics else use}"
-    )
-
-
-def _ranks(metrics: Mapping[str, Any]) -> bool:
-    """Return whether the order of the predicted classes is clearly better than chance."""
-    gains = metrics["constant_difference"]
-    return any(
-        Gain.of(name, gains[name]).low > 0
-        for name in gains
-        if "/" not in name and name not in _PROBABILITIES and METRICS[name].kinds != ("regression",)
-    )
-
-
-def _use_of_probabilities(metrics: Mapping[str, Any]) -> str:
-    """Return what to do with probabilities that are no better than the class frequencies."""
-    calibrated = "use the calibrated probabilities (`predict --uncertainty`)"
-    if "class_weight" not in metrics:
-        return f"Use the predictions to rank molecules, or {calibrated}."
-    use = f"{calibrated}, or leave --class-weight out"
-    return f"Balanced class weights shift the probabilities: {use}."
-
-
-def _intervals(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield sentences about targets whose intervals or sets have too few validation molecules, or
-    which are too narrow."""
-    found = metrics.get("calibration", {})
-    without = [
-        f"{name} has {each['molecules']}"
-        for name, each in found.items()
-        if "width" in each and each["molecules"] < _MIN
-    ]
-    full = [
-        f"{listed(each['always'])} of {name}" for name, each in found.items() if each.get("always")
-    ]
-    if without:
-        yield (
-            f"Intervals (--uncertainty) at the level 0.9 need {_MIN} validation molecules "
-            f"with an exact label: {first_of(without, MAX_NAMED, ';')}. A larger validation split "
-            "gives more."
-        )
-    if full:
-        yield (
-            f"Sets of classes (--uncertainty) at the level 0.9 always contain each class with "
-            f"fewer than {_MIN} validation molecules: {first_of(full, MAX_NAMED, ';')}."
-        )
-    narrow = [
-        f"{100 * each['coverage']:.0f} % of {each['test_molecules']:,} for {name}"
-        for name, each in found.items()
-        if _is_narrow(each)
-    ]
-    if narrow:
-        yield (
-            "Intervals and sets of classes (--uncertainty) at the level 0.9 contain clearly fewer "
-            f"than 90 % of the test labels: {first_of(narrow, MAX_NAMED, ';')}. They are too "
-            "narrow for such molecules."
-        )
-
-
-def _is_narrow(entry: Mapping[str, Any]) -> bool:
-    """Return whether intervals or sets contain fewer test labels than their level, by a binomial
-    test at 5 %."""
-    count, coverage = entry.get("test_molecules"), entry.get("coverage")
-    if count is None or coverage is None:
-        return False
-    from scipy.stats import binom
-
-    return bool(binom.cdf(round(coverage * count), count, entry["level"]) < 0.05)
-
-
-def _shift(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Yield a sentence if the validation score is far better than the test score."""
-    found = metrics.get("val_test_difference", {}).get(name)
-    if found is None:
-        return
-    gain, metric = Gain.of(name, found), metric_label(metrics, name)
-    if gain.low <= 0 or gain.by <= _FAR * largest_gain(metrics, name):
-        return
-    val, test = (significant(metrics[split][name], 3) for split in ("val", "test"))
-    split = f" ({metrics['split']})" if "split" in metrics else ""
-    yield (
-        f"The validation {metric} of {val} is better than the test {metric} of {test} by more than "
-        f"chance explains, {gain}: the test molecules differ from the validation molecules{split}, "
-        "or the best epoch fits the validation molecules too closely. Rely on the test score."
-    )
 
 
 def _similarity(metrics: Mapping[str, Any]) -> Iterator[str]:
@@ -306,34 +199,69 @@ def _similarity(metrics: Mapping[str, Any]) -> Iterator[str]:
     )
 
 
+def _advice(
+    metrics: Mapping[str, Any],
+    names: Sequence[str],
+    over_constant: Mapping[str, _Gain],
+    over_forest: Mapping[str, _Gain],
+) -> Iterator[str]:
+    """Yield what to do next, the most important first."""
+    headlines = metrics.get("headlines", ())
+    if undefined := [name for name in headlines if metrics["test"][name] is None]:
+        yield (
+            f"The {_of_targets(metrics, undefined[0])} is undefined on the test molecules, which "
+            "have too few labels or labels of one class: choose another split, such as "
+            "`--split-type stratified` for classes."
+        )
+    ranks = any(
+        gain.low > 0
+        for name, gain in over_constant.items()
+        if "/" not in name
+        and name not in _PROBABILITIES
+        and "regression" not in METRICS[name].kinds
+    )
+    probable = [name for name in (*names, "log_loss") if name in _PROBABILITIES]
+    unclear = [name for name in names if name in over_constant and over_constant[name].low <= 0]
+    if any(name not in probable for name in unclear) or (unclear and not ranks):
+        count = _test_molecules(metrics, unclear[0])
+        if over_constant[unclear[0]].by > 0 and count is not None and count < _FEW:
+            yield f"So few test molecules ({count}) cannot decide it: {_CROSS_VALIDATION}."
+        yield "Do not rely on its predictions; `molsepnorm data check` examines the labels."
+    worse = [name for name in names if name in over_forest and over_forest[name].high < 0]
+    if worse and "blend" not in metrics:
+        yield "Prefer a forest for this table."
+    if any(name in over_constant and over_constant[name].low <= 0 for name in probable) and ranks:
+        why = "The probabilities are not better than the frequencies of the classes"
+        if "class_weight" in metrics:
+            why = "Balanced class weights shift the probabilities"
+        yield (
+            f"{why}: use the predictions to rank molecules, or use the calibrated probabilities "
+            "(`predict --uncertainty`)."
+        )
+    for name in headlines:
+        yield from _uncertainty(metrics, name)
+
+
 def _uncertainty(metrics: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Yield a sentence if the test score has a wide interval or none, or few molecules or one."""
+    """Yield a sentence if a test score has a wide interval or few molecules."""
     ends = metrics.get("test_interval_95", {}).get(name)
     count, score = _test_molecules(metrics, name), metrics["test"][name]
     if count is None or score is None:
         return
-    if ends is None:
-        if count == 1:
-            yield (
-                f"The test {metric_of_targets(metrics, name)} is that of a single molecule, which "
-                f"cannot show whether the model is better than another: {_CROSS_VALIDATION} scores "
-                "every molecule once."
-            )
-        elif METRICS[name].higher_is_better and score == 1:
-            yield (
-                f"The test {metric_label(metrics, name)} of 1 has no interval, because it is the "
-                f"same for all resamples of the {count:,} test molecules: other molecules may be "
-                "harder."
-            )
-        return
-    if count >= _FEW and ends[1] - ends[0] <= _WIDE * largest_gain(metrics, name):
-        return
-    is_small = metrics.get("molecules", {}).get("train", _SMALL) < _SMALL
-    what = f"Cross-validation ({_CROSS_VALIDATION})" if is_small else "A larger test split"
-    yield (
-        f"The test {metric_label(metrics, name)} is uncertain: its 95 % interval is "
-        f"{between(ends, 3)} with {counted(count, 'test molecule')}. {what} narrows it."
-    )
+    is_wide = False
+    if ends is not None:
+        constant = metrics["test_constant"].get(name)
+        perfect = 1.0 if METRICS[name].higher_is_better else 0.0
+        best_gain = 1.0 if constant is None else abs(perfect - constant)
+        is_wide = ends[1] - ends[0] > _WIDE * best_gain
+    if count < _FEW or is_wide:
+        is_small = metrics.get("molecules", {}).get("train", _SMALL) < _SMALL
+        interval = "none" if ends is None else between(ends, 3)
+        remedy = _CROSS_VALIDATION if is_small else "a larger test split narrows it"
+        yield (
+            f"The test {metric_label(metrics, name)} is uncertain (95 % interval: {interval}) with "
+            f"{counted(count, 'test molecule')}: {remedy}."
+        )
 
 
 def _test_molecules(metrics: Mapping[str, Any], name: str) -> int | None:

@@ -6,7 +6,7 @@ import csv
 import json
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -20,14 +20,22 @@ from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import README, PropertyModel
 from molsepnorm.model.training_molecules import TRAINING_FILE
+from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.training.recipes import read_yaml
-from molsepnorm.training.results.disclosure import revealed, without_structures
 from molsepnorm.training.run_folder.folder import RunFolder
 
 _SHORTEST = 5
 """Minimum length of a SMILES that is searched for; shorter ones are also words."""
 _BETWEEN = re.compile(r"[\s\"'`,|]+")
 _PATH = re.compile(r"(?:^|[\s\"'`(=:,])(/[\w.~-]+/[\w./~-]+|[A-Za-z]:[\\/][\w.~-]+|\\\\[\w.-]+\\)")
+
+_STRUCTURES = (
+    f"{TRAINING_FILE} holds the SMILES, the fingerprints and the labels of all training molecules."
+)
+_NO_STRUCTURES = (
+    f"{TRAINING_FILE}, with the structures and labels of the training molecules, is not included, "
+    "so `predict --domain` cannot be used."
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ def _content(path: Path, training_structures: bool) -> bytes:
     if path.name == "metrics.json":
         return json.dumps(_without_paths(read_json(path)), indent=2).encode() + b"\n"
     if path.name == README and not training_structures:
-        return without_structures(path.read_bytes())
+        return path.read_bytes().replace(_STRUCTURES.encode(), _NO_STRUCTURES.encode())
     return path.read_bytes()
 
 
@@ -157,3 +165,46 @@ def _require_clean(name: str, content: bytes, smiles: set[str]) -> None:
             f"nothing was written, because {name} holds {what} {found}: remove it from the file, "
             "or rename the column, class or file that it comes from and train again"
         )
+
+
+def revealed(model: PropertyModel) -> Iterator[str]:
+    """Yield sentences on what the files of a model hold about its training molecules."""
+    if model.task.targets:
+        yield (
+            "config.json holds the names of targets, classes and feature columns, the words of "
+            "feature columns, and the mean and standard deviation of the training labels."
+        )
+    if model.calibration:
+        yield (
+            "config.json holds the sizes of the errors of up to 1,000 validation molecules, for "
+            "the intervals. They are sorted, so no error can be assigned to a molecule."
+        )
+    if model.structures:
+        yield _STRUCTURES
+    elif model.domain is not None:
+        yield _NO_STRUCTURES
+    heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
+    for head in heads:
+        _, columns, counts, *others = head.sizes
+        count = counts * head.compares_counts + sum(others)
+        features = f", {count:,} descriptors and fingerprint counts" * bool(count)
+        cells = ", the cells of its feature columns" * bool(columns)
+        yield (
+            f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
+            f"(a kernel regression): for each of them its embedding{features}{cells} and a weight "
+            "for each target. Anyone with the file can test whether a known molecule is among them "
+            "and estimate their labels"
+            + (", and can reconstruct parts of their structures." if features else ".")
+        )
+    if model.forests:
+        yield (
+            "model.safetensors holds the trees of a random forest. Each leaf has the mean label of "
+            "its training molecules, often of a single one, and the thresholds are Morgan counts "
+            "and descriptors that separate them."
+        )
+    if not (heads or model.forests):
+        yield "model.safetensors holds network weights only, without molecules and labels."
+    yield (
+        "Weights can also show indirectly whether a molecule was used in training. Do not share "
+        "a model if its training structures must stay secret."
+    )

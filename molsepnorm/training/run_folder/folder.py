@@ -14,7 +14,7 @@
     ├── predictions_val.csv    the same for the validation molecules
     ├── predictions_train.csv  the same for the training molecules, unless there are many
     ├── report.html            what the scores mean, with charts and molecules, as a page
-    ├── log.txt                what training printed, if a command or `cli.log.RunLog` wrote it
+    ├── log.txt                what training printed, if a command or `cli.display.RunLog` wrote it
     ├── model/                 the best model by validation, its card README.md, training molecules
     ├── checkpoints/           last.safetensors, from which `--resume` continues
     └── members/               the runs of an ensemble, in place of history.csv and checkpoints/

@@ -174,23 +174,6 @@ def test_runs_of_a_group_are_summarised_together(model, tmp_path):
     assert (tmp_path / "new" / "geometry.png").stat().st_size > 20_000
 
 
-def test_lines_are_means_of_groups_at_their_layers(model):
-    """The runs of "wide" have three layers and the last norm, the other one has two layers."""
-    models = [model("a", "wide"), model("b", "wide", init="v1"), model("_c", layers=2)]
-    analysis = analyze(models, "cpu")
-    figure = draw(analysis)
-    rank = figure.axes[0]
-    assert [tick.get_text() for tick in rank.get_xticklabels()] == ["1", "2", "3", "norm"]
-    wide, _, other, _ = rank.get_lines()  # the graph token's and the atoms', group by group
-    for index, site in enumerate(("layer 1", "layer 2", "layer 3", "last norm")):
-        ranks = [run.at(site=site).effective_rank for run in analysis.groups["wide"]]
-        assert wide.get_ydata()[index] == pytest.approx(np.mean(ranks))
-    assert other.get_xdata().tolist() == [0, 1, 3]  # it has no third layer
-    assert [axes.get_title() for axes in figure.axes][:8] == [*analysis.titles.values()]
-    names = [text.get_text().strip() for text in figure.legends[0].get_texts()]
-    assert names == ["wide", "_c", TOKEN, ATOMS]
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -204,14 +187,6 @@ def test_lines_are_means_of_groups_at_their_layers(model):
 def test_other_molecules_and_targets_are_refused(model, change):
     with pytest.raises(ConfigError, match=r"one (and|predicts .*, and) other"):
         analyze([model("one"), change(model("other"))])
-
-
-def test_nothing_to_compare_is_refused(model):
-    for models in ([], [model("one", graphs=[3])]):
-        with pytest.raises(ConfigError):
-            analyze(models)
-    with pytest.raises(ConfigError, match=r"folders must be a list, and is one text: write \['ru"):
-        load_models("runs/a")
 
 
 def test_the_error_about_nan_names_the_model(model):

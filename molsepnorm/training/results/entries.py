@@ -1,7 +1,9 @@
-"""The numbers of `metrics.json` that describe the split."""
+"""Entries of `metrics.json` about the split, and about comparisons of scores."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.splits import split_name
 from molsepnorm.errors import InvalidMolecule
+from molsepnorm.tasks import Task
+from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.completing.domain import drawn
 
 _MAX_TRAIN, _MAX_TEST = 20_000, 500  # molecules whose similarities are computed
@@ -65,3 +69,55 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
             "train": len(train),
         }
     return entries
+
+
+def comparisons(
+    task: Task,
+    test: Mapping[str, float | None],
+    of_constant: Mapping[str, float | None],
+    predictions: np.ndarray,
+    labels: np.ndarray,
+    constant: np.ndarray,
+    molecules: np.ndarray,
+) -> dict[str, Any]:
+    """Return the entries of `metrics.json` that compare the test scores with those of the trivial
+    baseline.
+
+    `scored_targets` has the targets of each headline that have a test score, all of them if none
+    has one, if there are several targets. `constant_difference` holds the scores of the model minus
+    those of the trivial baseline, with 95 % intervals of a paired bootstrap.
+
+    Args:
+        task: the targets.
+        test, of_constant: scores of the model and of the trivial baseline.
+        predictions, constant: float32 [n, O]: their predictions.
+        labels: float32 [n, T].
+        molecules: [n]: the same number for rows of one molecule.
+    """
+    names = task.headlines
+    only = {*names, *replace(task, metric="loss").headlines, "log_loss"}
+    paired = task.intervals(predictions, labels, molecules=molecules, minus=constant, only=only)
+    scored = {}
+    for name in names:
+        own = [target.name for target in task.targets if target.kind in METRICS[name].kinds]
+        with_score = [each for each in own if test.get(f"{name}/{each}") is not None]
+        scored[name] = with_score or own  # a single target has no score of its own
+    return {
+        "headlines": list(names),
+        **({"scored_targets": scored} if len(task.targets) > 1 else {}),
+        "constant_difference": differences(test, of_constant, paired),
+    }
+
+
+def differences(
+    scores: Mapping[str, float | None],
+    others: Mapping[str, float | None],
+    intervals: Mapping[str, tuple[float, float]],
+) -> dict[str, dict[str, Any]]:
+    """Return the scores minus the others, with the intervals; without those that are undefined."""
+    found = {}
+    for name, ends in intervals.items():
+        one, other = scores[name], others[name]
+        if one is not None and other is not None:
+            found[name] = {"difference": one - other, "interval_95": list(ends)}
+    return found
