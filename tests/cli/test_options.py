@@ -141,7 +141,7 @@ def test_a_flag_switches_its_setting_on_or_off(config_of, tmp_path):
 def test_a_setting_can_also_be_given_by_its_name(config_of):
     """The option and --set may give the same value."""
     config = config_of(
-        *("--data", "x.csv", "--lr", "2", "--set", "optim.lr=2", "--target-columns", "a,b"),
+        *("--data", "x.csv", "--lr", "2", "--set", "optim.lr=2", "--targets", "a,b"),
         *("--set", "data.classes={a: [x, y]}", "--set", "run.max_pairs=99"),
     )
     assert config.optim.lr == 2

@@ -39,8 +39,10 @@ _MAX_CODES = 10
 """Maximum number of distinct numbers that may be class codes rather than quantities."""
 
 _MIN_SHARE = 0.02
-_SENTINELS = {10.0**n - 1 for n in range(2, 7)} | {10.0**n for n in range(4, 10)}
-"""Numbers that often stand for missing values, with either sign."""
+_MIN_DISTINCT = 5  # numbers, among which one may be far from the others
+_FAR = 10  # ranges of the other numbers
+_SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
+"""-99, -999, …: numbers that stand for missing values even if they occur once."""
 
 Cell = tuple[int, str]
 """The row of a cell, and its text."""
@@ -211,16 +213,17 @@ class ParsedColumn:
     def stands_for_missing(self) -> tuple[float, int] | None:
         """Return a number far from all others that may stand for a missing value, such as -999, and
         how often it occurs; None if there is none."""
-        numbers, counts = np.unique(self.numbers(), return_counts=True)
+        exact = self.numbers()[self.bounds() == 0]
+        numbers, counts = np.unique(exact, return_counts=True)
         numbers, counts = numbers[~np.isnan(numbers)], counts[~np.isnan(numbers)]
         if numbers.tolist() == [-1, 0, 1]:
             return -1.0, int(counts[0])
-        if len(numbers) < 3:
+        if len(numbers) < _MIN_DISTINCT:
             return None
         for end, rest in ((0, numbers[1:]), (-1, numbers[:-1])):
-            apart = np.abs(numbers[end] - rest).min() > np.ptp(rest)
+            apart = np.abs(numbers[end] - rest).min() > _FAR * np.ptp(rest)
             several = counts[end] > max(1, _MIN_SHARE * counts.sum())
-            if apart and (several or abs(numbers[end]) in _SENTINELS):
+            if apart and (several or float(numbers[end]) in _SENTINELS):
                 return float(numbers[end]), int(counts[end])
         return None
 

@@ -137,7 +137,7 @@ class DataConfig(BaseModel):
     in_memory: bool = False
     """The data set was passed to `molsepnorm.fit`; it cannot be set."""
 
-    smiles_column: Annotated[str, "--smiles-column", "--smiles-columns"] = "smiles"
+    smiles_column: Annotated[str, "--smiles-column"] = "smiles"
     """Name of the SMILES column."""
     decimal: Annotated[Literal[".", ","] | None, "--decimal"] = None
     """Decimal mark of numbers: a point or a comma, beside which points may group thousands. By
@@ -149,7 +149,7 @@ class DataConfig(BaseModel):
     header_row: Annotated[int | None, "--header-row"] = Field(None, ge=1)
     """Number of the line, or row of a sheet, that has the names of the columns. By default the
     first."""
-    targets: Annotated[_Names | None, "--targets", "--target-columns"] = None
+    targets: Annotated[_Names | None, "--targets"] = None
     """Columns to predict, separated by commas, or patterns such as 'pIC50*'. By default the only
     column of numbers, or those that data.transform, data.task_type or data.classes name.
 

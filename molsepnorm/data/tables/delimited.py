@@ -155,8 +155,13 @@ def _require_closed(lines: list[str], first: int, separator: str) -> None:
 
 
 def _separator(header: str, smiles_column: str, separators: Iterable[str]) -> str:
+    """Return the separator that makes a column of SMILES of the header, with the shortest name."""
+    found = {}
     for separator in separators:
         cells = [cell.strip('"') for cell in header.split(separator)]
-        if smiles_column in cells or any(map(names_smiles, cells)):
-            return separator
+        named = [len(each) for each in cells if each == smiles_column or names_smiles(each)]
+        if named:
+            found[separator] = min(named)
+    if found:
+        return min(found, key=lambda each: found[each])
     return next((each for each in separators if each in header), next(iter(separators)))

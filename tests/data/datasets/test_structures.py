@@ -70,7 +70,7 @@ def test_an_invalid_smiles_can_be_an_error(files, tmp_path):
     [
         ("e.csv", "", r"e\.csv is empty"),
         ("e.smi", "", r"e\.smi has no molecules"),
-        ("e.csv", "smile\nCC\n", r"e\.csv has no column 'smiles'. Did you mean 'smile'"),
+        ("e.csv", "smles\nCC\n", r"e\.csv has no column 'smiles'. Did you mean 'smles'"),
     ],
 )
 def test_a_file_that_cannot_be_used(files, tmp_path, name, content, message):

@@ -115,9 +115,9 @@ def test_locate_gives_the_line_of_each_row(tmp_path, rows, end):
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize("start", ["sep={}\n", "SEP={}\r\n", '\ufeff"sep={}"\n'])
 def test_a_first_line_for_excel_names_the_separator(separator, start):
-    text = start.format(separator) + f"my smiles{separator}a|b\nC{separator}1\n\nCC{separator}2\n"
+    text = start.format(separator) + f"smiles{separator}a|b\nC{separator}1\n\nCC{separator}2\n"
     (chunk,) = read_chunks(io.StringIO(text))
-    assert list(chunk.columns) == ["my smiles", "a|b"]
+    assert list(chunk.columns) == ["smiles", "a|b"]
     assert chunk["a|b"].tolist() == ["1", "", "2"]
     assert [locate("x.csv", i) for i in chunk.index] == [f"x.csv, line {n}" for n in (3, 4, 5)]
     with pytest.raises(DataError, match="line 3 has 3 cells where 2 are expected"):
