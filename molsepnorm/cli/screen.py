@@ -164,8 +164,10 @@ class _Display:
             self._begin(progress)
         began, before = self._start
         rate = (progress.rows - before) / (now - began) if now > began else 0.0
-        left = max(0, progress.expected - progress.rows)
-        text = f"{progress.rows:,} of about {max(progress.expected, progress.rows):,} rows"
+        left = 0 if progress.expected is None else progress.expected - progress.rows
+        text = f"{progress.rows:,} rows"
+        if progress.expected is not None:
+            text = f"{progress.rows:,} of {progress.expected:,} rows"
         if self._top is None:
             text += f", {progress.kept:,} kept"
         if rate:
@@ -173,7 +175,7 @@ class _Display:
             text += f", {_duration(left / rate)} left" if left else ""
         if self._console.is_terminal:
             self._bar.update(
-                self._task, completed=progress.rows, total=progress.rows + left, text=text
+                self._task, completed=progress.rows, total=progress.expected, text=text
             )
         elif now - self._printed >= _SECONDS and rate:
             self._printed = now

@@ -137,8 +137,8 @@ class _Graphormer(BaseEstimator):
         draw = {"data.split_type": self._split_type, "data.split_seed": seed}
         return {"data.split": shares, **draw}
 
-    def _values(self, X: Molecules) -> np.ndarray:  # float64 (G, O)
-        """Return the predictions on the scale that is learned; NaN for an invalid molecule.
+    def _predicted(self, X: Molecules) -> pd.DataFrame:
+        """Return a table with the columns of all targets; NaN for an invalid molecule.
 
         Raises:
             DataError: a molecule is invalid, unless `on_invalid` is "nan".
@@ -146,22 +146,19 @@ class _Graphormer(BaseEstimator):
         check_is_fitted(self, "model_")
         self._require_on_invalid()
         listed = _listed(X)
-        outputs = self.model_.task.outputs
-        if not listed:
-            return np.zeros((0, outputs))
         predictor = Predictor(self.model_, self.device, self.processes)
-        if kind_of(listed) == GRAPH:
-            return predictor.predict_graphs(listed).astype(np.float64)
-        parts = list(predictor.outcomes(listed))
+        if listed and kind_of(listed) == GRAPH:
+            tables = self.model_.task.tables(predictor.predict_graphs(listed))
+            return pd.concat(map(pd.DataFrame, tables), axis=1)
+        table = predictor.to_frame(listed)
         if self.on_invalid == "raise":
-            errors = enumerate(error for part in parts for error in part.errors)
-            for row, error in errors:
+            for row, error in enumerate(table["error"]):
                 if error is not None:
                     raise DataError(
                         f"molecule {row}: {error}. Fix or remove it, or set on_invalid='nan' to "
                         "have NaN for such molecules"
                     )
-        return np.concatenate([part.values for part in parts]).astype(np.float64)
+        return table
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -242,9 +239,8 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
     def predict(self, X: Molecules) -> np.ndarray:
         """Return the predictions, float64 (G,), or (G, T) for T targets; NaN where a molecule is
         invalid and `on_invalid` is "nan"."""
-        values = self._values(X)
-        tables = self.model_.task.tables(values)
-        found = np.stack([next(iter(each.values())) for each in tables], axis=1)
+        columns = [target.prediction_column for target in self.model_.task.targets]
+        found = self._predicted(X)[columns].to_numpy(dtype=np.float64)
         return found[:, 0] if self.n_outputs_ == 1 else found
 
 
@@ -306,8 +302,11 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
     def predict_proba(self, X: Molecules) -> np.ndarray | list[np.ndarray]:
         """Return the probability of each class, float64 (G, K), a list of these for several
         targets; NaN where a molecule is invalid and `on_invalid` is "nan"."""
-        values = self._values(X)
-        parts = [values[:, columns] for columns in self.model_.task.columns()]
+        table = self._predicted(X)
+        parts = [
+            table[target.output_columns].to_numpy(dtype=np.float64)
+            for target in self.model_.task.targets
+        ]
         found = [
             np.concatenate([1 - each, each], axis=1) if each.shape[1] == 1 else each
             for each in parts

@@ -1,15 +1,10 @@
-"""Run a model on encoded rows: `Run` returns predictions, `Embed` returns embeddings.
-
-On a CPU each worker process encodes rows and runs the network (`Predict`). If the network is on a
-GPU, worker processes encode, and the main process runs it.
-"""
+"""Run a model on encoded rows: `Run` returns predictions, `Embed` returns embeddings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -22,11 +17,9 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.predict.encode import EncodedRows, Prepare, Row
+from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.predict.inference import infer, predict_with_signals
 from molsepnorm.tasks import Task
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,35 +38,25 @@ class Outcome:
     nearest: np.ndarray | None = None
     """int64 [R]: see `EncodedRows`."""
     similarity: np.ndarray | None = None
-    """float64 [R]: see `EncodedRows`; NaN in rows that failed."""
+    """float64 [R]: see `EncodedRows`."""
     outside: np.ndarray | None = None
-    """bool [R, columns]: see `EncodedRows`; False in rows that failed."""
+    """bool [R, columns]: see `EncodedRows`."""
 
     def columns(self, task: Task) -> list[dict[str, np.ndarray]]:
         """Return the columns of each target by name, the predicted value first.
 
-        `predict_rows` writes all of them.
+        The spread is that of the value or probability, or of the probability of the most probable
+        class. It is named after the learned value.
         """
         tables = task.tables(self.values)
-        for number, (name, spread) in enumerate(self.spreads(task).items()):
-            tables[number][f"{name}_spread"] = spread
+        if self.spread is not None:
+            for table, target, columns in zip(tables, task.targets, task.columns(), strict=True):
+                chosen = np.zeros(len(self.values), dtype=int)
+                if target.kind == "multiclass":
+                    chosen = self.values[:, columns].argmax(axis=1)
+                spread = np.take_along_axis(self.spread[:, columns], chosen[:, None], axis=1)
+                table[f"{target.learned_name}_spread"] = spread[:, 0]
         return tables
-
-    def spreads(self, task: Task) -> dict[str, np.ndarray]:  # (R,) each
-        """Return the spread of each target's value or probability; that of the most probable class
-        if there are several. The names are those of the learned values. Empty for one network."""
-        if self.spread is None:
-            return {}
-        chosen = (
-            self.values[:, columns].argmax(1, keepdims=True)
-            if target.kind == "multiclass"
-            else np.zeros((len(self.values), 1), dtype=int)
-            for target, columns in zip(task.targets, task.columns(), strict=True)
-        )
-        return {
-            target.learned_name: np.take_along_axis(self.spread[:, columns], each, axis=1)[:, 0]
-            for target, columns, each in zip(task.targets, task.columns(), chosen, strict=True)
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,18 +114,10 @@ class Run:
         for row in failed:
             errors[row] = errors[row] or self._not_finite(finite[row])
         values[failed] = spread[failed] = distance[failed] = np.nan
-        similarity = prepared.similarity
-        if similarity is not None:
-            similarity = similarity.copy()
-            similarity[failed] = np.nan
-        outside = prepared.outside
-        if outside is not None:
-            outside = outside.copy()
-            outside[failed] = False
         return Outcome(
             *(values, errors, spread if self.model.partners else None),
             distance if self.distances and self.model.compares else None,
-            *(prepared.nearest, similarity, outside),
+            *(prepared.nearest, prepared.similarity, prepared.outside),
         )
 
     def _not_finite(self, finite: np.ndarray) -> str:
@@ -216,17 +191,6 @@ class Embed:
         tensors, every = GraphTensors.of(encoded, self.device), np.arange(len(encoded))
         call = with_atoms if self.atoms else molecules_alone
         return infer(network, tensors, every, precision=self.precision, call=call).numpy()
-
-
-@dataclass(frozen=True)
-class Predict(Generic[Result]):
-    """Encodes rows, and evaluates the network on them."""
-
-    prepare: Prepare
-    run: Callable[[EncodedRows], Result]
-
-    def __call__(self, rows: Sequence[Row]) -> Result:
-        return self.run(self.prepare(rows))
 
 
 def _not_finite(what: str, precision: Precision) -> str:

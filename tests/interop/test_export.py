@@ -142,7 +142,9 @@ def native(network: Graphormer, smiles: list[str], features: Tensor | None) -> T
     """The outputs of the network itself."""
     bare = Graphormer(replace(network.config.with_linear_head(), molecule_features=0))
     outputs = torch.empty(len(smiles), network.config.outputs, dtype=network.embedding.atoms.dtype)
-    for rows, group in Prepare(model_of(bare), torch.device("cpu"))(smiles).groups:
+    for rows, group in Prepare(model_of(bare), torch.device("cpu"))(
+        [(text,) for text in smiles]
+    ).groups:
         batch = GraphTensors.of(group).cut(list(range(len(rows))))
         its = None if features is None else features[torch.from_numpy(rows)]
         with torch.no_grad():

@@ -43,7 +43,7 @@ def model() -> PropertyModel:
 
 
 def table(predictor, smiles, path, **options) -> pd.DataFrame:
-    columns = {"smiles": smiles}
+    columns = pd.DataFrame({"smiles": smiles})
     options = {"smiles_column": "smiles", "source": "x", **options}
     predict_rows(predictor, [columns], path, **options)
     if path.suffix == ".parquet":

@@ -118,7 +118,7 @@ TABLE = {
 
 
 def _write(predictor: Predictor, path, **options) -> tuple[int, int]:
-    chunks = options.pop("chunks", [TABLE])
+    chunks = options.pop("chunks", [pd.DataFrame(TABLE)])
     return embed_rows(predictor, chunks, path, smiles_column="smiles", source="my.csv", **options)
 
 
@@ -172,19 +172,19 @@ def test_chunks_are_read_as_they_are_needed(predictor, tmp_path, monkeypatch):
     """A table larger than the memory can be embedded."""
     monkeypatch.setattr(module, "_TASK", 3)
     taken, ahead = [], []
-    embed = Predictor.embed_stream
+    embed = Predictor.embedded
 
     def chunks():
         for number in range(20):
             taken.append(number)
-            yield {"smiles": ["CCO"] * 3}
+            yield pd.DataFrame({"smiles": ["CCO"] * 3})
 
     def watched(*args):
         for done, part in enumerate(embed(*args)):
             ahead.append(len(taken) - done)
             yield part
 
-    monkeypatch.setattr(Predictor, "embed_stream", watched)
+    monkeypatch.setattr(Predictor, "embedded", watched)
     assert _write(predictor, tmp_path / "out.parquet", chunks=chunks()) == (60, 0)
     assert len(ahead) == 20
     assert max(ahead) <= 3
@@ -192,7 +192,7 @@ def test_chunks_are_read_as_they_are_needed(predictor, tmp_path, monkeypatch):
 
 def test_mistakes_are_clear_errors(predictor, tmp_path):
     """Nothing is written."""
-    taken = [{"smiles": ["C"], "embedding": ["1"]}]
+    taken = [pd.DataFrame({"smiles": ["C"], "embedding": ["1"]})]
     twice = [pd.DataFrame([["C", "1", "2"]], columns=["smiles", "a", "a"])]
     for name, options, message in (
         ("out.txt", {}, "out.txt: the end of the name chooses the format of the table"),

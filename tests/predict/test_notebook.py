@@ -47,7 +47,12 @@ def test_a_frame_has_the_columns_and_cells_of_the_file(predictor):
     """In the same order, up to the rounding of the file."""
     out = io.StringIO()
     predict_rows(
-        predictor, [{"smiles": SMILES}], out, smiles_column="smiles", source="x", digits=17
+        predictor,
+        [pd.DataFrame({"smiles": SMILES})],
+        out,
+        smiles_column="smiles",
+        source="x",
+        digits=17,
     )
     written = pd.read_csv(io.StringIO(out.getvalue()))
     frame = predictor.to_frame(SMILES)

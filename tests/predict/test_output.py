@@ -40,8 +40,7 @@ def _predict(
     predictor: Predictor, out: Path | io.StringIO, digits: int | None = 6
 ) -> tuple[int, int]:
     table = {"smiles_column": "smiles", "source": "rows", "digits": digits}
-    with pytest.warns(UserWarning, match="enhanced stereochemistry"):
-        return predict_rows(predictor, [ROWS], out, **table)
+    return predict_rows(predictor, [pd.DataFrame(ROWS)], out, **table)
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +77,6 @@ def test_every_format_has_the_same_values(predictor, expected, tmp_path, suffix)
             assert row["odd <name>"].strip() == right["odd <name>"].strip()
         else:
             assert row == {**right, **{name: row[name] for name in _numbers([row])[0]}}
-
-
-@pytest.mark.parametrize("suffix", FORMATS)
-@pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
-def test_cells_of_a_frame_are_written_as_text(predictor, tmp_path, suffix):
-    """Numbers as Python writes them; missing values are empty, and fail as SMILES."""
-    missing = {"half": [0.5, np.nan], "note": [pd.NA, [1, 2]], "day": [pd.NaT, None]}
-    table = pd.DataFrame({"id": [1, 2], "smiles": ["CCO", None], **missing})
-    path = tmp_path / f"out{suffix}"
-    for chunk in (table, table.to_dict("list")):
-        counts = predict_rows(predictor, [chunk], path, smiles_column="smiles", source="rows")
-        assert counts == (2, 1)
-        found = [[row[name] for name in table] for row in _texts(path)]
-        assert found == [["1", "CCO", "0.5", "", ""], ["2", "", "", "[1, 2]", ""]]
 
 
 @pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
@@ -163,10 +148,10 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, suffix, module):
 def test_an_error_leaves_the_earlier_file(predictor, tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     path.write_bytes(b"earlier")
-    with pytest.raises(DataError, match="rows, line 2: RDKit cannot read 'C1CC'"):
+    with pytest.raises(DataError, match="rows, line 3: RDKit cannot read 'C1CC'"):
         predict_rows(
             predictor,
-            [{"smiles": ["C", "C1CC"]}],
+            [pd.DataFrame({"smiles": ["C", "C1CC"]})],
             path,
             smiles_column="smiles",
             source="rows",

@@ -297,7 +297,7 @@ def test_values_that_differ_little_for_their_size_have_more_digits(predictor, me
     assert targets[0].digits == digits
     out = io.StringIO()
     options = {"smiles_column": "smiles", "source": "rows"}
-    predict_rows(Predictor(model), [{"smiles": ["CCO"]}], out, **options)
+    predict_rows(Predictor(model), [pd.DataFrame({"smiles": ["CCO"]})], out, **options)
     cell = out.getvalue().splitlines()[1].split(",")[1]
     value = Predictor(model).predict(["CCO"])[0].values["T_mK"]
     assert cell == f"{value:.{digits}g}"
@@ -312,9 +312,7 @@ def test_groups_of_large_molecules_are_small(predictor):
     assert sorted(np.concatenate([which for which, _ in groups])) == list(range(305))
 
 
-@pytest.mark.parametrize(
-    "call", ["predict", "stream", "outcomes", "embed", "embed_stream", "to_frame"]
-)
+@pytest.mark.parametrize("call", ["predict", "stream", "embed", "embed_stream", "to_frame"])
 def test_a_single_smiles_is_not_read_as_a_list_of_characters(predictor, call):
     """The error comes with the call, not with the first prediction."""
     for smiles in ("CCO", b"CCO", {"ethanol": "CCO"}):

@@ -197,7 +197,7 @@ def test_the_time_of_a_request_is_limited(models, monkeypatch):
 def test_large_molecules_have_a_turn_each(models, monkeypatch):
     """A block of 128 of them would take longer than the time limit and hold up all others."""
     service, sizes = Service(models), []
-    for method in ("predict", "outcomes"):  # of SMILES and of tables
+    for method in ("predict", "predicted"):  # of SMILES and of tables
         plain = getattr(Predictor, method)
 
         def counting(self, smiles, *others, plain=plain):

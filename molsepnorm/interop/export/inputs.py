@@ -18,8 +18,7 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import SELF
-from molsepnorm.predict.arguments import Cells, require_feature_columns
-from molsepnorm.predict.encode import Prepare
+from molsepnorm.predict.encode import Cells, Prepare, require_feature_columns
 from molsepnorm.predict.predictor import Predictor
 
 INPUTS = {

@@ -204,8 +204,9 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs) -> ExportRep
     differences = []
     for batch in filter(None, (smiles, smiles[:1], smiles[-1:], training)):
         inputs = _encoded(predictor, batch)
-        outcomes = predictor.outcomes(batch, _cells(model, len(batch)))
-        expected = np.concatenate([each.values for each in outcomes])[inputs.rows]
+        names = [name for target in model.task.targets for name in target.output_columns]
+        frame = predictor.to_frame(batch, _cells(model, len(batch)))
+        expected = frame[names].to_numpy(dtype=np.float64)[inputs.rows]
         differences.append(_difference(model, run(inputs.arrays), expected))
     units = {_UNITS.get(target.kind, "probability") for target in model.task.targets}
     report = ExportReport(

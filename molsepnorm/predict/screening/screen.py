@@ -8,15 +8,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
 from molsepnorm.optional import require_package
 from molsepnorm.predict.predictor import Predictor
-from molsepnorm.predict.screening.best import Best, Ranking, write_best
 from molsepnorm.predict.screening.filters import Filter, FilterColumns, Kind
+from molsepnorm.predict.screening.library import Library, ScreenTask, find_files, open_library
 from molsepnorm.predict.screening.manifest import Manifest, model_digest
-from molsepnorm.predict.screening.plan import Library, ScreenTask, find_files, open_library
-from molsepnorm.predict.screening.work import ADDED, Done, Work
+from molsepnorm.predict.screening.parts import ADDED, Done, Ranking, Work, write_best
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.target import interval_names
@@ -65,8 +66,8 @@ class ScreenProgress:
     """Number of rows that failed; they are in the folder `rejected`."""
     parts: int = 0
     """Number of Parquet files in the folder `parts`."""
-    expected: int = 0
-    """Number of all rows; an estimate unless all files are Parquet."""
+    expected: int | None = None
+    """Number of all rows; None unless all files are Parquet."""
     ranked_by: str | None = None
     """The column that ranks and its direction; None without `top`."""
 
@@ -166,7 +167,7 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
     chosen = ranking = None
     if options.filter is not None:
         chosen = Filter(options.filter, columns)
-        library = replace(library, numbers=chosen.numbers)
+        library = replace(library, numbers=tuple(chosen.numbers))
     if options.top is not None:
         ranking = _ranking(predictor, columns, options)
     elif options.by is not None or options.ascending is not None:
@@ -265,18 +266,29 @@ def _run(
 ) -> ScreenProgress:
     ranked = None if work.ranking is None else str(work.ranking)
     progress = ScreenProgress(manifest.folder, expected=work.library.rows, ranked_by=ranked)
-    best = Best(work.ranking)
+    count = work.ranking.count if work.ranking else 0
+    scores = np.empty(0)  # of the best rows so far, ascending
+
+    def jobs() -> Jobs:
+        """Yield the other tasks. A row that is worse than the best ones so far need not be kept."""
+        for task in work.library.tasks(rows):
+            if task.name not in finished:
+                yield task, float(scores[0]) if 0 < count <= len(scores) else -np.inf
+
+    def count_in(done: Done) -> ScreenProgress:
+        nonlocal scores
+        if done.scores is not None:
+            scores = np.sort(np.concatenate([scores, done.scores]))[-count:]
+        return progress.with_part(done)
+
     finished: set[str] = set()
     for done in manifest.begin():
         finished.add(done.name)
-        progress = progress.with_part(done)
-        best.add(done.scores)
+        progress = count_in(done)
     on_progress(progress)
-    jobs = ((task, best.least) for task in work.library.tasks(rows) if task.name not in finished)
-    for done in results(jobs):
+    for done in results(jobs()):
         manifest.add(done)
-        best.add(done.scores)
-        progress = progress.with_part(done)
+        progress = count_in(done)
         on_progress(progress)
     kept = progress.kept
     if work.ranking is not None:

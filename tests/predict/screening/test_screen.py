@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +17,12 @@ import torch
 from support import SMALL, far_from_initial
 
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
-from molsepnorm.files.digests import KEY, json_digest
 from molsepnorm.files.lock import locked
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict.screening import ScreenOptions, ScreenProgress, screen
-from molsepnorm.predict.screening import manifest as manifest_module
-from molsepnorm.predict.screening.work import Work
+from molsepnorm.predict.screening.parts import Work
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
 
@@ -93,7 +90,7 @@ def test_all_columns_equal_those_of_predict(small_model, screened, molecules, tm
     table.to_csv(tmp_path / "a.csv", index=False)
     predictor = Predictor(small_model(*TARGETS))
     found = screened([tmp_path / "a.csv"], by=predictor)
-    chunks = [{name: table[name].map(str).tolist() for name in table}]
+    chunks = [table.astype(str)]
     predict_rows(predictor, chunks, tmp_path / "p.parquet", smiles_column="smiles", source="a")
     wanted = pd.read_parquet(tmp_path / "p.parquet").query("error == ''").reset_index(drop=True)
     assert [*found.columns[4:]] == [*predictor.columns] == [*wanted.columns[4:-1]]
@@ -207,21 +204,6 @@ def test_a_direction_that_misleads_is_refused(small_model, molecules, tmp_path):
         assert not (tmp_path / "out").exists()
 
 
-def test_a_ranked_screen_of_an_earlier_version_goes_on(predictor, library, tmp_path, monkeypatch):
-    """Its manifest has no `ranked_by`."""
-    stopped_after(5, predictor, library, tmp_path / "out", top=4)
-    path = tmp_path / "out" / "manifest.json"
-    content = json.loads(path.read_text())
-    del content["ranked_by"], content[KEY]
-    assert content["options"]["ascending"] is False
-    path.write_text(json.dumps({**content, KEY: json_digest(content)}))
-    done = count_work(monkeypatch)
-    options = ScreenOptions(top=4, rows_per_part=7)
-    result = screen(predictor, [str(each) for each in library], tmp_path / "out", options)
-    assert len(done) == result.parts - 5
-    assert json.loads(path.read_text())["ranked_by"] == "y_pred, largest first"
-
-
 def test_a_model_with_feature_columns_reads_them_from_every_file(screened, molecules, tmp_path):
     """They are not carried unless they are named. Decimal commas are read."""
     inputs = ExtraInputs((FeatureColumn("price"),))
@@ -299,14 +281,9 @@ def test_finished_parts_are_not_computed_again(
 def test_a_part_that_is_damaged_or_deleted_is_computed_again(
     predictor, screened, library, tmp_path, tree, monkeypatch
 ):
-    """The manifest may lack the last parts."""
     before = screened(library)
     every = tree(tmp_path / "out")
     parts = tmp_path / "out" / "parts"
-    content = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    del content["parts"]["00000-0000001"], content["parts"]["00000-0000003"], content[KEY]
-    content[KEY] = json_digest(content)
-    (tmp_path / "out" / "manifest.json").write_text(json.dumps(content))
     (parts / "00000-0000000.parquet").unlink()
     (parts / "00000-0000001.parquet").write_bytes(b"PAR1")
     done = count_work(monkeypatch)
@@ -378,16 +355,6 @@ def test_only_one_process_screens_into_a_folder(screened, library, tmp_path):
         pytest.raises(ConfigError, match=rf"\({os.getpid()} on .* is screening into .*out: wait"),
     ):
         screened(library)
-
-
-def test_the_manifest_is_written_now_and_then(predictor, library, tmp_path, monkeypatch):
-    """A screen that goes on need not read parts that the manifest lists."""
-    monkeypatch.setattr(manifest_module, "_SECONDS", 0.0)
-    monkeypatch.setattr(manifest_module, "_SHARE", 1e9)
-    stopped_after(5, predictor, library, tmp_path / "out")
-    assert len(json.loads((tmp_path / "out" / "manifest.json").read_text())["parts"]) == 5
-    monkeypatch.setattr(manifest_module, "read_counts", lambda *_: pytest.fail("was read"))
-    stopped_after(7, predictor, library, tmp_path / "out")
 
 
 # --- refused --------------------------------------------------------------------------------------
@@ -490,27 +457,8 @@ def test_a_folder_with_something_else_is_refused(screened, library, tmp_path, tr
     with pytest.raises(ConfigError, match="mine.txt is a file: the output is a folder"):
         screened(library, into="out/mine.txt")
     (tmp_path / "out" / "manifest.json").write_text('{"short_name": "a web app"}')
-    with pytest.raises(ModelError, match="manifest.json is not the manifest of a screen"):
+    with pytest.raises(ModelError, match="manifest.json is damaged, or is not the manifest of a"):
         screened(library)
-
-
-def test_any_changed_byte_of_a_manifest_is_noticed(screened, library, tmp_path):
-    """Unless the content is the same, as after another blank."""
-    screened(library)
-    path = tmp_path / "out" / "manifest.json"
-    text = path.read_bytes()
-    content, refused = json.loads(text), 0
-    for position in range(0, len(text), 7):
-        changed = bytearray(text)
-        changed[position] ^= 1 << position % 8
-        path.write_bytes(changed)
-        with suppress(ValueError, RecursionError):
-            if json.loads(changed) == content:
-                continue
-        with pytest.raises(ModelError, match="manifest.json (is|was)"):
-            screened(library)
-        refused += 1
-    assert refused > 100
 
 
 def test_options_that_are_impossible_are_refused(

@@ -18,7 +18,7 @@ from molsepnorm.data.tables import (
     require_column,
     smiles_column_of,
 )
-from molsepnorm.data.tables.formats import format_of, open_decompressed
+from molsepnorm.data.tables.formats import format_of
 from molsepnorm.data.tables.parquet import parquet_layout, read_parquet_rows
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.files.writing import clear_errors
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _IDENTIFIER = re.compile(r"(?:.*[\W_])?(?:id|name|identifier|title)|idnumber|zincid|chemblid")
-_SAMPLE = 1 << 20  # bytes from which the number of rows of a file is estimated
-_ROW_ENDS = {"csv": b"\n", "tsv": b"\n", "smi": b"\n", "sdf": b"$$$$"}
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,8 @@ class LibraryFile:
     """Names of the columns, where that of SMILES may have another name than in the library."""
     smiles_column: str
     """Name of the column of SMILES in the file."""
-    rows: int
-    """Number of rows; an estimate unless the file is Parquet."""
-
-    @property
-    def is_parquet(self) -> bool:
-        return format_of(self.path).kind == "parquet"
+    rows: int | None
+    """Number of rows; None if that is known only once the file is read."""
 
 
 @dataclass(frozen=True)
@@ -108,22 +102,20 @@ class Library:
         return list(dict.fromkeys([self.smiles_column, *self.carried, *self.features]))
 
     @property
-    def rows(self) -> int:
-        """Number of rows; an estimate unless all files are Parquet."""
-        return sum(source.rows for source in self.sources)
+    def rows(self) -> int | None:
+        """Number of rows; None unless all files are Parquet."""
+        counts = [source.rows for source in self.sources]
+        return None if None in counts else sum(filter(None, counts))
 
     def tasks(self, rows: int) -> Iterator[ScreenTask]:
         """Yield the tasks, of up to `rows` rows each, in the order of files and rows.
 
-        They do not depend on anything but the files and `rows`. Files without rows have none. If no
-        file has rows, there is one task without rows, whose part has the columns.
+        They do not depend on anything but the files and `rows`. A Parquet file without rows has a
+        task, whose part has the columns.
         """
         for source in self.sources:
-            if source.is_parquet:
-                starts = range(0, source.rows, rows)
-                if not self.rows and source is self.sources[0]:
-                    starts = range(1)
-                for number, start in enumerate(starts):
+            if source.rows is not None:
+                for number, start in enumerate(range(0, source.rows or 1, rows)):
                     yield ScreenTask(source, number, start, min(start + rows, source.rows))
                 continue
             decimals = {*self.features, *self.numbers}
@@ -208,7 +200,7 @@ def open_library(
 
 
 def _source(number: int, name: str, smiles_column: str) -> LibraryFile:
-    path = Path(name).absolute()
+    path, rows = Path(name).absolute(), None
     with clear_errors(name, "read"):
         about = path.stat()
     if format_of(path).kind == "parquet":
@@ -219,24 +211,5 @@ def _source(number: int, name: str, smiles_column: str) -> LibraryFile:
         first = next(read_chunks(path, name, 1, smiles_column))
         names, shown = [str(each) for each in first.columns], names_in_file(first)
         in_file = dict(zip(names, shown, strict=True)).get(smiles_column, smiles_column)
-        rows = _estimated_rows(path, name)
     given = number, name, path, about.st_size, about.st_mtime_ns
     return LibraryFile(*given, tuple(names), in_file, rows)
-
-
-def _estimated_rows(path: Path, name: str) -> int:
-    """Estimate the number of rows of a text file from its start."""
-    kind, packing = format_of(path)
-    end = _ROW_ENDS.get(kind)
-    if end is None:  # a workbook, whose rows are not counted
-        return 0
-    with open_decompressed(path, name) as file:
-        sample = file.read(_SAMPLE)
-        if not file.read(1):
-            return sample.count(end)
-    if packing is None:
-        return int(path.stat().st_size * sample.count(end) / len(sample))
-    import zlib
-
-    share = len(zlib.compress(sample, 6)) / len(sample)
-    return int(path.stat().st_size / share * sample.count(end) / len(sample))

@@ -9,7 +9,7 @@ import pytest
 
 from molsepnorm.data.tables import read_table
 from molsepnorm.errors import ConfigError, StorageError
-from molsepnorm.predict.screening.plan import find_files, open_library
+from molsepnorm.predict.screening.library import find_files, open_library
 
 
 def library_of(*paths, columns=None, features=(), smiles_column="smiles"):
@@ -48,7 +48,7 @@ def test_tasks_hold_every_row_once(molecules, tmp_path, name, rows):
     pd.testing.assert_frame_equal(
         rows_of(library, rows), expected, check_index_type=False, check_column_type=False
     )
-    assert library.rows in (64, 65)  # a header or a comment may be counted
+    assert library.rows == (64 if path.suffix == ".parquet" else None)
 
 
 def test_smiles_columns_may_have_other_names_in_some_files(molecules, tmp_path):
