@@ -12,7 +12,7 @@ from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.tasks.target import BOUND_SIGNS
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.forward import Outcome
+    from molsepnorm.predict.inference import Outcome
 
 
 DOMAIN_COLUMNS = ("similarity", "in_domain", "nearest_smiles")

@@ -25,7 +25,7 @@ from molsepnorm.predict.encode import (
     checked_rows,
     encoded_groups,
 )
-from molsepnorm.predict.forward import Embed, Embeddings, Outcome, Run
+from molsepnorm.predict.inference import Embed, Embeddings, Outcome, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
 from molsepnorm.predict.workers import Workers
@@ -287,9 +287,9 @@ class Predictor:
             if outcome.outside is None:
                 continue
             valid = [error is None for error in outcome.errors]
-            outside = outcome.outside[valid].any(axis=0).tolist()
-            for column, is_outside in zip(self.model.inputs.columns, outside, strict=True):
-                if is_outside and column.name not in warned:
+            for index in np.flatnonzero(outcome.outside[valid].any(axis=0)):
+                column = self.model.inputs.columns[index]
+                if column.name not in warned:
                     warned.add(column.name)
                     warn_of_data(
                         f"column '{column.name}' has numbers outside the range of the training "

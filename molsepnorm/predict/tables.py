@@ -14,7 +14,7 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.tables import check_embeddings_output, check_output
 from molsepnorm.files.writing import replacing
 from molsepnorm.predict.encode import Row, require_feature_columns
-from molsepnorm.predict.forward import Embeddings
+from molsepnorm.predict.inference import Embeddings
 from molsepnorm.predict.output import open_table, require_unique
 from molsepnorm.predict.predictor import Predictor
 

@@ -11,7 +11,7 @@ from torch_geometric.loader import DataLoader as GeometricLoader
 import molsepnorm
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
-from molsepnorm.interop.pyg import Collate, graphormer_config
+from molsepnorm.interop.pyg import AddShortestPathEncoding, Collate, graphormer_config
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.molecules.featurize.pyg import from_data, to_data
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_refused(dataset, network):
     with pytest.raises(ConfigError, match="molecule 7"):
         collate([*dataset, rare])
     del dataset[3].y
-    with pytest.raises(ConfigError, match="molecule 3 of the batch has no y"):
+    with pytest.raises(ConfigError, match="molecule 3 of the batch has 0 labels in y"):
         collate(dataset)
     with pytest.raises(ConfigError, match="molecule 3 has 9 atom features, 3 bond .* 1 labels"):
         graphormer_config(dataset, bond_offset=0)
@@ -176,3 +176,24 @@ def test_lightning_averages_over_molecules_in_each_precision(network, tmp_path, 
     loader = DataLoader(dataset, batch_size=6, collate_fn=collate)
     trainer.fit(Module(), loader, loader)
     assert float(trainer.callback_metrics["mae"]) == pytest.approx(25, abs=0.3)
+
+
+def test_the_repr_of_the_transform_makes_it_again():
+    """PyTorch Geometric identifies a `pre_transform` by its repr."""
+    given = {"bond_sizes": (4, 2), "bond_offset": 1, "max_degree": 7, "max_distance": 9}
+    transform = AddShortestPathEncoding(**given, max_path_length=5)
+    again = eval(repr(transform))
+    assert (again.spec, again.bond_offset) == (transform.spec, transform.bond_offset)
+
+
+def test_the_offset_must_be_given_and_is_subtracted():
+    with pytest.raises(ConfigError, match="bond_offset is missing: pass the attribute of the"):
+        AddShortestPathEncoding((3,))
+    for offset in (0, 1):
+        data = Data(
+            x=torch.zeros(2, 1, dtype=torch.long),
+            edge_index=torch.tensor([[0, 1], [1, 0]]),
+            edge_attr=torch.tensor([2, 2]),
+        )
+        encoded = AddShortestPathEncoding((3,), bond_offset=offset, max_path_length=1)(data)
+        assert encoded.pair_path.view(2, 2).tolist() == [[-1, 2 - offset], [2 - offset, -1]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import sys
 from pathlib import Path
@@ -129,7 +128,7 @@ def test_the_joined_model_has_a_run_of_its_own(tmp_path, strict_mlflow, monkeypa
     def init(config):
         ends = []
         run = SimpleNamespace(config=config, summary={}, ends=ends, finish=ends.append)
-        run.log = lambda values: None
+        run.log = run.summary.update
         runs.append(run)
         return run
 
@@ -204,14 +203,14 @@ class _Fail(Callback):
 
 
 def test_mlflow_accepts_the_name_of_every_target(strict_mlflow):
-    """Names may have slashes and 300 characters, and differ in their brackets only."""
-    targets = ["logS", "IC50 (nM)", "IC50 [nM]", "a/b/", "x" * 300]
+    """Names may have slashes and 300 characters."""
+    targets = ["logS", "IC50 (nM)", "a/b/", "x" * 300]
     labels = [[each * n for n in range(1, 6)] for each in LABELS]
     result = molsepnorm.fit(
         *(SMILES, labels), targets=targets, splits=SPLITS, overrides=SMALL, callback=MLflow()
     )
     (run,) = strict_mlflow.runs
-    names = ["logS", "IC50 _nM_", "IC50 _nM_ 2", "a_b_", "x" * 200]
+    names = ["logS", "IC50 _nM_", "a_b_", "x" * 200]
     for target, name in zip(targets, names, strict=True):
         assert run.data.metrics[f"test/mae.{name}"] == result.metrics["test"][f"mae/{target}"]
     assert run.data.metrics["test/mae"] == result.metrics["test"]["mae"]
@@ -300,13 +299,3 @@ def test_a_missing_package_is_named(monkeypatch, make, package):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=rf"needs {package}, .*'molsepnorm\[{package}\]'"):
         make()
-
-
-def test_settings_are_written_as_the_run_has_them(tmp_path):
-    """Under the names that `--set` and the YAML files use."""
-    from molsepnorm.interop.tracking import _settings
-
-    config = molsepnorm.load_config("zinc", overrides={"run.epochs": 3})
-    settings = _settings(config)
-    assert settings["run.epochs"] == 3 and "model.layers" in settings
-    json.dumps(settings)

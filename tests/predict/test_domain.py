@@ -20,7 +20,7 @@ from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import domain as module
-from molsepnorm.predict.forward import Outcome
+from molsepnorm.predict.inference import Outcome
 from molsepnorm.tasks import FeatureColumn, Target, Task
 from molsepnorm.tasks.domain import Domain
 
