@@ -309,25 +309,6 @@ def test_an_output_that_is_not_finite_is_nan() -> None:
     assert found.isnan().all()
 
 
-def test_a_copy_does_not_change_and_stays_in_evaluation() -> None:
-    network = network_of()
-    inputs = encoded(network, SMILES)
-    dense = DenseGraphormer(network).train()
-    before = dense(**inputs)
-    network.head.bias.data += 1
-    assert torch.equal(dense(**inputs), before)
-    assert not any(module.training for module in dense.modules())
-
-
-@pytest.mark.parametrize("name", ["zinc", "kernel", "post-token", "urpe"])
-def test_half_precision(name: str) -> None:
-    network = network_of(**CONFIGS[name])
-    inputs = encoded(network, SMILES)
-    expected = DenseGraphormer(network)(**inputs)
-    found = DenseGraphormer(network).bfloat16()(**inputs)
-    assert (found - expected).abs().mean() < 0.15 * expected.std()
-
-
 # --- files ----------------------------------------------------------------------------------------
 
 
@@ -469,16 +450,6 @@ def test_a_table_is_encoded_without_its_invalid_rows(tmp_path: Path) -> None:
             for name, array in expected.items():
                 np.testing.assert_array_equal(arrays[name], array)
     assert rows == [row for row in range(70) if row != 3]
-
-
-def test_rows_of_a_table_are_counted_and_not_its_lines(tmp_path: Path) -> None:
-    """A cell with a line break before, and rows of two files."""
-    rows = [f"{'C' * number},{number}" for number in range(1, 67)]
-    rows[2] = 'CC,"a\nb"'
-    (tmp_path / "my.csv").write_text("\n".join(["smiles,note", *rows]))
-    encode_table(model_of(), tmp_path / "my.csv", tmp_path / "out")
-    with np.load(tmp_path / "out/00001.npz") as first, np.load(tmp_path / "out/00002.npz") as other:
-        assert [*first["rows"], *other["rows"]] == [*range(66)]
 
 
 def test_a_table_without_molecules_is_refused(tmp_path: Path) -> None:

@@ -106,13 +106,6 @@ def test_what_does_not_fit_is_refused(dataset, network):
         collate(dataset)
 
 
-def test_other_numbers_of_labels_name_the_molecule(dataset, network):
-    molecules = [data.clone() for data in dataset[:3]]
-    molecules[2].y = torch.ones(5)
-    with pytest.raises(ConfigError, match=r"molecule 2 of the batch has 5 labels in y, and mol"):
-        Collate(network.config, bond_offset=0)(molecules)
-
-
 def test_batches_of_pytorch_geometric_are_refused(dataset, network):
     """Its loader makes them, and ignores `collate_fn`."""
     collate = Collate(network.config, bond_offset=0)
@@ -129,53 +122,6 @@ def test_batches_of_pytorch_geometric_are_refused(dataset, network):
     ):
         with pytest.raises(ConfigError, match=r"batch of PyTorch Geometric.*batch\.to_data_list"):
             read()
-
-
-def test_a_batch_is_made_of_a_list(dataset, network):
-    collate = Collate(network.config, bond_offset=0)
-    with pytest.raises(ConfigError, match=r"list of Data; got Data\. Pass \[data\]"):
-        collate(dataset[0])
-    with pytest.raises(ConfigError, match="batch has no molecules: pass a list of at least one"):
-        collate([])
-
-
-@pytest.mark.parametrize("precision", ["32-true", "bf16-true", "64-true"])
-@pytest.mark.filterwarnings("ignore")
-def test_lightning_averages_over_molecules_in_each_precision(network, tmp_path, precision):
-    """Six small molecules and two large ones, in batches of six."""
-    lightning = pytest.importorskip("pytorch_lightning")
-    dataset = [to_data(OGB("C"), y=0.0)] * 6 + [to_data(OGB("C" * 30), y=100.0)] * 2
-    config = graphormer_config(dataset, bond_offset=0, layers=1, width=8, ffn_width=8, heads=2)
-    collate = Collate(config, bond_offset=0)
-
-    class Module(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.network = molsepnorm.Graphormer(config)
-
-        def training_step(self, batch):
-            graphs, labels = batch
-            return (self.network(graphs) - labels).abs().mean()
-
-        def validation_step(self, batch):
-            self.log("mae", self.training_step(batch))
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.0)
-
-    trainer = lightning.Trainer(
-        max_epochs=1,
-        precision=precision,
-        accelerator="cpu",
-        default_root_dir=tmp_path,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    loader = DataLoader(dataset, batch_size=6, collate_fn=collate)
-    trainer.fit(Module(), loader, loader)
-    assert float(trainer.callback_metrics["mae"]) == pytest.approx(25, abs=0.3)
 
 
 def test_the_repr_of_the_transform_makes_it_again():

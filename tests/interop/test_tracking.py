@@ -79,19 +79,6 @@ def test_tensorboard_has_the_curves(tmp_path):
     assert b"| run.epochs | 2 |" in text.tensor_proto.string_val[0]
 
 
-def test_tensorboard_has_the_settings_of_a_failed_run(tmp_path):
-    """They are in memory until the file is closed."""
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    callback = TensorBoard(tmp_path)
-    with pytest.raises(RuntimeError, match="the disk is full"):
-        _fit(Callbacks([callback, _Fail()]))
-    events = EventAccumulator(str(tmp_path)).Reload()
-    assert events.Tensors("settings/text_summary")
-    assert events.Scalars("val/mae")[0].step == 1
-
-
 def test_tensorboard_without_any_folder_is_refused():
     pytest.importorskip("tensorboard")
     with pytest.raises(ConfigError, match="no folder for the event files"):
@@ -227,19 +214,6 @@ def test_mlflow_ends_a_failed_run(strict_mlflow, tmp_path, resume):
     assert strict_mlflow.runs[1].data.metrics["test/mae"] == result.metrics["test"]["mae"]
 
 
-def test_mlflow_leaves_a_run_that_the_caller_ended(strict_mlflow):
-    class End(_Fail):
-        def on_epoch(self, record, epochs):
-            strict_mlflow.end_run("KILLED")
-            super().on_epoch(record, epochs)
-
-    callback = MLflow()
-    with pytest.raises(RuntimeError, match="the disk is full"):
-        _fit(Callbacks([callback, End()]))
-    _fit(callback)
-    assert [run.info.status for run in strict_mlflow.runs] == ["KILLED", "FINISHED"]
-
-
 def test_mlflow_continues_a_run_with_other_settings(strict_mlflow):
     """MLflow refuses to change a setting that is logged."""
     _fit(MLflow())
@@ -277,18 +251,6 @@ def test_weights_and_biases_ends_a_failed_run(monkeypatch):
     with pytest.raises(RuntimeError, match="the disk is full"):
         _fit(Callbacks([callback, _Fail()]))
     assert codes == [1]
-
-
-def test_weights_and_biases_keeps_entries_of_the_user(monkeypatch):
-    """Beside the settings of the run, which they do not replace."""
-    kept = {}
-    run = SimpleNamespace(log=lambda values: None, summary={}, finish=lambda code: None)
-    monkeypatch.setitem(
-        sys.modules, "wandb", SimpleNamespace(init=lambda **options: kept.update(options) or run)
-    )
-    _fit(WandB(config={"note": "x", "run.epochs": 9}, project="logS"))
-    assert kept["project"] == "logS"
-    assert kept["config"]["note"] == "x" and kept["config"]["run.epochs"] == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from model_folders import change_description
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 from support import tiny_model
@@ -188,11 +187,3 @@ def test_models_without_a_domain_say_so(model):
     unlabelled = replace(model, task=Task((), "loss"))
     with pytest.raises(ConfigError, match="pre-trained without targets"):
         module.require_domain(unlabelled)
-
-
-@pytest.mark.parametrize("entry", [{"threshold": 2, "kind": "errors"}, 7])
-def test_a_damaged_entry_is_refused(model, tmp_path, entry):
-    model.save_pretrained(tmp_path)
-    change_description(tmp_path / "config.json", lambda about: about.update(domain=entry))
-    with pytest.raises(ModelError, match="config.json does not describe a model"):
-        PropertyModel.from_pretrained(tmp_path)

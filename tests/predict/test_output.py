@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from support import tiny_model
 
 from molsepnorm.data.tables import read_table
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.files import tables
 from molsepnorm.files.tables import FORMATS, check_output
 from molsepnorm.predict import Predictor, output, predict_rows
 from molsepnorm.predict.output import open_table
@@ -119,29 +117,10 @@ def test_structures_names_and_order_of_an_sdf(predictor, tmp_path):
     assert mols[3].GetProp("error") == "empty SMILES"
 
 
-def test_a_molecule_that_cannot_be_kekulised_or_is_large_is_written():
-    from molsepnorm.molecules.featurize.sdf import drawn, smiles_of
-
-    for text in ("C" * 990, "N->[Cu]", "[Na+].[Cl-]", "c1ccc2c(c1)[nH]cc2", "*CC", "[2H]C"):
-        assert Chem.CanonSmiles(smiles_of(drawn(text))) == Chem.CanonSmiles(text)
-    assert smiles_of(drawn("C" * 2000)) == ""
-
-
 @pytest.mark.parametrize("name", ["x.xls", "x", "x.csv.zip", "x.parquet.gz"])
 def test_other_names_are_refused_with_the_list(tmp_path, name):
     with pytest.raises(ConfigError, match=r"should be one of \.csv, \.csv\.gz, .*\.xlsx$"):
         check_output(tmp_path / name)
-
-
-@pytest.mark.parametrize(("suffix", "module"), [(".xlsx", "openpyxl"), (".parquet", "pyarrow")])
-def test_a_missing_library_is_named_with_its_extra(monkeypatch, suffix, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    extra = {"openpyxl": "excel", "pyarrow": "parquet"}[module]
-    with pytest.raises(
-        ConfigError, match=rf"needs {module}, .*: pip install 'molsepnorm\[{extra}\]'"
-    ):
-        check_output(Path(f"x{suffix}"))
-    assert tables.check_output(Path("x.csv")) == ".csv"
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

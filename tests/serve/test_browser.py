@@ -119,23 +119,6 @@ def test_columns_of_the_table_are_not_shown_as_predictions(page):
     assert "Nearest training molecule" not in page.text_content("#detail")
 
 
-def test_a_dropped_file_does_not_replace_the_page(page):
-    """The browser opens a file that is dropped beside the field, unless the page prevents it."""
-    drop = """(place) => {
-        const files = new DataTransfer();
-        files.items.add(new File(["smiles\\nCCO\\n"], "dropped.csv"));
-        const event = new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true});
-        document.querySelector(place).dispatchEvent(event);
-        return event.defaultPrevented;
-    }"""
-    assert page.evaluate(drop, "footer")
-    assert page.evaluate("document.getElementById('file').files.length") == 0
-    assert page.evaluate(drop, "#drop")
-    page.click("#predict")
-    page.wait_for_selector("#body tr")
-    assert page.locator("#body tr .smiles").all_text_contents() == ["CCO"]
-
-
 def test_the_keyboard_alone_is_enough(page):
     page.focus("#smiles")
     page.keyboard.type("CCO")

@@ -40,8 +40,6 @@ class FilterColumns:
     """Kind of each column, by its name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Short names of columns, such as that of a target for its prediction."""
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Columns that an option would add, with the option."""
     probabilities: Collection[str] = ()
     """Columns of probabilities, which are hardly ever equal to a number."""
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -66,12 +64,10 @@ class FilterColumns:
             return name
         if name in self.aliases:
             return self.aliases[name]
-        if name in self.absent:
-            raise ConfigError(f"{where}: '{name}' is computed with {self.absent[name]}: add it")
         known = [*self.aliases, *self.kinds]
         raise ConfigError(
             f"{where}: there is no column '{name}'. {did_you_mean(name, known)} Columns of the "
-            "input are named with --columns"
+            "input are named with --columns; --uncertainty and --domain add others"
         )
 
 
@@ -217,7 +213,7 @@ class Filter:
     def _column(self, node: ast.Name) -> str:
         name = self._quoted.get(node.id)
         if name is None:  # Python's parser returns names in the form NFKC
-            known = {*self._columns.kinds, *self._columns.aliases, *self._columns.absent}
+            known = {*self._columns.kinds, *self._columns.aliases}
             normal = {unicodedata.normalize("NFKC", each): each for each in known}
             name = node.id if node.id in known else normal.get(node.id, node.id)
         return self._columns.find(name, f"filter '{self._text}'")

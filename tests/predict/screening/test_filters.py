@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,7 +22,6 @@ KINDS = {
 COLUMNS = FilterColumns(
     KINDS,
     {"logS": "logS_pred", "class": "class_pred", "active": "active_pred"},
-    {"logS_low": "--uncertainty"},
     {"active_pred"},
     {"class_pred": ("low", "high")},
 )
@@ -82,18 +79,11 @@ def test_names_that_python_normalises_are_found(sign):
     assert Filter(f"`{name}` > 5", columns)(table).tolist() == [False, True]
 
 
-def test_a_filter_can_be_sent_to_another_process(table):
-    chosen = Filter("logS > -4 and price < 3", COLUMNS)
-    copy = pickle.loads(pickle.dumps(chosen))
-    assert copy.numbers == chosen.numbers == ["price"]
-    np.testing.assert_array_equal(copy(table), chosen(table))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("logX > -4", "there is no column 'logX'. Did you mean 'logS'?"),
-        ("logS_low > -4", "'logS_low' is computed with --uncertainty: add it"),
+        ("logS_low > -4", "--uncertainty and --domain add others"),
         ("logS = -4", "cannot be read"),
         ("not " * 100_000 + "in_domain", "cannot be read"),
         ("`log P`", "'`log P`' is no condition"),

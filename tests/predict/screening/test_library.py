@@ -75,17 +75,6 @@ def test_the_first_column_that_is_called_like_an_identifier_is_carried(
     assert library_of(path).carried == (("smiles", name) if is_one else ("smiles",))
 
 
-def test_a_column_that_one_of_many_files_lacks_is_refused(molecules, tmp_path):
-    paths = [write(molecules(3), tmp_path / f"{number}.parquet") for number in range(5)]
-    write(molecules(3).rename(columns={"price": "prize"}), paths[3])
-    for given in ({"columns": ["price"]}, {"features": ["price"]}):
-        with pytest.raises(ConfigError, match=r"3.parquet has no column 'price'. Did you.*'prize'"):
-            library_of(*paths, **given)
-    write(molecules(3).drop(columns="smiles"), paths[4])
-    with pytest.raises(ConfigError, match="4.parquet has no column 'smiles'"):
-        library_of(*paths)
-
-
 def test_patterns_name_files_in_order_and_each_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("b.csv", "a.csv", "c.smi", "deep/d.csv", "[x].csv"):
