@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -71,9 +70,8 @@ class _Graphormer(BaseEstimator):
         """Train on labels that are numbers or the names of classes.
 
         Args:
-            molecules, labels: those of `fit`.
+            molecules, labels, sample_weight: those of `fit`.
             settings: settings of the labels.
-            sample_weight: as in `fit`.
             validation: the molecules and labels that choose the epoch; drawn if None.
         """
         self._require_on_invalid()
@@ -267,9 +265,7 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
             y: (G,) two or more classes, or (G, T) of several targets, in which NaN and None are
                 missing labels. `classes_` holds the classes in sorted order, in a list with an
                 array for each target if there are several.
-            sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
-                mean weight of the molecules of X that are read, have a label and a weight above 0.
-            X_val, y_val: molecules that choose the epoch, and their classes; drawn from X if None.
+            sample_weight, X_val, y_val: as for `GraphormerRegressor.fit`.
         """
         require_same_order(X=X, y=y, sample_weight=sample_weight)
         molecules, table = _listed(X), label_table(y)
@@ -324,13 +320,13 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
 
 
 def _listed(X: Molecules) -> list[Any]:
-    """Return molecules as a list, with an empty SMILES, which cannot be read, for missing ones.
-
-    RDKit's molecules among missing ones are written as SMILES, because a list has a single type.
+    """Return molecules as a list of SMILES or `MolGraph`, with "" for missing ones.
 
     Raises:
         ConfigError: they have another shape.
     """
+    from molsepnorm.molecules.featurize.sdf import written
+
     if isinstance(X, (pd.DataFrame, np.ndarray)):
         if X.ndim > 1 and (X.ndim > 2 or X.shape[1] != 1):
             raise ConfigError(
@@ -339,21 +335,7 @@ def _listed(X: Molecules) -> list[Any]:
             )
         X = np.asarray(X).ravel().tolist()
     require_several(X, "X")
-    listed = list(X)
-    if not any(map(_is_missing, listed)):
-        return listed
-    from molsepnorm.molecules.featurize.sdf import written
-
-    return ["" if _is_missing(each) else written(each) for each in listed]
-
-
-def _is_missing(molecule: Any) -> bool:
-    """Return whether it is None, pandas' NA or NaN, as in a column of SMILES with empty cells."""
-    return (
-        molecule is None
-        or molecule is pd.NA
-        or (isinstance(molecule, float) and math.isnan(molecule))
-    )
+    return ["" if pd.isna(each) is True else written(each) for each in X]
 
 
 def _numbers(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from molsepnorm.data.tables import (
-    is_stream,
     names_in_file,
     read_chunks,
     require_column,
@@ -20,7 +19,7 @@ from molsepnorm.data.tables import (
 )
 from molsepnorm.data.tables.formats import format_of
 from molsepnorm.data.tables.parquet import parquet_layout, read_parquet_rows
-from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors
 
 if TYPE_CHECKING:
@@ -40,9 +39,9 @@ class LibraryFile:
     path: Path
     """The absolute path, which holds for processes with another working folder."""
     size: int
-    """Bytes of the file."""
+    """In bytes."""
     modified: int
-    """Time of its last change in nanoseconds."""
+    """Time of the last change in nanoseconds."""
     columns: tuple[str, ...]
     """Names of the columns, where that of SMILES may have another name than in the library."""
     smiles_column: str
@@ -137,7 +136,7 @@ def find_files(inputs: Sequence[str]) -> list[str]:
     The files of a pattern are sorted. A path that exists is no pattern.
 
     Raises:
-        ConfigError: a pattern matches no file, there is no such file, or it is a folder or a pipe.
+        ConfigError: a pattern matches no file, or there is no file of this name.
     """
     found: dict[str, str] = {}
     for text in map(str, inputs):
@@ -147,16 +146,11 @@ def find_files(inputs: Sequence[str]) -> list[str]:
             if not names:
                 raise ConfigError(f"no file matches '{text}': check the folder and the pattern")
         for name in names:
-            path = Path(name)
-            if path.is_dir():
+            if not os.path.isfile(name):
                 raise ConfigError(
-                    f"{name} is a folder: name its files by a pattern in quotation marks, such as "
-                    f"'{path / '*.parquet'}'"
+                    f"{name} is not a file: name files, or a pattern in quotation marks such as "
+                    "'lib/*.parquet'"
                 )
-            if is_stream(path):
-                raise ConfigError(f"{name} is a pipe or a device; a library is made of files")
-            if not path.is_file():
-                raise StorageError(f"cannot read {name}: there is no such file")
             found.setdefault(os.path.realpath(name), name)
     if not found:
         raise ConfigError("no files are named: give at least one")
