@@ -239,19 +239,6 @@ def test_weights_of_molecules_count():
     assert np.abs(found - np.mean(Y[12:])).mean() < 60
 
 
-def test_a_constant_factor_of_the_weights_changes_nothing():
-    """Molecules of X_val have the mean weight of molecules that count in training."""
-    others = {"X_val": SMILES[26:], "y_val": Y[26:]}
-
-    def predict(weights: list[float] | None) -> list[float]:
-        model = GraphormerRegressor(epochs=0, overrides={"run.blend": "none"})
-        return model.fit(SMILES[:26], Y[:26], weights, **others).predict(SMILES).tolist()
-
-    assert predict([8.0] * 26) == predict([0.125] * 26) == predict([float("nan")] * 26)
-    assert predict([0.0] * 6 + [8.0] * 20) == predict([0.0] * 6 + [1.0] * 20)
-    assert predict([8.0] * 26) == pytest.approx(predict(None), abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -266,17 +253,6 @@ def test_a_constant_factor_of_the_weights_changes_nothing():
 def test_what_does_not_fit_is_refused(arguments, message):
     with pytest.raises((ConfigError, DataError), match=message):
         regressor().fit(*arguments)
-
-
-def test_classes_that_do_not_fit_are_refused():
-    with pytest.raises(DataError, match="1 class;"):
-        classifier().fit(SMILES, ["a"] * 36)
-    with pytest.raises(DataError, match="the class c of y_val is not in y"):
-        classifier().fit(SMILES, CLASSES, X_val=["CCO", "C"], y_val=["c", "amine"])
-    with pytest.raises(ConfigError, match="X_val and y_val go together"):
-        classifier().fit(SMILES, CLASSES, X_val=["CCO"])
-    with pytest.raises(ConfigError, match="validation_fraction"):
-        regressor(validation_fraction=1.5).fit(SMILES, Y)
 
 
 @pytest.mark.parametrize("estimator", [GraphormerRegressor(), GraphormerClassifier()])

@@ -242,17 +242,6 @@ def test_weights_and_biases_has_the_curves(tmp_path, monkeypatch):
     assert kept["summary"]["val/mae"] == pytest.approx(float(last["val_mae"]), rel=1e-3)
 
 
-def test_weights_and_biases_ends_a_failed_run(monkeypatch):
-    """Its exit code is 1, so that the page shows the run as failed."""
-    codes = []
-    run = SimpleNamespace(log=lambda values: None, finish=codes.append)
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: run))
-    callback = WandB()
-    with pytest.raises(RuntimeError, match="the disk is full"):
-        _fit(Callbacks([callback, _Fail()]))
-    assert codes == [1]
-
-
 @pytest.mark.parametrize(
     ("make", "package"), [(TensorBoard, "tensorboard"), (MLflow, "mlflow"), (WandB, "wandb")]
 )

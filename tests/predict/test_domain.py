@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -161,20 +159,6 @@ def test_the_file_is_read_only_if_it_is_wanted(model, tmp_path):
     path.unlink()
     with pytest.raises(ConfigError, match=r"\(--no-training-structures\) or shared"):
         Predictor.from_pretrained(tmp_path, domain=True)
-
-
-def test_a_saved_model_has_its_domain_again(model, tmp_path):
-    """Also if it is saved where its file lies, which is then replaced."""
-    model.save_pretrained(tmp_path / "one")
-    read = PropertyModel.from_pretrained(tmp_path / "one")
-    assert read.domain == model.domain
-    read.save_pretrained(tmp_path / "one")
-    again = PropertyModel.from_pretrained(tmp_path / "one").training_molecules()
-    assert again.smiles == KNOWN
-    np.testing.assert_array_equal(again.labels, LABELS)
-    about = json.loads((tmp_path / "one" / "config.json").read_text())
-    content = (tmp_path / "one" / TRAINING_FILE).read_bytes()
-    assert about["sha256"][TRAINING_FILE] == hashlib.sha256(content).hexdigest()
 
 
 def test_models_without_a_domain_say_so(model):

@@ -105,9 +105,6 @@ def test_an_embedding_that_is_not_finite_is_an_error_of_its_row():
     assert [len(atoms) for atoms in found.atoms] == [2, 0, 0]
 
 
-# --- streams and processes ------------------------------------------------------------------------
-
-
 # --- tables ---------------------------------------------------------------------------------------
 
 TABLE = {
@@ -252,12 +249,3 @@ def test_the_embeddings_of_a_layer_are_those_of_a_shorter_network(settings):
 
 def _kind(config: GraphormerConfig) -> str:
     return "token+mean" if config.readout == "layers" else config.readout
-
-
-@pytest.mark.parametrize("layer", [0, 4, -1])
-def test_a_layer_that_the_network_lacks_is_refused(predictor, tmp_path, layer):
-    for call in (predictor.embed, predictor.embed_stream):
-        with pytest.raises(ConfigError, match=f"^the layer must be between 1 and 3; got {layer}$"):
-            call(["CCO"], layer=layer)
-    with pytest.raises(ConfigError, match="^the layer must be"):
-        _write(predictor, tmp_path / "out.csv", layer=layer)

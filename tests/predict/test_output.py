@@ -164,13 +164,3 @@ def test_characters_that_xml_cannot_hold(tmp_path):
     assert read_table(tmp_path / "x.xlsx").to_dict("records") == [
         {"smiles": "C", "a\ufffd": "\ufffdb\ufffd"}
     ]
-
-
-def test_rows_are_written_as_they_come(tmp_path):
-    """Memory does not grow with the table: the compressed file grows before the block ends."""
-    path = tmp_path / "x.sdf"
-    with open_table(path, ["smiles"], (), 0) as write:
-        for _ in range(200):
-            write(["CCO"])
-        (scratch,) = tmp_path.iterdir()
-        assert scratch.stat().st_size > 10_000

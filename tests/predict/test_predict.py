@@ -25,7 +25,6 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
-from molsepnorm.predict.encode import encoded_groups
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 
 DRUGS = [
@@ -293,15 +292,6 @@ def test_values_that_differ_little_for_their_size_have_more_digits(predictor, me
     cell = out.getvalue().splitlines()[1].split(",")[1]
     value = Predictor(model).predict(["CCO"])[0].values["T_mK"]
     assert cell == f"{value:.{digits}g}"
-
-
-def test_groups_of_large_molecules_are_small(predictor):
-    """This bounds the memory by the number of slot pairs; see `size_sorted_batches`."""
-    graphs = [get("zinc")("C" * 900)] * 5 + [get("zinc")("C")] * 300
-    groups = encoded_groups(graphs, predictor.model.encoding, (28,))
-    assert [len(which) for which, _ in groups][:2] == [128, 128]
-    assert max(len(each) * (each.sizes[-1] + 1) ** 2 for _, each in groups) <= 1 << 20
-    assert sorted(np.concatenate([which for which, _ in groups])) == list(range(305))
 
 
 @pytest.mark.parametrize("call", ["predict", "stream", "embed", "embed_stream", "to_frame"])

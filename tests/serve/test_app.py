@@ -19,12 +19,11 @@ from starlette.testclient import TestClient
 
 from molsepnorm.cli import main
 from molsepnorm.cli.serve import _listening
-from molsepnorm.errors import ConfigError
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor
 from molsepnorm.serve import Limits, Service
 from molsepnorm.serve.app import create_app
-from molsepnorm.tasks import ExtraInputs, FeatureColumn, Task
+from molsepnorm.tasks import ExtraInputs, FeatureColumn
 
 ANY = ["CCO", "C1CC", "c1ccccc1O", "", "CCCCN"]
 
@@ -266,11 +265,3 @@ def test_numbers_outside_the_range_of_training_are_noted(models):
         found = client.post("/predict", json=body).json()
         assert len(found["predictions"]) == 200 and len(found["notes"]) == count
     assert "'t' has numbers outside the range of the training rows, 20 to 59" in found["notes"][0]
-
-
-def test_models_without_targets_or_no_models_are_refused(models):
-    with pytest.raises(ConfigError, match="there is no model to serve"):
-        Service({})
-    empty = replace(models["size"], task=Task((), "loss"), calibration=(), structures=())
-    with pytest.raises(ConfigError, match="pre-trained without targets"):
-        Service({"x": empty})

@@ -106,19 +106,6 @@ def test_a_file_is_predicted_and_sorted(page, tmp_path: Path):
     assert page.locator("#body tr .smiles").all_text_contents() == texts[::-1]
 
 
-def test_columns_of_the_table_are_not_shown_as_predictions(page):
-    """They may be called like those of options that are not chosen."""
-    page.select_option("#level", "")
-    page.uncheck("#domain")
-    names = "<b>size_low,<b>size_high,similarity,in_domain,nearest_smiles,compound"
-    _predict(page, f"smiles,{names}\nCCO,-98,-99,0.123,no,CCC,ethanol\n")
-    assert page.locator("#head button").all_text_contents() == ["compound", "<b>size"]
-    assert page.locator("#body .range").count() == 0
-    page.locator("#body .picture").click()
-    page.wait_for_selector("#detail h3:has-text('All columns')")
-    assert "Nearest training molecule" not in page.text_content("#detail")
-
-
 def test_the_keyboard_alone_is_enough(page):
     page.focus("#smiles")
     page.keyboard.type("CCO")
