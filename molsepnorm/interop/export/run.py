@@ -189,7 +189,7 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs, file: Path) 
         inputs = _encoded(model, batch)
         names = [name for target in model.task.targets for name in target.output_columns]
         frame = predictor.to_frame(batch, _cells(model, len(batch)))
-        expected = frame[names].to_numpy(dtype=np.float64)[inputs.rows]
+        expected = frame[names].to_numpy(dtype=np.float32)[inputs.rows]
         differences.append(_difference(model, run(inputs.arrays), expected))
     units = {_UNITS.get(target.kind, "probability") for target in model.task.targets}
     unit = " or ".join(sorted(units, reverse=True))

@@ -52,8 +52,6 @@ class ScreenOptions:
 class ScreenProgress:
     """Counts of a screen that is under way or finished."""
 
-    folder: Path
-    """The output."""
     rows: int = 0
     """Number of rows that are done, those of earlier starts included."""
     kept: int = 0
@@ -229,7 +227,7 @@ def _run(
     on_progress: Callable[[ScreenProgress], None],
 ) -> ScreenProgress:
     ranked = None if work.ranking is None else str(work.ranking)
-    progress = ScreenProgress(manifest.folder, expected=work.library.rows, ranked_by=ranked)
+    progress = ScreenProgress(expected=work.library.rows, ranked_by=ranked)
     count = work.ranking.count if work.ranking else 0
     scores = np.empty(0)  # of the best rows so far, ascending
 
