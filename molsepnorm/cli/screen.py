@@ -165,9 +165,10 @@ def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
                     done = counted(progress.parts, "part"), counted(progress.rows, "row")
                     console.print(f"{done[0]} with {done[1]} are finished already")
                 task = bar.add_task("", completed=progress.rows)
-            total = max(progress.expected, progress.rows)
+            total = progress.expected  # None unless all files are Parquet
             kept = f", {progress.kept:,} kept" if top is None else ""
-            line = f"{progress.rows:,} of about {total:,} rows{kept}"
+            of = "" if total is None else f" of {total:,}"
+            line = f"{progress.rows:,}{of} rows{kept}"
             bar.update(task, description=line, completed=progress.rows, total=total)
             if not console.is_terminal and time.monotonic() - printed >= _SECONDS:
                 printed = time.monotonic()

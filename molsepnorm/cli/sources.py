@@ -19,6 +19,8 @@ from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import is_encodable
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from molsepnorm.data.tables import ReadOptions
     from molsepnorm.devices import Precision
     from molsepnorm.model import PropertyModel
@@ -232,7 +234,7 @@ def molecules_of(
         return str(source), read_chunks(source, options=options, numbers=features)
     name = "--smiles" if smiles else "standard input"
     if smiles:
-        return name, [{options.smiles_column: smiles}]
+        return name, _lists([[*smiles]], name, options.smiles_column)
     return name, _chunks(sys.stdin, name, options, features)
 
 
@@ -275,10 +277,23 @@ def _chunks(
         if not start[-1]:
             raise click.UsageError("no molecules: standard input holds no SMILES")
         lines = (line.rstrip("\r\n") for line in chain(start, stream))
-        while chunk := list(islice(lines, _CHUNK_LINES)):
-            yield {column: chunk}
+        yield from _lists(iter(lambda: list(islice(lines, _CHUNK_LINES)), []), name, column)
     except UnicodeDecodeError as error:
         raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
+
+
+def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.DataFrame]:
+    """Yield lists of SMILES as tables, whose first row is line 1."""
+    import pandas as pd
+
+    from molsepnorm.molecules.featurize.cxsmiles import announce_losses
+
+    said: set[str] = set()
+    start = -1  # of a table with a header, row 0 is line 2
+    for part in parts:
+        announce_losses(part, name, said)
+        yield pd.DataFrame({column: part}, index=range(start, start + len(part)), dtype=object)
+        start += len(part)
 
 
 def _has_smiles(names: Sequence[str], column: str, source: str) -> bool:

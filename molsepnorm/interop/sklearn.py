@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -71,9 +70,8 @@ class _Graphormer(BaseEstimator):
         """Train on labels that are numbers or the names of classes.
 
         Args:
-            molecules, labels: those of `fit`.
+            molecules, labels, sample_weight: those of `fit`.
             settings: settings of the labels.
-            sample_weight: as in `fit`.
             validation: the molecules and labels that choose the epoch; drawn if None.
         """
         self._require_on_invalid()
@@ -137,8 +135,8 @@ class _Graphormer(BaseEstimator):
         draw = {"data.split_type": self._split_type, "data.split_seed": seed}
         return {"data.split": shares, **draw}
 
-    def _values(self, X: Molecules) -> np.ndarray:  # float64 (G, O)
-        """Return the predictions on the scale that is learned; NaN for an invalid molecule.
+    def _predicted(self, X: Molecules) -> pd.DataFrame:
+        """Return a table with the columns of all targets; NaN for an invalid molecule.
 
         Raises:
             DataError: a molecule is invalid, unless `on_invalid` is "nan".
@@ -146,22 +144,19 @@ class _Graphormer(BaseEstimator):
         check_is_fitted(self, "model_")
         self._require_on_invalid()
         listed = _listed(X)
-        outputs = self.model_.task.outputs
-        if not listed:
-            return np.zeros((0, outputs))
         predictor = Predictor(self.model_, self.device, self.processes)
-        if kind_of(listed) == GRAPH:
-            return predictor.predict_graphs(listed).astype(np.float64)
-        parts = list(predictor.outcomes(listed))
+        if listed and kind_of(listed) == GRAPH:
+            tables = self.model_.task.tables(predictor.predict_graphs(listed))
+            return pd.concat(map(pd.DataFrame, tables), axis=1)
+        table = predictor.to_frame(listed)
         if self.on_invalid == "raise":
-            errors = enumerate(error for part in parts for error in part.errors)
-            for row, error in errors:
+            for row, error in enumerate(table["error"]):
                 if error is not None:
                     raise DataError(
                         f"molecule {row}: {error}. Fix or remove it, or set on_invalid='nan' to "
                         "have NaN for such molecules"
                     )
-        return np.concatenate([part.values for part in parts]).astype(np.float64)
+        return table
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -242,9 +237,8 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
     def predict(self, X: Molecules) -> np.ndarray:
         """Return the predictions, float64 (G,), or (G, T) for T targets; NaN where a molecule is
         invalid and `on_invalid` is "nan"."""
-        values = self._values(X)
-        tables = self.model_.task.tables(values)
-        found = np.stack([next(iter(each.values())) for each in tables], axis=1)
+        columns = [target.prediction_column for target in self.model_.task.targets]
+        found = self._predicted(X)[columns].to_numpy(dtype=np.float64)
         return found[:, 0] if self.n_outputs_ == 1 else found
 
 
@@ -271,9 +265,7 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
             y: (G,) two or more classes, or (G, T) of several targets, in which NaN and None are
                 missing labels. `classes_` holds the classes in sorted order, in a list with an
                 array for each target if there are several.
-            sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
-                mean weight of the molecules of X that are read, have a label and a weight above 0.
-            X_val, y_val: molecules that choose the epoch, and their classes; drawn from X if None.
+            sample_weight, X_val, y_val: as for `GraphormerRegressor.fit`.
         """
         require_same_order(X=X, y=y, sample_weight=sample_weight)
         molecules, table = _listed(X), label_table(y)
@@ -306,8 +298,11 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
     def predict_proba(self, X: Molecules) -> np.ndarray | list[np.ndarray]:
         """Return the probability of each class, float64 (G, K), a list of these for several
         targets; NaN where a molecule is invalid and `on_invalid` is "nan"."""
-        values = self._values(X)
-        parts = [values[:, columns] for columns in self.model_.task.columns()]
+        table = self._predicted(X)
+        parts = [
+            table[target.output_columns].to_numpy(dtype=np.float64)
+            for target in self.model_.task.targets
+        ]
         found = [
             np.concatenate([1 - each, each], axis=1) if each.shape[1] == 1 else each
             for each in parts
@@ -325,13 +320,13 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
 
 
 def _listed(X: Molecules) -> list[Any]:
-    """Return molecules as a list, with an empty SMILES, which cannot be read, for missing ones.
-
-    RDKit's molecules among missing ones are written as SMILES, because a list has a single type.
+    """Return molecules as a list of SMILES or `MolGraph`, with "" for missing ones.
 
     Raises:
         ConfigError: they have another shape.
     """
+    from molsepnorm.molecules.featurize.sdf import written
+
     if isinstance(X, (pd.DataFrame, np.ndarray)):
         if X.ndim > 1 and (X.ndim > 2 or X.shape[1] != 1):
             raise ConfigError(
@@ -340,21 +335,7 @@ def _listed(X: Molecules) -> list[Any]:
             )
         X = np.asarray(X).ravel().tolist()
     require_several(X, "X")
-    listed = list(X)
-    if not any(map(_is_missing, listed)):
-        return listed
-    from molsepnorm.molecules.featurize.sdf import written
-
-    return ["" if _is_missing(each) else written(each) for each in listed]
-
-
-def _is_missing(molecule: Any) -> bool:
-    """Return whether it is None, pandas' NA or NaN, as in a column of SMILES with empty cells."""
-    return (
-        molecule is None
-        or molecule is pd.NA
-        or (isinstance(molecule, float) and math.isnan(molecule))
-    )
+    return ["" if pd.isna(each) is True else written(each) for each in X]
 
 
 def _numbers(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,59 @@ _LONGEST = 200
 """Maximum length of a target in the name of a metric; MLflow accepts metrics of 250 characters."""
 
 
-class TensorBoard(Callback):
+class _Tracker(Callback):
+    """A callback whose run of the tracker, `_run`, is opened when training starts."""
+
+    _run: Any = None
+
+    def on_start(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
+    ) -> None:
+        sections: Mapping[str, Mapping[str, Any]] = config.model_dump(mode="json")
+        self._open(
+            folder,
+            {
+                f"{name}.{key}": value
+                for name, own in sections.items()
+                for key, value in own.items()
+            },
+        )
+
+    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
+        values = {"train/loss": record.train_loss, "val/loss": record.val_loss, "lr": record.lr}
+        values |= {f"val/{name}": value for name, value in record.scores.items()}
+        self._log({n: value for n, value in values.items() if math.isfinite(value)}, record.epoch)
+
+    def on_end(self, result: TrainingResult) -> None:
+        if self._run is None:  # a joined model
+            self._open(result.folder, {})
+        scores = result.metrics.get("test", {})
+        found = {
+            f"test/{n}": value for n, value in scores.items() if isinstance(value, int | float)
+        }
+        self._log(found, result.metrics["best_epoch"])
+        self._end("FINISHED" if result.finished else "KILLED")
+
+    def on_failure(self, error: BaseException) -> None:
+        self._end("FAILED")
+
+    def _end(self, status: str) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            self._close(run, status)
+
+    def _open(self, folder: Path | None, settings: Mapping[str, Any]) -> None:
+        """Open a run, given the folder of the training run and its settings."""
+        raise NotImplementedError
+
+    def _log(self, values: Mapping[str, float], epoch: int | None) -> None:
+        raise NotImplementedError
+
+    def _close(self, run: Any, status: str) -> None:
+        raise NotImplementedError
+
+
+class TensorBoard(_Tracker):
     """Writes event files, which `tensorboard --logdir FOLDER` shows.
 
     >>> import molsepnorm
@@ -46,53 +98,32 @@ class TensorBoard(Callback):
 
     def __init__(self, folder: Path | str | None = None) -> None:
         require_package("tensorboard", "tensorboard", "TensorBoard")
-        self._writers = import_module("torch.utils.tensorboard").SummaryWriter
         self._folder = folder
-        self._writer: Any = None
 
-    def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
-    ) -> None:
+    def _open(self, folder: Path | None, settings: Mapping[str, Any]) -> None:
         if self._folder is None and folder is None:
             raise ConfigError("the run has no folder for the event files: TensorBoard(folder=...)")
-        self._open(folder)
-        rows = "".join(f"| {name} | {value} |\n" for name, value in _settings(config).items())
-        self._writer.add_text("settings", "| setting | value |\n|---|---|\n" + rows)
+        events = str(self._folder or f"{folder}/tensorboard")
+        if self._folder and folder is not None and RunFolder(folder).ensemble is not None:
+            events = f"{events}/{folder.name}"
+        self._run = import_module("torch.utils.tensorboard").SummaryWriter(events)
+        if settings:
+            rows = "".join(f"| {name} | {value} |\n" for name, value in settings.items())
+            self._run.add_text("settings", "| setting | value |\n|---|---|\n" + rows)
 
-    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
-        for name, value in _values(record).items():
-            self._writer.add_scalar(name, value, record.epoch)
+    def _log(self, values: Mapping[str, float], epoch: int | None) -> None:
+        for name, value in values.items():
+            self._run.add_scalar(name, value, epoch)
 
-    def on_end(self, result: TrainingResult) -> None:
-        if self._writer is None:  # a joined model
-            self._open(result.folder)
-        for name, value in _test_scores(result).items():
-            self._writer.add_scalar(name, value, result.metrics["best_epoch"])
-        self._close()
-
-    def on_failure(self, error: BaseException) -> None:
-        self._close()
-
-    def _open(self, run: Path | None) -> None:
-        """Open the event file of the run in a folder."""
-        folder = str(self._folder or f"{run}/tensorboard")
-        if self._folder is not None and run is not None and RunFolder(run).ensemble is not None:
-            folder = f"{folder}/{run.name}"
-        self._writer = self._writers(folder)
-
-    def _close(self) -> None:
-        """Write what is in memory, and close the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+    def _close(self, run: Any, status: str) -> None:
+        run.close()
 
 
-class MLflow(Callback):
+class MLflow(_Tracker):
     """Logs a run of MLflow, under the current tracking URI and experiment.
 
     The score of one of several targets is named `val/mae.logS`. Characters of the target that
-    MLflow refuses are replaced: `val/mae.IC50 _nM_`. Targets that would have the same name are
-    numbered.
+    MLflow refuses are replaced: `val/mae.IC50 _nM_`.
 
     If training fails, its MLflow run gets the status FAILED. A resumed run is logged as another
     MLflow run. The option `run_id` continues an earlier one, whose settings are kept.
@@ -105,58 +136,39 @@ class MLflow(Callback):
     """
 
     def __init__(self, **options: Any) -> None:
-        self._run: Any = None
-        self._targets: dict[str, str] = {}
         self._mlflow, self._options = require_package("mlflow", "mlflow", "MLflow"), options
 
-    def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
-    ) -> None:
-        self._start(model)
-        logged = self._run.data.params  # MLflow refuses to change them
-        settings = _settings(config).items()
-        self._mlflow.log_params({name: value for name, value in settings if name not in logged})
-
-    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
-        self._mlflow.log_metrics(self._renamed(_values(record)), step=record.epoch)
-
-    def on_end(self, result: TrainingResult) -> None:
-        if self._run is None:  # a joined model
-            assert result.model is not None
-            self._start(result.model)
-        self._mlflow.log_metrics(self._renamed(_test_scores(result)))
-        self._end("FINISHED" if result.finished else "KILLED")
-
-    def on_failure(self, error: BaseException) -> None:
-        self._end("FAILED")
-
-    def _start(self, model: PropertyModel) -> None:
+    def _open(self, folder: Path | None, settings: Mapping[str, Any]) -> None:
         self._run = self._mlflow.start_run(**self._options)
-        self._targets = _distinct(target.name for target in model.task.targets)
+        logged = self._run.data.params  # MLflow refuses to change them
+        self._mlflow.log_params({n: value for n, value in settings.items() if n not in logged})
 
-    def _end(self, status: str) -> None:
-        """End the run that this object started, unless the caller has ended it."""
-        run, self._run = self._run, None
+    def _log(self, values: Mapping[str, float], epoch: int | None) -> None:
+        named = {_accepted(name): value for name, value in values.items()}
+        self._mlflow.log_metrics(named, step=epoch)
+
+    def _close(self, run: Any, status: str) -> None:
         active = self._mlflow.active_run()
-        if run is not None and active is not None and active.info.run_id == run.info.run_id:
+        if active is not None and active.info.run_id == run.info.run_id:  # not ended by the caller
             self._mlflow.end_run(status)
 
-    def _renamed(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Return values by names that MLflow accepts.
 
-        A file store has a file for each metric, so that val/mae cannot be the folder of
-        val/mae/logS, too.
-        """
-        found = {}
-        for name, value in values.items():
-            split, *rest = name.split("/", 2)  # lr, val/mae or val/mae/logS
-            if len(rest) == 2:
-                name = f"{split}/{rest[0]}.{self._targets[rest[1]]}"
-            found[name] = value
-        return found
+def _accepted(name: str) -> str:
+    """Return a name of a metric that MLflow accepts.
+
+    A file store has a file for each metric, so val/mae cannot be the folder of val/mae/logS, too.
+
+    >>> _accepted("val/mae"), _accepted("val/mae/IC50 (nM)")
+    ('val/mae', 'val/mae.IC50 _nM_')
+    """
+    split, *rest = name.split("/", 2)  # lr, val/mae or val/mae/logS
+    if len(rest) < 2:
+        return name
+    target = re.sub(r"[^\w.\- ]", "_", rest[1])[:_LONGEST]
+    return f"{split}/{rest[0]}.{target}"
 
 
-class WandB(Callback):
+class WandB(_Tracker):
     """Logs a run of Weights & Biases.
 
     Args:
@@ -168,67 +180,14 @@ class WandB(Callback):
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any) -> None:
-        self._run: Any = None
         self._config = dict(config or {})
         self._wandb, self._options = require_package("wandb", "wandb", "WandB"), options
 
-    def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
-    ) -> None:
-        self._run = self._wandb.init(config=self._config | _settings(config), **self._options)
+    def _open(self, folder: Path | None, settings: Mapping[str, Any]) -> None:
+        self._run = self._wandb.init(config=self._config | dict(settings), **self._options)
 
-    def on_epoch(self, record: EpochRecord, epochs: int) -> None:
-        self._run.log({"epoch": record.epoch, **_values(record)})
+    def _log(self, values: Mapping[str, float], epoch: int | None) -> None:
+        self._run.log({"epoch": epoch, **values})
 
-    def on_end(self, result: TrainingResult) -> None:
-        if self._run is None:  # a joined model
-            self._run = self._wandb.init(config=self._config, **self._options)
-        self._run.summary.update(_test_scores(result))
-        self._finish(0)
-
-    def on_failure(self, error: BaseException) -> None:
-        self._finish(1)
-
-    def _finish(self, exit_code: int) -> None:
-        if self._run is not None:
-            self._run.finish(exit_code)
-            self._run = None
-
-
-def _settings(config: TrainConfig) -> dict[str, Any]:
-    """Return all settings under their full names, such as run.epochs."""
-    sections: Mapping[str, Mapping[str, Any]] = config.model_dump(mode="json")
-    return {
-        f"{section}.{name}": value
-        for section, values in sections.items()
-        for name, value in values.items()
-    }
-
-
-def _distinct(targets: Iterable[str]) -> dict[str, str]:
-    """Return a distinct name for each target, of the characters and the length that MLflow accepts.
-
-    >>> _distinct(["logS", "IC50 (nM)", "IC50 [nM]"])
-    {'logS': 'logS', 'IC50 (nM)': 'IC50 _nM_', 'IC50 [nM]': 'IC50 _nM_ 2'}
-    """
-    found: dict[str, str] = {}
-    for target in targets:
-        name = plain = re.sub(r"[^\w.\- ]", "_", target)[:_LONGEST]
-        number = 1
-        while name in found.values():
-            number += 1
-            name = f"{plain} {number}"
-        found[target] = name
-    return found
-
-
-def _values(record: EpochRecord) -> dict[str, float]:
-    """Return the losses, scores and learning rate of a validation, those that are finite."""
-    values = {"train/loss": record.train_loss, "val/loss": record.val_loss, "lr": record.lr}
-    values |= {f"val/{name}": value for name, value in record.scores.items()}
-    return {name: value for name, value in values.items() if math.isfinite(value)}
-
-
-def _test_scores(result: TrainingResult) -> dict[str, float]:
-    scores = result.metrics.get("test", {})
-    return {f"test/{name}": v for name, v in scores.items() if isinstance(v, int | float)}
+    def _close(self, run: Any, status: str) -> None:
+        run.finish(int(status == "FAILED"))

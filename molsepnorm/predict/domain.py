@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,11 +9,14 @@ import numpy as np
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TrainingMolecules
-from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.tasks.target import BOUND_SIGNS
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.forward import Outcome
+    from molsepnorm.predict.inference import Outcome
+
+
+DOMAIN_COLUMNS = ("similarity", "in_domain", "nearest_smiles")
+"""The columns of the applicability domain that do not depend on the targets."""
 
 
 def require_domain(model: PropertyModel) -> TrainingMolecules:
@@ -32,25 +34,6 @@ def require_domain(model: PropertyModel) -> TrainingMolecules:
             "the models that it was joined from has none. Predict without the domain"
         )
     return molecules
-
-
-def nearest_training(
-    smiles: Sequence[str], molecules: TrainingMolecules, level: Level
-) -> tuple[np.ndarray, np.ndarray, list[str | None]]:
-    """Return the index of the most similar training molecule of each molecule, int64 [n], the
-    similarity, float64 [n], and the reason if a SMILES has no fingerprint, or None.
-
-    The SMILES are standardised at the level of the model. A molecule without a fingerprint has the
-    index 0 and the similarity NaN.
-    """
-    from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
-
-    index, similarity, found = nearest_molecules(
-        smiles, molecules.smiles, molecules.fingerprints, level
-    )
-    what = "it cannot be compared with the training molecules"
-    errors = [None if error is None else f"{what}: {error}" for error in found]
-    return index, similarity, errors
 
 
 def domain_columns(
@@ -81,11 +64,7 @@ def domain_columns(
     in_domain = similarity >= model.domain.threshold
     if outcome.outside is not None:
         in_domain &= ~outcome.outside.any(axis=1)
-    columns = {
-        "similarity": similarity,
-        "in_domain": in_domain,
-        "nearest_smiles": smiles,
-    }
+    columns = dict(zip(DOMAIN_COLUMNS, (similarity, in_domain, smiles), strict=True))
     for i, target in enumerate(model.task.targets):
         labels, bounds = measured[rows, i], signs[rows, i]
         labels[missing] = np.nan

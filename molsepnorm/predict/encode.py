@@ -1,18 +1,18 @@
-"""Encode rows of SMILES and feature columns as a model needs them: `Prepare`."""
+"""Rows of SMILES and feature columns: check them, and encode them as a model needs them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from typing import Any, TypeAlias
+from itertools import compress, zip_longest
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 
 from molsepnorm.data.batching.bucketing import size_sorted_batches
 from molsepnorm.data.batching.collate import with_features
-from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.errors import ConfigError, InvalidMolecule, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules import featurize
@@ -24,10 +24,18 @@ from molsepnorm.molecules.encodings.encoding import (
 )
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.predict.domain import nearest_training
+from molsepnorm.tasks import require_same_order, with_text_names
 
-Row: TypeAlias = "str | tuple[Any, ...]"
-"""A SMILES; for a model with feature columns, a tuple of a SMILES and the cells of the columns."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row: TypeAlias = tuple[Any, ...]
+"""A SMILES, the cells of the model's feature columns, and anything else that belongs to the row."""
+
+Cells: TypeAlias = "pd.DataFrame | Mapping[str, Iterable[Any]]"
+"""The cells of feature columns, by name."""
+
+_END = object()  # of a shorter column
 
 _GROUP = {"cpu": 128, "cuda": 1024}
 """Number of molecules of similar size that are encoded and run together. On a CPU it is small, so
@@ -53,9 +61,76 @@ class EncodedRows:
     """bool [R, columns]: see `ExtraInputs.outside`; None if the model has no feature columns."""
 
 
-def smiles_of(rows: Sequence[Row]) -> list[str]:
-    """Return the SMILES of some rows."""
-    return [row[0] if isinstance(row, tuple) else row for row in rows]
+def checked_rows(
+    smiles: Iterable[Any], columns: Cells | None, names: Sequence[str], ordered: bool = False
+) -> Iterator[Row]:
+    """Check the arguments of `Predictor.predict`, and return the rows.
+
+    Args:
+        smiles, columns: as for `Predictor.predict`.
+        names: the feature columns of the model.
+        ordered: add the order of the atoms to each row, see `atoms_in_smiles`.
+
+    Raises:
+        ConfigError: as for `Predictor.predict`.
+    """
+    require_several(smiles, "smiles")
+    if columns is not None:
+        if not isinstance(columns, Mapping) and not hasattr(columns, "iloc"):
+            raise ConfigError(
+                "columns must be a pandas DataFrame or a mapping from names to cells, such as "
+                f"{{'pH': table['pH']}}; got a {type(columns).__name__}"
+            )
+        columns = with_text_names(columns)
+    require_same_order(smiles=smiles, columns=columns)
+    require_feature_columns(names, columns, "columns")
+    cells = []
+    for name in names:
+        assert columns is not None
+        require_several(columns[name], f"columns['{name}']")
+        cells.append(_python_values(columns[name]))
+    return _rows(_python_values(smiles), cells, ordered)
+
+
+def _rows(molecules: Iterable[Any], cells: Sequence[Iterable[Any]], ordered: bool) -> Iterator[Row]:
+    from molsepnorm.molecules.featurize.sdf import atoms_in_smiles, written
+
+    for row in zip_longest(molecules, *cells, fillvalue=_END):
+        if any(each is _END for each in row):
+            raise ConfigError("smiles and the feature columns have different lengths")
+        molecule, *its = row
+        if ordered:
+            text, order = atoms_in_smiles(molecule)
+            yield text, *its, order
+        else:
+            yield written(molecule), *its
+
+
+def _python_values(values: Any) -> Any:
+    """Return a pyarrow array or a tensor as a list of Python values, and other values unchanged."""
+    if isinstance(values, torch.Tensor):
+        return values.tolist()
+    return values.to_pylist() if hasattr(values, "to_pylist") else values
+
+
+def require_feature_columns(
+    names: Sequence[str], columns: Iterable[str] | None, source: str
+) -> None:
+    """Raise a `ConfigError` unless the feature columns of a model are among these columns.
+
+    Args:
+        names: the feature columns of the model.
+        columns: names of the columns that the source has; None if it has only SMILES.
+        source: name of the source in errors.
+    """
+    if not names and columns is not None:
+        raise ConfigError("the model has no feature columns: predict from the SMILES alone")
+    found = [] if columns is None else [*columns]
+    if missing := [name for name in names if name not in found]:
+        raise ConfigError(
+            f"the model reads the feature columns {', '.join(names)}, and {source} has no column "
+            f"{', '.join(missing)}: use a table that has all of them"
+        )
 
 
 class Prepare:
@@ -94,7 +169,7 @@ class Prepare:
         self._group = _GROUP.get(device.type, _GROUP["cuda"])
 
     def __call__(self, rows: Sequence[Row]) -> EncodedRows:
-        smiles = standardized(smiles_of(rows), self._standardize)
+        smiles = standardized([row[0] for row in rows], self._standardize)
         made, structures = self._read(smiles)
         cells = [[row[index + 1] for row in rows] for index in range(len(self._inputs.columns))]
         columns, wrong = self._inputs.encode_columns(cells, len(rows))
@@ -120,15 +195,19 @@ class Prepare:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the most similar training molecules (R,) and the similarities (R,) of all rows
         without an error; add the errors of those without a fingerprint."""
+        from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
+
         assert self._molecules is not None
         nearest = np.zeros(len(smiles), dtype=np.int64)
         similarity = np.full(len(smiles), np.nan)
         rows = [row for row, error in enumerate(errors) if error is None]
+        known = self._molecules.smiles, self._molecules.fingerprints
         readable = [smiles[row] for row in rows]
-        found = nearest_training(readable, self._molecules, self._standardize)
+        found = nearest_molecules(readable, *known, self._standardize)
         nearest[rows], similarity[rows] = found[:2]
         for row, error in zip(rows, found[2], strict=True):
-            errors[row] = error
+            if error is not None:
+                errors[row] = f"it cannot be compared with the training molecules: {error}"
         return nearest, similarity
 
     def _read(

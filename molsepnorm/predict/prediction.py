@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from molsepnorm.files.page import table
-from molsepnorm.predict.forward import Outcome
+from molsepnorm.predict.domain import DOMAIN_COLUMNS
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import significant
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -42,48 +43,31 @@ class Prediction:
         return prediction_html(self)
 
 
-def predictions_by_row(
-    task: Task,
-    smiles: Sequence[str],
-    outcome: Outcome,
-    uncertainty: Mapping[str, np.ndarray],
-    domain: Mapping[str, np.ndarray],
-) -> Iterator[Prediction]:
-    """Yield the predictions for some SMILES, one by one.
-
-    Args:
-        task: the targets.
-        smiles: n SMILES.
-        outcome: their predictions in columns.
-        uncertainty, domain: columns [n] by name, see `Prediction`; may be empty.
-    """
-    tables = [
-        (target, zip(*(column.tolist() for column in columns.values()), strict=True))
-        for target, columns in zip(task.targets, task.tables(outcome.values), strict=True)
-    ]
-    spreads = {name: each.tolist() for name, each in outcome.spreads(task).items()}
-    sure = {name: each.tolist() for name, each in uncertainty.items()}
-    near = {name: each.tolist() for name, each in domain.items()}
-    for row, (text, error) in enumerate(zip(smiles, outcome.errors, strict=True)):
+def predictions_of(task: Task, frame: pd.DataFrame) -> Iterator[Prediction]:
+    """Yield the predictions of a table of `Predictor.predicted`, one by one."""
+    known = {*frame.columns}
+    targets = [(each, each.prediction_column, each.output_columns) for each in task.targets]
+    spreads = {t.learned_name: f"{t.learned_name}_spread" for t in task.targets}
+    spreads = {name: column for name, column in spreads.items() if column in known}
+    sure = [name for t in task.targets for name in t.uncertainty_columns if name in known]
+    near = [*DOMAIN_COLUMNS, *(t.nearest_column for t in task.targets)]
+    near = [name for name in near if name in known]
+    for row in frame.to_dict("records"):
+        if row["error"] is not None:
+            yield Prediction(row["smiles"], None, row["error"])
+            continue
         values, probabilities = {}, {}
-        for target, rows in tables:
-            values[target.name], *others = next(rows)
-            if target.learned_name != target.name:
-                values[target.learned_name] = others[0]
-            elif others:
-                probabilities[target.name] = dict(zip(target.classes, others, strict=True))
-        if error is None:
-            spread = {name: each[row] for name, each in spreads.items()}
-            own = {name: each[row] for name, each in sure.items()}
-            whole = {name: _or_none(each[row]) for name, each in near.items()}
-            yield Prediction(text, values, None, probabilities, spread, own, whole)
-        else:
-            yield Prediction(text, None, error)
-
-
-def _or_none(value: Any) -> Any:
-    """Return a value, or None for NaN and an empty text."""
-    return None if value != value or value == "" else value
+        for target, column, outputs in targets:
+            values[target.name] = row[column]
+            if target.kind == "multiclass":
+                shares = [row[name] for name in outputs]
+                probabilities[target.name] = dict(zip(target.classes, shares, strict=True))
+            else:
+                values[target.learned_name] = row[outputs[0]]
+        spread = {name: row[column] for name, column in spreads.items()}
+        uncertainty = {name: row[name] for name in sure}
+        domain = {name: None if row[name] != row[name] else row[name] for name in near}
+        yield Prediction(row["smiles"], values, None, probabilities, spread, uncertainty, domain)
 
 
 _SIZE = 220, 160  # pixels of a molecule

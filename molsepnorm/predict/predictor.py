@@ -5,26 +5,35 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from molsepnorm.devices import Precision, pick_device
-from molsepnorm.errors import ConfigError, require_several, warn_of_data
+from molsepnorm.errors import ConfigError, warn_of_data
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.predict.arguments import Cells, checked_rows, python_values
 from molsepnorm.predict.domain import domain_columns, require_domain
-from molsepnorm.predict.encode import EncodedRows, Prepare, Row, encoded_groups, smiles_of
-from molsepnorm.predict.forward import Embed, Embeddings, Outcome, Predict, Result, Run
-from molsepnorm.predict.prediction import Prediction, predictions_by_row
+from molsepnorm.predict.encode import (
+    Cells,
+    EncodedRows,
+    Prepare,
+    Row,
+    checked_rows,
+    encoded_groups,
+)
+from molsepnorm.predict.inference import Embed, Embeddings, Outcome, Run
+from molsepnorm.predict.prediction import Prediction, predictions_of
 from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
 from molsepnorm.predict.workers import Workers
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Result = TypeVar("Result")
 
 _TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
 _MIN_SHARE = 128  # SMILES for which another process pays off
@@ -94,22 +103,13 @@ class Predictor:
 
     @property
     def columns(self) -> dict[str, np.dtype]:
-        """Type of the columns of all targets by name, see `tables`."""
-        nothing = EncodedRows([], [], np.empty(0, dtype=np.int64), np.empty(0))
-        every = self.tables(self._run(nothing))
-        return {name: values.dtype for each in every for name, values in each.items()}
+        """Type of the columns of all targets by name, see `predicted`."""
+        types = dict(self._empty().dtypes)
+        return {name: types[name] for name in types if name not in ("smiles", "error")}
 
-    def tables(self, outcome: Outcome) -> list[dict[str, np.ndarray]]:
-        """Return the columns of each target by name: those of `Outcome.columns`, and with `level`
-        those of `uncertainty_columns`. With `domain`, the columns of the molecule follow, see
-        `domain_columns`."""
-        tables = outcome.columns(self.model.task)
-        if self.level is not None:
-            added = uncertainty_columns(self.model, outcome, self.level)
-            tables = [own | its for own, its in zip(tables, added, strict=True)]
-        if self._molecules is not None:
-            tables.append(domain_columns(self.model, self._molecules, outcome))
-        return tables
+    def _empty(self) -> pd.DataFrame:
+        nothing = EncodedRows([], [], np.empty(0, dtype=np.int64), np.empty(0))
+        return self._table([], self._run(nothing))
 
     @staticmethod
     def from_pretrained(
@@ -146,26 +146,17 @@ class Predictor:
 
     def stream(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Prediction]:
         """Yield the predictions one by one, in memory that does not grow with their number."""
-        self.model.require_targets()
         rows = self.rows(smiles, columns)  # checked now, not at the first prediction
         return (
             prediction
-            for part, outcome in self._predicted(rows)
-            for prediction in self._by_row(smiles_of(part), outcome)
+            for _, table in self.predicted(rows)
+            for prediction in predictions_of(self.model.task, table)
         )
-
-    def outcomes(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Outcome]:
-        """Yield the predictions in columns, some thousand rows at a time, which is faster."""
-        self.model.require_targets()
-        rows = self.rows(smiles, columns)
-        return (outcome for _, outcome in self._predicted(rows))
 
     def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:
         """Return a pandas table with a row for each SMILES, in their order.
 
-        Its columns are `smiles`, those that `predict_rows` adds, under the same names, and `error`.
-        Rows that failed have missing values and the reason in `error`. Numbers are not rounded, and
-        `in_domain` is true or false. For a pandas Series the table has its index, so that
+        See `predicted` for its columns. For a pandas Series the table has its index, so that
         `df["p"] = predictor.to_frame(df["smiles"])["logS_pred"]` fits; otherwise the index counts
         from 0.
 
@@ -182,26 +173,8 @@ class Predictor:
         """
         import pandas as pd
 
-        self.model.require_targets()
-        texts, errors = [], list[str | None]()
-        parts = {name: [np.empty(0, dtype)] for name, dtype in self.columns.items()}
-        for part, outcome in self._predicted(self.rows(smiles, columns)):
-            texts += smiles_of(part)
-            errors += outcome.errors
-            for table in self.tables(outcome):
-                for name, values in table.items():
-                    parts[name].append(values)
-        failed = np.array([error is not None for error in errors], dtype=bool)
-        frame = pd.DataFrame({"smiles": pd.Series(texts, dtype=object)})
-        for name, arrays in parts.items():
-            values = np.concatenate(arrays)
-            column = pd.Series(values, dtype=values.dtype)
-            if column.dtype == bool:
-                column = column.astype("boolean")
-            if column.dtype == object:
-                column = column.mask((column == "").to_numpy(), None)
-            frame[name] = column.mask(failed)
-        frame["error"] = pd.Series(errors, dtype=object)
+        parts = self.predicted(self.rows(smiles, columns))
+        frame = pd.concat([self._empty(), *(table for _, table in parts)], ignore_index=True)
         if isinstance(smiles, pd.Series):
             frame.index = smiles.index
         return frame
@@ -247,15 +220,18 @@ class Predictor:
     ) -> Iterator[Embeddings]:
         """Yield embeddings of some thousand molecules at a time, in memory that does not grow with
         their number; see `embed`."""
-        run = self._embed(atoms, layer)
+        parts = self.embedded(self.rows(smiles, columns, ordered=atoms), atoms, layer)
         if not atoms:
-            rows = self.rows(smiles, columns)
-            return (part for _, part in self._parts(rows, self._prepare, run))
-        require_several(smiles, "smiles")
-        given = InGivenOrder(python_values(smiles))
-        rows = self.rows(given, columns)
-        prepare = Prepare(self.model, self.device, smiles_order=True)
-        return (given.restore(part) for _, part in self._parts(rows, prepare, run))
+            return (found for _, found in parts)
+        return (_in_given_order(found, [row[-1] for row in part]) for part, found in parts)
+
+    def embedded(
+        self, rows: Iterator[Row], atoms: bool = False, layer: int | None = None
+    ) -> Iterator[tuple[list[Row], Embeddings]]:
+        """Yield some thousand rows at a time with their embeddings."""
+        run = self._embed(atoms, layer)
+        prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
+        return self._parts(rows, prepare, run)
 
     def embedding_width(self, layer: int | None = None) -> int:
         """Return the width of the embeddings of molecules, see `embed`."""
@@ -287,20 +263,33 @@ class Predictor:
         groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
         return self._run(EncodedRows([None] * len(graphs), groups)).values
 
-    def rows(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Row]:
-        """Check the arguments of `predict`, and return the rows for `Prepare`."""
-        return checked_rows(smiles, columns, self.model.inputs.names)
+    def rows(
+        self, smiles: Iterable[Any], columns: Cells | None = None, ordered: bool = False
+    ) -> Iterator[Row]:
+        """Check the arguments of `predict`, and return the rows, see `checked_rows`."""
+        return checked_rows(smiles, columns, self.model.inputs.names, ordered)
 
-    def _predicted(self, rows: Iterator[Row]) -> Iterator[tuple[list[Row], Outcome]]:
-        """Yield parts of the rows with their predictions; warn once of a feature column that has
-        numbers outside the range of the training rows, see `ExtraInputs.outside`."""
+    def predicted(self, rows: Iterator[Row]) -> Iterator[tuple[list[Row], pd.DataFrame]]:
+        """Yield some thousand rows at a time, with a table of their predictions.
+
+        The columns are `smiles`, those of `Outcome.columns`, with `level` those of
+        `uncertainty_columns`, with `domain` those of `domain_columns`, and `error`, the reason why
+        a row failed; its other cells are then missing. A feature column with numbers outside the
+        range of the training rows is announced once.
+        """
+        self.model.require_targets()
+        return self._predicted(rows)
+
+    def _predicted(self, rows: Iterator[Row]) -> Iterator[tuple[list[Row], pd.DataFrame]]:
         warned: set[str] = set()
         for part, outcome in self._parts(rows, self._prepare_near, self._run):
-            yield part, outcome
+            yield part, self._table([row[0] for row in part], outcome)
             if outcome.outside is None:
                 continue
-            for index, column in enumerate(self.model.inputs.columns):
-                if outcome.outside[:, index].any() and column.name not in warned:
+            valid = [error is None for error in outcome.errors]
+            for index in np.flatnonzero(outcome.outside[valid].any(axis=0)):
+                column = self.model.inputs.columns[index]
+                if column.name not in warned:
                     warned.add(column.name)
                     warn_of_data(
                         f"column '{column.name}' has numbers outside the range of the training "
@@ -308,23 +297,49 @@ class Predictor:
                         "there"
                     )
 
+    def _table(self, smiles: Sequence[Any], outcome: Outcome) -> pd.DataFrame:
+        import pandas as pd
+
+        tables = outcome.columns(self.model.task)
+        if self.level is not None:
+            added = uncertainty_columns(self.model, outcome, self.level)
+            tables = [own | its for own, its in zip(tables, added, strict=True)]
+        if self._molecules is not None:
+            tables.append(domain_columns(self.model, self._molecules, outcome))
+        failed = np.array([error is not None for error in outcome.errors], dtype=bool)
+        columns = {"smiles": pd.Series(smiles, dtype=object)}
+        for name, values in chain.from_iterable(each.items() for each in tables):
+            column = pd.Series(values, dtype=values.dtype)
+            if column.dtype == bool:
+                column = column.astype("boolean")
+            if column.dtype == object:
+                column = column.mask(column == "", None)
+            columns[name] = column.mask(failed)
+        columns["error"] = pd.Series(outcome.errors, dtype=object)
+        return pd.DataFrame(columns)
+
     def _parts(
         self, rows: Iterator[Row], prepare: Prepare, run: Callable[[EncodedRows], Result]
     ) -> Iterator[tuple[list[Row], Result]]:
-        """Cut the stream into tasks, and yield each with its result."""
+        """Cut the stream into tasks, and yield each with its result.
+
+        On a CPU each worker process encodes rows and runs the network. If the network is on a GPU,
+        worker processes encode, and this process runs it.
+        """
         blocks = self._blocks(rows)
         first = next(blocks, [])
         every = chain(first, chain.from_iterable(blocks))
-        both = Predict(prepare, run)
+        both = partial(_encoded_and_run, prepare, run)
         if len(first) <= 1:
             yield from ((part, both(part)) for part in every)
             return
         pending: deque[list[Row]] = deque()
+        width = 1 + len(self.model.inputs.columns)
 
         def tasks() -> Iterator[list[Row]]:
             for part in every:
                 pending.append(part)
-                yield part
+                yield [row[:width] for row in part]
 
         with Workers(len(first), prepare if self._run_here else both) as workers:
             for result in workers.map(tasks()):
@@ -337,54 +352,28 @@ class Predictor:
             ends = [len(block) * share // shares for share in range(shares + 1)]
             yield [block[start:end] for start, end in pairwise(ends)]
 
-    def _by_row(self, smiles: list[str], outcome: Outcome) -> Iterator[Prediction]:
-        uncertainty: dict[str, np.ndarray] = {}
-        if self.level is not None:
-            for columns in uncertainty_columns(self.model, outcome, self.level):
-                uncertainty |= columns
-        domain: dict[str, np.ndarray] = {}
-        if self._molecules is not None:
-            domain = domain_columns(self.model, self._molecules, outcome)
-        return predictions_by_row(self.model.task, smiles, outcome, uncertainty, domain)
+
+def _encoded_and_run(
+    prepare: Prepare, run: Callable[[EncodedRows], Result], rows: Sequence[Row]
+) -> Result:
+    return run(prepare(rows))
 
 
-Order = np.ndarray | None
-"""int64 [N]: for each atom of a SMILES its index in the RDKit molecule, without the molecule's
-explicit hydrogens; None if the SMILES itself was given."""
-
-
-class InGivenOrder:
-    """Yields the molecules as SMILES, and restores the order of their atoms in the embeddings.
-
-    The parts must arrive in the order of the molecules.
+def _in_given_order(part: Embeddings, orders: Sequence[np.ndarray | None]) -> Embeddings:
+    """Return embeddings with the atoms in the order of the given molecules.
 
     Args:
-        molecules: SMILES or RDKit molecules.
+        part: the embeddings of some molecules.
+        orders: for each, see `atoms_in_smiles`.
     """
-
-    def __init__(self, molecules: Iterable[Any]) -> None:
-        self._molecules = molecules
-        self._orders = deque[Order]()
-
-    def __iter__(self) -> Iterator[str]:
-        from molsepnorm.molecules.featurize.sdf import atoms_in_smiles
-
-        for each in self._molecules:
-            text, order = atoms_in_smiles(each)
-            self._orders.append(order)
-            yield text
-
-    def restore(self, part: Embeddings) -> Embeddings:
-        """Return the embeddings of the next molecules, with the atoms in the given order."""
-        assert part.atoms is not None
-        atoms, errors, rows = [], list(part.errors), part.molecules.copy()
-        for row, (own, error) in enumerate(zip(part.atoms, part.errors, strict=True)):
-            order = self._orders.popleft()
-            if order is not None and error is None:
-                if len(order) == len(own):
-                    own = own[np.argsort(order)]
-                else:
-                    own, rows[row] = own[:0], np.nan
-                    errors[row] = "its hydrogens hide the order of its atoms: pass a SMILES"
-            atoms.append(own)
-        return replace(part, molecules=rows, errors=errors, atoms=atoms)
+    assert part.atoms is not None
+    atoms, errors, molecules = [], list(part.errors), part.molecules.copy()
+    for row, (own, order) in enumerate(zip(part.atoms, orders, strict=True)):
+        if order is not None and errors[row] is None:
+            if len(order) == len(own):
+                own = own[np.argsort(order)]
+            else:
+                own, molecules[row] = own[:0], np.nan
+                errors[row] = "its hydrogens hide the order of its atoms: pass a SMILES"
+        atoms.append(own)
+    return replace(part, molecules=molecules, errors=errors, atoms=atoms)

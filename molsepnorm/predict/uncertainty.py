@@ -12,7 +12,7 @@ from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Intervals
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.forward import Outcome
+    from molsepnorm.predict.inference import Outcome
 
 _SEPARATOR = "|"
 _NOTHING = "none"  # the set without a class; in brackets if a class has this name

@@ -1,8 +1,7 @@
 """`molsepnorm serve`: a page in the browser, and predictions over HTTP.
 
 - `service`: the models, and what the page and the programs can request, within limits;
-- `app`: the addresses of the server;
-- `guard`: the checks of every request, and the headers of every response;
+- `app`: the addresses of the server, and the checks of every request;
 - `reference`: the page that describes the addresses;
 - `page.html`, `page.css`, `page.js`: the page, without anything from elsewhere.
 """

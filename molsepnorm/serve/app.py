@@ -3,9 +3,10 @@
 # Without `from __future__ import annotations`: FastAPI reads the annotations of local functions.
 
 import logging
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -18,12 +19,19 @@ from molsepnorm._version import __version__
 from molsepnorm.errors import MolsepnormError, StorageError
 from molsepnorm.files.writing import is_encodable
 from molsepnorm.predict import Prediction
-from molsepnorm.serve.guard import Guard
 from molsepnorm.serve.reference import reference_page
 from molsepnorm.serve.service import LimitError, Service, plain
 
 _HERE = Path(__file__).parent
 _FILES = {"page.css": "text/css", "page.js": "text/javascript"}
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
 _LOG = logging.getLogger("molsepnorm.serve")
 
 
@@ -104,7 +112,16 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.add_middleware(Guard, hosts=hosts, max_bytes=int(service.limits.megabytes * 1e6))
+
+    @app.middleware("http")
+    async def guarded(
+        request: Request, answer: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        refused = _refusal(request, hosts, service.limits.megabytes)
+        response = refused or await answer(request)
+        for name, text in _HEADERS.items():
+            response.headers.setdefault(name, text)
+        return response
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def page() -> str:
@@ -187,6 +204,30 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         return _error(500, "the server failed; its log has the reason")
 
     return app
+
+
+def _refusal(request: Request, hosts: set[str] | None, megabytes: float) -> Response | None:
+    """Refuse requests from other web sites and bodies that are too large.
+
+    A page of another site could reach a server on this computer through the browser. Its requests
+    have another origin, or, if its name was made to point here, another host.
+    """
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    try:
+        is_known = hosts is None or urlsplit(f"//{host}").hostname in hosts
+        is_own = origin is None or urlsplit(origin).netloc == host
+    except ValueError:  # a malformed address
+        is_known = is_own = False
+    if not is_known:
+        return _error(400, "the server is not known under this name")
+    if not is_own:
+        return _error(403, "requests from other web sites are refused")
+    if "transfer-encoding" in request.headers:
+        return _error(411, "the size of the request is missing: send a Content-Length")
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > megabytes * 1e6:
+        return _error(413, f"the request is larger than {megabytes:g} MB: send fewer molecules")
+    return None
 
 
 def _error(status: int, message: str) -> JSONResponse:

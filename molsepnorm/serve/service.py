@@ -59,7 +59,7 @@ class LimitError(MolsepnormError):
         status: the HTTP status of the response.
     """
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int = 413) -> None:
         super().__init__(message)
         self.status = status
 
@@ -148,21 +148,19 @@ class Service:
         domain: bool = False,
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> tuple[list[Prediction], list[str]]:
-        """Return the predictions for some SMILES, see `Predictor.predict`, and notes about the
-        data.
+        """Return the predictions for some SMILES, and notes about the data.
 
         Args:
-            smiles: the SMILES.
+            smiles, columns: as for `Predictor.predict`.
             model: name of the model; None for the first one.
             level, domain: as for `Predictor`.
-            columns: cells of the model's feature columns, by name.
 
         Raises:
             ConfigError: as for `Predictor` and `Predictor.predict`, or there is no such model.
             LimitError: there are too many molecules, or it takes too long.
         """
         deadline = self._deadline()
-        self._require_rows(len(smiles))
+        self._require_size(len(smiles))
         predictor = self._predictor(model, level, domain)
         if wrong := [name for name, cells in (columns or {}).items() if len(cells) != len(smiles)]:
             raise ConfigError(
@@ -194,7 +192,7 @@ class Service:
             model, level, domain: as for `predict`.
 
         Raises:
-            ConfigError: as for `predict`; the format is not accepted; or as for `predict_rows`.
+            ConfigError: as for `predict` and `predict_rows`, or the format is not accepted.
             DataError: the table cannot be read.
             LimitError: as for `predict`.
         """
@@ -209,7 +207,7 @@ class Service:
             )
         if suffix != ".sdf":  # counted before memory is needed for each column
             first = re.split(rb"[\r\n]", content, maxsplit=1)[0]
-            self._require_columns(max(map(first.count, (b",", b"\t", b";"))) + 1)
+            self._require_size(0, max(map(first.count, (b",", b"\t", b";"))) + 1)
         features = predictor.model.inputs.names
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"table{suffix}"
@@ -218,7 +216,7 @@ class Service:
                 parts = read_chunks(path, name, rows=_BLOCK, numbers=features)
                 chunks = list(self._within(parts, deadline))
         columns = dict(zip(chunks[0].columns, names_in_file(chunks[0]), strict=True))
-        head = self._rows(predictor, chunks[0].iloc[:0], name)[0]
+        head, _ = self._rows(predictor, chunks[0].iloc[:0], name)
         texts, failed = [head], 0
         for chunk in chunks:
             for rows in _blocks(chunk[_SMILES].tolist()):
@@ -252,8 +250,7 @@ class Service:
             if atoms > _MAX_EXPLAINED:
                 raise LimitError(
                     f"this molecule has {atoms} atoms, and the server explains up to "
-                    f"{_MAX_EXPLAINED}: use molsepnorm explain",
-                    413,
+                    f"{_MAX_EXPLAINED}: use molsepnorm explain"
                 )
             (found,) = explain(predictor, [smiles], columns)
         if found.error is not None:
@@ -307,21 +304,16 @@ class Service:
     def _deadline(self) -> float:
         return time.monotonic() + self.limits.seconds
 
-    def _require_rows(self, rows: int) -> None:
+    def _require_size(self, rows: int, columns: int = 0) -> None:
         if rows > self.limits.rows:
             raise LimitError(
                 f"the server accepts up to {self.limits.rows:,} molecules at once: use molsepnorm "
-                "predict for more",
-                413,
+                "predict for more"
             )
-
-    @staticmethod
-    def _require_columns(columns: int) -> None:
         if columns > _MAX_COLUMNS:
             raise LimitError(
                 f"the table has {columns:,} columns, and the server accepts up to "
-                f"{_MAX_COLUMNS:,}: remove some, or use molsepnorm predict",
-                413,
+                f"{_MAX_COLUMNS:,}: remove some, or use molsepnorm predict"
             )
 
     def _within(self, chunks: Iterable[pd.DataFrame], deadline: float) -> Iterator[pd.DataFrame]:
@@ -329,8 +321,7 @@ class Service:
         rows = 0
         for chunk in chunks:
             rows += len(chunk)
-            self._require_rows(rows)
-            self._require_columns(len(chunk.columns))
+            self._require_size(rows, len(chunk.columns))
             self._left(deadline)
             yield chunk
 

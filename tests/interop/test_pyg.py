@@ -11,7 +11,7 @@ from torch_geometric.loader import DataLoader as GeometricLoader
 import molsepnorm
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
-from molsepnorm.interop.pyg import Collate, graphormer_config
+from molsepnorm.interop.pyg import AddShortestPathEncoding, Collate, graphormer_config
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.molecules.featurize.pyg import from_data, to_data
@@ -96,7 +96,7 @@ def test_what_does_not_fit_is_refused(dataset, network):
     with pytest.raises(ConfigError, match="molecule 7"):
         collate([*dataset, rare])
     del dataset[3].y
-    with pytest.raises(ConfigError, match="molecule 3 of the batch has no y"):
+    with pytest.raises(ConfigError, match="molecule 3 of the batch has 0 labels in y"):
         collate(dataset)
     with pytest.raises(ConfigError, match="molecule 3 has 9 atom features, 3 bond .* 1 labels"):
         graphormer_config(dataset, bond_offset=0)
@@ -104,13 +104,6 @@ def test_what_does_not_fit_is_refused(dataset, network):
     dataset[1].edge_attr = dataset[1].edge_attr[1:]
     with pytest.raises(InvalidMolecule, match="molecule 1: "):
         collate(dataset)
-
-
-def test_other_numbers_of_labels_name_the_molecule(dataset, network):
-    molecules = [data.clone() for data in dataset[:3]]
-    molecules[2].y = torch.ones(5)
-    with pytest.raises(ConfigError, match=r"molecule 2 of the batch has 5 labels in y, and mol"):
-        Collate(network.config, bond_offset=0)(molecules)
 
 
 def test_batches_of_pytorch_geometric_are_refused(dataset, network):
@@ -131,48 +124,22 @@ def test_batches_of_pytorch_geometric_are_refused(dataset, network):
             read()
 
 
-def test_a_batch_is_made_of_a_list(dataset, network):
-    collate = Collate(network.config, bond_offset=0)
-    with pytest.raises(ConfigError, match=r"list of Data; got Data\. Pass \[data\]"):
-        collate(dataset[0])
-    with pytest.raises(ConfigError, match="batch has no molecules: pass a list of at least one"):
-        collate([])
+def test_the_repr_of_the_transform_makes_it_again():
+    """PyTorch Geometric identifies a `pre_transform` by its repr."""
+    given = {"bond_sizes": (4, 2), "bond_offset": 1, "max_degree": 7, "max_distance": 9}
+    transform = AddShortestPathEncoding(**given, max_path_length=5)
+    again = eval(repr(transform))
+    assert (again.spec, again.bond_offset) == (transform.spec, transform.bond_offset)
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-true", "64-true"])
-@pytest.mark.filterwarnings("ignore")
-def test_lightning_averages_over_molecules_in_each_precision(network, tmp_path, precision):
-    """Six small molecules and two large ones, in batches of six."""
-    lightning = pytest.importorskip("pytorch_lightning")
-    dataset = [to_data(OGB("C"), y=0.0)] * 6 + [to_data(OGB("C" * 30), y=100.0)] * 2
-    config = graphormer_config(dataset, bond_offset=0, layers=1, width=8, ffn_width=8, heads=2)
-    collate = Collate(config, bond_offset=0)
-
-    class Module(lightning.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.network = molsepnorm.Graphormer(config)
-
-        def training_step(self, batch):
-            graphs, labels = batch
-            return (self.network(graphs) - labels).abs().mean()
-
-        def validation_step(self, batch):
-            self.log("mae", self.training_step(batch))
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.0)
-
-    trainer = lightning.Trainer(
-        max_epochs=1,
-        precision=precision,
-        accelerator="cpu",
-        default_root_dir=tmp_path,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    loader = DataLoader(dataset, batch_size=6, collate_fn=collate)
-    trainer.fit(Module(), loader, loader)
-    assert float(trainer.callback_metrics["mae"]) == pytest.approx(25, abs=0.3)
+def test_the_offset_must_be_given_and_is_subtracted():
+    with pytest.raises(ConfigError, match="bond_offset is missing: pass the attribute of the"):
+        AddShortestPathEncoding((3,))
+    for offset in (0, 1):
+        data = Data(
+            x=torch.zeros(2, 1, dtype=torch.long),
+            edge_index=torch.tensor([[0, 1], [1, 0]]),
+            edge_attr=torch.tensor([2, 2]),
+        )
+        encoded = AddShortestPathEncoding((3,), bond_offset=offset, max_path_length=1)(data)
+        assert encoded.pair_path.view(2, 2).tolist() == [[-1, 2 - offset], [2 - offset, -1]]

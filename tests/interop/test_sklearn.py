@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 import pickle
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ import pandas as pd
 import pytest
 from joblib.externals.loky import get_reusable_executor
 from sklearn.base import clone
-from sklearn.ensemble import StackingRegressor
-from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -159,31 +156,12 @@ def test_tools_of_scikit_learn(fitted):
     assert probabilities.sum(axis=1) == pytest.approx(1)
 
 
-def test_a_stack_reads_smiles():
-    counts = FunctionTransformer(lambda X: np.array([[len(each)] for each in X]))
-    members = [("graphormer", regressor()), ("length", make_pipeline(counts, Ridge()))]
-    stack = StackingRegressor(members, cv=2).fit(np.array(SMILES), Y)
-    assert stack.predict(np.array(SMILES)).shape == (36,)
-
-
 def test_clones_and_pickles(fitted):
     other = clone(fitted)
     assert other.get_params() == fitted.get_params()
     assert not hasattr(other, "model_")
     restored = pickle.loads(pickle.dumps(fitted))
     assert restored.predict(SMILES).tolist() == fitted.predict(SMILES).tolist()
-
-
-def test_equal_seeds_give_equal_models_and_others_do_not(fitted):
-    same, other = (regressor(random_state=seed).fit(SMILES, Y) for seed in (0, 1))
-    assert same.predict(SMILES).tolist() == fitted.predict(SMILES).tolist()
-    assert other.predict(SMILES).tolist() != fitted.predict(SMILES).tolist()
-
-
-def test_numbers_are_no_molecules(fitted):
-    """Only NaN is a missing SMILES."""
-    with pytest.raises(ConfigError, match="float is not one of SMILES"):
-        regressor(on_invalid="nan").fit(np.random.default_rng(0).random((len(Y), 1)), Y)
 
 
 def test_invalid_molecules(fitted):
@@ -200,28 +178,6 @@ def test_invalid_molecules(fitted):
     named = classifier(on_invalid="nan").fit(SMILES, CLASSES)
     assert [type(each) for each in named.predict(row)] == [str, float, str]
     assert np.isnan(named.predict_proba(row)).all(axis=1).tolist() == [False, True, False]
-
-
-def test_missing_molecules_of_rdkit(fitted):
-    """As a molecule file has them where RDKit cannot read a record."""
-    mols = list(map(read_smiles, SMILES))
-    with pytest.raises(DataError, match=r"^molecule 1: .*on_invalid='nan'"):
-        fitted.predict([mols[0], None])
-    with pytest.raises(DataError, match=r"^molecule 36: "):
-        regressor().fit([*mols, None], [*Y, 0.0])
-    lenient = regressor(on_invalid="nan").fit([*mols, None], [*Y, 0.0])
-    found = lenient.predict([None, *mols[:2]])
-    assert np.isnan(found).tolist() == [True, False, False]
-    assert found[1:] == pytest.approx(lenient.predict(SMILES[:2]), abs=1e-6)
-
-
-def test_an_unknown_value_of_on_invalid_is_refused(fitted):
-    message = "on_invalid must be 'raise' or 'nan'; got 'skip'"
-    with pytest.raises(ConfigError, match=message):
-        regressor(on_invalid="skip").fit(SMILES, Y)
-    wrong = copy.copy(fitted).set_params(on_invalid="skip")
-    with pytest.raises(ConfigError, match=message):
-        wrong.predict(["CCO", "C1CC"])
 
 
 def test_several_targets_with_missing_labels():
@@ -274,19 +230,6 @@ def test_the_model_has_the_names_of_the_classes(labels, names):
     assert [row.values["y"] for row in rows] == [names[number] for number in expected]
 
 
-@pytest.mark.parametrize("labels", [CLASSES, THREE])
-@pytest.mark.parametrize("missing", [None, float("nan")])
-def test_classes_may_be_missing(labels, missing):
-    model = classifier().fit(SMILES, np.array([missing] * 4 + labels[4:], dtype=object))
-    assert model.classes_.tolist() == sorted(set(labels))
-    assert model.predict_proba(SMILES).shape == (36, len(model.classes_))
-
-
-def test_nan_in_a_list_of_classes_is_missing():
-    model = classifier().fit(SMILES, [float("nan")] * 4 + THREE[4:])
-    assert model.classes_.tolist() == sorted(set(THREE))
-
-
 def test_weights_of_molecules_count():
     """Molecules without weight do not change the model."""
     lied = [value + 100 for value in Y[:12]] + Y[12:]
@@ -294,39 +237,6 @@ def test_weights_of_molecules_count():
     others = {"X_val": SMILES[12:16], "y_val": Y[12:16]}
     found = regressor().fit(SMILES, lied, weights, **others).predict(SMILES[12:])
     assert np.abs(found - np.mean(Y[12:])).mean() < 60
-
-
-def test_a_constant_factor_of_the_weights_changes_nothing():
-    """Molecules of X_val have the mean weight of molecules that count in training."""
-    others = {"X_val": SMILES[26:], "y_val": Y[26:]}
-
-    def predict(weights: list[float] | None) -> list[float]:
-        model = GraphormerRegressor(epochs=0, overrides={"run.blend": "none"})
-        return model.fit(SMILES[:26], Y[:26], weights, **others).predict(SMILES).tolist()
-
-    assert predict([8.0] * 26) == predict([0.125] * 26) == predict([float("nan")] * 26)
-    assert predict([0.0] * 6 + [8.0] * 20) == predict([0.0] * 6 + [1.0] * 20)
-    assert predict([8.0] * 26) == pytest.approx(predict(None), abs=1e-3)
-
-
-def test_weights_of_molecules_that_are_not_trained_on_are_not_in_the_mean(splits):
-    """One cannot be read, and one has no label."""
-    labels, weights = [0.0, float("nan"), *Y[2:26]], [500.0, 900.0] + [1.0, 3.0] * 12
-    molecules = ["C1CC", *SMILES[1:26]]
-    others = {"X_val": SMILES[26:], "y_val": Y[26:]}
-    regressor(on_invalid="nan").fit(molecules, labels, weights, **others)
-    assert splits["weights"][splits["val"]].tolist() == [2.0] * 10
-
-
-def test_a_shuffled_table_is_matched_by_position():
-    table = pd.DataFrame({"smiles": SMILES, "y": Y, "w": np.linspace(1, 2, len(Y))})
-    table = table.sample(frac=1, random_state=0)
-    found = regressor().fit(table["smiles"], table["y"], sample_weight=table["w"])
-    values = (table[name].to_numpy() for name in table)
-    expected = regressor().fit(*values).predict(SMILES)
-    np.testing.assert_array_equal(found.predict(SMILES), expected)
-    with pytest.raises(ConfigError, match="same index in different orders"):
-        regressor().fit(table["smiles"], table["y"].sort_index())
 
 
 @pytest.mark.parametrize(
@@ -343,17 +253,6 @@ def test_a_shuffled_table_is_matched_by_position():
 def test_what_does_not_fit_is_refused(arguments, message):
     with pytest.raises((ConfigError, DataError), match=message):
         regressor().fit(*arguments)
-
-
-def test_classes_that_do_not_fit_are_refused():
-    with pytest.raises(DataError, match="1 class;"):
-        classifier().fit(SMILES, ["a"] * 36)
-    with pytest.raises(DataError, match="the class c of y_val is not in y"):
-        classifier().fit(SMILES, CLASSES, X_val=["CCO", "C"], y_val=["c", "amine"])
-    with pytest.raises(ConfigError, match="X_val and y_val go together"):
-        classifier().fit(SMILES, CLASSES, X_val=["CCO"])
-    with pytest.raises(ConfigError, match="validation_fraction"):
-        regressor(validation_fraction=1.5).fit(SMILES, Y)
 
 
 @pytest.mark.parametrize("estimator", [GraphormerRegressor(), GraphormerClassifier()])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 
 import numpy as np
@@ -74,29 +73,6 @@ def test_rows_equal_those_of_one_process(spark, model):
     assert [*found.columns[2:]] == [*wanted.columns[1:]]
     same(found, wanted.drop(columns="smiles"))
     assert found["error"].notna().sum() == 3
-
-
-def test_a_worker_that_is_killed_loses_no_rows(spark, model, tmp_path):
-    """Spark repeats its task."""
-    predict = predict_udf(model)
-    real, flag = predict.func, tmp_path / "killed"
-
-    def killed_once(parts):
-        for number, frame in enumerate(real(parts)):
-            if number == 1 and not flag.exists():
-                flag.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield frame
-
-    from pyspark.sql.functions import PandasUDFType, pandas_udf
-
-    fragile = pandas_udf(killed_once, predict.returnType, PandasUDFType.SCALAR_ITER)
-    table = spark.createDataFrame(list(enumerate(SMILES)), "id int, smiles string")
-    predicted = table.repartition(2).withColumn("_", fragile("smiles"))
-    found = predicted.select("id", "_.*").toPandas().sort_values("id")
-    assert flag.exists()
-    assert found["id"].tolist() == list(range(200))
-    same(found, Predictor(model).to_frame(SMILES).drop(columns="smiles"))
 
 
 def test_feature_columns_follow_the_smiles(spark):

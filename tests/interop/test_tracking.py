@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 import sys
 from pathlib import Path
@@ -80,19 +79,6 @@ def test_tensorboard_has_the_curves(tmp_path):
     assert b"| run.epochs | 2 |" in text.tensor_proto.string_val[0]
 
 
-def test_tensorboard_has_the_settings_of_a_failed_run(tmp_path):
-    """They are in memory until the file is closed."""
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    callback = TensorBoard(tmp_path)
-    with pytest.raises(RuntimeError, match="the disk is full"):
-        _fit(Callbacks([callback, _Fail()]))
-    events = EventAccumulator(str(tmp_path)).Reload()
-    assert events.Tensors("settings/text_summary")
-    assert events.Scalars("val/mae")[0].step == 1
-
-
 def test_tensorboard_without_any_folder_is_refused():
     pytest.importorskip("tensorboard")
     with pytest.raises(ConfigError, match="no folder for the event files"):
@@ -129,7 +115,7 @@ def test_the_joined_model_has_a_run_of_its_own(tmp_path, strict_mlflow, monkeypa
     def init(config):
         ends = []
         run = SimpleNamespace(config=config, summary={}, ends=ends, finish=ends.append)
-        run.log = lambda values: None
+        run.log = run.summary.update
         runs.append(run)
         return run
 
@@ -204,14 +190,14 @@ class _Fail(Callback):
 
 
 def test_mlflow_accepts_the_name_of_every_target(strict_mlflow):
-    """Names may have slashes and 300 characters, and differ in their brackets only."""
-    targets = ["logS", "IC50 (nM)", "IC50 [nM]", "a/b/", "x" * 300]
-    labels = [[each * n for n in range(1, 6)] for each in LABELS]
+    """Names may have slashes and 300 characters."""
+    targets = ["logS", "IC50 (nM)", "a/b/", "x" * 300]
+    labels = [[each * n for n in range(1, 5)] for each in LABELS]
     result = molsepnorm.fit(
         *(SMILES, labels), targets=targets, splits=SPLITS, overrides=SMALL, callback=MLflow()
     )
     (run,) = strict_mlflow.runs
-    names = ["logS", "IC50 _nM_", "IC50 _nM_ 2", "a_b_", "x" * 200]
+    names = ["logS", "IC50 _nM_", "a_b_", "x" * 200]
     for target, name in zip(targets, names, strict=True):
         assert run.data.metrics[f"test/mae.{name}"] == result.metrics["test"][f"mae/{target}"]
     assert run.data.metrics["test/mae"] == result.metrics["test"]["mae"]
@@ -226,19 +212,6 @@ def test_mlflow_ends_a_failed_run(strict_mlflow, tmp_path, resume):
     result = _fit(callback, tmp_path / ("run" if resume else "other"), resume=resume)
     assert [run.info.status for run in strict_mlflow.runs] == ["FAILED", "FINISHED"]
     assert strict_mlflow.runs[1].data.metrics["test/mae"] == result.metrics["test"]["mae"]
-
-
-def test_mlflow_leaves_a_run_that_the_caller_ended(strict_mlflow):
-    class End(_Fail):
-        def on_epoch(self, record, epochs):
-            strict_mlflow.end_run("KILLED")
-            super().on_epoch(record, epochs)
-
-    callback = MLflow()
-    with pytest.raises(RuntimeError, match="the disk is full"):
-        _fit(Callbacks([callback, End()]))
-    _fit(callback)
-    assert [run.info.status for run in strict_mlflow.runs] == ["KILLED", "FINISHED"]
 
 
 def test_mlflow_continues_a_run_with_other_settings(strict_mlflow):
@@ -269,29 +242,6 @@ def test_weights_and_biases_has_the_curves(tmp_path, monkeypatch):
     assert kept["summary"]["val/mae"] == pytest.approx(float(last["val_mae"]), rel=1e-3)
 
 
-def test_weights_and_biases_ends_a_failed_run(monkeypatch):
-    """Its exit code is 1, so that the page shows the run as failed."""
-    codes = []
-    run = SimpleNamespace(log=lambda values: None, finish=codes.append)
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **options: run))
-    callback = WandB()
-    with pytest.raises(RuntimeError, match="the disk is full"):
-        _fit(Callbacks([callback, _Fail()]))
-    assert codes == [1]
-
-
-def test_weights_and_biases_keeps_entries_of_the_user(monkeypatch):
-    """Beside the settings of the run, which they do not replace."""
-    kept = {}
-    run = SimpleNamespace(log=lambda values: None, summary={}, finish=lambda code: None)
-    monkeypatch.setitem(
-        sys.modules, "wandb", SimpleNamespace(init=lambda **options: kept.update(options) or run)
-    )
-    _fit(WandB(config={"note": "x", "run.epochs": 9}, project="logS"))
-    assert kept["project"] == "logS"
-    assert kept["config"]["note"] == "x" and kept["config"]["run.epochs"] == 2
-
-
 @pytest.mark.parametrize(
     ("make", "package"), [(TensorBoard, "tensorboard"), (MLflow, "mlflow"), (WandB, "wandb")]
 )
@@ -300,13 +250,3 @@ def test_a_missing_package_is_named(monkeypatch, make, package):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=rf"needs {package}, .*'molsepnorm\[{package}\]'"):
         make()
-
-
-def test_settings_are_written_as_the_run_has_them(tmp_path):
-    """Under the names that `--set` and the YAML files use."""
-    from molsepnorm.interop.tracking import _settings
-
-    config = molsepnorm.load_config("zinc", overrides={"run.epochs": 3})
-    settings = _settings(config)
-    assert settings["run.epochs"] == 3 and "model.layers" in settings
-    json.dumps(settings)

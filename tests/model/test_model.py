@@ -6,6 +6,7 @@ import dataclasses
 import io
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from model_folders import CONFIG, SMILES, joined_model, outputs_of
@@ -35,9 +36,8 @@ def test_the_prediction_of_several_networks_is_their_weighted_mean(tmp_path):
     np.testing.assert_allclose([list(p.spread.values()) for p in found], sd, rtol=1e-3)
     assert alone[0].predict(SMILES)[0].spread == {}
     out = io.StringIO()
-    predict_rows(
-        Predictor(model), [{"smiles": [*SMILES, "?"]}], out, smiles_column="smiles", source="table"
-    )
+    table = pd.DataFrame({"smiles": [*SMILES, "?"]})
+    predict_rows(Predictor(model), [table], out, smiles_column="smiles", source="table")
     header, first, *_, last = out.getvalue().splitlines()
     assert header == "smiles,logS_pred,logS_spread,toxic_pred,toxic_spread,error"
     expected = [mean[0, 0], sd[0, 0], mean[0, 1], sd[0, 1]]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from model_folders import change_description
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 from support import tiny_model
@@ -20,7 +17,7 @@ from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import domain as module
-from molsepnorm.predict.forward import Outcome
+from molsepnorm.predict.inference import Outcome
 from molsepnorm.tasks import FeatureColumn, Target, Task
 from molsepnorm.tasks.domain import Domain
 
@@ -43,7 +40,7 @@ def model() -> PropertyModel:
 
 
 def table(predictor, smiles, path, **options) -> pd.DataFrame:
-    columns = {"smiles": smiles}
+    columns = pd.DataFrame({"smiles": smiles})
     options = {"smiles_column": "smiles", "source": "x", **options}
     predict_rows(predictor, [columns], path, **options)
     if path.suffix == ".parquet":
@@ -164,20 +161,6 @@ def test_the_file_is_read_only_if_it_is_wanted(model, tmp_path):
         Predictor.from_pretrained(tmp_path, domain=True)
 
 
-def test_a_saved_model_has_its_domain_again(model, tmp_path):
-    """Also if it is saved where its file lies, which is then replaced."""
-    model.save_pretrained(tmp_path / "one")
-    read = PropertyModel.from_pretrained(tmp_path / "one")
-    assert read.domain == model.domain
-    read.save_pretrained(tmp_path / "one")
-    again = PropertyModel.from_pretrained(tmp_path / "one").training_molecules()
-    assert again.smiles == KNOWN
-    np.testing.assert_array_equal(again.labels, LABELS)
-    about = json.loads((tmp_path / "one" / "config.json").read_text())
-    content = (tmp_path / "one" / TRAINING_FILE).read_bytes()
-    assert about["sha256"][TRAINING_FILE] == hashlib.sha256(content).hexdigest()
-
-
 def test_models_without_a_domain_say_so(model):
     with pytest.raises(ConfigError, match="but no threshold of similarity"):
         Predictor(replace(model, domain=None), domain=True)
@@ -188,11 +171,3 @@ def test_models_without_a_domain_say_so(model):
     unlabelled = replace(model, task=Task((), "loss"))
     with pytest.raises(ConfigError, match="pre-trained without targets"):
         module.require_domain(unlabelled)
-
-
-@pytest.mark.parametrize("entry", [{"threshold": 2, "kind": "errors"}, 7])
-def test_a_damaged_entry_is_refused(model, tmp_path, entry):
-    model.save_pretrained(tmp_path)
-    change_description(tmp_path / "config.json", lambda about: about.update(domain=entry))
-    with pytest.raises(ModelError, match="config.json does not describe a model"):
-        PropertyModel.from_pretrained(tmp_path)

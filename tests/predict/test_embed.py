@@ -105,9 +105,6 @@ def test_an_embedding_that_is_not_finite_is_an_error_of_its_row():
     assert [len(atoms) for atoms in found.atoms] == [2, 0, 0]
 
 
-# --- streams and processes ------------------------------------------------------------------------
-
-
 # --- tables ---------------------------------------------------------------------------------------
 
 TABLE = {
@@ -118,7 +115,7 @@ TABLE = {
 
 
 def _write(predictor: Predictor, path, **options) -> tuple[int, int]:
-    chunks = options.pop("chunks", [TABLE])
+    chunks = options.pop("chunks", [pd.DataFrame(TABLE)])
     return embed_rows(predictor, chunks, path, smiles_column="smiles", source="my.csv", **options)
 
 
@@ -172,19 +169,19 @@ def test_chunks_are_read_as_they_are_needed(predictor, tmp_path, monkeypatch):
     """A table larger than the memory can be embedded."""
     monkeypatch.setattr(module, "_TASK", 3)
     taken, ahead = [], []
-    embed = Predictor.embed_stream
+    embed = Predictor.embedded
 
     def chunks():
         for number in range(20):
             taken.append(number)
-            yield {"smiles": ["CCO"] * 3}
+            yield pd.DataFrame({"smiles": ["CCO"] * 3})
 
     def watched(*args):
         for done, part in enumerate(embed(*args)):
             ahead.append(len(taken) - done)
             yield part
 
-    monkeypatch.setattr(Predictor, "embed_stream", watched)
+    monkeypatch.setattr(Predictor, "embedded", watched)
     assert _write(predictor, tmp_path / "out.parquet", chunks=chunks()) == (60, 0)
     assert len(ahead) == 20
     assert max(ahead) <= 3
@@ -192,7 +189,7 @@ def test_chunks_are_read_as_they_are_needed(predictor, tmp_path, monkeypatch):
 
 def test_mistakes_are_clear_errors(predictor, tmp_path):
     """Nothing is written."""
-    taken = [{"smiles": ["C"], "embedding": ["1"]}]
+    taken = [pd.DataFrame({"smiles": ["C"], "embedding": ["1"]})]
     twice = [pd.DataFrame([["C", "1", "2"]], columns=["smiles", "a", "a"])]
     for name, options, message in (
         ("out.txt", {}, "out.txt: the end of the name chooses the format of the table"),
@@ -252,12 +249,3 @@ def test_the_embeddings_of_a_layer_are_those_of_a_shorter_network(settings):
 
 def _kind(config: GraphormerConfig) -> str:
     return "token+mean" if config.readout == "layers" else config.readout
-
-
-@pytest.mark.parametrize("layer", [0, 4, -1])
-def test_a_layer_that_the_network_lacks_is_refused(predictor, tmp_path, layer):
-    for call in (predictor.embed, predictor.embed_stream):
-        with pytest.raises(ConfigError, match=f"^the layer must be between 1 and 3; got {layer}$"):
-            call(["CCO"], layer=layer)
-    with pytest.raises(ConfigError, match="^the layer must be"):
-        _write(predictor, tmp_path / "out.csv", layer=layer)

@@ -46,7 +46,7 @@ def test_rows_have_the_counts_and_descriptors_of_their_smiles(
         expected[text] = structure_inputs([text], True, DESCRIPTORS, paired=True)[0]
         reading._oriented.cache_clear()  # no other function has used this RDKit molecule
     monkeypatch.setattr(reading, "RECENT", together)
-    prepared = prepare(featurizer)(SMILES)
+    prepared = prepare(featurizer)([(text,) for text in SMILES])
     assert [error is None for error in prepared.errors] == [text in VALID for text in SMILES]
     found = {}
     for rows, encoded in prepared.groups:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec, encode
-from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
+from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict.inference import infer
 
 SMILES = (
@@ -91,24 +91,3 @@ def test_precision(model: Graphormer, tensors: GraphTensors, precision: Precisio
     assert torch.equal(outputs, exact) == (precision == "tf32")
     torch.testing.assert_close(outputs, exact, rtol=0.05, atol=0.15)
     assert torch.get_float32_matmul_precision() == before
-
-
-def test_products_are_exact_whatever_the_program_sets(tensors: GraphTensors) -> None:
-    """PyTorch's setting and the mode of the network are restored, also after an error."""
-    seen = []
-
-    class Watching(nn.Module):
-        def forward(self, batch: GraphBatch) -> Tensor:
-            seen.append(torch.get_float32_matmul_precision())
-            raise RuntimeError("out of memory")
-
-    network = Watching().train()
-    torch.set_float32_matmul_precision("high")
-    try:
-        with pytest.raises(RuntimeError, match="out of memory"):
-            infer(network, tensors, np.arange(3))
-        assert seen == ["highest"]
-        assert network.training
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision("highest")

@@ -74,16 +74,6 @@ def test_an_error_says_how_a_worker_died(task, how):
         list(workers.map([0, 1, task, 3, 4]))
 
 
-def test_a_worker_that_died_while_idle_is_reported():
-    """A BrokenPipeError would look like a closed output."""
-    with Workers(1, _die) as workers:
-        (process,) = multiprocessing.active_children()
-        process.kill()
-        process.join()
-        with pytest.raises(MolsepnormError, match="SIGKILL"):
-            list(workers.map([0]))
-
-
 def _pid_then_sleep(task: int) -> int:
     if task:
         time.sleep(task)

@@ -106,36 +106,6 @@ def test_a_file_is_predicted_and_sorted(page, tmp_path: Path):
     assert page.locator("#body tr .smiles").all_text_contents() == texts[::-1]
 
 
-def test_columns_of_the_table_are_not_shown_as_predictions(page):
-    """They may be called like those of options that are not chosen."""
-    page.select_option("#level", "")
-    page.uncheck("#domain")
-    names = "<b>size_low,<b>size_high,similarity,in_domain,nearest_smiles,compound"
-    _predict(page, f"smiles,{names}\nCCO,-98,-99,0.123,no,CCC,ethanol\n")
-    assert page.locator("#head button").all_text_contents() == ["compound", "<b>size"]
-    assert page.locator("#body .range").count() == 0
-    page.locator("#body .picture").click()
-    page.wait_for_selector("#detail h3:has-text('All columns')")
-    assert "Nearest training molecule" not in page.text_content("#detail")
-
-
-def test_a_dropped_file_does_not_replace_the_page(page):
-    """The browser opens a file that is dropped beside the field, unless the page prevents it."""
-    drop = """(place) => {
-        const files = new DataTransfer();
-        files.items.add(new File(["smiles\\nCCO\\n"], "dropped.csv"));
-        const event = new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true});
-        document.querySelector(place).dispatchEvent(event);
-        return event.defaultPrevented;
-    }"""
-    assert page.evaluate(drop, "footer")
-    assert page.evaluate("document.getElementById('file').files.length") == 0
-    assert page.evaluate(drop, "#drop")
-    page.click("#predict")
-    page.wait_for_selector("#body tr")
-    assert page.locator("#body tr .smiles").all_text_contents() == ["CCO"]
-
-
 def test_the_keyboard_alone_is_enough(page):
     page.focus("#smiles")
     page.keyboard.type("CCO")

@@ -10,7 +10,7 @@ import pytest
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, join
 from molsepnorm.predict import Predictor
-from molsepnorm.predict.forward import Outcome
+from molsepnorm.predict.inference import Outcome
 from molsepnorm.predict.uncertainty import uncertainty_columns
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets, Intervals

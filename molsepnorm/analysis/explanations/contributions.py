@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -34,11 +34,13 @@ from molsepnorm.molecules.featurize.descriptors import (
 from molsepnorm.molecules.featurize.smiles import Unwritten
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.fragments import SCHEMES, fragments
-from molsepnorm.predict.arguments import Cells
-from molsepnorm.predict.encode import Group, Prepare, Row, smiles_of
+from molsepnorm.predict.encode import Cells, Group, Prepare, Row
 from molsepnorm.predict.predictor import Predictor
-from molsepnorm.predict.rows import Rows, TableRows
+from molsepnorm.predict.tables import TableRows
 from molsepnorm.predict.workers import Workers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PAIRS = 8
 """Default number of pairs of random orders."""
@@ -90,10 +92,13 @@ def explanations(
 ) -> Iterator[Explanation]:
     """Yield the results of `explain` one by one, in memory that does not grow with their number."""
     predictor = model if isinstance(model, Predictor) else Predictor(model)
+    return _explained(predictor, predictor.rows(smiles, columns), pairs)
+
+
+def _explained(predictor: Predictor, rows: Iterator[Row], pairs: int) -> Iterator[Explanation]:
     predictor.model.require_targets()
     if pairs < 2:
         raise ConfigError(f"pairs must be 2 or more, for a standard error; got {pairs}")
-    rows = predictor.rows(smiles, columns)
     work = _Explain(predictor, pairs)
     tasks = iter(lambda: list(islice(rows, _TASK)), [])
     return _parts(work, tasks, predictor.processes if predictor.device.type == "cpu" else 1)
@@ -101,7 +106,7 @@ def explanations(
 
 def explain_rows(
     predictor: Predictor,
-    chunks: Iterable[Rows],
+    chunks: Iterable[pd.DataFrame],
     *,
     smiles_column: str,
     source: str,
@@ -122,16 +127,15 @@ def explain_rows(
     """
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     table.check([])
-    rows, columns = table.read()
-    smiles = [*rows]
-    if most is not None and len(smiles) > most:
+    rows = list(table)
+    if most is not None and len(rows) > most:
         raise ConfigError(
-            f"a picture shows at most {most} molecules, and {source} has {len(smiles):,}: write a "
+            f"a picture shows at most {most} molecules, and {source} has {len(rows):,}: write a "
             "page (.html) or JSON"
         )
     found = []
-    for each in explanations(predictor, smiles, columns, pairs):
-        table.take(each.error)
+    for row, each in zip(rows, _explained(predictor, iter(rows), pairs), strict=True):
+        table.kept(row, each.error)
         found.append(each)
     return found
 
@@ -166,16 +170,11 @@ class _Explain:
         self._counts, self._inputs = _feature_columns(self._model)
 
     def __call__(self, rows: Sequence[Row]) -> list[Explanation]:
-        smiles = smiles_of(rows)
+        smiles = [row[0] for row in rows]
         structures = standardized(smiles, self._model.standardize)
         forms = [_traced(text) for text in structures]
         texts = [each.smiles if isinstance(each, Traced) else each for each in forms]
-        prepared = self._prepare(
-            [
-                (text, *row[1:]) if isinstance(row, tuple) else text
-                for text, row in zip(texts, rows, strict=True)
-            ]
-        )
+        prepared = self._prepare([(text, *row[1:]) for text, row in zip(texts, rows, strict=True)])
         found = [
             Explanation(*each) for each in zip(smiles, structures, prepared.errors, strict=True)
         ]

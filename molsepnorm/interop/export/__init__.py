@@ -1,8 +1,7 @@
 """Export trained models as ONNX, which maps tensors to predictions."""
 
-from molsepnorm.interop.export.dense import DenseGraphormer
+from molsepnorm.interop.export.dense import DenseGraphormer, DenseModel
 from molsepnorm.interop.export.inputs import DenseInputs, dense_inputs, dynamic_shapes
-from molsepnorm.interop.export.predictions import DenseModel
 from molsepnorm.interop.export.run import ExportReport, export_onnx
 
 __all__ = [

@@ -1,21 +1,25 @@
-"""`DenseGraphormer`: a Graphormer whose inputs are padded tensors."""
+"""`DenseModel`: a whole model as PyTorch operations on padded tensors, and its parts."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError
+from molsepnorm.forest import Forest
+from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, SELF
 from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
 from molsepnorm.nn.dropout import Dropout
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.local import GINE
+from molsepnorm.nn.molecule_features import KeepsFloat32
 from molsepnorm.nn.pairs.bias import AttentionBias, by_head, label_embeddings
 from molsepnorm.nn.pairs.neighbours import PairTensors
 from molsepnorm.nn.parts import Parts
@@ -23,6 +27,63 @@ from molsepnorm.nn.readout import FastReadout
 
 _NO_BOND = -1e30
 """Added to an entry without a bond; its message is then 0 after the ReLU."""
+
+
+class DenseModel(nn.Module):
+    """The networks and forests of a model, their weighted mean, and the scales of its targets.
+
+    A column of the result is a value in the unit of the table, the probability of class 1, or the
+    probability of one class of a multi-class target; `output_columns` names them. They are those of
+    `molsepnorm predict` without `--level`: probabilities are not calibrated. A value is NaN if the
+    output of a network is not finite.
+
+    Args:
+        model: the trained model. Its networks are copied.
+
+    Raises:
+        ConfigError: the model has no targets, or a network without a dense form.
+    """
+
+    def __init__(self, model: PropertyModel) -> None:
+        super().__init__()
+        model.require_targets()
+        self.networks = nn.ModuleList(DenseGraphormer(network) for network in model.networks)
+        self.weights = model.weights
+        self.forests = nn.ModuleList(DenseForest(forest) for forest in model.forests)
+        self.forest_share = model.forest_share
+        self.extra, self.pairs = model.inputs.width, model.inputs.pairs
+        self.task = model.task
+
+    def forward(
+        self,
+        atoms: Tensor,
+        degrees: Tensor,
+        mask: Tensor,
+        distances: Tensor,
+        paths: Tensor,
+        neighbours: Tensor | None = None,
+        features: Tensor | None = None,
+    ) -> Tensor:  # float32 (B, O)
+        """Return the predictions of every molecule; for the inputs see `DenseGraphormer`."""
+        encoded = atoms, degrees, mask, distances, paths, neighbours, features
+        shares = [
+            weight * self.task.predictions(network(*encoded))
+            for network, weight in zip(self.networks, self.weights, strict=True)
+        ]
+        mean = torch.stack(shares).sum(dim=0)  # (B, O)
+        if len(self.forests):
+            assert features is not None
+            last = features.shape[1]
+            inputs = features[:, last - self.extra : last - self.pairs]
+            of_forests = torch.stack([forest(inputs) for forest in self.forests]).mean(dim=0)
+            mean = (1 - self.forest_share) * mean + self.forest_share * of_forests
+        columns = []
+        for target, its in zip(self.task.targets, self.task.columns(), strict=True):
+            part, transform = mean[:, its], target.transformation
+            if transform is not None:
+                part = torch.pow(10.0, transform.sign * (part - transform.offset))
+            columns.append(part)
+        return torch.cat(columns, dim=1)
 
 
 class DenseGraphormer(nn.Module):
@@ -160,3 +221,64 @@ class _DenseGINE(GINE):
 
 
 _DENSE = Parts(BiasedSelfAttention, _DenseGINE, _DenseBias, FastReadout, Dropout)
+
+
+class DenseForest(KeepsFloat32):
+    """A `Forest` without branches that depend on the data.
+
+    The trees of all targets go down together, as many levels as the deepest of them has. A leaf is
+    its own child.
+
+    Args:
+        forest: the forest.
+    """
+
+    medians: Tensor
+    roots: Tensor
+    features: Tensor
+    thresholds: Tensor
+    branches: Tensor
+
+    def __init__(self, forest: Forest) -> None:
+        super().__init__()
+        roots, features, thresholds, children = [], [], [], []
+        self.trees, self.starts, start = [], [], 0
+        for number, trees in enumerate(forest.targets):
+            inner, leaves = len(trees.features), len(trees.values)
+            leaf = -1 - np.arange(leaves)
+            own = np.concatenate([trees.children, np.stack([leaf, leaf], axis=1)])
+            roots.append(start + np.where(trees.roots < 0, inner - 1 - trees.roots, trees.roots))
+            children.append(start + np.where(own < 0, inner - 1 - own, own))
+            features.append(np.pad(trees.features, (0, leaves)))
+            thresholds.append(np.pad(trees.thresholds, (0, leaves)))
+            self.register_buffer(f"values{number}", torch.from_numpy(trees.values))
+            self.trees.append(len(trees.roots))
+            self.starts.append(start + inner)
+            start += inner + leaves
+        self.register_buffer("medians", torch.from_numpy(forest.medians))
+        self.register_buffer("thresholds", torch.from_numpy(np.concatenate(thresholds)))
+        for name, parts in (("roots", roots), ("features", features), ("branches", children)):
+            whole = np.concatenate(parts).astype(np.int64)
+            self.register_buffer(name, torch.from_numpy(whole))
+        self.levels = _levels(self.roots.numpy(), self.branches.numpy())
+
+    def forward(self, inputs: Tensor) -> Tensor:  # float32 (B, O)
+        """Return the predictions for the inputs of the forest (B, F), NaN where missing."""
+        inputs = torch.where(inputs.isnan(), self.medians, inputs)
+        nodes = self.roots.expand(inputs.shape[0], -1)  # (B, R)
+        for _ in range(self.levels):
+            larger = inputs.gather(1, self.features[nodes]) > self.thresholds[nodes]
+            nodes = torch.where(larger, self.branches[nodes, 1], self.branches[nodes, 0])
+        columns = []
+        for number, own in enumerate(nodes.split(self.trees, dim=1)):
+            values = getattr(self, f"values{number}")  # (leaves, W)
+            columns.append(values[own - self.starts[number]].mean(dim=1))
+        return torch.cat(columns, dim=1)
+
+
+def _levels(roots: np.ndarray, children: np.ndarray) -> int:
+    """Return the number of levels below the roots, where a leaf is its own child."""
+    levels, nodes = 0, roots
+    while len(nodes := nodes[children[nodes, 0] != nodes]):
+        nodes, levels = children[nodes].ravel(), levels + 1
+    return levels

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,7 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import SELF
-from molsepnorm.predict.arguments import Cells, require_feature_columns
-from molsepnorm.predict.encode import Prepare
-from molsepnorm.predict.predictor import Predictor
+from molsepnorm.predict.encode import Cells, Prepare, checked_rows, require_feature_columns
 
 INPUTS = {
     "atoms": ("int32", ("molecules", "atoms"), "atom features; 0 in padding"),
@@ -115,9 +111,8 @@ def dense_inputs(
     Raises:
         ConfigError: as `Predictor.predict`.
     """
-    device = model.network.embedding.graph_token.device
-    rows_of = Predictor(model, str(device)).rows  # on its own device, since it would be moved
-    prepared = Prepare(model, torch.device("cpu"))([*rows_of(smiles, columns)])
+    given = [*checked_rows(smiles, columns, model.inputs.names)]
+    prepared = Prepare(model, torch.device("cpu"))(given)
     rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in prepared.groups)]))
     largest = max((int(encoded.sizes.max()) for _, encoded in prepared.groups), default=1)
     bonds = max((encoded.max_bonds for _, encoded in prepared.groups), default=1)
@@ -170,15 +165,15 @@ def encode_table(
     Args:
         model: the model that was exported.
         source: the table, in any format of `read_chunks`.
-        folder: the folder; one that this function wrote earlier is replaced.
+        folder: a new or empty folder.
         smiles_column: name of the column of SMILES.
 
     Raises:
         ConfigError: there is no such column, or a feature column of the model is missing.
         DataError: the table cannot be read, or no row has a valid molecule.
-        StorageError: the folder holds other files, or cannot be written.
+        StorageError: the folder holds files, or cannot be written.
     """
-    require_replaceable(folder, _is_own)
+    require_empty(folder)
     names = model.inputs.names
     molecules = files = done = 0
     rejected: list[str] = []
@@ -211,25 +206,14 @@ def encode_table(
     return Encoded(molecules, files, rejected)
 
 
-def _is_own(path: Path) -> bool:
-    """Return whether a file is one that `encode_table` writes."""
-    if not re.fullmatch(r"\d{5,}\.npz", path.name):
-        return False
-    try:
-        with np.load(path) as arrays:
-            return {"smiles", "rows"} <= {*arrays.files}
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile):
-        return False
-
-
-def require_replaceable(folder: Path | str, is_own: Callable[[Path], bool]) -> None:
-    """Raise a `StorageError` if a folder holds a file that is not an export's own."""
+def require_empty(folder: Path | str) -> None:
+    """Raise a `StorageError` if a folder holds files, which an export would replace."""
     if not Path(folder).is_dir():
         return
     with clear_errors(folder, "write"):
-        others = [path.name for path in Path(folder).iterdir() if not is_own(path)]
-    if others:
+        present = [path.name for path in Path(folder).iterdir()]
+    if present:
         raise StorageError(
-            f"cannot write {folder}: it holds {min(others)}, which the export would replace: "
+            f"cannot write {folder}: it holds {min(present)}, which the export would replace: "
             "choose another folder"
         )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -18,15 +16,15 @@ import torch
 from molsepnorm._version import __version__
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.writing import replacing, write_json
+from molsepnorm.interop.export.dense import DenseModel
 from molsepnorm.interop.export.inputs import (
     INPUTS,
     DenseInputs,
     dense_inputs,
     dynamic_shapes,
     input_shapes,
-    require_replaceable,
+    require_empty,
 )
-from molsepnorm.interop.export.predictions import DenseModel, output_columns
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.optional import require_package
@@ -78,7 +76,7 @@ def check_export(folder: Path | str) -> None:
 
     Raises:
         ConfigError: a package is missing, or `folder` is the name of a file.
-        StorageError: the folder holds files that are not those of an export.
+        StorageError: the folder holds files.
     """
     folder = Path(folder)
     for name in ("onnx", "onnxscript", "onnxruntime"):
@@ -88,8 +86,7 @@ def check_export(folder: Path | str) -> None:
             f"{folder} is the name of a file, and an export is a folder with {_FILE}, {_ABOUT} and "
             f"{_EXAMPLE}: give the name of a folder"
         )
-    own = {_FILE, _ABOUT, _EXAMPLE} if _is_export(folder) else set()
-    require_replaceable(folder, lambda path: path.name in own)
+    require_empty(folder)
 
 
 def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
@@ -102,7 +99,7 @@ def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
 
     Args:
         model: the model.
-        folder: the folder; an earlier export is replaced.
+        folder: a new or empty folder.
 
     Raises:
         ConfigError: as `check_export`, or the model has no dense form (see `DenseModel`).
@@ -111,8 +108,8 @@ def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
     """
     check_export(folder)
     dense = DenseModel(model).cpu()
-    predictor = Predictor(_copy(model))
-    example = _encoded(predictor, MOLECULES)
+    predictor = Predictor(model)
+    example = _encoded(model, MOLECULES)
     if len(example.rows) < 2:  # a single one would fix the size of a batch
         reason = next(filter(None, example.errors))
         raise ConfigError(
@@ -121,7 +118,7 @@ def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
         )
     with replacing(folder, folder=True) as scratch:
         run = write_onnx(dense, example.arrays, scratch / _FILE)
-        report = replace(_compared(predictor, run, example), file=Path(folder) / _FILE)
+        report = _compared(predictor, run, example, Path(folder) / _FILE)
         np.savez_compressed(
             scratch / _EXAMPLE,
             smiles=np.array([MOLECULES[row] for row in example.rows]),
@@ -166,22 +163,8 @@ def onnx_runner(file: Path | str) -> Run:
     return lambda arrays: session.run(None, {name: arrays[name] for name in names})[0]
 
 
-def _is_export(folder: Path) -> bool:
-    """Return whether a folder has the description of an exported model."""
-    try:
-        return "molsepnorm" in json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return False
-
-
-def _copy(model: PropertyModel) -> PropertyModel:
-    """Return the model with copies of its networks, which `Predictor` moves to its device."""
-    network, *partners = map(deepcopy, model.networks)
-    return replace(model, network=network, partners=tuple(partners))
-
-
-def _encoded(predictor: Predictor, smiles: Sequence[str]) -> DenseInputs:
-    return dense_inputs(predictor.model, smiles, _cells(predictor.model, len(smiles)))
+def _encoded(model: PropertyModel, smiles: Sequence[str]) -> DenseInputs:
+    return dense_inputs(model, smiles, _cells(model, len(smiles)))
 
 
 def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
@@ -196,22 +179,22 @@ def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
     return found or None
 
 
-def _compared(predictor: Predictor, run: Run, example: DenseInputs) -> ExportReport:
+def _compared(predictor: Predictor, run: Run, example: DenseInputs, file: Path) -> ExportReport:
     """Compare the exported model with the predictor, in batches and one by one."""
     model = predictor.model
     smiles = [MOLECULES[row] for row in example.rows]
     training = list(model.training_molecules().smiles[:_TRAINING]) if model.structures else []
     differences = []
     for batch in filter(None, (smiles, smiles[:1], smiles[-1:], training)):
-        inputs = _encoded(predictor, batch)
-        outcomes = predictor.outcomes(batch, _cells(model, len(batch)))
-        expected = np.concatenate([each.values for each in outcomes])[inputs.rows]
+        inputs = _encoded(model, batch)
+        names = [name for target in model.task.targets for name in target.output_columns]
+        frame = predictor.to_frame(batch, _cells(model, len(batch)))
+        expected = frame[names].to_numpy(dtype=np.float32)[inputs.rows]
         differences.append(_difference(model, run(inputs.arrays), expected))
     units = {_UNITS.get(target.kind, "probability") for target in model.task.targets}
-    report = ExportReport(
-        *(Path(_FILE), len(smiles) + len(training), float(np.max(differences))),
-        " or ".join(sorted(units, reverse=True)),
-    )
+    unit = " or ".join(sorted(units, reverse=True))
+    count = len(smiles) + len(training)
+    report = ExportReport(file, count, float(np.max(differences)), unit)
     if not report.difference <= _TOLERANCE:
         raise ModelError(
             f"the exported model differs from molsepnorm's predictions by {report.difference:.2g} "
@@ -250,7 +233,7 @@ def _about(model: PropertyModel, report: ExportReport) -> dict[str, Any]:
             {"name": name, "type": INPUTS[name][0], "shape": shape, "meaning": INPUTS[name][2]}
             for name, shape in input_shapes(model).items()
         ],
-        "output": {"name": "predictions", "type": "float32", "columns": output_columns(model)},
+        "output": {"name": "predictions", "type": "float32", "columns": _output_columns(model)},
         "encoding": {
             "featurizer": model.featurizer,
             "featurizer_version": own.version,
@@ -268,3 +251,21 @@ def _about(model: PropertyModel, report: ExportReport) -> dict[str, Any]:
             "unit": report.unit,
         },
     }
+
+
+def _output_columns(model: PropertyModel) -> list[dict[str, str]]:
+    """Return a description of every column of the predictions; the names are those of `predict`."""
+    columns: list[dict[str, str]] = []
+    for target in model.task.targets:
+        own = {"target": target.name, "kind": target.kind}
+        if target.kind == "multiclass":
+            columns += [
+                {"name": name, **own, "meaning": f"probability of {each}"}
+                for name, each in zip(target.probability_columns, target.classes, strict=True)
+            ]
+            continue
+        meaning = "value in the unit of the training table"
+        if target.kind == "binary":
+            meaning = f"probability of {target.positive_class}"
+        columns.append({"name": target.prediction_column, **own, "meaning": meaning})
+    return columns

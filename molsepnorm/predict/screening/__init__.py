@@ -1,9 +1,8 @@
 """Screen libraries of any size: predict many files, and keep the rows that matter.
 
-- `plan`: the files of a library, and the tasks into which they are cut;
+- `library`: the files of a library, and the tasks into which they are cut;
 - `filters`: conditions on columns;
-- `best`: the best rows by a column;
-- `work`: from a task to a part of the results;
+- `parts`: from a task to a part of the results, and the best rows of all parts;
 - `manifest`: what a screen computes, and its finished parts;
 - `screen`: all of it, in one process or in several.
 """

@@ -1,41 +1,34 @@
-"""Conditions on columns, such as `logS > -4 and not in_domain`.
-
-A condition is parsed with Python's grammar and evaluated on arrays; no Python code is run. It may
-hold comparisons, chained ones too, `and`, `or`, `not`, brackets, numbers, texts, True, False and
-names of columns. A name that is no Python name is written between backticks.
-"""
+"""Conditions on columns, such as `logS > -4 and not in_domain`."""
 
 from __future__ import annotations
 
 import ast
-import operator
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Kind: TypeAlias = Literal["number", "text", "yes/no", "cell"]
 """Kind of a column's values. A cell is text of the input, which may be compared with a number or a
 text."""
 
-_Condition: TypeAlias = Callable[[Mapping[str, np.ndarray]], np.ndarray]
-_Value: TypeAlias = Callable[[Mapping[str, np.ndarray]], Any]
-
-_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+_SIGNS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
 }
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`([^`]*)`""")
-_MAX_INTEGER = 1 << 53  # from here on, different integers have the same floating-point number
 _EXAMPLE = "write a condition such as 'logS > -4 and similarity > 0.3'"
 
 
@@ -47,8 +40,6 @@ class FilterColumns:
     """Kind of each column, by its name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Short names of columns, such as that of a target for its prediction."""
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Columns that an option would add, with the option."""
     probabilities: Collection[str] = ()
     """Columns of probabilities, which are hardly ever equal to a number."""
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -73,23 +64,24 @@ class FilterColumns:
             return name
         if name in self.aliases:
             return self.aliases[name]
-        if name in self.absent:
-            raise ConfigError(f"{where}: '{name}' is computed with {self.absent[name]}: add it")
         known = [*self.aliases, *self.kinds]
         raise ConfigError(
             f"{where}: there is no column '{name}'. {did_you_mean(name, known)} Columns of the "
-            "input are named with --columns"
+            "input are named with --columns; --uncertainty and --domain add others"
         )
 
 
 class Filter:
-    """A condition on the columns of a table, which chooses its rows.
+    """A condition on the columns of a table, which pandas evaluates.
 
-    A comparison with a missing number is false, except for `!=`, as in pandas.
+    It may hold comparisons, chained ones too, `and`, `or`, `not`, brackets, numbers, texts, True,
+    False and names of columns. A name that is no Python name is written between backticks. A
+    comparison with a missing number is false, except for `!=`.
 
+    >>> import pandas as pd
     >>> columns = FilterColumns({"logS_pred": "number", "kind": "cell"}, {"logS": "logS_pred"})
     >>> chosen = Filter("-4 < logS <= 0 and kind != 'salt'", columns)
-    >>> chosen({"logS_pred": np.array([-5.0, 0, 0]), "kind": np.array(["", "", "salt"])})
+    >>> chosen(pd.DataFrame({"logS_pred": [-5.0, 0, 0], "kind": ["", "", "salt"]}))
     array([False,  True, False])
 
     Args:
@@ -102,41 +94,33 @@ class Filter:
     """
 
     def __init__(self, text: str, columns: FilterColumns) -> None:
-        self._given = text, columns
-        parser = _Parser(text, columns)
-        self._condition = parser.parse()
-        self.numbers = tuple(sorted(parser.numbers))
-        """Columns of the input that are compared with numbers; their values must be numbers."""
-
-    def __call__(self, table: Mapping[str, np.ndarray]) -> np.ndarray:  # bool (n,)
-        """Return which rows fulfil the condition, given columns (n,) by name."""
-        return self._condition(table)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Filter, self._given
-
-
-class _Parser:
-    def __init__(self, text: str, columns: FilterColumns) -> None:
         self._text, self._columns = text, columns
         self._quoted: dict[str, str] = {}  # placeholder -> name between backticks
-        self.numbers: set[str] = set()
-        self._texts: set[str] = set()
-
-    def parse(self) -> _Condition:
-        code = _QUOTED.sub(self._placeholder, self._text.strip())
+        self._names: dict[str, str] = {}  # column -> name in the expression
+        self._compared: dict[str, set[str]] = {"number": set(), "text": set()}
         try:
-            tree = ast.parse(code, mode="eval")
-            condition = self._condition(tree.body)
-        except SyntaxError as error:
-            self._fail(f"it cannot be read ({error.msg}): {_EXAMPLE}")
-        except (RecursionError, MemoryError, OverflowError, ValueError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            self._fail(f"it cannot be read: {_EXAMPLE}")
-        for name in self.numbers & self._texts:
+            tree = ast.parse(_QUOTED.sub(self._placeholder, text.strip()), mode="eval")
+            self._expression = self._condition(tree.body)
+        except (SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+            reason = f" ({error.msg})" if isinstance(error, SyntaxError) else ""
+            self._fail(f"it cannot be read{reason}: {_EXAMPLE}")
+        for name in set.intersection(*self._compared.values()):
             self._fail(f"'{name}' is compared with a number and with a text: choose one")
-        return condition
+
+    @property
+    def numbers(self) -> list[str]:
+        """Columns of the input that are compared with numbers; their values must be numbers."""
+        return sorted(self._compared["number"])
+
+    def __call__(self, table: pd.DataFrame) -> np.ndarray:  # bool (n,)
+        """Return which rows fulfil the condition. Columns of `numbers` hold numbers."""
+        own = table[[*self._names]].rename(columns=self._names)
+        for column, name in self._names.items():
+            if self._columns.kinds[column] == "yes/no":
+                own[name] = own[name].astype(bool)
+            elif self._columns.kinds[column] == "number":
+                own[name] = own[name].astype(np.float64)
+        return own.eval(self._expression, engine="python").to_numpy(dtype=bool)
 
     def _placeholder(self, match: re.Match[str]) -> str:
         if match[1] is None:
@@ -156,114 +140,80 @@ class _Parser:
             ast.unparse(node),
         )
 
-    def _condition(self, node: ast.expr) -> _Condition:
+    def _condition(self, node: ast.expr) -> str:
+        """Check a condition, and return it as an expression for pandas."""
         if isinstance(node, ast.BoolOp):
-            combine = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            parts = [self._condition(each) for each in node.values]
-            return lambda table: combine.reduce([part(table) for part in parts])
+            word = " and " if isinstance(node.op, ast.And) else " or "
+            return f"({word.join(map(self._condition, node.values))})"
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            negated = self._condition(node.operand)
-            return lambda table: ~negated(table)
+            return f"(not {self._condition(node.operand)})"
         if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            pairs = zip(sides, node.ops, sides[1:], strict=False)
-            links = [self._comparison(node, *each) for each in pairs]
-            return lambda table: np.logical_and.reduce([link(table) for link in links])
-        if isinstance(node, ast.Name):
-            name = self._name(node)
-            if self._columns.kinds[name] == "yes/no":
-                return lambda table: table[name].astype(bool)
-            self._fail(f"'{self._source(node)}' alone is no condition: compare it with a value")
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
-            self._fail("write 'and' and 'or' in place of & and |")
+            return self._comparison(node)
+        if isinstance(node, ast.Name) and self._kind(node) == "yes/no":
+            return self._value(node)
         self._fail(f"'{self._source(node)}' is no condition: {_EXAMPLE}")
 
-    def _comparison(
-        self, whole: ast.Compare, left: ast.expr, sign: ast.cmpop, right: ast.expr
-    ) -> _Condition:
-        compare = _OPERATORS.get(type(sign))
-        if compare is None:
-            self._fail(f"'{self._source(whole)}': compare with ==, !=, <, <=, > or >=")
-        kinds = self._kind(left), self._kind(right)
-        for one, other in (kinds, kinds[::-1]):
-            if one == "cell" and other == "cell":
-                self._fail(f"'{self._source(whole)}' compares columns of the input: give a value")
-            if one == "cell" and other == "yes/no":
-                self._fail(f"'{self._source(whole)}' compares a column of the input with yes or no")
-        merged = {kind for kind in kinds if kind != "cell"}
-        if len(merged) > 1:
-            self._fail(f"'{self._source(whole)}' compares a {' with a '.join(sorted(merged))}")
-        (kind,) = merged
-        if kind != "number" and compare not in (operator.eq, operator.ne):
-            self._fail(f"'{self._source(whole)}': a {kind} is compared with == or !=")
-        for side in (left, right):
-            if compare in (operator.eq, operator.ne) and self._is_probability(side):
-                name = self._source(side)
-                self._fail(
-                    f"'{self._source(whole)}': '{name}' is a probability, which hardly ever equals "
-                    f"a number: compare it with < or >, such as {name} > 0.5"
-                )
-        for side, opposite in ((left, right), (right, left)):
-            if isinstance(side, ast.Name) and not isinstance(opposite, ast.Name):
-                classes = self._columns.classes.get(self._name(side))
-                value = self._constant(opposite)
-                if classes is not None and value not in classes:
+    def _comparison(self, node: ast.Compare) -> str:
+        text, sides = self._source(node), [node.left, *node.comparators]
+        columns = [self._column(each) for each in sides if isinstance(each, ast.Name)]
+        kinds = set(map(self._kind, sides))
+        if not columns or kinds == {"cell"} or kinds == {"cell", "yes/no"}:
+            self._fail(f"'{text}': compare a column with a number or a text")
+        if len(kinds - {"cell"}) > 1:
+            self._fail(f"'{text}' compares a {' with a '.join(sorted(kinds - {'cell'}))}")
+        (kind,) = kinds - {"cell"}
+        for sign in node.ops:
+            if type(sign) not in _SIGNS:
+                self._fail(f"'{text}': compare with {', '.join(_SIGNS.values())}")
+            if isinstance(sign, ast.Eq | ast.NotEq):
+                for column in columns:
+                    if column in self._columns.probabilities:
+                        self._fail(
+                            f"'{text}': '{column}' is a probability, which hardly ever equals a "
+                            "number: compare it with < or >, such as > 0.5"
+                        )
+            elif kind != "number":
+                self._fail(f"'{text}': a {kind} is compared with == or !=")
+        for column in columns:
+            if self._columns.kinds[column] == "cell":
+                self._compared[kind].add(column)
+            for side in sides:
+                classes = self._columns.classes.get(column)
+                if classes and isinstance(side, ast.Constant) and side.value not in classes:
                     self._fail(
-                        f"'{self._source(side)}' has no class '{value}'. "
-                        f"{did_you_mean(str(value), classes)}"
+                        f"'{column}' has no class {side.value!r}. "
+                        f"{did_you_mean(str(side.value), classes)}"
                     )
-        first, second = self._value(left, kind), self._value(right, kind)
-
-        def compared(table: Mapping[str, np.ndarray]) -> np.ndarray:
-            rows = len(next(iter(table.values())))
-            return np.broadcast_to(np.asarray(compare(first(table), second(table))), rows)
-
-        return compared
+        values = [self._value(each) for each in sides]
+        links = [
+            f"({left} {_SIGNS[type(sign)]} {right})"
+            for left, sign, right in zip(values, node.ops, values[1:], strict=False)
+        ]
+        return f"({' and '.join(links)})"
 
     def _kind(self, node: ast.expr) -> Kind:
         if isinstance(node, ast.Name):
-            return self._columns.kinds[self._name(node)]
-        value = self._constant(node)
-        if isinstance(value, bool):
-            return "yes/no"
-        return "text" if isinstance(value, str) else "number"
-
-    def _is_probability(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and self._name(node) in self._columns.probabilities
-
-    def _value(self, node: ast.expr, kind: Kind) -> _Value:
-        if not isinstance(node, ast.Name):
-            value = self._constant(node)
-            return lambda _: value
-        name = self._name(node)
-        if kind == "number":
-            self.numbers |= {name} if self._columns.kinds[name] == "cell" else set()
-            return lambda table: table[name].astype(np.float64)
-        self._texts.add(name)
-        return lambda table: table[name]
-
-    def _name(self, node: ast.Name) -> str:
-        columns, name = self._columns, self._quoted.get(node.id)
-        if name is None:
-            name = node.id  # in the form NFKC, in which Python's parser returns names
-            known = {*columns.kinds, *columns.aliases, *columns.absent}
-            same = [each for each in known if unicodedata.normalize("NFKC", each) == name]
-            if name not in known and len(same) == 1:
-                (name,) = same
-        return columns.find(name, f"filter '{self._text}'")
-
-    def _constant(self, node: ast.expr) -> float | str | bool:
+            return self._columns.kinds[self._column(node)]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-            value = self._constant(node.operand)
-            if not isinstance(value, bool | str):
-                return -value if isinstance(node.op, ast.USub) else value
-        elif isinstance(node, ast.Constant) and isinstance(node.value, bool | str):
-            return node.value
-        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            if isinstance(node.value, int) and abs(node.value) >= _MAX_INTEGER:
-                self._fail(
-                    f"{node.value} has too many digits to be compared as a number. An identifier "
-                    f"is compared as a text: == '{node.value}'"
-                )
-            return float(node.value)
+            if self._kind(node.operand) == "number":
+                return "number"
+        elif isinstance(node, ast.Constant):
+            kinds: dict[type, Kind] = {bool: "yes/no", str: "text", int: "number", float: "number"}
+            if type(node.value) in kinds:
+                return kinds[type(node.value)]
         self._fail(f"'{self._source(node)}' is no column, number or text: {_EXAMPLE}")
+
+    def _value(self, node: ast.expr) -> str:
+        """Return a column, number or text in the expression for pandas."""
+        if isinstance(node, ast.Name):
+            return self._names.setdefault(self._column(node), f"column{len(self._names)}")
+        value = ast.literal_eval(node)
+        return repr(value if isinstance(value, bool | str) else float(value))
+
+    def _column(self, node: ast.Name) -> str:
+        name = self._quoted.get(node.id)
+        if name is None:  # Python's parser returns names in the form NFKC
+            known = {*self._columns.kinds, *self._columns.aliases}
+            normal = {unicodedata.normalize("NFKC", each): each for each in known}
+            name = node.id if node.id in known else normal.get(node.id, node.id)
+        return self._columns.find(name, f"filter '{self._text}'")

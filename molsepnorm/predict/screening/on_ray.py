@@ -15,8 +15,8 @@ from molsepnorm.optional import require_package
 from molsepnorm.predict.workers import attempt
 
 if TYPE_CHECKING:
+    from molsepnorm.predict.screening.parts import Done, Work
     from molsepnorm.predict.screening.screen import Jobs
-    from molsepnorm.predict.screening.work import Done, Work
 
 _AHEAD = 2  # tasks per actor that are given to it
 _SECONDS = 10.0  # for the cluster to answer

@@ -8,21 +8,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
 from molsepnorm.optional import require_package
 from molsepnorm.predict.predictor import Predictor
-from molsepnorm.predict.screening.best import Best, Ranking, write_best
 from molsepnorm.predict.screening.filters import Filter, FilterColumns, Kind
+from molsepnorm.predict.screening.library import Library, ScreenTask, find_files, open_library
 from molsepnorm.predict.screening.manifest import Manifest, model_digest
-from molsepnorm.predict.screening.plan import Library, ScreenTask, find_files, open_library
-from molsepnorm.predict.screening.work import ADDED, Done, Work
+from molsepnorm.predict.screening.parts import ADDED, Done, Ranking, Work, write_best
 from molsepnorm.predict.workers import Workers
-from molsepnorm.tasks import Target
 from molsepnorm.tasks.target import interval_names
-
-ROWS_PER_PART = 10_000
-"""Number of rows of a task."""
 
 Jobs: TypeAlias = Iterable[tuple[ScreenTask, float]]
 Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
@@ -47,7 +44,7 @@ class ScreenOptions:
     """Keep the smallest values, or the largest (False, and None by default). If `by` is a
     concentration of a target with the transform pic50, None is refused: its smallest values are the
     most potent."""
-    rows_per_part: int = ROWS_PER_PART
+    rows_per_part: int = 10_000
     """Number of rows of a task, and of a part unless rows are left out."""
 
 
@@ -55,8 +52,6 @@ class ScreenOptions:
 class ScreenProgress:
     """Counts of a screen that is under way or finished."""
 
-    folder: Path
-    """The output."""
     rows: int = 0
     """Number of rows that are done, those of earlier starts included."""
     kept: int = 0
@@ -65,8 +60,8 @@ class ScreenProgress:
     """Number of rows that failed; they are in the folder `rejected`."""
     parts: int = 0
     """Number of Parquet files in the folder `parts`."""
-    expected: int = 0
-    """Number of all rows; an estimate unless all files are Parquet."""
+    expected: int | None = None
+    """Number of all rows; None unless all files are Parquet."""
     ranked_by: str | None = None
     """The column that ranks and its direction; None without `top`."""
 
@@ -166,7 +161,7 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
     chosen = ranking = None
     if options.filter is not None:
         chosen = Filter(options.filter, columns)
-        library = replace(library, numbers=chosen.numbers)
+        library = replace(library, numbers=tuple(chosen.numbers))
     if options.top is not None:
         ranking = _ranking(predictor, columns, options)
     elif options.by is not None or options.ascending is not None:
@@ -180,80 +175,48 @@ def _columns(predictor: Predictor, library: Library) -> FilterColumns:
     added = predictor.columns
     for name, dtype in added.items():
         kinds[name] = {"f": "number", "b": "yes/no"}.get(dtype.kind, "text")  # type: ignore[assignment]
-    absent: dict[str, str] = {}
-    for target in predictor.model.task.targets:
-        if predictor.level is None:
-            absent |= dict.fromkeys(target.uncertainty_columns, "--uncertainty")
-        if not predictor.domain:
-            absent[target.nearest_column] = "--domain"
-    if not predictor.domain:
-        absent |= dict.fromkeys(("similarity", "in_domain", "nearest_smiles"), "--domain")
-    absent = {name: option for name, option in absent.items() if name not in kinds}
     targets = predictor.model.task.targets
     aliases = {t.name: t.prediction_column for t in targets}
     aliases |= {t.learned_name: t.output_columns[0] for t in targets if t.kind != "multiclass"}
-    probabilities = {name for target in targets for name in _probability_names(target)}
+    probabilities = {
+        name
+        for target in targets
+        if target.kind != "regression"
+        for name in (*target.output_columns, *target.uncertainty_columns)
+        if name in added
+    }
     classes = {t.prediction_column: t.classes for t in targets if t.kind == "multiclass"}
-    return FilterColumns(kinds, aliases, absent, probabilities & added.keys(), classes)
-
-
-def _probability_names(target: Target) -> list[str]:
-    """Return the names that the columns of a target's probabilities have."""
-    if target.kind == "regression":
-        return []
-    calibrated, _ = target.uncertainty_columns
-    return [*target.output_columns, calibrated]
+    return FilterColumns(kinds, aliases, probabilities, classes)
 
 
 def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOptions) -> Ranking:
     assert options.top is not None
     if options.top < 1:
         raise ConfigError(f"top must be 1 or more; got {options.top}")
-    if options.by is None and len(predictor.targets) > 1:
+    targets = predictor.model.task.targets
+    if options.by is None and len(targets) > 1:
         raise ConfigError(
             f"the model has the targets {', '.join(predictor.targets)}: choose the one whose best "
             "rows are kept, with --by"
         )
-    name = columns.find(options.by or _default_ranking(predictor, options), "by")
+    name = columns.find(options.by or targets[0].learned_name, "by")
     if columns.kinds[name] != "number":
         numbers = [each for each, kind in columns.kinds.items() if kind == "number"]
         raise ConfigError(
             f"by: '{name}' is no column of predicted numbers, which are {', '.join(numbers)}"
         )
-    if options.ascending is None:
-        _require_direction(predictor, name)
-    return Ranking(name, options.top, bool(options.ascending))
-
-
-def _default_ranking(predictor: Predictor, options: ScreenOptions) -> str:
-    """Return the name of the only target, or of its pIC50, whose largest values are the most
-    potent."""
-    (target,) = predictor.model.task.targets
-    if not _is_reversed(target):
-        return target.name
-    if options.ascending is not None:
-        raise ConfigError(
-            f"--ascending and --descending have opposite meanings for the concentration and its "
-            f"pIC50: add --by {target.name} or --by {target.learned_name}"
-        )
-    return target.learned_name
-
-
-def _require_direction(predictor: Predictor, column: str) -> None:
-    """Refuse a column of concentrations, whose largest values are the least potent."""
-    for target in filter(_is_reversed, predictor.model.task.targets):
+    for target in targets:
+        if target.transformation is None or target.transformation.sign > 0:
+            continue
         own = target.prediction_column, *interval_names(target.name), target.nearest_column
-        if column in own:
+        has_direction = options.ascending is not None
+        if has_direction if options.by is None else name in own and not has_direction:
             raise ConfigError(
-                f"by: the smallest values of '{column}' are the most potent. Add --ascending to "
-                "keep the smallest or --descending to keep the largest; --by "
-                f"{target.learned_name} keeps the most potent, too"
+                f"small values of '{target.name}' and large values of '{target.learned_name}' are "
+                "the most potent: give --by and a direction (--ascending or --descending), or "
+                f"--by {target.learned_name} alone"
             )
-
-
-def _is_reversed(target: Target) -> bool:
-    """Return whether a large number of the table is small on the scale that is learned."""
-    return target.transformation is not None and target.transformation.sign < 0
+    return Ranking(name, options.top, bool(options.ascending))
 
 
 def _run(
@@ -264,19 +227,30 @@ def _run(
     on_progress: Callable[[ScreenProgress], None],
 ) -> ScreenProgress:
     ranked = None if work.ranking is None else str(work.ranking)
-    progress = ScreenProgress(manifest.folder, expected=work.library.rows, ranked_by=ranked)
-    best = Best(work.ranking)
+    progress = ScreenProgress(expected=work.library.rows, ranked_by=ranked)
+    count = work.ranking.count if work.ranking else 0
+    scores = np.empty(0)  # of the best rows so far, ascending
+
+    def jobs() -> Jobs:
+        """Yield the other tasks. A row that is worse than the best ones so far need not be kept."""
+        for task in work.library.tasks(rows):
+            if task.name not in finished:
+                yield task, float(scores[0]) if 0 < count <= len(scores) else -np.inf
+
+    def count_in(done: Done) -> ScreenProgress:
+        nonlocal scores
+        if done.scores is not None:
+            scores = np.sort(np.concatenate([scores, done.scores]))[-count:]
+        return progress.with_part(done)
+
     finished: set[str] = set()
     for done in manifest.begin():
         finished.add(done.name)
-        progress = progress.with_part(done)
-        best.add(done.scores)
+        progress = count_in(done)
     on_progress(progress)
-    jobs = ((task, best.least) for task in work.library.tasks(rows) if task.name not in finished)
-    for done in results(jobs):
+    for done in results(jobs()):
         manifest.add(done)
-        best.add(done.scores)
-        progress = progress.with_part(done)
+        progress = count_in(done)
         on_progress(progress)
     kept = progress.kept
     if work.ranking is not None:

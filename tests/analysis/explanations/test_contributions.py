@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from explained import CELLS, DRUGS
 from rdkit import Chem
@@ -200,8 +201,8 @@ def test_impossible_requests_are_refused(plain, whole):
         explain(plain, ["C"], pairs=1)
     with pytest.raises(ConfigError, match="reads the feature columns T, solvent"):
         explain(whole, ["C"])
-    chunks = [{"smiles": ["C", "C1CC"]}]
-    with pytest.raises(DataError, match="my.csv, line 2: .*unclosed ring"):
+    chunks = [pd.DataFrame({"smiles": ["C", "C1CC"]})]
+    with pytest.raises(DataError, match="my.csv, line 3: .*unclosed ring"):
         module.explain_rows(
             plain, chunks, smiles_column="smiles", source="my.csv", on_invalid="fail", pairs=2
         )

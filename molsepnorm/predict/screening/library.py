@@ -13,23 +13,20 @@ from typing import TYPE_CHECKING
 
 from molsepnorm.data.tables import (
     ReadOptions,
-    is_stream,
     names_in_file,
     read_chunks,
     require_column,
     smiles_column_of,
 )
-from molsepnorm.data.tables.formats import format_of, open_decompressed
+from molsepnorm.data.tables.formats import format_of
 from molsepnorm.data.tables.parquet import parquet_layout, read_parquet_rows
-from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _IDENTIFIER = re.compile(r"(?:.*[\W_])?(?:id|name|identifier|title)|idnumber|zincid|chemblid")
-_SAMPLE = 1 << 20  # bytes from which the number of rows of a file is estimated
-_ROW_ENDS = {"csv": b"\n", "tsv": b"\n", "smi": b"\n", "sdf": b"$$$$"}
 
 
 @dataclass(frozen=True)
@@ -43,19 +40,15 @@ class LibraryFile:
     path: Path
     """The absolute path, which holds for processes with another working folder."""
     size: int
-    """Bytes of the file."""
+    """In bytes."""
     modified: int
-    """Time of its last change in nanoseconds."""
+    """Time of the last change in nanoseconds."""
     columns: tuple[str, ...]
     """Names of the columns, where that of SMILES may have another name than in the library."""
     smiles_column: str
     """Name of the column of SMILES in the file."""
-    rows: int
-    """Number of rows; an estimate unless the file is Parquet."""
-
-    @property
-    def is_parquet(self) -> bool:
-        return format_of(self.path).kind == "parquet"
+    rows: int | None
+    """Number of rows; None if that is known only once the file is read."""
 
 
 @dataclass(frozen=True)
@@ -109,22 +102,20 @@ class Library:
         return list(dict.fromkeys([self.smiles_column, *self.carried, *self.features]))
 
     @property
-    def rows(self) -> int:
-        """Number of rows; an estimate unless all files are Parquet."""
-        return sum(source.rows for source in self.sources)
+    def rows(self) -> int | None:
+        """Number of rows; None unless all files are Parquet."""
+        counts = [source.rows for source in self.sources]
+        return None if None in counts else sum(filter(None, counts))
 
     def tasks(self, rows: int) -> Iterator[ScreenTask]:
         """Yield the tasks, of up to `rows` rows each, in the order of files and rows.
 
-        They do not depend on anything but the files and `rows`. Files without rows have none. If no
-        file has rows, there is one task without rows, whose part has the columns.
+        They do not depend on anything but the files and `rows`. A Parquet file without rows has a
+        task, whose part has the columns.
         """
         for source in self.sources:
-            if source.is_parquet:
-                starts = range(0, source.rows, rows)
-                if not self.rows and source is self.sources[0]:
-                    starts = range(1)
-                for number, start in enumerate(starts):
+            if source.rows is not None:
+                for number, start in enumerate(range(0, source.rows or 1, rows)):
                     yield ScreenTask(source, number, start, min(start + rows, source.rows))
                 continue
             given = source.path, source.name, rows, ReadOptions(self.smiles_column)
@@ -145,7 +136,7 @@ def find_files(inputs: Sequence[str]) -> list[str]:
     The files of a pattern are sorted. A path that exists is no pattern.
 
     Raises:
-        ConfigError: a pattern matches no file, there is no such file, or it is a folder or a pipe.
+        ConfigError: a pattern matches no file, or there is no file of this name.
     """
     found: dict[str, str] = {}
     for text in map(str, inputs):
@@ -155,16 +146,11 @@ def find_files(inputs: Sequence[str]) -> list[str]:
             if not names:
                 raise ConfigError(f"no file matches '{text}': check the folder and the pattern")
         for name in names:
-            path = Path(name)
-            if path.is_dir():
+            if not os.path.isfile(name):
                 raise ConfigError(
-                    f"{name} is a folder: name its files by a pattern in quotation marks, such as "
-                    f"'{path / '*.parquet'}'"
+                    f"{name} is not a file: name files, or a pattern in quotation marks such as "
+                    "'lib/*.parquet'"
                 )
-            if is_stream(path):
-                raise ConfigError(f"{name} is a pipe or a device; a library is made of files")
-            if not path.is_file():
-                raise StorageError(f"cannot read {name}: there is no such file")
             found.setdefault(os.path.realpath(name), name)
     if not found:
         raise ConfigError("no files are named: give at least one")
@@ -208,7 +194,7 @@ def open_library(
 
 
 def _source(number: int, name: str, smiles_column: str) -> LibraryFile:
-    path = Path(name).absolute()
+    path, rows = Path(name).absolute(), None
     with clear_errors(name, "read"):
         about = path.stat()
     if format_of(path).kind == "parquet":
@@ -219,24 +205,5 @@ def _source(number: int, name: str, smiles_column: str) -> LibraryFile:
         first = next(read_chunks(path, name, 1, ReadOptions(smiles_column)))
         names, shown = [str(each) for each in first.columns], names_in_file(first)
         in_file = dict(zip(names, shown, strict=True)).get(smiles_column, smiles_column)
-        rows = _estimated_rows(path, name)
     given = number, name, path, about.st_size, about.st_mtime_ns
     return LibraryFile(*given, tuple(names), in_file, rows)
-
-
-def _estimated_rows(path: Path, name: str) -> int:
-    """Estimate the number of rows of a text file from its start."""
-    kind, packing = format_of(path)
-    end = _ROW_ENDS.get(kind)
-    if end is None:  # a workbook, whose rows are not counted
-        return 0
-    with open_decompressed(path, name) as file:
-        sample = file.read(_SAMPLE)
-        if not file.read(1):
-            return sample.count(end)
-    if packing is None:
-        return int(path.stat().st_size * sample.count(end) / len(sample))
-    import zlib
-
-    share = len(zlib.compress(sample, 6)) / len(sample)
-    return int(path.stat().st_size / share * sample.count(end) / len(sample))

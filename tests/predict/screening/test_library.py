@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from molsepnorm.data.tables import read_table
-from molsepnorm.errors import ConfigError, StorageError
-from molsepnorm.predict.screening.plan import find_files, open_library
+from molsepnorm.errors import ConfigError
+from molsepnorm.predict.screening.library import find_files, open_library
 
 
 def library_of(*paths, columns=None, features=(), smiles_column="smiles"):
@@ -48,7 +48,7 @@ def test_tasks_hold_every_row_once(molecules, tmp_path, name, rows):
     pd.testing.assert_frame_equal(
         rows_of(library, rows), expected, check_index_type=False, check_column_type=False
     )
-    assert library.rows in (64, 65)  # a header or a comment may be counted
+    assert library.rows == (64 if path.suffix == ".parquet" else None)
 
 
 def test_smiles_columns_may_have_other_names_in_some_files(molecules, tmp_path):
@@ -75,17 +75,6 @@ def test_the_first_column_that_is_called_like_an_identifier_is_carried(
     assert library_of(path).carried == (("smiles", name) if is_one else ("smiles",))
 
 
-def test_a_column_that_one_of_many_files_lacks_is_refused(molecules, tmp_path):
-    paths = [write(molecules(3), tmp_path / f"{number}.parquet") for number in range(5)]
-    write(molecules(3).rename(columns={"price": "prize"}), paths[3])
-    for given in ({"columns": ["price"]}, {"features": ["price"]}):
-        with pytest.raises(ConfigError, match=r"3.parquet has no column 'price'. Did you.*'prize'"):
-            library_of(*paths, **given)
-    write(molecules(3).drop(columns="smiles"), paths[4])
-    with pytest.raises(ConfigError, match="4.parquet has no column 'smiles'"):
-        library_of(*paths)
-
-
 def test_patterns_name_files_in_order_and_each_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("b.csv", "a.csv", "c.smi", "deep/d.csv", "[x].csv"):
@@ -103,7 +92,6 @@ def test_inputs_that_are_no_files_are_refused(tmp_path):
     (tmp_path / "lib").mkdir()
     with pytest.raises(ConfigError, match=r"no file matches '.*/lib/\*.parquet': check"):
         find_files([f"{tmp_path}/lib/*.parquet"])
-    with pytest.raises(ConfigError, match="lib is a folder: name its files by a pattern"):
-        find_files([f"{tmp_path}/lib"])
-    with pytest.raises(StorageError, match="cannot read .*nothing.csv: there is no such file"):
-        find_files([f"{tmp_path}/nothing.csv"])
+    for name in ("lib", "nothing.csv"):
+        with pytest.raises(ConfigError, match=f"{name} is not a file: name files, or a pattern"):
+            find_files([f"{tmp_path}/{name}"])
