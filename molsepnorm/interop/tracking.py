@@ -144,7 +144,12 @@ class MLflow(_Tracker):
         self._mlflow.log_params({n: value for n, value in settings.items() if n not in logged})
 
     def _log(self, values: Mapping[str, float], epoch: int | None) -> None:
-        named = {_accepted(name): value for name, value in values.items()}
+        named: dict[str, float] = {}
+        for name, value in values.items():
+            accepted = _accepted(name)
+            while accepted in named:  # of a target that differs in refused characters only
+                accepted += "_"
+            named[accepted] = value
         self._mlflow.log_metrics(named, step=epoch)
 
     def _close(self, run: Any, status: str) -> None:
