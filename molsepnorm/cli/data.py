@@ -87,7 +87,7 @@ def check(
     if not as_json:
         print_report(report)
     if copy is not None:
-        clean = clean_table(scan)
+        clean = clean_table(scan_table(config.data, encoding(config), mend=True))
         files = {"copy": str(copy), "list": str(write_clean(clean, copy, file, force))}
         content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
         if not as_json:

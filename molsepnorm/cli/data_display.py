@@ -116,6 +116,7 @@ def print_clean(clean: CleanTable, copy: str, removed: str) -> None:
         f"{clean.changed:,} changed"
     )
     for what, text in (
+        ("marked", "with a marked number, such as 45*, replaced by the number"),
         ("invalid", "with an invalid label emptied"),
         ("filled", "filled from another row of the molecule"),
         ("means", "with different numbers replaced by their mean"),

@@ -41,7 +41,8 @@ class CleanTable:
     """Removed and changed rows, in the order of the source."""
     merged: dict[str, int]
     """Number of cells that were filled from another row (filled), replaced by a mean (means), or
-    emptied because labels conflict (conflicts) or are invalid (invalid)."""
+    emptied because labels conflict (conflicts) or are invalid (invalid), or whose number was
+    read without its marks (marked)."""
     differing: dict[str, int]
     """Number of molecules whose rows differ, by column that is no target."""
 
@@ -60,7 +61,8 @@ def clean_table(scan: Scan) -> CleanTable:
     """Return a cleaned copy of a table that was scanned.
 
     - Rows with an invalid SMILES are removed.
-    - Invalid labels of configured targets, such as "high", are emptied, that is, missing.
+    - Invalid labels of configured targets, such as "high", are emptied, that is, missing. Those of
+      a scan with `mend`, such as 45*, are numbers.
     - Duplicate rows of a molecule are merged into the first one, as training merges them with
       `data.duplicates` mean, unless they differ in a feature column, in the time of a split by time
       or in the named split. Numbers become their mean (on the scale that is learned), and classes
@@ -88,6 +90,14 @@ def clean_table(scan: Scan) -> CleanTable:
     cells = [source.iloc[:, i].to_numpy(dtype=object, copy=True) for i in range(len(names))]
     notes: dict[int, list[str]] = {}
     counts, differing = Counter[str](), Counter[str]()
+    for name, marked in scan.marked.items():
+        place = names.index(name)
+        source = source.copy()
+        for row, cell in marked.items():
+            source.iat[row, place] = cell
+            read = cells[place][row]
+            notes.setdefault(row, []).append(f"{name}: '{cell}' is read as {read}")
+            counts["marked"] += 1
     for name, rows in scan.invalid_labels.items():
         column = cells[names.index(name)]
         for row in rows.tolist():

@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cells import parse_cells
-from molsepnorm.data.datasets.columns import parse_columns
+from molsepnorm.data.datasets.cells import marked_number, parse_cells
+from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import used_rows
@@ -56,6 +56,8 @@ class Scan:
     invalid_labels: dict[str, np.ndarray]
     """Rows (int64) with an invalid label, for each target that has some."""
     qualifiers: Qualifiers
+    marked: dict[str, dict[int, str]]
+    """Cells as they are in the file, by target and row, for which `table` has the number."""
     weights: np.ndarray | None
     """Weight of each row; None without such a column, or if training refuses it."""
     refusals: tuple[Refusal, ...]
@@ -180,10 +182,15 @@ class Scan:
         return where.removeprefix(f"{self.config.table}, ")
 
 
-def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
+def scan_table(config: DataConfig, encoding: EncodingSpec, mend: bool = False) -> Scan:
     """Read every row of `config.table` as training does, but go on after errors.
 
     The encoded molecules are in the cache then, so that training starts at once.
+
+    Args:
+        config: the table and its settings.
+        encoding: the encoding of the store.
+        mend: read invalid labels such as 45* as numbers, see `marked_number`.
 
     Raises:
         ConfigError: a column or file named in the settings is missing.
@@ -196,6 +203,9 @@ def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
     with hold(path):
         table = read_table(path, config.reading)
     columns = parse_columns([table], config)
+    marked = _mended(table, columns, config) if mend else {}
+    if marked:
+        columns = parse_columns([table], config)
     for name in (config.smiles_column, config.column_of_split):
         if name is not None:
             columns.require(name)
@@ -225,5 +235,31 @@ def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
     if len(dataset.store):
         dataset = attempt("split", lambda: with_splits(dataset, columns, config), dataset)
     return Scan(
-        *(config, table, dataset, labels, invalid, columns.qualifiers, weights, tuple(refusals))
+        *(config, table, dataset, labels, invalid, columns.qualifiers, marked),
+        *(weights, tuple(refusals)),
     )
+
+
+def _mended(table: pd.DataFrame, columns: Columns, config: DataConfig) -> dict[str, dict[int, str]]:
+    """Replace marked numbers of the named regression targets in the table; return the cells as they
+    were, by target and row."""
+    found: dict[str, dict[int, str]] = {}
+    for name in columns.targets or ():
+        column = columns.column(name) if name in columns.names else None
+        if (
+            column is None
+            or column.first_number is None
+            or configured_kind(name, config)
+            not in (
+                None,
+                "regression",
+            )
+        ):
+            continue
+        place = columns.names.index(name)
+        for row in column.bad_rows().tolist():
+            cell = str(table.iat[row, place])
+            if (number := marked_number(cell)) is not None:
+                found.setdefault(name, {})[row] = cell
+                table.iat[row, place] = number
+    return found

@@ -19,6 +19,11 @@ YES_NO = {
 _ABBREVIATED = {"y": "yes", "1": "yes", "n": "no", "0": "no"}
 _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
 _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
+_MARKED = re.compile(
+    r"(?:(?P<sign>[<>≤≥]=?)|[~≈=])?\s*"
+    r"(?P<number>[-+]?(?:\d{1,3}(?: \d{3})+|\d*\.?\d+)(?:e[-+]?\d+)?)\s*"
+    r"(?:(?:±|\+/?-).*|[*†‡]+|[a-d])?"
+)
 _MINUS = "\u2212"  # the sign of mathematics, which Excel and Word may write
 
 
@@ -35,6 +40,17 @@ class ParsedCells(NamedTuple):
     bad: np.ndarray
     """bool [rows]: True for cells that are neither numbers, nor bounds, nor such words, nor blanks.
     """
+
+
+def marked_number(cell: str) -> str | None:
+    """Return the number or bound of a cell with a footnote mark, an error, a sign that it is
+    approximate or spaces between thousands; None for other text.
+
+    >>> [marked_number(each) for each in ("45*", "~50", "12.3 ± 0.4", ">10 000", ">1000a", "n.d.")]
+    ['45', '50', '12.3', '>10000', '>1000', None]
+    """
+    found = _MARKED.fullmatch(cell.strip().replace(_MINUS, "-"))
+    return found and (found["sign"] or "") + found["number"].replace(" ", "")
 
 
 def blank_classes(cells: pd.Series) -> pd.Series:

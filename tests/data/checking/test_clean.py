@@ -265,3 +265,20 @@ def test_columns_of_one_name_and_carriage_returns_are_kept(tmp_path):
     for written in (tmp_path / "copy.csv", removed):
         table = pd.read_csv(written, dtype=object, na_filter=False, header=None)
         assert table.to_numpy().tolist() == _rows(written)
+
+
+def test_marked_numbers_are_read_and_listed(write):
+    marked = [
+        ("CCO", "45*"),
+        ("OCC", "55"),
+        ("CCN", "12.3 ± 0.4"),
+        ("CCS", "> 10 000"),
+        ("CCP", "?"),
+    ]
+    config = DataConfig(table=write([*FINE, *marked]), targets=["y"])
+    clean = clean_table(scan_table(config, OGB, mend=True))
+    assert clean.table["y"].tolist()[len(FINE) :] == ["50", "12.3", ">10000", ""]
+    assert (clean.merged["marked"], clean.merged["invalid"]) == (3, 1)
+    assert clean.source["y"].tolist()[len(FINE) :] == [cell for _, cell in marked]
+    listed = {change.row: change.reason for change in clean.changes}
+    assert "'45*' is read as 45" in listed[len(FINE)]
