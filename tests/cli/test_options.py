@@ -26,7 +26,7 @@ SETTINGS = {
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
 TESTED_ELSEWHERE |= {"allow-leak", "no-test"}  # flags
 TESTED_ELSEWHERE |= {"no-baseline", "no-refit", "no-training-structures"}
-TESTED_ELSEWHERE |= {"time-column"}  # which needs --split-type time
+TESTED_ELSEWHERE |= {"time-column", "time-format"}  # which need --split-type time
 
 
 @pytest.fixture
@@ -66,6 +66,13 @@ def nothing_is_trained(monkeypatch):
 OPTIONS = {
     "data-dir": ("raw", Path("raw")),
     "smiles-column": ("structure", "structure"),
+    "decimal": (",", ","),
+    "encoding": ("cp1252", "cp1252"),
+    "sheet": ("data", "data"),
+    "header-row": ("3", 3),
+    "missing-values": ("-999,-1", ["-999", "-1"]),
+    "relation-column": ("qualifier", "qualifier"),
+    "unit-column": ("unit", "unit"),
     "targets": ("a, b,c d", ["a", "b", "c d"]),
     "task-type": ("binary", "binary"),
     "targets-except": ("id,name", ["id", "name"]),

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from molsepnorm.data.datasets.columns import parse_columns
-from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.labels import read_labels
-from molsepnorm.data.tables import read_chunks
 from molsepnorm.errors import ConfigError, DataError
 from tests.data.datasets.test_labels import read
-
-CASES = Path(os.environ.get("MOLSEPNORM_DATA", "none")).parent / "cases" / "tables"
 
 EXPORT = {
     "Standard Relation": ["'='", "'>'", "'='", "'<='", ""],
@@ -72,22 +63,3 @@ def test_what_cannot_be_used_is_refused(changed, settings, message):
     given = {"targets": ["ic50"], "relation_column": "qualifier", "unit_column": "unit", **settings}
     with pytest.raises((ConfigError, DataError), match=message):
         read({**COLUMNS, **changed}, **given)
-
-
-@pytest.mark.skipif(not CASES.is_dir(), reason="the cases are not at hand")
-@pytest.mark.parametrize(
-    ("name", "settings", "exact", "bounds"),
-    [
-        ("01_relation.csv", {"targets": ["IC50_uM"], "relation_column": "Qualifier"}, 13, 8),
-        ("f3_relation.csv", {}, None, None),
-        ("01_relation_chembl.csv", {"targets": ["Standard Value"]}, None, None),
-    ],
-)
-def test_labels_of_real_tables(name, settings, exact, bounds):
-    config = DataConfig(table=CASES / name, **settings)
-    labels = read_labels(parse_columns(read_chunks(config.table), config), config)
-    assert labels.bounds is not None and labels.bounds.any()
-    if exact is not None:
-        present = ~np.isnan(labels.values)
-        assert (present & (labels.bounds == 0)).sum() == exact
-        assert (labels.bounds != 0).sum() == bounds

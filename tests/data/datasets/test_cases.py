@@ -1,0 +1,86 @@
+"""What people's tables need: which are read without an option, and which option the others name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from molsepnorm.data.datasets.columns import parse_columns
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.labels import Labels, read_labels
+from molsepnorm.data.tables import read_chunks
+from molsepnorm.errors import ConfigError, DataError, OpenChoice
+
+CASES = Path(os.environ.get("MOLSEPNORM_DATA", "none")).parent / "cases" / "tables"
+pytestmark = [
+    pytest.mark.skipif(not CASES.is_dir(), reason="the tables are not at hand"),
+    pytest.mark.filterwarnings("ignore:.*is read as the column of SMILES"),
+]
+
+
+def _read(name: str, **settings) -> Labels:
+    config = DataConfig(table=CASES / name, **settings)
+    table = parse_columns(read_chunks(config.table, options=config.reading), config)
+    table.require("smiles")
+    return read_labels(table, config)
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("01_relation_chembl.csv", "Standard Value"),
+        ("02_id_silent.csv", "pIC50"),  # beside CompoundID
+        ("08_smiles_column.tsv", "pKi"),
+        ("f6_codes.csv", "y"),
+    ],
+)
+def test_a_table_with_one_column_of_labels_needs_no_option(name, target):
+    assert _read(name).names == (target,)
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "cure"),
+    [
+        ("01_relation.csv", "--relation-column 'Qualifier'", {"relation_column": "Qualifier"}),
+        ("06_title.csv", "--header-row 2", {"header_row": 2}),
+        ("f2_sentinel.csv", "--missing-values=-999", {"missing_values": ["-999"]}),
+        ("f2_sentinel_one_of_20.csv", "--missing-values=-999", {"missing_values": ["-999"]}),
+        ("f2_minus_one_for_missing.csv", "--missing-values=-1", {"missing_values": ["-1"]}),
+        ("09_many_labels.csv", "14 columns", {"targets": ["odour*"]}),
+    ],
+)
+def test_an_error_names_the_option_that_cures_it(name, message, cure):
+    with pytest.raises((ConfigError, DataError), match=message):
+        _read(name)
+    if name == "01_relation.csv":
+        cure = {"targets": ["IC50_uM"], **cure}
+    assert np.isfinite(_read(name, **cure).values).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "recommended"),
+    [
+        ("10_time.csv", "pIC50"),  # beside years
+        ("17_prediction.csv", "Solubility"),  # beside the prediction of another model
+        ("13_two_scales.csv", None),
+        ("f5_bool.xlsx", None),
+    ],
+)
+def test_a_target_is_recommended_only_where_one_is_left(name, recommended):
+    with pytest.raises(OpenChoice) as caught:
+        _read(name)
+    assert caught.value.options == ([["--targets", recommended]] if recommended else [])
+
+
+def test_relations_make_bounds_of_the_labels():
+    labels = _read("01_relation.csv", targets=["IC50_uM"], relation_column="Qualifier")
+    bounded = labels.bounds[:, 0] != 0
+    assert (np.isfinite(labels.values[~bounded, 0]).sum(), bounded.sum()) == (13, 8)
+
+
+def test_a_table_without_a_header_is_refused():
+    with pytest.raises(ConfigError, match="the first line holds the molecule 'CCO'"):
+        _read("11_no_header.csv")
