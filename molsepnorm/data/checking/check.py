@@ -41,7 +41,6 @@ def check_table(scan: Scan) -> TableReport:
     are equal, after structures are standardised, since a model reads the same graph. Labels of a
     molecule conflict if classes differ, or numbers differ by more than a millionth of their
     column's standard deviation.
-
     """
     return TableReport(
         source=str(scan.config.table),

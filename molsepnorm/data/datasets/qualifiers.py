@@ -135,19 +135,19 @@ def require_declared(
         target: the target, for the error.
 
     Raises:
-        ConfigError: such a column is neither used nor declared to be none.
+        DataError: such a column is neither used nor declared to be none.
     """
     for name, cells in words.items():
         plain = {_plain(cell) for cell in cells}
         signs = {_RELATIONS.get(each) for each in plain}
         if relation is None and None not in signs and signs - {""}:
-            raise ConfigError(
+            raise DataError(
                 f"the column '{name}' holds relations such as '{max(plain)}'. If they belong to "
                 f"'{target}', its numbers are bounds: --relation-column '{name}'. Otherwise: "
                 f"--relation-column {NONE}"
             )
         if unit is None and len(plain - {""}) > 1 and plain - {""} <= {*_NANOMOLAR, *_GRAMS}:
-            raise ConfigError(
+            raise DataError(
                 f"the column '{name}' holds the units {listed(sorted(plain - {''}))}. If they "
                 f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
                 f"Otherwise: --unit-column {NONE}"

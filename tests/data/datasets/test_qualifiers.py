@@ -33,9 +33,9 @@ COLUMNS = {
 
 
 def test_a_column_of_relations_or_units_has_to_be_declared():
-    with pytest.raises(ConfigError, match="--relation-column 'qualifier'.*--relation-column none"):
+    with pytest.raises(DataError, match="--relation-column 'qualifier'.*--relation-column none"):
         read(COLUMNS, targets=["ic50"])
-    with pytest.raises(ConfigError, match="--unit-column 'unit'.*--unit-column none"):
+    with pytest.raises(DataError, match="--unit-column 'unit'.*--unit-column none"):
         read(COLUMNS, targets=["ic50"], relation_column="qualifier")
     found = read(COLUMNS, targets=["ic50"], relation_column="qualifier", unit_column="unit")
     methane = 16.043  # the molar mass of the test's SMILES
