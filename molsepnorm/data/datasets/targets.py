@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -31,10 +30,7 @@ _COMPUTED = re.compile(
 _MIN_DIFFERENT = 20
 """Minimum number of whole numbers that are identifiers because all are different."""
 _YEARS = (1900, 2100)
-_IDENTIFIERS = _NAMED_SO, _ALL_DIFFERENT = (
-    "named like an identifier",
-    "whole numbers, all different",
-)
+_NAMED_SO, _ALL_DIFFERENT = "named like an identifier", "whole numbers, all different"
 
 
 def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...], list[str]]:
@@ -68,7 +64,9 @@ def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...],
     numeric = [each for each in columns if each.count and each.mostly_numbers()]
     reasons = {each.name: _no_label(each) for each in numeric}
     labels = [each for each in numeric if reasons[each.name] is None]
-    others = [each for each in numeric if reasons[each.name] not in (None, *_IDENTIFIERS)]
+    others = [
+        each for each in numeric if reasons[each.name] not in (None, _NAMED_SO, _ALL_DIFFERENT)
+    ]
     if len(numeric) == 1 and reasons[numeric[0].name] == _ALL_DIFFERENT:
         labels = numeric
     if len(labels) == 1 and not others and labels[0].are_numbers():
@@ -84,14 +82,14 @@ def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...],
     raise OpenChoice(
         f"{table.source} has {what} beside '{config.smiles_column}', and --targets does not say "
         f"what to predict.{listed or f' Columns: {separated(table.names)}.'}",
-        [_option([labels[0].name])] if len(labels) == 1 else [],
+        [_option(labels[0].name)] if len(labels) == 1 else [],
     )
 
 
 def _no_label(column: ParsedColumn) -> str | None:
     """Return why the numbers of a column are hardly labels, or None."""
     whole = column.whole_numbers() if column.are_numbers() else None
-    if whole is not None and _NUMBERING.fullmatch(column.name):
+    if whole is not None and not column.are_yes_no() and _NUMBERING.fullmatch(column.name):
         return _NAMED_SO
     if whole is not None and len(np.unique(whole)) == len(whole) >= _MIN_DIFFERENT:
         return _ALL_DIFFERENT
@@ -111,8 +109,8 @@ def _line(column: ParsedColumn, reason: str | None) -> str:
     return f"{line} ({reason})" if reason else line
 
 
-def _option(names: Sequence[str]) -> list[str]:
-    """Return the option that names these targets."""
-    if any("," in name for name in names):
-        return ["--set", f"data.targets={json.dumps([*names], ensure_ascii=False)}"]
-    return ["--targets", ",".join(names)]
+def _option(name: str) -> list[str]:
+    """Return the option that names this target; commas separate names."""
+    if "," in name:
+        return ["--set", f"data.targets={json.dumps([name], ensure_ascii=False)}"]
+    return ["--targets", name]
