@@ -69,7 +69,7 @@ def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...],
     ]
     if len(numeric) == 1 and reasons[numeric[0].name] == _ALL_DIFFERENT:
         labels = numeric
-    if len(labels) == 1 and not others and labels[0].are_numbers():
+    if len(labels) == 1 and no_others and labels[0].are_numbers():
         name = labels[0].name
         table.require(name)
         line = f"The target is '{name}', the only column of numbers; name others with --targets."
