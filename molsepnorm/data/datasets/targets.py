@@ -64,9 +64,7 @@ def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...],
     numeric = [each for each in columns if each.count and each.mostly_numbers()]
     reasons = {each.name: _no_label(each) for each in numeric}
     labels = [each for each in numeric if reasons[each.name] is None]
-    others = [
-        each for each in numeric if reasons[each.name] not in (None, _NAMED_SO, _ALL_DIFFERENT)
-    ]
+    no_others = {*reasons.values()} <= {None, _NAMED_SO, _ALL_DIFFERENT}
     if len(numeric) == 1 and reasons[numeric[0].name] == _ALL_DIFFERENT:
         labels = numeric
     if len(labels) == 1 and no_others and labels[0].are_numbers():
