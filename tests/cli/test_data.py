@@ -45,7 +45,7 @@ _ok, _error = partial(succeed, "data"), partial(fail, "data")
 
 
 def test_check_separates_problems_from_information(table):
-    text = _ok("check", table(*BAD, ("[Na+].[Cl-]", 1, 1)))
+    text = _ok("check", table(*BAD, ("[Na+].[Cl-]", 1, 1)), "--targets", "y,active")
     top, _, rest = text.partition("Problems")
     problems, _, information = rest.partition("For information")
     assert "44 rows, 43 valid SMILES, 42 different molecules" in top
@@ -59,8 +59,8 @@ def test_check_separates_problems_from_information(table):
 
 
 def test_strict_sets_the_exit_status(table):
-    assert "No problem found." in _ok("check", table(), "--strict")
-    result = invoke("data", "check", table(*BAD), "--strict")
+    assert "No problem found." in _ok("check", table(), "--targets", "y", "--strict")
+    result = invoke("data", "check", table(*BAD), "--targets", "y", "--strict")
     assert result.exit_code == 1
     assert "unclosed ring" in result.stdout
     assert result.stderr == ""
@@ -76,7 +76,7 @@ def test_check_uses_the_options_of_the_table(table):
 
 
 def test_check_prints_json(table):
-    printed = json.loads(_ok("check", table(*BAD), "--json"))
+    printed = json.loads(_ok("check", table(*BAD), "--targets", "y,active", "--json"))
     assert (printed["rows"], printed["readable"], printed["molecules"]) == (43, 42, 41)
     found = {finding["kind"]: finding for finding in printed["findings"]}
     assert found["unreadable"]["problem"]
@@ -87,12 +87,13 @@ def test_check_prints_json(table):
 
 def test_fix_writes_a_cleaned_copy(table, tmp_path):
     path, copy = table(*BAD), tmp_path / "clean.csv"
-    text = _ok("check", path, "--fix", copy)
+    given = ("--targets", "y,active")
+    text = _ok("check", path, *given, "--fix", copy)
     assert f"{copy}: 41 rows; 2 removed, 1 changed" in text
-    assert "median" in text
+    assert "mean" in text
     assert str(tmp_path / "clean.removed.csv") in text
-    assert "No problem found." in _ok("check", copy, "--strict")
-    printed = json.loads(_ok("check", path, "--fix", copy, "--force", "--json"))["fixed"]
+    assert "No problem found." in _ok("check", copy, *given, "--strict")
+    printed = json.loads(_ok("check", path, *given, "--fix", copy, "--force", "--json"))["fixed"]
     listed = str(tmp_path / "clean.removed.csv")
     assert printed == {"copy": str(copy), "list": listed, "removed": 2, "changed": 1}
 
@@ -147,7 +148,12 @@ def _commands(text):
             ("--targets", "ic50_nM"),
             ["--transform", "ic50_nM=pic50", "--standardize", "parent"],
         ),
-        ((("Oc1ccccn1", "12 uM"), ("O=c1cccc[nH]1", 7)), "smiles,ic50_nM", (), None),
+        (
+            (("Oc1ccccn1", "12 uM"), ("O=c1cccc[nH]1", 7)),
+            "smiles,ic50_nM",
+            ("--targets", "ic50_nM"),
+            ["--transform", "ic50_nM=pic50", "--standardize", "tautomer"],
+        ),
     ],
 )
 def test_the_commands_that_are_shown_work(
@@ -170,23 +176,6 @@ def test_the_commands_that_are_shown_work(
     succeed(*training, *small, "--set", "model.width=8")
 
 
-@pytest.mark.filterwarnings("ignore:.*is read as the column of SMILES")
-def test_the_command_that_cleans_names_plausible_targets_only(tmp_path, monkeypatch):
-    """Other columns of numbers, such as batches, would be emptied where duplicates differ."""
-    monkeypatch.chdir(tmp_path)
-    rows = [(smiles, i % 5 + 1, f"{2 ** (0.4 * i):.3g}") for i, (smiles, *_) in enumerate(ROWS)]
-    path = tmp_path / "my.csv"
-    with open(path, "w", newline="") as file:
-        rows += [("OCC", 1, 4), ("CCO", 900, 4)]
-        csv.writer(file).writerows([("smiles", "Batch", "ic50_nM"), *rows])
-    (command,) = _commands(_ok("check", path))
-    assert command[3:7] == ["--targets", "ic50_nM", "--transform", "ic50_nM=pic50"]
-    succeed(*command)
-    assert pd.read_csv("my_clean.csv")["Batch"].iloc[-1] == 1
-    pd.read_csv(path).rename(columns={"ic50_nM": "ic50, nM"}).to_csv(path, index=False)
-    assert _commands(_ok("check", path)) == []
-
-
 def test_a_molecule_in_two_named_splits_is_cleaned(tmp_path, monkeypatch):
     """The copy has no leak, and no other command is printed for it."""
     monkeypatch.chdir(tmp_path)
@@ -206,8 +195,8 @@ def test_a_molecule_in_two_named_splits_is_cleaned(tmp_path, monkeypatch):
 def test_fix_says_what_it_changed_and_nothing_else(table, tmp_path):
     copy = tmp_path / "clean.csv"
     path = table(("OCC", 1, 1), ("CCO", 2, 0), ("NCC", "", 1), ("CCN", 3, ""))
-    text = _ok("check", path, "--fix", copy)
-    assert "- 1 cell with conflicting numbers replaced by their median" in text
+    text = _ok("check", path, "--targets", "y,active", "--fix", copy)
+    assert "- 1 cell with different numbers replaced by their mean" in text
     assert "invalid label" not in text
     with open(copy, newline="") as file:
         assert list(csv.reader(file))[-2:] == [["OCC", "1.5", ""], ["NCC", "3", "1"]]

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from molsepnorm.cli import main
 from molsepnorm.cli.console import escaped, make_console
+from molsepnorm.data.tables import ReadOptions
 from molsepnorm.errors import DataError, prefixed
 from molsepnorm.training import TrainingResult, load_config
 from molsepnorm.training.config import TrainConfig
@@ -97,10 +98,10 @@ def test_a_first_line_longer_than_csv_fields_is_read():
     """It is a header if it has a column of that name; otherwise it is a SMILES."""
     from molsepnorm.cli.sources import _chunks
 
-    (chunk,) = _chunks(io.StringIO("C" * 200_000 + "\n"), "standard input", "smiles")
+    (chunk,) = _chunks(io.StringIO("C" * 200_000 + "\n"), "standard input", ReadOptions(), ())
     assert list(chunk["smiles"]) == ["C" * 200_000]
     long = f"{'x' * 200_000},smiles\n1,CC\n"
-    (chunk,) = _chunks(io.StringIO(long), "standard input", "smiles")
+    (chunk,) = _chunks(io.StringIO(long), "standard input", ReadOptions(), ())
     assert list(chunk["smiles"]) == ["CC"]
 
 

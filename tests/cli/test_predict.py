@@ -19,6 +19,7 @@ import pytest
 from support import SMALL, far_from_initial, tiny_model
 
 from molsepnorm.cli import sources as module
+from molsepnorm.data.tables import ReadOptions
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import Target, Task
@@ -135,7 +136,7 @@ def test_standard_input_is_read_in_chunks():
     with open(reader, encoding="utf-8") as stream, open(writer, "w", encoding="utf-8") as sender:
         sender.write("CCO\n" * 2 * module._CHUNK_LINES)
         sender.flush()
-        first = next(module._chunks(stream, "standard input", "smiles"))
+        first = next(module._chunks(stream, "standard input", ReadOptions(), ()))
     assert first["smiles"].tolist() == ["CCO"] * module._CHUNK_LINES
 
 
@@ -152,20 +153,19 @@ def heated(workspace: Path) -> Path:
 
 @pytest.mark.parametrize("command", ["predict", "embed", "explain"])
 def test_decimal_commas_on_standard_input_are_those_of_a_file(heated, tmp_path, command):
-    """Also what they mean is decided by cells further down."""
     start = [sys.executable, "-c", _MAIN, command, "--model", heated, "--processes", "1"]
     path = tmp_path / "in.csv"
     out = tmp_path / ("out.json" if command == "explain" else "out.csv")
-    for table, part in (
-        ("smiles;t\nCCO;1,234\nCCN;12,5\n", "decimal commas are read as points, such as '12,5'"),
-        ("smiles;t\nCCO;1.234\nCCN;950\n", "column 't': '1.234' (line 2) may be 1.234 or 1234"),
-        ("smiles\tt\r\nCCO\t1\r\nCCN\t2\r\n", ""),
+    for table, options, part in (
+        ("smiles;t\nCCO;1,234\nCCN;12,5\n", ("--decimal", ","), ""),
+        ("smiles;t\nCCO;1.234\nCCN;950\n", (), "column 't': '1.234' may be 1.234 or 1234"),
+        ("smiles\tt\r\nCCO\t1\r\nCCN\t2\r\n", (), ""),
     ):
         path.write_bytes(table.encode())
         found = []
         for source in ((), ("-i", path)):
             out.unlink(missing_ok=True)
-            given = [*start, "-o", out, *source]
+            given = [*start, "-o", out, *options, *source]
             done = subprocess.run(given, input=table.encode(), capture_output=True)
             errors = done.stderr.decode().replace(str(path), "standard input")
             found.append((out.read_text() if out.exists() else None, errors))

@@ -40,7 +40,7 @@ def test_a_column_holds_numbers_or_words(cells, words):
         (["1", "2", "Na"], "line 2: 'Na' is not a number"),
         (["a", "7", "b"], "line 1: '7' is a number, and most other cells are words"),
         (["1", "2", "1e39"], "line 2: '1e39' is beyond single precision"),
-        (["0,5", "10,0", "1,0"], "line 0: '0,5' has a decimal comma or groups of thousands: wri"),
+        (["0,5", "10,0", "1,0"], "line 0: '0,5' has a decimal comma or groups of thousands: if"),
         (["a", "a "], "line 0: every row has 'a', so it cannot be an input"),
         (["1683000001", "1683000009"], "too large for their differences.*such as 1683000005 from"),
         ([f"n{i}" for i in range(30)], "30 different words, such as 'n0', which look like names"),

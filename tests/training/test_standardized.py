@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.data.checking.check import check_table
-from molsepnorm.data.checking.reading import scan_table
+from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig, cached, load
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import join
@@ -71,7 +71,7 @@ def test_a_salt_and_its_parent_are_one_molecule(salts):
         of_row = {row: name for name, rows in splits.items() for row in rows.tolist()}
         in_one_split.append(sum(of_row[row] == of_row[row + 20] for row in range(20)))
     assert in_one_split[0] == 20 > in_one_split[1]
-    report = check_table(scan_table(config))
+    report = check_table(scan_table(config, OGB))
     counts = {finding.kind: finding.count for finding in report.findings}
     assert report.molecules == 20
     assert counts["duplicates"] == 20

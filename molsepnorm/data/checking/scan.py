@@ -227,7 +227,7 @@ def scan_table(config: DataConfig, encoding: EncodingSpec, mend: bool = False) -
         for option, value in error.options:
             options[option] = value
             reason += f"\nName the targets, such as {shlex.join([option, value])}"
-        refusals.append(Refusal("targets", reason, options))
+        refusals.append(Refusal("targets", "; ".join(map(str.strip, reason.split("\n"))), options))
     weights = attempt("weights", lambda: read_weights(columns, config), None)
     attempt("features", lambda: read_features(columns, config), columns.features)
     labels = labels.without_weight_0(weights)

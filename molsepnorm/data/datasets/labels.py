@@ -21,7 +21,7 @@ from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_declared
 from molsepnorm.data.datasets.targets import choose_targets
 from molsepnorm.data.store import GraphStore
-from molsepnorm.data.tables import name_of_copy
+from molsepnorm.data.tables import name_of_copy, unclear
 from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean, first_of
 from molsepnorm.tasks import FeatureColumn
 from molsepnorm.tasks.inputs import WITH_COMMA
@@ -291,11 +291,7 @@ def _column(
     if column.has_unclear_points:
         assert column.first_unclear is not None
         row, text = column.first_unclear
-        raise DataError(
-            f"{table.cell(row, name)}: '{text}' may be {text} or {text.replace('.', '')}, because "
-            "tables with semicolons often have decimal commas: say which with --decimal . or "
-            "--decimal ,"
-        )
+        raise unclear(text, table.cell(row, name))
     suspect = None if config.missing_values else column.stands_for_missing()
     if kind == "regression" and suspect is not None:
         number, count = suspect

@@ -10,6 +10,7 @@ import numpy as np
 from molsepnorm.data.datasets.columns import Columns, ParsedColumn
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError, OpenChoice, counted, separated
+from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import four_digits
 
 _SHOWN = 12
@@ -73,6 +74,13 @@ def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...],
         line = f"The target is '{name}', the only column of numbers; name others with --targets."
         left_out = [each.name for each in numeric if each.name != name]
         return (name,), [line, *[f"Identifiers: {separated(left_out)}."] * bool(left_out)]
+    commas = [each.first_bad for each in columns if not each.count and each.first_bad is not None]
+    with_comma = next((cell for _, cell in commas if re.fullmatch(WITH_COMMA, cell.strip())), None)
+    if not numeric and with_comma is not None:
+        raise ConfigError(
+            f"{table.source} has no column of numbers beside '{config.smiles_column}', but cells "
+            f"such as '{with_comma}'. If the comma is a decimal mark: --decimal ,"
+        )
     lines = [_line(each, reasons[each.name]) for each in numeric[:_SHOWN]]
     lines += [f"{len(numeric) - _SHOWN:,} more"] if len(numeric) > _SHOWN else []
     listed = "".join(f"\n  {line}" for line in lines)

@@ -7,7 +7,7 @@ in a column of the chosen name. `locate` converts the index of a row to its posi
 ('my.csv.gz, line 12', 'my.sdf, record 11')
 """
 
-from molsepnorm.data.tables.decimals import unclear_point, with_points
+from molsepnorm.data.tables.decimals import unclear, unclear_point, with_points
 from molsepnorm.data.tables.delimited import separated_by
 from molsepnorm.data.tables.formats import ReadOptions, locate, positions
 from molsepnorm.data.tables.read import (
@@ -35,6 +35,7 @@ __all__ = [
     "require_column",
     "separated_by",
     "smiles_column_of",
+    "unclear",
     "unclear_point",
     "with_points",
 ]

@@ -7,6 +7,8 @@ from typing import Literal
 
 import pandas as pd
 
+from molsepnorm.errors import DataError
+
 _NUMBER = re.compile(r"[\s<>≤≥=~]*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
 _GROUPED = re.compile(r"[\s<>≤≥=~]*[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
 _SWAPPED = str.maketrans(",.", ".,")
@@ -32,6 +34,14 @@ def _with_point(cell: str) -> str:
     if not _NUMBER.fullmatch(cell):
         return cell
     return (cell.replace(".", "") if _GROUPED.fullmatch(cell) else cell).translate(_SWAPPED)
+
+
+def unclear(cell: str, where: str) -> DataError:
+    """Return the error for a number such as 1.234 between semicolons."""
+    return DataError(
+        f"{where}: '{cell}' may be {cell} or {cell.replace('.', '')}, because tables with "
+        "semicolons often have decimal commas: say which with --decimal . or --decimal ,"
+    )
 
 
 def unclear_point(cells: pd.Series) -> tuple[int | None, bool]:

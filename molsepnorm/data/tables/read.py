@@ -14,13 +14,14 @@ from typing import TextIO
 import pandas as pd
 
 from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
-from molsepnorm.data.tables.decimals import with_points
+from molsepnorm.data.tables.decimals import unclear, unclear_point, with_points
 from molsepnorm.data.tables.formats import (
     DEFAULT_SMILES,
     Format,
     Kind,
     ReadOptions,
     format_of,
+    locate,
     names_smiles,
 )
 from molsepnorm.data.tables.streams import as_file, is_held
@@ -119,6 +120,11 @@ def read_chunks(
             chunks = delimited.read_stream(file, name, rows, options)
         for chunk in _with_smiles(chunks, name, options.smiles_column):
             for column in {*numbers}.intersection(chunk.columns):
+                first, clear = unclear_point(chunk[column])
+                undeclared = options.decimal is None and delimited.separated_by(chunk) == ";"
+                if undeclared and first is not None and not clear:
+                    where = f"{locate(name, chunk.index[first])}, column '{column}'"
+                    raise unclear(chunk[column].iloc[first], where)
                 chunk[column] = with_points(chunk[column], options.decimal)
             if len(chunk):
                 empty = False

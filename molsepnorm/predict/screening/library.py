@@ -120,7 +120,7 @@ class Library:
                 continue
             given = source.path, source.name, rows, ReadOptions(self.smiles_column)
             start = 0
-            for number, table in zip(count(), read_chunks(*given), strict=False):
+            for number, table in zip(count(), read_chunks(*given, self.features), strict=False):
                 yield ScreenTask(source, number, start, start + len(table), table[self.columns])
                 start += len(table)
 

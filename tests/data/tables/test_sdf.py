@@ -150,7 +150,7 @@ def test_what_rdkit_writes_is_read_back(tmp_path, datasets, version):
             mol.SetProp(name, value)
         writer.write(mol)
     writer.close()
-    back = read_table(tmp_path / "x.sdf", "structure")
+    back = read_table(tmp_path / "x.sdf", ReadOptions("structure"))
     assert len(back) > 100
     assert back["structure"].tolist() == [Chem.CanonSmiles(s) for s in table[smiles_column]]
     for name in table:

@@ -195,16 +195,15 @@ def test_a_direction_that_misleads_is_refused(small_model, molecules, tmp_path):
 
 
 def test_a_model_with_feature_columns_reads_them_from_every_file(screened, molecules, tmp_path):
-    """They are not carried unless they are named. Decimal commas are read."""
+    """They are not carried unless they are named."""
     inputs = ExtraInputs((FeatureColumn("price"),))
     config = GraphormerConfig(**{**SMALL, "outputs": 1, "molecule_features": inputs.width})
     task = Task((Target("y", "regression"),), "mae")
     predictor = Predictor(PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs))
     table = molecules(40)
     table.to_parquet(tmp_path / "a.parquet", index=False)
-    table.to_csv(tmp_path / "b.csv", index=False, sep=";", decimal=",")
-    with pytest.warns(UserWarning, match="decimal comma"):
-        found = screened(sorted(tmp_path.glob("[ab].*")), by=predictor)
+    table.to_csv(tmp_path / "b.csv", index=False, sep=";")
+    found = screened(sorted(tmp_path.glob("[ab].*")), by=predictor)
     wanted = predictor.to_frame(table["smiles"].tolist(), {"price": table["price"].tolist()})
     assert wanted["y_pred"].std() > 0.05
     values = wanted["y_pred"].tolist() * 2
