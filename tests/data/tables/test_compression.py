@@ -119,8 +119,15 @@ def test_excels_unicode_text(tmp_path, coding):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        *((f"x{end}", gzip.compress(b"C", mtime=0), "is compressed with gzip") for end in (".csv", ".sdf")),
-        ("x.csv.gz", gzip.compress(gzip.compress(b"C", mtime=0), mtime=0), "is compressed with gzip"),
+        *(
+            (f"x{end}", gzip.compress(b"C", mtime=0), "is compressed with gzip")
+            for end in (".csv", ".sdf")
+        ),
+        (
+            "x.csv.gz",
+            gzip.compress(gzip.compress(b"C", mtime=0), mtime=0),
+            "is compressed with gzip",
+        ),
         ("x.smi", lzma.compress(b"C"), "is compressed with xz"),
         ("x.csv", TEXT.encode("utf-16-le"), "is UTF-16 without a byte-order mark: --encoding"),
     ],
