@@ -131,19 +131,15 @@ def test_variants_that_cannot_be_compared_are_refused_before_training(
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("way", ["rows", "labels", "fold"])
+@pytest.mark.parametrize("way", ["rows", "fold"])
 def test_variants_are_scored_on_the_same_rows_and_labels(with_columns, tmp_path, way):
-    """A variant leaves out test rows that it cannot read; without named targets, a column that is
-    no input is a target."""
+    """A variant leaves out test rows that it cannot read."""
     words = ["a", "b"] * 10 + ["rare"] + ["b"] * 9
     parts = ["train"] * 15 + ["val"] * 5 + ["test"] * 10
-    columns = {"y": [1, 2, 4], "t": [1, 5, 3], "s": words, "part": parts}
+    columns = {"y": [1, 2, 4], "s": words, "part": parts}
     settings = {**ONE, "data.targets": ["y"], "data.splits_column": "part"}
     vary = {"data.feature_columns": [[], ["s"]]}
-    if way == "labels":
-        settings["data.targets"], vary = None, {"data.feature_columns": [[], ["t"]]}
-        del columns["s"]
-    elif way == "fold":
+    if way == "fold":
         settings |= {"data.splits_column": None, "data.folds": 3, "data.test_set": False}
     config = with_columns(columns, settings)
     with pytest.raises(ConfigError, match=r"are scored on different rows or labels, so the scores"):

@@ -76,7 +76,9 @@ def test_exclusions_are_inherited_over_generations(shipped, table, on_zinc, tmp_
     """From the card to a run, to a run that starts from it, whatever these were trained on."""
     start = shipped.name
     for generation in ("first", "second", "third"):
-        config = load_config(table, overrides={**SHORT, "finetune.start": start})
+        config = load_config(
+            table, overrides={**SHORT, "data.targets": ["y"], "finetune.start": start}
+        )
         result = train(config, tmp_path / generation)
         assert "leak" not in result.metrics
         assert result.model.excludes == shipped.excludes
@@ -89,7 +91,8 @@ def test_exclusions_are_inherited_over_generations(shipped, table, on_zinc, tmp_
 
 def test_a_resumed_run_keeps_the_exclusions(shipped, table, tmp_path, stop_at, outcome):
     """Also if the card has changed since."""
-    config = load_config(table, overrides={**SHORT, "finetune.start": shipped.name})
+    settings = {**SHORT, "data.targets": ["y"], "finetune.start": shipped.name}
+    config = load_config(table, overrides=settings)
     train(config, tmp_path / "whole")
     assert not train(config, tmp_path / "parts", callback=stop_at(4)).finished
     card = {**asdict(shipped), "excludes": {}}

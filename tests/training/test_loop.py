@@ -206,6 +206,6 @@ def test_a_batch_without_labels_is_no_error(configure, tmp_path, table):
         cells[1] = str(number) if number in (0, 1, 2, 3) else ""
         cells[2] = str(number % 2)
     table.write_text("\n".join(",".join(cells) for cells in lines) + "\n")
-    settings = {"data.targets": None, "data.split_seed": 3, "run.batch_size": 2}
+    settings = {"data.targets": ["y", "active"], "data.split_seed": 3, "run.batch_size": 2}
     assert train(configure({**settings, "run.epochs": 2}), tmp_path / "run").finished
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())

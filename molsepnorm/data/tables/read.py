@@ -119,7 +119,8 @@ def read_chunks(
         else:
             chunks = delimited.read_stream(file, name, rows, options)
         for chunk in _with_smiles(chunks, name, options.smiles_column):
-            for column in {*numbers}.intersection(chunk.columns):
+            unique = chunk.columns[~chunk.columns.duplicated(keep=False)]
+            for column in {*numbers}.intersection(unique):
                 first, clear = unclear_point(chunk[column])
                 undeclared = options.decimal is None and delimited.separated_by(chunk) == ";"
                 if undeclared and first is not None and not clear:
