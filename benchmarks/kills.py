@@ -241,7 +241,7 @@ def differences(folder: Path, undisturbed: Path, names_only: bool = False) -> li
 def _comparable(path: Path) -> Any:
     """Return the content of a file without times."""
     if path.suffix == ".json":
-        return re.sub(rf'"[^"]*({_TIMES})[^"]*": [^,}}\n]*', "", path.read_text(encoding="utf-8"))
+        return _without_times(json.loads(path.read_text(encoding="utf-8")))
     if path.name == "trials.csv":  # interrupted trials are replaced by others
         return int((pd.read_csv(path)["state"] == "complete").sum())
     if path.suffix == ".csv":
@@ -252,6 +252,17 @@ def _comparable(path: Path) -> Any:
         del tensors["history"]  # with times; history.csv has the same
         return {name: array.tobytes() for name, array in tensors.items()}
     return path.read_bytes()
+
+
+def _without_times(value: Any) -> Any:
+    """Return plain values without the entries whose names are those of times."""
+    if isinstance(value, list):
+        return [_without_times(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _without_times(each) for name, each in value.items() if not re.search(_TIMES, name)
+    }
 
 
 class Campaign:
