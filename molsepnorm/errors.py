@@ -71,8 +71,8 @@ class OpenChoice(ConfigError):
 
     Args:
         message: what has to be chosen, and why.
-        options: command-line options as lists of words, of which the user has to give one; none if
-            no choice can be recommended.
+        options: the words of each command-line option to choose from; none if no choice can be
+            recommended.
     """
 
     def __init__(self, message: str, options: Sequence[Sequence[str]]) -> None:

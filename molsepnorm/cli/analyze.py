@@ -15,6 +15,7 @@ from molsepnorm.cli.options import (
     json_option,
     option,
     output_option,
+    reading_options,
     setting_options,
 )
 
@@ -32,7 +33,8 @@ from molsepnorm.cli.options import (
     "May be repeated; more folders may follow.",
 )
 @click.argument("more", nargs=-1, type=FILE, metavar="[RUN]...")
-@setting_options("data.dataset", "data.table", "data.data_dir", "data.smiles_column")
+@setting_options("data.dataset", "data.table", "data.data_dir")
+@reading_options()
 @setting_options(
     "data.targets",
     help="Targets of the model that are correlated with the embeddings, separated by commas. "

@@ -76,18 +76,22 @@ def check(
     from molsepnorm.data.checking.check import check_table
     from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
     from molsepnorm.data.checking.scan import scan_table
+    from molsepnorm.data.tables import hold
     from molsepnorm.training.recipes import encoding
 
     config = configuration({**options, "data": file})
     if copy is not None:
         removed_path(copy, file, force)  # raises before the work if no copy can be written there
-    scan = scan_table(config.data, encoding(config))
+    with hold(file):
+        scan = numbers = scan_table(config.data, encoding(config))
+        if copy is not None and scan.invalid_labels:
+            numbers = scan_table(config.data, encoding(config), read_marked=True)
     report = check_table(scan)
     content = report.to_json()
     if not as_json:
         print_report(report)
     if copy is not None:
-        clean = clean_table(scan_table(config.data, encoding(config), mend=True))
+        clean = clean_table(numbers)
         files = {"copy": str(copy), "list": str(write_clean(clean, copy, file, force))}
         content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
         if not as_json:

@@ -16,6 +16,7 @@ from molsepnorm.cli.options import (
     model_option,
     option,
     output_option,
+    reading_options,
     setting_options,
 )
 from molsepnorm.errors import counted
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=GroupedCommand)
 @model_option
-@setting_options("data.dataset", "data.table", "data.data_dir", "data.smiles_column")
+@setting_options("data.dataset", "data.table", "data.data_dir")
+@reading_options()
+@setting_options("data.missing_values", "data.relation_column", "data.unit_column")
 @setting_options(
     "data.targets",
     help="Columns of the targets, separated by commas. [default: the model's targets]",

@@ -142,6 +142,11 @@ def setting_options(
     return decorate
 
 
+READING = ("smiles_column", "decimal", "encoding", "sheet", "header_row")
+"""Settings of the data on how a table is written, see `ReadOptions`."""
+reading_options = partial(setting_options, *(f"data.{name}" for name in READING))
+
+
 def named_texts(texts: Sequence[str], example: str) -> dict[str, str]:
     """Return the texts after the = of `name=text` pairs, by name.
 

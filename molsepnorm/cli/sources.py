@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gc
+import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, option, setting_options
+from molsepnorm.cli.options import FILE, READING, option, reading_options, setting_options
 from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import is_encodable
 
@@ -41,10 +42,6 @@ def _check_encoding(
     return texts
 
 
-_READING = ("decimal", "encoding", "sheet", "header_row")
-"""Settings of `ReadOptions` beside the column of SMILES."""
-
-
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a command that reads molecules, from --smiles to --processes.
 
@@ -66,7 +63,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             help="File with SMILES: CSV, TSV, Parquet, Excel, SDF or .smi, optionally compressed.",
         ),
-        setting_options(*(f"data.{name}" for name in ("smiles_column", *_READING)), defaults=True),
+        reading_options(defaults=True),
         option(
             "--on-invalid",
             type=click.Choice(["keep", "fail"]),
@@ -212,11 +209,11 @@ def _mean(folders: Sequence[Path], models: Sequence[PropertyModel]) -> PropertyM
 
 def _with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
-    def run(smiles_column: str, **arguments: Any) -> Any:
+    def run(**arguments: Any) -> Any:
         from molsepnorm.data.tables import ReadOptions
 
-        given = (arguments.pop(name) for name in _READING)
-        return command(options=ReadOptions(smiles_column, *given), **arguments)
+        options = ReadOptions(*(arguments.pop(name) for name in READING))
+        return command(options=options, **arguments)
 
     return run
 
@@ -235,6 +232,8 @@ def molecules_of(
     name = "--smiles" if smiles else "standard input"
     if smiles:
         return name, _lists([[*smiles]], name, options.smiles_column)
+    if options.encoding is not None and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding=options.encoding)
     return name, _chunks(sys.stdin, name, options, features)
 
 
@@ -265,7 +264,7 @@ def _chunks(
         for mark in ",\t;":
             header = csv.reader([first], delimiter=mark)
             names = next(header, []) if short else first.strip().split(mark)
-            if column in names or _has_smiles(names, column, name):
+            if options.header_row or column in names or _has_smiles(names, column, name):
                 from molsepnorm.data.tables import read_chunks
 
                 table = cast(TextIO, _PutBack(first, stream))
@@ -298,7 +297,7 @@ def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.Da
 
 def _has_smiles(names: Sequence[str], column: str, source: str) -> bool:
     """Return whether these are the names of columns, and one is another name of `column`."""
-    if not any("smiles" in name.lower() for name in names):  # spares the import of pandas
+    if not any("smile" in name.lower() for name in names):  # spares the import of pandas
         return False
     from molsepnorm.data.tables import smiles_column_of
 

@@ -18,6 +18,7 @@ from molsepnorm.cli.options import (
     configuration,
     option,
     output_option,
+    reading_options,
     recipe_options,
     setting_options,
     training_options,
@@ -141,7 +142,8 @@ def _require_nothing_else(ctx: click.Context) -> None:
     help="Parquet file, or folder of them, with embeddings of these molecules by another model, in "
     "the columns smiles and embedding.",
 )
-@setting_options("data.smiles_column", "data.featurizer", "data.on_invalid")
+@reading_options()
+@setting_options("data.featurizer", "data.on_invalid")
 @recipe_options
 @setting_options(
     "model", "optim.lr", "run", without=("run.metric", "run.baseline", "run.blend", "run.refit")

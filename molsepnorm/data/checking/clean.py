@@ -61,8 +61,8 @@ def clean_table(scan: Scan) -> CleanTable:
     """Return a cleaned copy of a table that was scanned.
 
     - Rows with an invalid SMILES are removed.
-    - Invalid labels of configured targets, such as "high", are emptied, that is, missing. Those of
-      a scan with `mend`, such as 45*, are numbers.
+    - Invalid labels of configured targets, such as "high", are emptied, that is, missing. A scan
+      with `read_marked` has numbers for those such as 45*.
     - Duplicate rows of a molecule are merged into the first one, as training merges them with
       `data.duplicates` mean, unless they differ in a feature column, in the time of a split by time
       or in the named split. Numbers become their mean (on the scale that is learned), and classes
@@ -85,14 +85,13 @@ def clean_table(scan: Scan) -> CleanTable:
             "are numbered anew. Clean the table without it and split the copy, or keep the split "
             "in a column: --splits-column"
         )
-    source = scan.table
+    source = scan.table.copy()
     names = list(source.columns)  # several may be the same, but none of a target
     cells = [source.iloc[:, i].to_numpy(dtype=object, copy=True) for i in range(len(names))]
     notes: dict[int, list[str]] = {}
     counts, differing = Counter[str](), Counter[str]()
     for name, marked in scan.marked.items():
         place = names.index(name)
-        source = source.copy()
         for row, cell in marked.items():
             source.iat[row, place] = cell
             read = cells[place][row]

@@ -182,7 +182,7 @@ class Scan:
         return where.removeprefix(f"{self.config.table}, ")
 
 
-def scan_table(config: DataConfig, encoding: EncodingSpec, mend: bool = False) -> Scan:
+def scan_table(config: DataConfig, encoding: EncodingSpec, read_marked: bool = False) -> Scan:
     """Read every row of `config.table` as training does, but go on after errors.
 
     The encoded molecules are in the cache then, so that training starts at once.
@@ -190,7 +190,7 @@ def scan_table(config: DataConfig, encoding: EncodingSpec, mend: bool = False) -
     Args:
         config: the table and its settings.
         encoding: the encoding of the store.
-        mend: read invalid labels such as 45* as numbers, see `marked_number`.
+        read_marked: read invalid labels such as 45* as numbers, see `marked_number`.
 
     Raises:
         ConfigError: a column or file named in the settings is missing.
@@ -203,7 +203,7 @@ def scan_table(config: DataConfig, encoding: EncodingSpec, mend: bool = False) -
     with hold(path):
         table = read_table(path, config.reading)
     columns = parse_columns([table], config)
-    marked = _mended(table, columns, config) if mend else {}
+    marked = _without_marks(table, columns, config) if read_marked else {}
     if marked:
         columns = parse_columns([table], config)
     for name in (config.smiles_column, config.column_of_split):
@@ -240,7 +240,9 @@ def scan_table(config: DataConfig, encoding: EncodingSpec, mend: bool = False) -
     )
 
 
-def _mended(table: pd.DataFrame, columns: Columns, config: DataConfig) -> dict[str, dict[int, str]]:
+def _without_marks(
+    table: pd.DataFrame, columns: Columns, config: DataConfig
+) -> dict[str, dict[int, str]]:
     """Replace marked numbers of the named regression targets in the table; return the cells as they
     were, by target and row."""
     found: dict[str, dict[int, str]] = {}

@@ -80,7 +80,7 @@ class ParsedColumn:
         self._all_texts = kind == "multiclass" or name in config.classes
         self._texts = self._all_texts or (name in (config.targets or ()) and kind != "regression")
         self._decimal, self._dtype = config.decimal, dtype
-        self._missing = [float(each) for each in config.missing_values or () if each != "none"]
+        self._missing = config.missing_numbers if name != config.weight_column else ()
         self._clear_point = False
         self._few: set[float] | None = set()
         self._lowest, self._highest, self._rounding = np.inf, -np.inf, 0.0
@@ -93,7 +93,12 @@ class ParsedColumn:
         self._distinct: dict[str, int] = {}
 
     def add(self, column: pd.Series, may_group: bool = False) -> None:
-        """Add the next piece of the column, in whose file points may group thousands."""
+        """Add the next piece of the column.
+
+        Args:
+            column: the cells.
+            may_group: whether points may group thousands in the file.
+        """
         numbers, bounds, words, bad = parse_cells(column, self._decimal)
         numbers[np.isin(numbers, self._missing) & (bounds == 0)] = np.nan
         bounded = bounds != 0
@@ -293,7 +298,7 @@ class Columns:
     """The distinct cells of each column that has few, is not used, and has a name that no other
     column has."""
     notes: list[str] = field(default_factory=list)
-    """What to say about the columns that were recognised."""
+    """Sentences for the user about columns that were recognised."""
 
     def require(self, name: str, *, once: bool = True) -> None:
         """Check that there is a column of this name, see `require_column`."""
@@ -350,7 +355,7 @@ def parse_columns(
         for number, column in table.parsed.items():
             cells = piece.iloc[:, number]
             if relation is not None and column.name in (table.targets or ()):
-                cells = with_relations(cells, piece[relation])
+                cells = with_relations(cells, piece[relation], table.source)
             column.add(cells, may_group)
         for column_name, texts in (
             (config.smiles_column, table.smiles),

@@ -115,6 +115,15 @@ def _known_encoding(name: str | None) -> str | None:
     return name
 
 
+def _numbers_or_none(texts: list[str] | None) -> list[str] | None:
+    for text in texts or () if texts != ["none"] else ():
+        try:
+            float(text)
+        except ValueError:
+            raise ValueError(f"'{text}' is not a number; write numbers, or none alone") from None
+    return texts
+
+
 _FilePath = Annotated[Path, AfterValidator(_checked_path)]
 _Names = Annotated[list[str], BeforeValidator(_ordered)]
 
@@ -172,14 +181,17 @@ class DataConfig(BaseModel):
 
     Weights are non-negative numbers; an empty cell counts as 1. The labels of a row of weight 0
     count as missing."""
-    missing_values: Annotated[_Names | None, "--missing-values", "Labels"] = None
+    missing_values: Annotated[
+        _Names | None, AfterValidator(_numbers_or_none), "--missing-values", "Labels"
+    ] = None
     """Numbers that stand for missing labels, such as -999, separated by commas; none if a number
     that looks like it is a label."""
     relation_column: Annotated[str | None, "--relation-column", "Labels"] = None
-    """Column with relations such as > and <, which make the numbers of the target bounds; none if a
-    column that looks like it belongs to something else. Exports of ChEMBL need no option."""
+    """Column with relations such as > and <, which make the numbers of the target bounds. Write
+    none if a column that looks like it belongs to something else. Exports of ChEMBL need no option.
+    """
     unit_column: Annotated[str | None, "--unit-column", "Labels"] = None
-    """Column with units such as nM and uM, by which the numbers of the target are converted to nM;
+    """Column with units such as nM and uM. The numbers of the target are converted to nM. Write
     none if a column that looks like it belongs to something else."""
     transform: Annotated[
         dict[str, str], BeforeValidator(_parse_transforms), "--transform", "Labels"
@@ -283,6 +295,11 @@ class DataConfig(BaseModel):
         file = self.structures[0] if self.structures else self.table
         assert file is not None
         return file.name.split(".")[0] or "table"
+
+    @property
+    def missing_numbers(self) -> list[float]:
+        """The numbers of `missing_values`."""
+        return [float(each) for each in self.missing_values or () if each != "none"]
 
     @property
     def reading(self) -> ReadOptions:

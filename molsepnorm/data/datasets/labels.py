@@ -128,9 +128,13 @@ def read_labels(
     """
     names, warnings = choose_targets(table, config)
     warnings += table.notes
-    if len(names) == 1:
-        require_declared(table.words, config.relation_column, config.unit_column, names[0])
-    factors = factors_to_nanomolar(table.units, table.smiles) if table.units else None
+    if names:
+        declared = config.relation_column, config.unit_column
+        require_declared(table.words, *declared, names[0], table.source)
+    factors = None
+    if (unit_column := table.qualifiers.unit) is not None:
+        where = partial(table.cell, name=unit_column)
+        factors = factors_to_nanomolar(table.units, table.smiles, where)
     configured = _configured_kinds(names, config)
     kinds: list[Kind] = []
     classes: list[tuple[str, ...]] = []
@@ -162,7 +166,7 @@ def read_labels(
                 f"{column.bounded:,} of {np.isfinite(values[:, number]).sum():,} labels of {name} "
                 f"are bounds, such as '{column.first_bound[1].strip()}'."
             )
-        if factors is not None:
+        if factors is not None and kind == "regression":
             _require_units(table, name, factors, values[:, number], invalid)
             values[:, number] *= factors
             warnings.append(f"{name}: the numbers are converted to nM by their units.")
@@ -184,6 +188,8 @@ def read_labels(
             f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
             f"{option_of_kind(few[0], 'multiclass')}"
         )
+    if bounds is not None:
+        bounds[np.isnan(values)] = 0  # of cells that do not fit
     transforms = tuple(config.transform.get(name, NO_TRANSFORM) for name in names)
     return Labels(
         *(names, tuple(kinds), tuple(classes), values, tuple(warnings)),
@@ -301,22 +307,40 @@ def _column(
             "a limit of the assay, write it as a bound, such as >100. Otherwise: --missing-values "
             "none"
         )
-    values, bad = column.numbers(), column.bad_rows()
-    if invalid is None and column.first_bad is not None:
-        raise _not_a_number(table, name, column.first_bad, column, _advice(table, name, config))
-    if kind == "binary" and column.first_odd is not None:
-        if invalid is None:
-            row, text = column.first_odd
-            raise DataError(
-                f"{table.cell(row, name)}: '{text}' is neither 0 nor 1, neither yes nor no, as a "
-                "label of a binary target must be"
-            )
+    values = column.numbers()
+    if (bad := column.first_bad) is not None:
+        _set_aside(
+            column.bad_rows(),
+            name,
+            invalid,
+            lambda: _not_a_number(table, name, bad, column, _advice(table, name, config)),
+        )
+    if kind == "binary" and (first_odd := column.first_odd) is not None:
         odd = (column.bounds() != 0) | ~(np.isnan(values) | (values == 0) | (values == 1))
-        bad = np.union1d(bad, np.flatnonzero(odd))
+        _set_aside(
+            np.flatnonzero(odd),
+            name,
+            invalid,
+            lambda: DataError(
+                f"{table.cell(first_odd[0], name)}: '{first_odd[1]}' is neither 0 nor 1, neither "
+                "yes nor no, as a label of a binary target must be"
+            ),
+        )
         values[odd] = np.nan
-    if invalid is not None and len(bad):
-        invalid[name] = bad
     return kind, values, ()
+
+
+def _set_aside(
+    rows: np.ndarray,
+    name: str,
+    invalid: dict[str, np.ndarray] | None,
+    error: Callable[[], DataError],
+) -> None:
+    """Add rows of cells that do not fit a target to `invalid`, or raise the error without it."""
+    if len(rows) and invalid is None:
+        raise error()
+    if len(rows) and invalid is not None:
+        invalid[name] = np.union1d(invalid.get(name, rows), rows)
 
 
 def option_of_kind(name: str, kind: Kind) -> str:
@@ -366,13 +390,15 @@ def _require_units(
     """Check that each number (rows,) has a unit."""
     bare = np.array([not unit.strip() for unit in table.units])
     rows = np.flatnonzero(bare & ~np.isnan(values))
-    if len(rows) and invalid is not None:
-        invalid[name] = np.union1d(invalid.get(name, rows), rows)
-    elif len(rows):
-        raise DataError(
+    _set_aside(
+        rows,
+        name,
+        invalid,
+        lambda: DataError(
             f"{table.cell(int(rows[0]), name)}: the number has no unit. "
             f"{counted(len(rows), 'such cell')} in this column; empty the cell, or add the unit"
-        )
+        ),
+    )
 
 
 def _transform(
@@ -395,15 +421,17 @@ def _transform(
             "another column is: rename that column"
         )
     rows = np.flatnonzero(values <= 0)
-    if len(rows) and invalid is not None:
-        invalid[name] = np.union1d(invalid.get(name, rows), rows)
-        values[rows] = np.nan
-    elif len(rows):
-        raise DataError(
+    _set_aside(
+        rows,
+        name,
+        invalid,
+        lambda: DataError(
             f"{table.cell(int(rows[0]), name)}: {values[rows[0]]:g} has no logarithm, which "
             f"{transform.scale} needs. {counted(len(rows), 'such cell')} in this column; use "
             "numbers above 0, or empty cells"
-        )
+        ),
+    )
+    values[rows] = np.nan
     values[:] = transform.forward(values)
 
 
@@ -451,14 +479,16 @@ def _classes(
                 + _option_of_classes(name, classes)
             )
     unknown = np.flatnonzero(~blank & ~text.isin(classes).to_numpy())
-    if len(unknown) and invalid is not None:
-        invalid[name] = np.flatnonzero(np.isin(codes, unknown))
-    elif len(unknown):  # the text that occurs first
-        row = int((codes == unknown[0]).argmax())
-        raise DataError(
-            f"{table.cell(row, name)}: '{text[unknown[0]]}' is not one of its classes: "
-            f"{', '.join(classes)}"
-        )
+    rows = np.flatnonzero(np.isin(codes, unknown))
+    _set_aside(
+        rows,
+        name,
+        invalid,
+        lambda: DataError(
+            f"{table.cell(int(rows[0]), name)}: '{text[codes[rows[0]]]}' is not one of its "
+            f"classes: {', '.join(classes)}"
+        ),
+    )
     index = {each: float(number) for number, each in enumerate(classes)}
     return kind, text.map(index).to_numpy(dtype=np.float64)[codes], classes
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.tables import locate
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, listed
 
 NONE = "none"
@@ -76,33 +78,52 @@ def qualifiers_of(
             export.qualifiers.relation if relation is None else found.relation,
             export.qualifiers.unit if unit is None else found.unit,
         )
+        if not any(known):
+            return known, []
+        columns = listed([f"'{each}'" for each in known if each is not None])
         line = (
-            f"Read as an export of {export.source}: relations from '{known.relation}', units from "
-            f"'{known.unit}'; others with --relation-column and --unit-column."
+            f"Read as an export of {export.source}, with {columns}; other columns by "
+            "--relation-column and --unit-column."
         )
         return known, [line]
     return found, []
 
 
-def with_relations(cells: pd.Series, relations: pd.Series) -> pd.Series:
+def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -> pd.Series:
     """Return the cells of a target with the signs of a column of relations in front of them.
 
-    >>> with_relations(pd.Series(["5", "50", ""]), pd.Series(["=", "'>'", ">"])).tolist()
+    >>> with_relations(pd.Series(["5", "50", ""]), pd.Series(["=", "'>'", ">"]), "my.csv").tolist()
     ['5', '>50', '']
+
+    Args:
+        cells: the cells of the target.
+        relations: those of the relations, with the same index.
+        source: the file, for errors.
 
     Raises:
         DataError: a cell is no relation.
     """
     signs = relations.map(_plain).map(_RELATIONS)
     if signs.isna().any():
-        odd = relations[signs.isna()].iloc[0]
-        raise DataError(f"'{odd}' is no relation: {', '.join(filter(None, _RELATIONS))} are")
+        odd = int(signs.isna().to_numpy().argmax())
+        raise DataError(
+            f"{locate(source, relations.index[odd])}, column '{relations.name}': "
+            f"'{relations.iloc[odd]}' is no relation. Expected are "
+            f"{', '.join(filter(None, _RELATIONS))}, or a blank for ="
+        )
     return (signs + cells.str.strip()).where(cells.str.strip() != "", "")
 
 
-def factors_to_nanomolar(units: Sequence[str], smiles: Sequence[str]) -> np.ndarray | None:
+def factors_to_nanomolar(
+    units: Sequence[str], smiles: Sequence[str], where: Callable[[int], str]
+) -> np.ndarray | None:
     """Return what turns the number of each row into nM, float64 (rows,), NaN without a unit; None
     if the only unit is another one, such as mV, and the numbers stay as they are.
+
+    Args:
+        units: the cells of the column of units.
+        smiles: SMILES of each row, for units of mass.
+        where: returns the position of a row, for errors.
 
     Raises:
         DataError: one of several units is not known.
@@ -113,9 +134,9 @@ def factors_to_nanomolar(units: Sequence[str], smiles: Sequence[str]) -> np.ndar
         return None
     if unknown := sorted(found - {*_NANOMOLAR, *_GRAMS}):
         raise DataError(
-            f"the unit '{unknown[0]}' cannot be converted beside others ({listed(sorted(found))}): "
-            f"known are {', '.join((*_NANOMOLAR, *_GRAMS))}. Convert these numbers, or leave such "
-            "rows out"
+            f"{where(written.index(unknown[0]))}: the unit '{unknown[0]}' cannot be converted "
+            f"beside others ({listed(sorted(found))}): known are "
+            f"{', '.join((*_NANOMOLAR, *_GRAMS))}. Convert these numbers, or leave such rows out"
         )
     factors = np.array([_NANOMOLAR.get(unit, np.nan) for unit in written])
     for row, unit in enumerate(written):
@@ -125,14 +146,18 @@ def factors_to_nanomolar(units: Sequence[str], smiles: Sequence[str]) -> np.ndar
 
 
 def require_declared(
-    words: Mapping[str, set[str]], relation: str | None, unit: str | None, target: str
+    words: Mapping[str, set[str]],
+    relation: str | None,
+    unit: str | None,
+    target: str,
+    source: Path | str,
 ) -> None:
     """Check that no unused column holds relations other than =, or several units.
 
     Args:
         words: the distinct cells of each unused column that has few of them.
         relation, unit: as in `qualifiers_of`.
-        target: the target, for the error.
+        target, source: the target and the file, for errors.
 
     Raises:
         DataError: such a column is neither used nor declared to be none.
@@ -142,13 +167,14 @@ def require_declared(
         signs = {_RELATIONS.get(each) for each in plain}
         if relation is None and None not in signs and signs - {""}:
             raise DataError(
-                f"the column '{name}' holds relations such as '{max(plain)}'. If they belong to "
-                f"'{target}', its numbers are bounds: --relation-column '{name}'. Otherwise: "
-                f"--relation-column {NONE}"
+                f"{source}: the column '{name}' holds relations such as '{max(plain)}'. If they "
+                f"belong to '{target}', its numbers are bounds: --relation-column '{name}'. "
+                f"Otherwise: --relation-column {NONE}"
             )
-        if unit is None and len(plain - {""}) > 1 and plain - {""} <= {*_NANOMOLAR, *_GRAMS}:
+        units = plain - {""}
+        if unit is None and len(units) > 1 and units <= {*_NANOMOLAR, *_GRAMS}:
             raise DataError(
-                f"the column '{name}' holds the units {listed(sorted(plain - {''}))}. If they "
+                f"{source}: the column '{name}' holds the units {listed(sorted(units))}. If they "
                 f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
                 f"Otherwise: --unit-column {NONE}"
             )

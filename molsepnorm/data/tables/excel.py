@@ -87,8 +87,11 @@ def _sheet(book: Any, name: str, options: ReadOptions) -> int:
         return int(titles.index(options.sheet))
     wanted = []
     for number in range(len(titles)) if len(titles) > 1 else ():
-        rows = book.get_sheet_by_index(number).to_python()
-        header = {_text(cell) for cell in rows[(options.header_row or 1) - 1]} if rows else set()
+        # with blank rows only if the header is counted from the first
+        rows = book.get_sheet_by_index(number).to_python(
+            skip_empty_area=options.header_row is None, nrows=options.header_row or 1
+        )
+        header = {_text(cell) for row in rows[-1:] for cell in row}
         if options.smiles_column in header or any(map(names_smiles, header)):
             wanted.append(number)
     if len(wanted) > 1:

@@ -100,12 +100,14 @@ def read_chunks(
             columns have fewer.
         options: how the table is written. Callers check that the column of SMILES exists, with
             `require_column`.
-        numbers: columns whose numbers get points for decimal commas, with `options.decimal` of ",".
+        numbers: columns that are used as numbers. Decimal commas become points if
+            `options.decimal` is a comma.
 
     Raises:
         ConfigError: pyarrow or python-calamine is needed, and not installed; or several columns may
             be that of SMILES.
-        DataError: the file is empty, has no rows, is damaged, or does not match its suffix.
+        DataError: the file is empty, has no rows, is damaged, or does not match its suffix; or
+            points may group thousands in one of `numbers`.
         StorageError: the file cannot be read.
     """
     name = name or str(source)
@@ -121,11 +123,11 @@ def read_chunks(
         for chunk in _with_smiles(chunks, name, options.smiles_column):
             unique = chunk.columns[~chunk.columns.duplicated(keep=False)]
             for column in {*numbers}.intersection(unique):
-                first, clear = unclear_point(chunk[column])
-                undeclared = options.decimal is None and delimited.separated_by(chunk) == ";"
-                if undeclared and first is not None and not clear:
-                    where = f"{locate(name, chunk.index[first])}, column '{column}'"
-                    raise unclear(chunk[column].iloc[first], where)
+                if options.decimal is None and delimited.separated_by(chunk) == ";":
+                    first, clear = unclear_point(chunk[column])
+                    if first is not None and not clear:
+                        where = f"{locate(name, chunk.index[first])}, column '{column}'"
+                        raise unclear(chunk[column].iloc[first], where)
                 chunk[column] = with_points(chunk[column], options.decimal)
             if len(chunk):
                 empty = False

@@ -276,7 +276,7 @@ def test_marked_numbers_are_read_and_listed(write):
         ("CCP", "?"),
     ]
     config = DataConfig(table=write([*FINE, *marked]), targets=["y"])
-    clean = clean_table(scan_table(config, OGB, mend=True))
+    clean = clean_table(scan_table(config, OGB, read_marked=True))
     assert clean.table["y"].tolist()[len(FINE) :] == ["50", "12.3", ">10000", ""]
     assert (clean.merged["marked"], clean.merged["invalid"]) == (3, 1)
     assert clean.source["y"].tolist()[len(FINE) :] == [cell for _, cell in marked]

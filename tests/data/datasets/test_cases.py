@@ -1,4 +1,4 @@
-"""What people's tables need: which are read without an option, and which option the others name."""
+"""People's tables are read without an option, or the error names the option that they need."""
 
 from __future__ import annotations
 

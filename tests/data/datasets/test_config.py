@@ -156,3 +156,8 @@ def test_every_setting_survives_the_run_s_file(tmp_path, way):
     assert again.data.classes == settings["classes"]
     written = yaml.safe_load((tmp_path / "config.yaml").read_text())["data"]
     assert Path(written["table"]).is_absolute()
+
+
+def test_missing_values_are_numbers():
+    with pytest.raises(ValueError, match="'n.d.' is not a number"):
+        DataConfig(table=Path("x.csv"), missing_values=["-999", "n.d."])
