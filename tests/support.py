@@ -17,7 +17,8 @@ from rdkit import Chem
 from torch import nn
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.data.datasets import zinc
+from molsepnorm.data.datasets import Dataset, zinc
+from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.model import PropertyModel, encoding_of, weights_digest
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
@@ -164,3 +165,8 @@ class Recorder(Callback):
 
     def on_progress(self, done, of):
         self.progress.append((done, of))
+
+
+def of_targets(data: Dataset | Labels, field: str) -> tuple[Any, ...]:
+    """Return a field, such as kind, of each target of a data set or of labels."""
+    return tuple(getattr(target, field) for target in data.targets)

@@ -157,7 +157,7 @@ def test_the_constant_predictor_has_the_known_mae_on_zinc(datasets: Path) -> Non
 
     dataset = sources.load(DataConfig(dataset="zinc", data_dir=datasets), EncodingSpec((3,)))
     labels, splits = dataset.labels, dataset.splits
-    task = Task.fit(dataset.targets, dataset.kinds, labels[splits["train"]])
+    task = Task.fit(dataset.targets, labels[splits["train"]])
     constant = task.baseline_prediction(labels[splits["train"]])
     for split, graphs in splits.items():
         predictions = np.tile(constant, (len(graphs), 1))

@@ -84,7 +84,7 @@ def check(
         removed_path(copy, file, force)  # raises before the work if no copy can be written there
     with hold(file):
         scan = numbers = scan_table(config.data, encoding(config))
-        if copy is not None and scan.invalid_labels:
+        if copy is not None and scan.labels.issues:
             numbers = scan_table(config.data, encoding(config), read_marked=True)
     report = check_table(scan)
     content = report.to_json()

@@ -11,13 +11,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from molsepnorm.data.datasets.cells import blank_classes
-from molsepnorm.data.datasets.labels import whole
+from molsepnorm.data.datasets.classes import whole
 from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, counted, require_several
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
-from molsepnorm.tasks.inputs import require_same_order
+from molsepnorm.tasks.inputs import MISSING, require_same_order
 from molsepnorm.training.fit import loaded
 from molsepnorm.training.run import train_on
 
@@ -377,7 +376,7 @@ def _names_of_classes(classes: np.ndarray) -> list[str]:
     """Return the names of the classes in the model: their texts, or numbers from 0 on if a text
     would be read as blank or two of them as equal."""
     names = pd.Series([str(each).strip() for each in classes.tolist()], dtype=object)
-    if blank_classes(names).any() or whole(names).nunique() < len(names):
+    if names.isin(MISSING).any() or whole(names).nunique() < len(names):
         return [str(number) for number in range(len(names))]
     return names.tolist()
 

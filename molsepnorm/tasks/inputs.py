@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError, DataError, counted, first_of
 from molsepnorm.tasks.rounding import offset_of, too_close
 
 _MAX_WORDS = 1000
@@ -22,6 +22,12 @@ _TOO_LARGE = "is beyond single precision, about ±3.4e38: use another unit or it
 MISSING = ("", "nan", "NaN", "NAN", "NA", "na", "N/A", "n/a", "null", "NULL", "<NA>", "#N/A")
 """Cells that are missing values, in any column. "Na" (a counter-ion) and "none" (no additive) can
 be words."""
+_MISSING_WORD = "missing"
+_FEW_CODES = range(3, 21)
+"""Numbers of different whole numbers that may be codes, such as those of assays."""
+_WHOLE = re.compile(r"([+-]?\d+)(?:\.0+)?")
+
+FeatureKind = Literal["number", "category"]
 
 
 def require_same_order(**arguments: Any) -> None:
@@ -83,94 +89,126 @@ class FeatureColumn:
     """Smallest number of the training rows; None for a column of words."""
     high: float | None = field(default=None, compare=False)
     """Largest number of the training rows; None for a column of words."""
+    fill: float | None = field(default=None, compare=False)
+    """Mean of the training rows, for empty cells; None if none of these rows is empty. In a column
+    of words the word "missing" stands for empty cells."""
 
     @property
     def width(self) -> int:
         """Number of inputs."""
         return len(self.words) or 1
 
-    @staticmethod
-    def fit(name: str, cells: Sequence[object], where: Callable[[int], str]) -> FeatureColumn:
-        """Return the column with the kind, and the words or the range, of its cells.
+    def __str__(self) -> str:
+        if self.words:
+            return f"the words {first_of(self.words, 5)}"
+        return f"numbers from {self.low:g} to {self.high:g}"
 
-        A missing value is an error. Its mean would be a guess about the experiment.
+    def about_missing(self, cells: Sequence[object]) -> str:
+        """Return what empty cells are read as; "" if there are none."""
+        if not (empty := sum(not _text(cell) for cell in cells)):
+            return ""
+        value = f"the word '{_MISSING_WORD}'" if self.words else "the mean of the training rows"
+        return f"; {counted(empty, 'empty cell')} as {value}"
+
+    @staticmethod
+    def fit(
+        name: str,
+        cells: Sequence[object],
+        where: Callable[[int], str],
+        kind: FeatureKind | None = None,
+    ) -> FeatureColumn:
+        """Return the column with the kind, and the words or the range, of its cells.
 
         Args:
             name: name of the column.
-            cells: texts or numbers.
+            cells: texts or numbers, some of which may be missing.
             where: returns the location of a row for an error.
+            kind: numbers, or categories, which are words; None if the cells decide.
 
         Raises:
-            DataError: a cell is empty, the cells are numbers and words, all cells are the same, or
-                there are so many different words that they look like names.
+            DataError: the cells are numbers and words, or whole numbers that may be codes; all are
+                the same; or there are so many different words that they look like names.
         """
-        texts = [_text(cell) for cell in cells]
-        if "" in texts:
-            raise DataError(
-                f"{where(texts.index(''))}: the cell is empty ({texts.count(''):,} of "
-                f"{len(texts):,} are). An input needs a value in every row: fill it in, or remove "
-                "the row"
-            )
-        values = [_number(text) for text in texts]
-        for row, value in enumerate(values):
+        found = {row: text for row, cell in enumerate(cells) if (text := _text(cell))}
+        missing = len(found) < len(cells)
+        if not found:
+            raise DataError(f"{where(0)}: all cells are empty, so it cannot be an input")
+        values = {row: None if kind == "category" else _number(t) for row, t in found.items()}
+        for row, value in values.items():
             if value is not None and not abs(value) < _MAX_NUMBER:
-                raise DataError(f"{where(row)}: '{texts[row]}' {_TOO_LARGE}")
-        is_number = [value is not None for value in values]
-        numbers = sum(is_number)
-        if 0 < numbers < len(texts):
-            few, many = ("a", "words") if numbers <= len(texts) / 2 else ("not a", "numbers")
-            row = is_number.index(few == "a")
+                raise DataError(f"{where(row)}: '{found[row]}' {_TOO_LARGE}")
+        numbers = [value for value in values.values() if value is not None]
+        if kind == "number" or 0 < len(numbers) < len(found):
+            mostly_words = len(numbers) <= len(found) / 2 and kind is None
+            for row, value in values.items():
+                if (value is None) != mostly_words:
+                    few, many = ("a", "words") if mostly_words else ("not a", "numbers")
+                    raise DataError(
+                        f"{where(row)}: '{found[row]}' is {few} number, and most other cells are "
+                        f"{many}. A feature column holds either numbers or words"
+                    )
+        commas = [row for row, text in found.items() if re.fullmatch(WITH_COMMA, text)]
+        if len(commas) > len(found) / 2:
             raise DataError(
-                f"{where(row)}: '{texts[row]}' is {few} number, and most other cells are {many}. A "
-                "feature column holds either numbers or words"
-            )
-        commas = [row for row, text in enumerate(texts) if re.fullmatch(WITH_COMMA, text)]
-        if len(commas) > len(texts) / 2:
-            raise DataError(
-                f"{where(commas[0])}: '{texts[commas[0]]}' has a decimal comma or groups of "
+                f"{where(commas[0])}: '{found[commas[0]]}' has a decimal comma or groups of "
                 "thousands: if the comma is a decimal mark, --decimal ,"
             )
-        words = tuple(sorted(set(texts)))
-        if len({*values} if numbers else words) < 2:
+        first, texts = next(iter(found)), {*found.values()}
+        words = {*map(_word, texts), *[_MISSING_WORD] * missing}
+        if len({*numbers} or words) < 2:
             raise DataError(
-                f"{where(0)}: every row has '{words[0]}', so it cannot be an input: leave it out"
+                f"{where(first)}: every row has '{found[first]}', so it cannot be an input: leave "
+                "it out"
             )
-        if not numbers and len(words) > min(_MAX_WORDS, max(10, len(texts) // 2)):
+        if not numbers and len(words) > min(_MAX_WORDS, max(10, len(found) // 2)):
             raise DataError(
-                f"{where(0)}: the column has {len(words):,} different words, such as '{words[0]}', "
-                "which look like names. A column of words has a few words that many rows share, at "
-                f"most {_MAX_WORDS:,}; numbers are written with a decimal point"
+                f"{where(first)}: the column has {len(words):,} different words, such as "
+                f"'{found[first]}', which look like names. A column of words has a few words that "
+                f"many rows share, at most {_MAX_WORDS:,}; numbers are written with a decimal point"
             )
         if not numbers:
-            return FeatureColumn(name, words)
-        found = np.array(values, dtype=np.float64)
-        low, high = float(found.min()), float(found.max())
-        rounding = float(np.abs(found - found.astype(np.float32)).max())
+            return FeatureColumn(name, tuple(sorted(words)))
+        codes = len(texts) in _FEW_CODES and 2 * len(texts) <= len(found)
+        if kind is None and codes and all(text.lstrip("+-").isdigit() for text in texts):
+            raise DataError(
+                f"{where(first)}: {len(texts)} different whole numbers may be quantities or codes, "
+                f"such as those of assays: --feature-columns {name}:number or {name}:category"
+            )
+        every = np.array(numbers, dtype=np.float64)
+        low, high = float(every.min()), float(every.max())
+        rounding = float(np.abs(every - every.astype(np.float32)).max())
         if (offset := offset_of(low, high, rounding)) is not None:
-            raise DataError(f"{where(0)}: {too_close('numbers', f'{offset:.12g}')}")
-        return FeatureColumn(name, low=low, high=high)
+            raise DataError(f"{where(first)}: {too_close('numbers', f'{offset:.12g}')}")
+        return FeatureColumn(
+            name, low=low, high=high, fill=float(every.mean()) if missing else None
+        )
 
     @staticmethod
     def joined(columns: Sequence[FeatureColumn]) -> FeatureColumn:
         """Return equal columns of several models as one, with the range of all of them."""
         lows = [each.low for each in columns if each.low is not None]
         highs = [each.high for each in columns if each.high is not None]
+        fills = [each.fill for each in columns if each.fill is not None]
+        fill = sum(fills) / len(fills) if fills else None
         if len(lows) < len(columns) or len(highs) < len(columns):
-            return replace(columns[0], low=None, high=None)
-        return replace(columns[0], low=min(lows), high=max(highs))
+            return replace(columns[0], low=None, high=None, fill=fill)
+        return replace(columns[0], low=min(lows), high=max(highs), fill=fill)
 
     def encode(self, cells: Sequence[object]) -> tuple[np.ndarray, list[str | None]]:
         """Return the inputs of some rows, float32 (n, width), and why a row has none, or None."""
         values = np.zeros((len(cells), self.width), dtype=np.float32)
         errors: list[str | None] = [None] * len(cells)
-        index = {_text(word): column for column, word in enumerate(self.words)}
+        index = {_word(_text(word)): column for column, word in enumerate(self.words)}
         for row, cell in enumerate(cells):
             text = _text(cell)
             number = _number(text)
-            if not text:
+            word = _word(text) if text else _MISSING_WORD
+            if not text and self.fill is not None:
+                values[row, 0] = self.fill
+            elif word in index:
+                values[row, index[word]] = 1
+            elif not text:
                 errors[row] = f"the model needs a value in column '{self.name}', which is empty"
-            elif text in index:
-                values[row, index[text]] = 1
             elif self.words:
                 errors[row] = (
                     f"'{text}' in column '{self.name}' is not a word that the model was trained "
@@ -271,6 +309,12 @@ def _text(cell: object) -> str:
     if time := _TIME.fullmatch(text):
         return f"{time[1]} {time[2]}{time[3] or ':00'}".removesuffix(" 00:00:00")
     return "" if text in MISSING else text
+
+
+def _word(text: str) -> str:
+    """Return the text of a category: 7 for 7.0, as pandas writes whole numbers among blanks."""
+    whole = _WHOLE.fullmatch(text)
+    return whole[1] if whole else text
 
 
 def _number(text: str) -> float | None:

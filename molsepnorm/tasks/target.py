@@ -160,17 +160,13 @@ class Target:
         gives the same value for a target with another mean and scale."""
         return self.scale / other.scale, (self.mean - other.mean) / other.scale
 
-    @staticmethod
-    def fit(
-        name: str,
-        kind: Kind,
+    def fitted(
+        self,
         labels: np.ndarray,
-        classes: tuple[str, ...] = (),
         class_weight: Literal["balanced"] | None = None,
         strict: bool = True,
-        transform: str = NO_TRANSFORM,
     ) -> Target:
-        """Return a target with the standardisation or the class weights of its training labels
+        """Return the target with the standardisation or the class weights of its training labels
         (G,). The arguments are those of `Task.fit`.
 
         Raises:
@@ -178,20 +174,19 @@ class Target:
         """
         present = labels[~np.isnan(labels)].astype(np.float64)
         if strict and not len(present):
-            raise DataError(f"target '{name}' has no label among the training molecules")
+            raise DataError(f"target '{self.name}' has no label among the training molecules")
         if strict and (present == present[0]).all():
             raise DataError(
-                f"target '{name}' is constant among the training molecules: all {len(present)} "
-                f"labels are {present[0]:g}, so there is nothing to learn. Leave it out, or choose "
-                "another split"
+                f"target '{self.name}' is constant among the training molecules: all "
+                f"{len(present)} labels are {present[0]:g}, so there is nothing to learn. Leave it "
+                "out, or choose another split"
             )
-        target = Target(name, kind, classes=classes, transform=transform)
-        check_labels([target], present[:, None])
-        if kind == "regression" and len(present):
-            return replace(target, mean=float(present.mean()), scale=float(present.std()) or 1.0)
-        if kind != "regression" and class_weight == "balanced":
-            return replace(target, class_weights=_balanced(present, max(target.width, 2)))
-        return target
+        check_labels([self], present[:, None])
+        if self.kind == "regression" and len(present):
+            return replace(self, mean=float(present.mean()), scale=float(present.std()) or 1.0)
+        if self.kind != "regression" and class_weight == "balanced":
+            return replace(self, class_weights=_balanced(present, max(self.width, 2)))
+        return self
 
 
 def interval_names(name: str) -> list[str]:

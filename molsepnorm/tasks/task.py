@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.errors import ConfigError, did_you_mean, require_several
+from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.tasks.metrics import (
     METRICS,
     Kind,
@@ -23,7 +23,6 @@ from molsepnorm.tasks.metrics import (
     resampled_scores,
 )
 from molsepnorm.tasks.target import Target
-from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 _TINY = 1e-7  # the smallest probability that has an output
 _MAX_COUNTS = 2**28  # bytes of all resamples together
@@ -75,54 +74,44 @@ class Task:
 
     @staticmethod
     def fit(
-        names: Sequence[str],
-        kinds: Sequence[Kind],
+        targets: Sequence[Target],
         labels: np.ndarray,
         metric: str | None = None,
         *,
-        classes: Sequence[tuple[str, ...]] = (),
         class_weight: Literal["balanced"] | None = None,
         regression_loss: Literal["l1", "mse"] = "l1",
         strict: bool = True,
-        transforms: Sequence[str] = (),
     ) -> Task:
         """Return the task of these targets, standardised by their training labels (G, T).
 
         Args:
-            names, kinds: of the targets.
+            targets: names, kinds, classes and transforms.
             labels: labels of the training split, on the scale that is learned.
             metric: metric that selects the best epoch; by default the usual one of the
                 targets' kind, or the loss if they are of several kinds or several numbers, whose
                 units may differ.
-            classes: names of each target's classes; () if no target is multi-class.
             class_weight: balanced weights each class in inverse proportion to its frequency.
             regression_loss: mse, which goes with RMSE, or l1, which goes with MAE.
             strict: refuse a target that cannot be learnt from these labels. False for published
                 data sets, which are used as they are.
-            transforms: transform of each target that made the labels; () if there is none.
 
         Raises:
             ConfigError: the metric is unknown, or no target has this metric or class weights.
             DataError: a label does not fit its target; or, if `strict`, a target has no label, or
                 a single value, in the training split.
         """
-        require_several(names, "names")
-        targets = tuple(
-            Target.fit(
-                *(name, kind, column, classes[i] if classes else (), class_weight, strict),
-                transforms[i] if transforms else NO_TRANSFORM,
-            )
-            for i, (name, kind, column) in enumerate(zip(names, kinds, labels.T, strict=True))
-        )
-        if class_weight and set(kinds) == {"regression"}:
+        columns = zip(targets, labels.T, strict=True)
+        fitted = tuple(target.fitted(each, class_weight, strict) for target, each in columns)
+        kinds = {target.kind for target in targets}
+        if class_weight and kinds == {"regression"}:
             raise ConfigError(
-                f"class_weight is for binary and multi-class targets, and {', '.join(names)} "
-                "are regression targets"
+                "class_weight is for binary and multi-class targets, and "
+                f"{', '.join(target.name for target in targets)} are regression targets"
             )
         if metric is None:
-            alike = len(names) == 1 or {*kinds} in ({"binary"}, {"multiclass"})
-            metric = _usual_metrics(regression_loss)[kinds[0]] if alike else "loss"
-        return Task(targets, metric, regression_loss)
+            alike = len(targets) == 1 or kinds in ({"binary"}, {"multiclass"})
+            metric = _usual_metrics(regression_loss)[targets[0].kind] if alike else "loss"
+        return Task(fitted, metric, regression_loss)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -192,21 +192,24 @@ def _require_same_targets(
 ) -> None:
     """Check that the data have the targets of the model, and labels on their scale if they are
     scored."""
-    if model.task.targets and dataset.targets != model.task.names:
+    if model.task.targets and dataset.target_names != model.task.names:
         advice = "" if data.table is None else ": leave data.targets (--targets) out"
         raise ConfigError(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
-            f"{', '.join(dataset.targets)}{advice}"
+            f"{', '.join(dataset.target_names)}{advice}"
         )
-    for own, other in zip(model.task.targets, dataset.plain_targets, strict=False):
+    for own, other in zip(model.task.targets, dataset.targets, strict=False):
         if labelled and own.kind == other.kind and own.classes != other.classes:
             raise ConfigError(
                 f"the model predicts the probability of {own.positive_class} of '{own.name}', and "
                 f"{dataset.name} has the classes {', '.join(other.classes) or '0, 1'}: write the "
                 "labels as in the training table"
             )
-    transforms = tuple(target.transform for target in model.task.targets)
-    if labelled and {*transforms} - {NO_TRANSFORM} and dataset.transforms != transforms:
+    transforms, given = (
+        [target.transform for target in targets]
+        for targets in (model.task.targets, dataset.targets)
+    )
+    if labelled and {*transforms} - {NO_TRANSFORM} and given != transforms:
         raise ConfigError(
             f"the model predicts transformed values ({', '.join(transforms)}), and the labels of "
             f"{dataset.name} are not transformed: use a table"
@@ -232,7 +235,7 @@ def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
         DataError: there is no label at all.
     """
     has_label = np.isfinite(dataset.labels[graphs]).any(axis=0)
-    missing = [name for name, has in zip(dataset.targets, has_label, strict=True) if not has]
+    missing = [name for name, has in zip(dataset.target_names, has_label, strict=True) if not has]
     if len(missing) == len(dataset.targets):
         raise DataError(
             f"{dataset.name} has no label of {', '.join(missing)}, the targets of the model: use a "

@@ -119,7 +119,7 @@ def loaded(
     are further arguments of `memory_dataset`."""
     fixed = {"data.in_memory": True, "data.targets": list(labels.columns)}
     if features is not None:
-        fixed["data.feature_columns"] = list(features)
+        fixed["data.feature_columns"] = [_declared(name, features[name]) for name in features]
     settings = load_config(
         config=table_recipe(overrides, preset) if config is None else config,
         preset=preset,
@@ -129,3 +129,15 @@ def loaded(
         molecules, labels, settings.data, encoding(settings), features=features, **more
     )
     return settings, dataset
+
+
+def _declared(name: str, cells: Any) -> str:
+    """Return a feature column with the kind that its type declares."""
+    import numpy as np
+    import pandas as pd
+
+    dtype = getattr(cells, "dtype", None) or np.asarray(cells).dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return f"{name}:category"
+    is_number = pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_bool_dtype(dtype)
+    return f"{name}:number" if is_number else name

@@ -42,7 +42,9 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
     if data.folds is not None and data.test_set:  # the models of all folds have the same words
         rows = np.concatenate([rows, dataset.splits["val"]])
     columns = tuple(
-        FeatureColumn.fit(name, [cells[row] for row in rows], _in_training(name))
+        FeatureColumn.fit(
+            name, [cells[row] for row in rows], _in_training(name), data.features[name]
+        )
         for name, cells in dataset.columns.items()
     )
     if not data.molecule_features:

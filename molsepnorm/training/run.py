@@ -84,7 +84,8 @@ def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
     """Return the configuration with a number of epochs; see `RunConfig.epochs`."""
     if config.run.epochs is not None:
         return config
-    many = len(dataset.splits["train"]) >= _MANY and {*dataset.kinds} == {"regression"}
+    quantities = all(target.kind == "regression" for target in dataset.targets)
+    many = len(dataset.splits["train"]) >= _MANY and quantities
     return config.changed({"run.epochs": _EPOCHS_OF_MANY if many else _EPOCHS})
 
 
@@ -189,7 +190,7 @@ def _train(
         config = with_length(config, dataset)
         if start is not None:
             label = config.finetune.label
-            require_same_meaning(start, dataset.plain_targets, config.data, label)
+            require_same_meaning(start, dataset.targets, config.data, label)
         # the caller's random state and threads are restored
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         stack.enter_context(on_device(device))

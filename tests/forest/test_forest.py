@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, Random
 from molsepnorm import forest as module
 from molsepnorm.forest import Forest, Trees
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Target, Task
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "c1ccccc1", "[Na]")]
 KINDS = {"logS": "regression", "toxic": "binary", "phase": "multiclass"}
@@ -35,8 +35,9 @@ def labels():
 
 
 def task_of(labels, class_weight=None) -> Task:
-    names, kinds = list(KINDS), list(KINDS.values())
-    return Task.fit(names, kinds, labels, classes=CLASSES, class_weight=class_weight)
+    names = zip(KINDS.items(), CLASSES, strict=True)
+    targets = [Target(name, kind, classes=classes) for (name, kind), classes in names]
+    return Task.fit(targets, labels, class_weight=class_weight)
 
 
 def by_scikit_learn(features, labels, weights, target):
@@ -75,7 +76,7 @@ def test_predictions_equal_scikit_learn(features, labels, class_weight, threads)
 def test_leaves_hold_shares_without_the_balance_of_the_splits(class_weight, share):
     """Molecules with equal features cannot be split; class weights of the task still count."""
     labels = np.float32([[1.0]] * 20 + [[0.0]] * 180)
-    task = Task.fit(["toxic"], ["binary"], labels, classes=[()], class_weight=class_weight)
+    task = Task.fit([Target("toxic", "binary")], labels, class_weight=class_weight)
     forest = Forest.fit(np.ones((200, 5), np.float32), labels, task, trees=300)
     found = forest.predict(np.ones((1, 5), np.float32))
     assert found.item() == pytest.approx(share, abs=0.02)
@@ -154,7 +155,7 @@ def test_predictions_do_not_depend_on_the_unit(features, labels, power):
     column = labels[:, :1]
     found = []
     for values in (column, column * np.float32(2.0**power)):
-        task = Task.fit(["y"], ["regression"], values, classes=[()])
+        task = Task.fit([Target("y", "regression")], values)
         found.append(Forest.fit(features, values, task, trees=10).predict(features))
     assert np.unique(found[0]).size > 20
     np.testing.assert_array_equal(found[1], found[0] * np.float32(2.0**power))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rdkit import Chem
+from support import of_targets
 
 from molsepnorm import load_config
 from molsepnorm.data import datasets
@@ -44,7 +45,7 @@ def test_a_format(table, tmp_path, golden, name):
     path = write(pd.read_csv(table), tmp_path / name)
     config = load_config(str(path), overrides={"data.targets": TARGETS.split(",")})
     found = datasets.load(config.data, encoding_of(architecture(config)))
-    assert found.kinds == ("regression", "binary")
+    assert of_targets(found, "kind") == ("regression", "binary")
     labels = np.asarray(found.labels, dtype=np.float64)
     summary = {
         "molecules": len(found.store),

@@ -36,7 +36,8 @@ def test_a_column_holds_numbers_or_words(cells, words):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["1", "", "2", "nan"], r"my.csv, line 1: the cell is empty \(2 of 4 are\)"),
+        (["", "nan"], "line 0: all cells are empty, so it cannot be an input"),
+        (["101", "205", "7"] * 2, "may be .* codes.* --feature-columns x:number or x:category"),
         (["1", "2", "Na"], "line 2: 'Na' is not a number"),
         (["a", "7", "b"], "line 1: '7' is a number, and most other cells are words"),
         (["1", "2", "1e39"], "line 2: '1e39' is beyond single precision"),
@@ -57,6 +58,28 @@ def test_words_are_one_hot_encoded_and_numbers_kept():
     assert values.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0]]
     assert (values.dtype, errors) == (np.float32, [None] * 3)
     assert numbers.encode(["1e2", 3, -0.5])[0].tolist() == [[100], [3], [-0.5]]
+
+
+def test_whole_numbers_are_read_as_they_are_declared():
+    """The code 7 is 7.0 beside an empty cell of pandas."""
+    cells = ["101", "205", "7"] * 2
+    codes = FeatureColumn.fit("x", cells, str, "category")
+    assert codes == FeatureColumn("x", ("101", "205", "7"))
+    assert codes.encode([7.0, "205.0"])[0].tolist() == [[0, 0, 1], [0, 1, 0]]
+    assert FeatureColumn.fit("x", cells, str, "number") == FeatureColumn("x")
+    with pytest.raises(DataError, match="2: 'a' is not a number"):
+        FeatureColumn.fit("x", ["1", "2", "a"], str, "number")
+
+
+def test_empty_cells_are_the_mean_or_a_word_of_their_own():
+    """Only in a model whose training rows had some; otherwise they are errors."""
+    numbers, words = fit(["1", "", "4.5", None]), fit(["a", "nan", "b"])
+    assert numbers.encode(["", "3"])[0].tolist() == [[2.75], [3]]
+    assert words.words == ("a", "b", "missing")
+    assert words.encode(["", "b"])[0].tolist() == [[0, 0, 1], [0, 1, 0]]
+    for column in (fit(["1", "2"]), fit(["a", "b"])):
+        _, errors = column.encode([""])
+        assert "needs a value in column 'x', which is empty" in errors[0]
 
 
 def test_booleans_and_dates_have_one_spelling_in_all_sources():

@@ -17,13 +17,14 @@ from torch.nn import functional as F
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.reading import check_types
 from molsepnorm.tasks import Loss, Target, Task, check_labels
-from molsepnorm.tasks.metrics import METRICS, Kind, draw_resamples, resampled_scores, score
+from molsepnorm.tasks.metrics import METRICS, draw_resamples, resampled_scores, score
 
 NAN = float("nan")
 LOGP = Target("logP", "regression", mean=2.5, scale=0.5)
 TOXIC = Target("toxic", "binary")
 ODOUR = Target("odour", "multiclass", classes=("none", "mild", "strong"))
 TASTE = Target("taste", "multiclass", classes=("bitter", "sweet"))
+NUMBERS = [Target("a", "regression"), Target("b", "regression")]
 MIXED = Task((ODOUR, LOGP, TASTE, TOXIC), metric="loss")  # 3 + 1 + 2 + 1 outputs
 LABELS = [
     [0.0, 3.0, 1.0, 1.0],
@@ -56,7 +57,7 @@ def test_the_mean_over_targets_does_not_depend_on_their_units(metric):
     found = {}
     for unit in (1.0, 1e5):
         units = np.array([1.0, unit])
-        task = Task.fit(["a", "b"], ["regression"] * 2, train * units)
+        task = Task.fit(NUMBERS, train * units)
         scores = task.scores(predictions * units, labels * units)
         ends = task.intervals(predictions * units, labels * units)[metric]
         minus = task.intervals(predictions * units, labels * units, minus=0 * labels)[metric]
@@ -66,7 +67,7 @@ def test_the_mean_over_targets_does_not_depend_on_their_units(metric):
         ]
         assert scores[metric] == pytest.approx(np.mean(relative))
     assert found[1.0] == pytest.approx(found[1e5])
-    alone = Task.fit(["b"], ["regression"], train[:, 1:]).scores(predictions[:, 1:], labels[:, 1:])
+    alone = Task.fit(NUMBERS[1:], train[:, 1:]).scores(predictions[:, 1:], labels[:, 1:])
     assert alone[metric] == score(metric, labels[:, 1], predictions[:, 1])
 
 
@@ -105,12 +106,7 @@ def test_fit_standardises_by_the_training_labels() -> None:
     )
     labels[::7] = np.nan
     labels = labels.astype(np.float32)
-    task = Task.fit(
-        ["energy", "active", "odour"],
-        ["regression", "binary", "multiclass"],
-        labels,
-        classes=[(), (), ODOUR.classes],
-    )
+    task = Task.fit([Target("energy", "regression"), Target("active", "binary"), ODOUR], labels)
     energies = [float(value) for value in labels[:, 0] if not math.isnan(value)]
     mean = math.fsum(energies) / len(energies)
     scale = math.sqrt(math.fsum((value - mean) ** 2 for value in energies) / len(energies))
@@ -136,21 +132,24 @@ def test_fit_chooses_the_usual_metric(kinds: list, metric: str) -> None:
     """Several kinds, and numbers whose units may differ, are compared by the loss, unless a metric
     is given."""
     labels = np.array([[0.0, 1.0], [1.0, 0.0]])
-    classes = [("x", "y") if kind == "multiclass" else () for kind in kinds]
-    task = Task.fit(["a", "b"], kinds, labels, classes=classes)
+    targets = [
+        Target(name, kind, classes=("x", "y") if kind == "multiclass" else ())
+        for name, kind in zip("ab", kinds, strict=True)
+    ]
+    task = Task.fit(targets, labels)
     assert task.metric == metric
     assert task.chosen_by is METRICS[metric]
     if "regression" in kinds:
-        assert Task.fit(["a", "b"], kinds, labels, "rmse").metric == "rmse"
+        assert Task.fit(targets, labels, "rmse").metric == "rmse"
 
 
 def test_fit_refuses_what_cannot_be_learned_or_chosen() -> None:
     """A target without labels, weights of no class, and a metric that does not exist."""
     labels = np.array([[0.0, 1.0], [1.0, 2.0]])
     with pytest.raises(DataError, match="target 'b' has no label among the training molecules"):
-        Task.fit(["a", "b"], ["regression"] * 2, labels * [1, NAN])
+        Task.fit(NUMBERS, labels * [1, NAN])
     with pytest.raises(ConfigError, match="class_weight is for binary and multi-class .* a, b are"):
-        Task.fit(["a", "b"], ["regression"] * 2, labels, class_weight="balanced")
+        Task.fit(NUMBERS, labels, class_weight="balanced")
     with pytest.raises(ConfigError, match=r"unknown metric 'roc-auc'\. Did you mean 'roc_auc'"):
         Task((TOXIC,), "roc-auc")
 
@@ -158,16 +157,13 @@ def test_fit_refuses_what_cannot_be_learned_or_chosen() -> None:
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
 def test_a_published_set_may_have_constant_or_unlabelled_targets(class_weight: None) -> None:
     """Targets without labels, or with a single value, are accepted, and their loss is finite."""
-    kinds: list[Kind] = ["regression", "regression", "binary", "binary", "multiclass"]
+    targets = [
+        *NUMBERS,
+        *(Target(name, "binary") for name in "cd"),
+        Target("e", "multiclass", classes=ODOUR.classes),
+    ]
     labels = np.array([[0.1, NAN, 1, NAN, 2]] * 7, dtype=np.float32)
-    task = Task.fit(
-        list("abcde"),
-        kinds,
-        labels,
-        classes=[(), (), (), (), ODOUR.classes],
-        class_weight=class_weight,
-        strict=False,
-    )
+    task = Task.fit(targets, labels, class_weight=class_weight, strict=False)
     assert task.targets[0].mean == pytest.approx(0.1)
     assert task.targets[0].scale == 1
     assert task.targets[1] == Target("b", "regression")
@@ -193,9 +189,7 @@ def test_invalid_labels_are_refused(target: Target, label: float, message: str) 
     with pytest.raises(DataError, match=message):
         check_labels([LOGP, target], labels)
     with pytest.raises(DataError, match=message):
-        Task.fit(
-            ["logP", target.name], ["regression", target.kind], labels, classes=[(), target.classes]
-        )
+        Task.fit([LOGP, target], labels)
     check_labels([LOGP, target], labels[:3])
 
 
@@ -229,10 +223,11 @@ def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) ->
     labels = np.append(column, np.full(blanks, np.nan))[:, None]
     expected = compute_class_weight("balanced", classes=np.arange(len(counts)), y=column)
     classes = tuple(f"class {i}" for i in range(len(counts)))
-    tasks = [Task.fit(["a"], ["multiclass"], labels, classes=[classes], class_weight="balanced")]
+    targets = [Target("a", "multiclass", classes=classes)]
     if len(counts) == 2:
-        tasks.append(Task.fit(["a"], ["binary"], labels, class_weight="balanced"))
-    for task in tasks:
+        targets.append(Target("a", "binary"))
+    for each in targets:
+        task = Task.fit([each], labels, class_weight="balanced")
         (target,) = task.targets
         assert target.class_weights == pytest.approx(expected.tolist())
         total, weight = loss_of(task, torch.zeros(len(labels), task.outputs), torch.tensor(labels))

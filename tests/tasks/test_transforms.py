@@ -70,5 +70,5 @@ def test_a_task_predicts_both_scales():
 
 def test_the_standardisation_is_that_of_the_transformed_labels():
     labels = np.log10([[1.0], [100.0]])
-    task = Task.fit(["y"], ["regression"], labels, transforms=["log10"])
+    task = Task.fit([Target("y", "regression", transform="log10")], labels)
     assert task.targets == (Target("y", "regression", 1.0, 1.0, transform="log10"),)

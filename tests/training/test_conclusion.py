@@ -12,7 +12,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.model import encoding_of
-from molsepnorm.tasks import Task, json_scores
+from molsepnorm.tasks import Target, Task, json_scores
 from molsepnorm.tasks.metrics import draw_resamples, score
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.results import entries
@@ -165,7 +165,7 @@ def test_the_numbers_equal_slow_code():
     rng = np.random.default_rng(0)
     labels, predictions = rng.random((40, 2)), rng.random((40, 2))
     labels[:, 1] = labels[:, 1] > 0.5
-    task = Task.fit(["y", "a"], ["regression", "binary"], labels)
+    task = Task.fit([Target("y", "regression"), Target("a", "binary")], labels)
     constant = np.tile([0.4, 0.6], (40, 1))
     scores = (json_scores(task.scores(each, labels)) for each in (predictions, constant))
     found = comparisons(task, *scores, predictions, labels, constant, np.arange(40))
@@ -187,7 +187,7 @@ def test_the_numbers_equal_slow_code():
 def test_the_targets_of_a_score_are_those_that_have_one(is_scored):
     rng = np.random.default_rng(0)
     labels = (rng.random((40, 2)) > 0.5) * 1.0
-    task = Task.fit(["a", "b"], ["binary", "binary"], labels, strict=False)
+    task = Task.fit([Target("a", "binary"), Target("b", "binary")], labels, strict=False)
     if not is_scored:
         labels[:, 1] = 1
     predictions, constant = rng.random(labels.shape), np.full((40, 2), 0.5)
@@ -209,9 +209,12 @@ def test_the_targets_of_a_score_are_those_that_have_one(is_scored):
     ],
 )
 def test_headlines_are_those_of_every_kind(metric, kinds, loss, expected):
-    names, own = list("abc")[: len(kinds)], [("x", "y") if k == "multiclass" else () for k in kinds]
+    targets = [
+        Target(name, kind, classes=("x", "y") if kind == "multiclass" else ())
+        for name, kind in zip("abc", kinds, strict=False)
+    ]
     labels = np.array([[0, 1] * 4] * len(kinds), np.float32).T
-    task = Task.fit(names, kinds, labels, metric, classes=own, regression_loss=loss)
+    task = Task.fit(targets, labels, metric, regression_loss=loss)
     assert task.headlines == expected
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn import metrics as sk
+from support import of_targets
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
@@ -148,8 +149,8 @@ def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
     rows = [("CCO", 1, 1, "red"), ("CCN", 0, 1, "red"), ("CCCl", 1, 1, "")]
     found = evaluate(result.folder, _new_table(tmp_path / "new.csv", rows))
     assert (found.split, found.molecules) == ("all", 3)
-    assert found.dataset.kinds == ("regression", "binary", "multiclass")
-    assert found.dataset.classes == ((), (), ("blue", "green", "red"))
+    assert of_targets(found.dataset, "kind") == ("regression", "binary", "multiclass")
+    assert of_targets(found.dataset, "classes") == ((), (), ("blue", "green", "red"))
     assert 0 <= found.scores["accuracy/c"] <= 1
     assert np.isnan(found.scores["roc_auc"])
 

@@ -86,8 +86,8 @@ def test_the_model_folder_holds_the_inputs(run):
     inputs = PropertyModel.from_pretrained(run).inputs
     content = json.loads((run / "model" / "config.json").read_text())["inputs"]
     assert content["columns"] == [
-        {"name": "temperature", "words": [], "low": 298.15, "high": 310.15},
-        {"name": "assay", "words": ["A", "B"], "low": None, "high": None},
+        {"name": "temperature", "words": [], "low": 298.15, "high": 310.15, "fill": None},
+        {"name": "assay", "words": ["A", "B"], "low": None, "high": None, "fill": None},
     ]
     assert (inputs.morgan, inputs.descriptors) == (2048, DESCRIPTORS)
 
@@ -236,7 +236,6 @@ def test_a_column_that_is_constant_in_the_training_rows(tmp_path):
 @pytest.mark.parametrize(
     ("column", "cell", "message"),
     [
-        ("temperature", "", "line 4, column 'temperature': the cell is empty"),
         ("temperature", "RT", "line 4, column 'temperature': 'RT' is not a number"),
         ("assay", "7", "line 4, column 'assay': '7' is a number"),
     ],
@@ -357,7 +356,7 @@ def test_columns_in_memory_equal_those_of_a_table(tmp_path):
     ("columns", "overrides", "message"),
     [
         ({"t": [1, 2]}, {}, "feature column 't' has 2 rows, and there are 30 molecules"),
-        ({"t": [1.0, np.nan] * 15}, {}, "molecule 1, column 't': the cell is empty"),
+        ({"t": [np.nan] * 30}, {}, "molecule 0, column 't': all cells are empty"),
         (None, {"data.feature_columns": ["t"]}, "pass a DataFrame or a dictionary of columns"),
     ],
 )

@@ -164,7 +164,7 @@ def test_another_table_is_scored_on_the_learned_scale(run, tmp_path):
     new.write_text("smiles,ic50_nM\nCCO,>10\n")
     assert np.isnan(evaluate(result.folder, DataConfig(table=new)).scores["mae"])
     new.write_text("smiles,ic50_nM\nCCO,0\n")
-    with pytest.raises(DataError, match=r"new.csv, line 2, column 'ic50_nM': 0 has no logarithm"):
+    with pytest.raises(DataError, match=r"new.csv, line 2, column 'ic50_nM': '0' has no logarithm"):
         evaluate(result.folder, DataConfig(table=new))
 
 

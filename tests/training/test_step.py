@@ -34,7 +34,7 @@ def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[.
         dataset = datasets.load(config.data, encoding_of(architecture(config)))
         labels = dataset.labels[dataset.splits["train"]]
         torch.manual_seed(0)
-        task = Task.fit(dataset.targets, dataset.kinds, labels)
+        task = Task.fit(dataset.targets, labels)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
         model = PropertyModel(network, "zinc", task)
         folder = RunFolder(tmp_path / "run")

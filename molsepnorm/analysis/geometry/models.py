@@ -61,8 +61,7 @@ def load_models(
                 rng = np.random.default_rng(0)
                 graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
             if dataset.targets and not model.task.targets:  # it was trained without labels
-                known = (dataset.targets, dataset.kinds, dataset.labels, "loss")
-                task = Task.fit(*known, classes=dataset.classes, strict=False)
+                task = Task.fit(dataset.targets, dataset.labels, "loss", strict=False)
                 model = replace(model, task=task)
             labels = dataset.labels[graphs]
             if dataset.bounds is not None:

@@ -21,9 +21,11 @@ from molsepnorm.data.checking.report import (
     some,
 )
 from molsepnorm.data.checking.scan import Scan
-from molsepnorm.data.datasets.cells import blank_classes, word_of
+from molsepnorm.data.datasets.cells import word_of
+from molsepnorm.data.datasets.labels import Issue
 from molsepnorm.data.datasets.splits import assigns_splits, split_origin, split_words
 from molsepnorm.errors import ConfigError, counted
+from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import transform_of
 
@@ -102,27 +104,31 @@ def _cells(scan: Scan) -> Iterator[Finding]:
         text = f"training would stop with an error: {refusal.reason}"
         yield Finding(refusal.what, True, 1, text, options={**refusal.options})
     groups = [
-        group(scan, f"{name}: {some(scan.table[name].iloc[rows])}", rows)
-        for name, rows in scan.invalid_labels.items()
+        group(scan, f"{issue.column}: {some(_cells_of(scan, issue))}", issue.rows)
+        for issue in scan.labels.issues
     ]
     count = sum(each.count for each in groups)
     text = (
         f"invalid labels: {counted(count, 'cell')}. Training would stop with an error; --fix "
         "empties them"
     )
-    bad = [scan.table[name].iloc[rows] for name, rows in scan.invalid_labels.items()]
-    if any(_WITH_UNIT.fullmatch(cell) for cell in chain(*bad)):
+    bad = chain.from_iterable(_cells_of(scan, issue) for issue in scan.labels.issues)
+    if any(map(_WITH_UNIT.fullmatch, bad)):
         text += ". Some cells have a unit: convert them to the unit of the column first"
     yield from found("invalid-labels", True, count, text, groups)
+
+
+def _cells_of(scan: Scan, issue: Issue) -> list[str]:
+    return scan.table[issue.column].iloc[issue.rows].tolist()
 
 
 def _spellings(scan: Scan) -> Iterator[Finding]:
     """Find spellings of one word in feature columns; those of classes are errors."""
     groups = []
-    for name in scan.config.feature_columns:
+    for name in scan.config.features:
         written: dict[str, set[str]] = defaultdict(set)
         cells = scan.table[name].str.strip()
-        for cell in cells[~blank_classes(cells)].unique():
+        for cell in cells[~cells.isin(MISSING)].unique():
             written[word_of(cell)].add(cell)
         for words in written.values():
             if len(words) > 1:
@@ -143,12 +149,12 @@ def _conflicts(scan: Scan) -> Iterator[Finding]:
         rows = scan.merged[worst]
         rows = rows[~np.isnan(scan.exact[rows, i])]
         what = f"{labels.names[i]}, such as {some(scan.table[labels.names[i]].iloc[rows])}"
-        if labels.kinds[i] == "regression":
+        if labels.targets[i].kind == "regression":
             what += f", {scan.spread[worst, i] / scan.sd[i]:.2g} sd apart"
         groups.append(group(scan, what, rows, int(scan.conflicting[:, i].sum())))
     count = int(scan.conflicting.any(axis=1).sum())
     text = f"conflicting labels: {counted(count, 'molecule')} with different labels in several rows"
-    if not scan.config.feature_columns and scan.table.shape[1] > 2:
+    if not scan.config.features and scan.table.shape[1] > 2:
         text += ". If a column has the conditions of the measurement: --feature-columns NAME"
     kept = scan.config.duplicates == "keep"
     yield from found("conflicts", kept, count, text, groups)
@@ -159,7 +165,7 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
     groups = [group(scan, scan.smiles[rows[0]].strip(), rows) for rows in largest]
     count = len(scan.repeated)
     unlike = sum(len({scan.smiles[row].strip() for row in rows}) > 1 for rows in scan.repeated)
-    equal = ["feature columns"] * bool(scan.config.feature_columns)
+    equal = ["feature columns"] * bool(scan.config.features)
     equal += ["times"] * (scan.config.time_column is not None)
     equal += ["splits"] * (scan.config.splits_column is not None)
     text = (
@@ -194,17 +200,17 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
 def _constants(scan: Scan) -> Iterator[Finding]:
     """Find targets whose labels are all equal or missing, in the table or in a split."""
     constant, unscored = [], []
-    for i, (name, kind) in enumerate(zip(scan.labels.names, scan.labels.kinds, strict=True)):
+    for i, target in enumerate(scan.labels.targets):
         if what := _constant(scan.columns[i]):
-            constant.append(Group(f"{name}: {what}", 1, ()))
+            constant.append(Group(f"{target.name}: {what}", 1, ()))
             continue
         for part, rows in scan.parts.items():
             column = scan.exact[rows, i]
             if len(rows) and (what := _constant(column)):
-                group = Group(f"{name}: {what} in {part}", 1, ())
+                group = Group(f"{target.name}: {what} in {part}", 1, ())
                 if part == "train":
                     constant.append(group)
-                elif kind != "regression" or np.isnan(column).all():
+                elif target.kind != "regression" or np.isnan(column).all():
                     unscored.append(group)
     text = (
         f"constant targets: {counted(len(constant), 'target')}. Training would stop with an error: "
@@ -235,12 +241,12 @@ def suggested_transform(name: str) -> str:
 
 def _decades(scan: Scan) -> Iterator[Finding]:
     labels, groups, pairs = scan.labels, [], []
-    transforms = dict(zip(labels.names, labels.transforms or (), strict=False))
-    for i, (name, kind) in enumerate(zip(labels.names, labels.kinds, strict=True)):
+    for i, target in enumerate(labels.targets):
+        name = target.name
         values = labels.values[scan.readable, i]
         exact = scan.columns[i][~np.isnan(scan.columns[i])]
-        chosen = transforms.get(name) not in (None, "none") or name in scan.config.transform
-        if kind != "regression" or chosen or not len(exact) or np.nanmin(values) <= 0:
+        chosen = target.transformation is not None or name in scan.config.transform
+        if target.kind != "regression" or chosen or not len(exact) or np.nanmin(values) <= 0:
             continue
         if exact.max() < _RANGE * exact.min():
             continue
@@ -280,9 +286,9 @@ def _bounds(scan: Scan) -> Iterator[Finding]:
 
 def _outliers(scan: Scan) -> Iterator[Finding]:
     groups = []
-    for i, (name, kind) in enumerate(zip(scan.labels.names, scan.labels.kinds, strict=True)):
+    for i, target in enumerate(scan.labels.targets):
         column = scan.columns[i]
-        if kind != "regression" or np.isnan(column).all():
+        if target.kind != "regression" or np.isnan(column).all():
             continue
         away = np.abs(column - np.nanmedian(column))
         low, high = np.nanpercentile(column, (5, 95))
@@ -291,7 +297,7 @@ def _outliers(scan: Scan) -> Iterator[Finding]:
             far = far[np.argsort(-away[far], kind="stable")]
             values = ", ".join(four_digits(value) for value in column[far[:3]])
             middle = four_digits(np.nanmedian(column))
-            what = f"{name}: {values}{', …' * (len(far) > 3)} (median {middle})"
+            what = f"{target.name}: {values}{', …' * (len(far) > 3)} (median {middle})"
             groups.append(group(scan, what, scan.readable[far]))
     count = sum(group.count for group in groups)
     text = (

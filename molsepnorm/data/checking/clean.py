@@ -15,7 +15,6 @@ from molsepnorm.data.datasets.duplicates import merged_label
 from molsepnorm.data.tables import names_in_file
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import replacing, write_csv
-from molsepnorm.tasks.transforms import transform_of
 
 
 class Change(NamedTuple):
@@ -97,10 +96,11 @@ def clean_table(scan: Scan) -> CleanTable:
             read = cells[place][row]
             notes.setdefault(row, []).append(f"{name}: '{cell}' is read as {read}")
             counts["marked"] += 1
-    for name, rows in scan.invalid_labels.items():
-        column = cells[names.index(name)]
-        for row in rows.tolist():
-            notes.setdefault(row, []).append(f"{name}: '{column[row]}' is not a label: emptied")
+    for issue in scan.labels.issues:
+        column = cells[names.index(issue.column)]
+        for row in issue.rows.tolist():
+            note = f"{issue.column}: '{column[row]}' is not a label: emptied"
+            notes.setdefault(row, []).append(note)
             column[row] = ""
             counts["invalid"] += 1
     gone = {entry.row: entry.reason for entry in scan.dataset.rejected} | _in_a_later_split(scan)
@@ -238,10 +238,10 @@ def _merged_label(
     """Return the cell of a target for merged rows, how it is counted if it is changed, and the row
     whose relation and unit it has."""
     labels = scan.labels
-    kind, values = labels.kinds[target], labels.values[used, target]
+    of, values = labels.targets[target], labels.values[used, target]
     bounds = labels.bound_signs[used, target]
     weights = np.ones(len(used)) if scan.weights is None else scan.weights[used]
-    merged = merged_label(values, bounds, weights, kind == "regression")
+    merged = merged_label(values, bounds, weights, of.kind == "regression")
     if np.isnan(merged.value):
         return "", "conflicts", int(used[0])
     same = (bounds == merged.bound) & np.isclose(values, merged.value, rtol=1e-9, atol=0)
@@ -249,9 +249,8 @@ def _merged_label(
         source = int(used[same.argmax()])
         return str(column[source]).strip(), "filled", source
     value = merged.value
-    if labels.transforms:
-        transform = transform_of(labels.transforms[target], labels.names[target])
-        value = value if transform is None else float(transform.inverse(np.array(value)))
+    if of.transformation is not None:
+        value = float(of.transformation.inverse(np.array(value)))
     if labels.factors is not None:
         value /= labels.factors[used[0]]
     return f"{value:.10g}", "means", int(used[0])

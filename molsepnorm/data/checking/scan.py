@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cells import marked_number, parse_cells
+from molsepnorm.data.datasets.cells import marked_number, plain_numbers
 from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
@@ -53,8 +53,6 @@ class Scan:
     labels: Labels
     """[R, T]; T is 0 if no target can be read. Invalid labels, and those of weight 0, are missing.
     Numbers are on the scale that is learned."""
-    invalid_labels: dict[str, np.ndarray]
-    """Rows (int64) with an invalid label, for each target that has some."""
     qualifiers: Qualifiers
     marked: dict[str, dict[int, str]]
     """Cells as they are in the file, by target and row, for which `table` has the number."""
@@ -97,11 +95,10 @@ class Scan:
         """Index of each row's molecule with its feature columns and its time, numbered as
         `molecules`. Training refuses to merge rows of different times, see `data.duplicates`."""
         cells = [self.molecules]
-        for name in self.config.feature_columns:
-            found = parse_cells(self.table[name], self.config.decimal)
-            plain = np.isfinite(found.numbers) & (found.bounds == 0) & ~found.words
+        for name in self.config.features:
+            numbers = plain_numbers(self.table[name], self.config.decimal)
             texts = self.table[name].str.strip().to_numpy(dtype=object)
-            cells.append(np.where(plain, found.numbers.astype(str), texts))  # 25 and 25.0 are equal
+            cells.append(np.where(np.isnan(numbers), texts, numbers.astype(str)))  # 25.0 is 25
         if self.config.time_column is not None:
             column = self.table[self.config.time_column]
             times, _ = read_times(column.tolist(), self.config.time_format)
@@ -150,9 +147,8 @@ class Scan:
     @property
     def summaries(self) -> tuple[TargetSummary, ...]:
         """The labels of each target in the readable rows."""
-        of = self.labels
-        values = of.values[self.readable].T
-        return tuple(map(TargetSummary.of, of.names, of.kinds, of.classes, values, self.columns))
+        values = self.labels.values[self.readable].T
+        return tuple(map(TargetSummary.of, self.labels.targets, values, self.columns))
 
     @cached_property
     def sd(self) -> np.ndarray:  # float64 (T,)
@@ -173,8 +169,8 @@ class Scan:
     @cached_property
     def conflicting(self) -> np.ndarray:  # bool (D, T)
         """True where the labels of one of `repeated` conflict."""
-        numbers = np.array([kind == "regression" for kind in self.labels.kinds], dtype=bool)
-        return self.spread > np.where(numbers, _SAME * np.nan_to_num(self.sd), 0.0)
+        quantities = [target.kind == "regression" for target in self.labels.targets]
+        return self.spread > np.where(quantities, _SAME * np.nan_to_num(self.sd), 0.0)
 
     def location(self, row: int) -> str:
         """Return the position of a row in its file, such as "line 7"."""
@@ -218,10 +214,9 @@ def scan_table(config: DataConfig, encoding: EncodingSpec, read_marked: bool = F
             refusals.append(Refusal(what, str(error)))
             return otherwise
 
-    invalid: dict[str, np.ndarray] = {}
-    labels = Labels((), (), (), np.zeros((len(table), 0)))
+    labels = Labels((), np.zeros((len(table), 0)))
     try:
-        labels = attempt("targets", lambda: read_labels(columns, config, invalid), labels)
+        labels = attempt("targets", lambda: read_labels(columns, config), labels)
     except OpenChoice as error:
         reason, options = str(error), {}
         for option, value in error.options:
@@ -229,14 +224,14 @@ def scan_table(config: DataConfig, encoding: EncodingSpec, read_marked: bool = F
             reason += f"\nName the targets, such as {shlex.join([option, value])}"
         refusals.append(Refusal("targets", "; ".join(map(str.strip, reason.split("\n"))), options))
     weights = attempt("weights", lambda: read_weights(columns, config), None)
-    attempt("features", lambda: read_features(columns, config), columns.features)
-    labels = labels.without_weight_0(weights)
-    dataset = without_splits(columns, labels, weights, columns.features, config, encoding)
+    unchecked = read_features(columns, config, check=False)
+    features, lines = attempt("features", lambda: read_features(columns, config), unchecked)
+    labels = replace(labels, warnings=(*labels.warnings, *lines)).without_weight_0(weights)
+    dataset = without_splits(columns, labels, weights, features, config, encoding)
     if len(dataset.store):
         dataset = attempt("split", lambda: with_splits(dataset, columns, config), dataset)
     return Scan(
-        *(config, table, dataset, labels, invalid, columns.qualifiers, marked),
-        *(weights, tuple(refusals)),
+        *(config, table, dataset, labels, columns.qualifiers, marked, weights, tuple(refusals))
     )
 
 
@@ -247,19 +242,12 @@ def _without_marks(
     were, by target and row."""
     found: dict[str, dict[int, str]] = {}
     for name in columns.targets or ():
-        column = columns.column(name) if name in columns.names else None
-        if (
-            column is None
-            or column.first_number is None
-            or configured_kind(name, config)
-            not in (
-                None,
-                "regression",
-            )
-        ):
+        quantity = configured_kind(name, config) in (None, "regression")
+        column = columns.column(name) if name in columns.names and quantity else None
+        if column is None or not column.has_numbers:
             continue
         place = columns.names.index(name)
-        for row in column.bad_rows().tolist():
+        for row in column.bad_rows.tolist():
             cell = str(table.iat[row, place])
             if (number := marked_number(cell)) is not None:
                 found.setdefault(name, {})[row] = cell

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from molsepnorm.data.tables import with_points
-from molsepnorm.tasks.inputs import MISSING
 
 YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
@@ -27,19 +27,18 @@ _MARKED = re.compile(
 _MINUS = "\u2212"  # the sign of mathematics, which Excel and Word may write
 
 
-class ParsedCells(NamedTuple):
-    """The cells of a column as numbers."""
+class ParsedTexts(NamedTuple):
+    """Texts that are not plain numbers, as the cells of a target."""
 
     numbers: np.ndarray
-    """float64 [rows]: 1 or 0 for words such as "yes"; NaN for blanks and for other text."""
+    """float64 [n]: the number of a bound; 1 or 0 for words such as "yes"; NaN for other text."""
     bounds: np.ndarray
-    """int8 [rows]: 1 where the value is at least the number, such as ">10"; -1 where it is at most
-    the number, such as "<0.1"; 0 for all other cells."""
+    """int8 [n]: 1 where the value is at least the number, such as ">10"; -1 where it is at most the
+    number, such as "<0.1"; 0 for all other texts."""
     words: np.ndarray
-    """bool [rows]: True for words such as "yes"."""
+    """bool [n]: True for words such as "yes"."""
     bad: np.ndarray
-    """bool [rows]: True for cells that are neither numbers, nor bounds, nor such words, nor blanks.
-    """
+    """bool [n]: True for texts that are neither numbers, nor bounds, nor such words."""
 
 
 def marked_number(cell: str) -> str | None:
@@ -53,11 +52,6 @@ def marked_number(cell: str) -> str | None:
     return found and (found["sign"] or "") + found["number"].replace(" ", "")
 
 
-def blank_classes(cells: pd.Series) -> pd.Series:
-    """Return which cells of a multi-class target, stripped of outer spaces, are missing values."""
-    return cells.isin(MISSING)
-
-
 def word_of(cell: str) -> str:
     """Return a text that is the same for two spellings of a word.
 
@@ -68,40 +62,34 @@ def word_of(cell: str) -> str:
     return _ABBREVIATED.get(plain, plain)
 
 
-def parse_cells(column: pd.Series, decimal: Literal[".", ","] | None = None) -> ParsedCells:
-    """Return the numbers, the bounds and the words of a column, or of a piece of it.
+def plain_numbers(cells: pd.Series, decimal: Literal[".", ","] | None = None) -> np.ndarray:
+    """Return the numbers of cells, float64 (n,); NaN for blanks, other text, and numbers that are
+    not finite in single precision, the type of labels.
 
     Args:
-        column: numbers, or text.
+        cells: numbers, or text.
         decimal: the decimal mark of the table, see `with_points`.
     """
-    cells = column.to_numpy(dtype=object)
     if decimal == ",":
-        cells = with_points(column.astype(str), decimal).to_numpy(dtype=object)
-    numbers = _as_numbers(cells)
-    rest = np.flatnonzero(~_finite_in_float32(numbers))
-    codes, distinct = pd.factorize(cells[rest], use_na_sentinel=False)  # recurring cells once
-    plain = [str(cell).strip().replace(_MINUS, "-") for cell in distinct]
-    signs = [_BOUND.fullmatch(cell) for cell in plain]
-    texts = [s[2] if s else YES_NO.get(p.lower(), p) for s, p in zip(signs, plain, strict=True)]
-    found = _as_numbers(np.array(texts, dtype=object))
-    finite = _finite_in_float32(found)
-    directions = np.array([0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs])
-    blank = np.array([cell in MISSING for cell in plain], dtype=bool)
-    word = np.array([cell.lower() in YES_NO for cell in plain], dtype=bool)
-    bounds = np.zeros(len(cells), dtype=np.int8)
-    words, bad = np.zeros((2, len(cells)), dtype=bool)
-    numbers[rest], bounds[rest] = found[codes], (directions * finite)[codes]
-    words[rest], bad[rest] = word[codes], (~finite & ~blank)[codes]
-    return ParsedCells(numbers, bounds, words, bad)
-
-
-def _as_numbers(cells: np.ndarray) -> np.ndarray:
-    """Convert to float64, with NaN for what is not a number."""
-    return pd.to_numeric(cells, errors="coerce").astype(np.float64)
-
-
-def _finite_in_float32(numbers: np.ndarray) -> np.ndarray:
-    """Return where numbers are finite in single precision, the type of labels."""
+        cells = with_points(cells.astype(str), decimal)
+    codes, distinct = pd.factorize(cells.to_numpy(dtype=object), use_na_sentinel=False)
+    numbers = pd.to_numeric(distinct, errors="coerce").astype(np.float64)[codes]
     with np.errstate(over="ignore"):
-        return np.isfinite(numbers.astype(np.float32))
+        numbers[~np.isfinite(numbers.astype(np.float32))] = np.nan
+    return numbers
+
+
+def parse_texts(texts: Sequence[str], decimal: Literal[".", ","] | None = None) -> ParsedTexts:
+    """Return the numbers, the bounds and the words among texts without outer spaces."""
+    plain = [text.replace(_MINUS, "-") for text in texts]
+    signs = [_BOUND.fullmatch(text) for text in plain]
+    bare = [s[2] if s else YES_NO.get(p.lower(), p) for s, p in zip(signs, plain, strict=True)]
+    numbers = plain_numbers(pd.Series(bare, dtype=object), decimal)
+    directions = np.array([0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs])
+    is_number = np.isfinite(numbers)
+    return ParsedTexts(
+        numbers,
+        bounds=np.where(is_number, directions, 0).astype(np.int8),
+        words=np.array([text.lower() in YES_NO for text in plain], dtype=bool),
+        bad=~is_number,
+    )

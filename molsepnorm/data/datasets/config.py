@@ -13,6 +13,7 @@ from molsepnorm.data.tables import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.tasks.inputs import FeatureKind
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
@@ -211,7 +212,8 @@ class DataConfig(BaseModel):
     """Columns that are inputs, such as a temperature or an assay, separated by commas.
 
     In YAML, a list of names. Numbers are standardised, words are one-hot encoded. Prediction needs
-    the same columns."""
+    the same columns. assay:category reads numbers as words, pH:number reads whole numbers as
+    quantities."""
     molecule_features: Annotated[
         list[Literal["morgan", "rdkit"]], BeforeValidator(_ordered), "--molecule-features"
     ] = []
@@ -297,6 +299,16 @@ class DataConfig(BaseModel):
         return file.name.split(".")[0] or "table"
 
     @property
+    def features(self) -> dict[str, FeatureKind | None]:
+        """The feature columns, and the kind of each that `feature_columns` declares."""
+        found: dict[str, FeatureKind | None] = {}
+        for each in self.feature_columns:
+            name, _, kind = each.rpartition(":")
+            declared = [known for known in get_args(FeatureKind) if name and kind == known]
+            found[name if declared else each] = declared[0] if declared else None
+        return found
+
+    @property
     def missing_numbers(self) -> list[float]:
         """The numbers of `missing_values`."""
         return [float(each) for each in self.missing_values or () if each != "none"]
@@ -322,7 +334,7 @@ class DataConfig(BaseModel):
             "targets_except": self.targets_except,
             "smiles_column": [] if self.in_memory else [self.smiles_column],
             **{role: [name] for role in one if (name := getattr(self, role)) not in (None, "none")},
-            "feature_columns": self.feature_columns,
+            "feature_columns": list(self.features),
         }
 
     def columns_with_roles(self, but: str = "") -> set[str]:
@@ -429,7 +441,7 @@ class DataConfig(BaseModel):
     def _check_columns(self) -> DataConfig:
         """Check that each feature column has no other role, and that no name is repeated."""
         roles = {**self.columns_by_role, "time_column": []}
-        for name in self.feature_columns:
+        for name in self.features:
             role = next(role for role, names in roles.items() if name in names)
             if role != "feature_columns":
                 raise ValueError(
@@ -441,9 +453,12 @@ class DataConfig(BaseModel):
                     f"data.feature_columns names '{name}', a column that predict adds to a table: "
                     "rename the column"
                 )
-        for setting in ("feature_columns", "molecule_features"):
+        for setting, distinct in (
+            ("feature_columns", {*self.features}),
+            ("molecule_features", {*self.molecule_features}),
+        ):
             names = getattr(self, setting)
-            if len(set(names)) < len(names):
+            if len(distinct) < len(names):
                 raise ValueError(f"data.{setting} repeats a name: {', '.join(names)}")
         for name, classes in self.classes.items():
             if len(set(classes)) < len(classes):

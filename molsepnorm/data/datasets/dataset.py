@@ -18,8 +18,6 @@ from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.digests import short_digest
 from molsepnorm.tasks import Target
-from molsepnorm.tasks.metrics import Kind
-from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
 SPLITS = ("train", "val", "test")
 
@@ -56,10 +54,8 @@ class Dataset:
     store: GraphStore
     labels: np.ndarray
     """float32 [G, T], on the scale that is learned: NaN where a label is missing."""
-    targets: tuple[str, ...]
-    """Names of the T targets."""
-    kinds: tuple[Kind, ...]
-    """Kind of each target."""
+    targets: tuple[Target, ...]
+    """The T targets, without the standardisation that follows from training labels."""
     splits: dict[str, np.ndarray]
     """int64 indices of molecules for each of `SPLITS`."""
     rejected: tuple[Rejected, ...] = ()
@@ -75,9 +71,6 @@ class Dataset:
     """SMILES of every row as they are in the source, for output; None if they equal `smiles`."""
     identifiers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Cells of columns such as compound_id, of every row, for output."""
-    classes: tuple[tuple[str, ...], ...] = ()
-    """Class names of each target, empty for numbers and for a binary target without words; () if no
-    target has any."""
     weights: np.ndarray | None = None
     """float32 [G]: weight of each molecule in the loss; None for equal weights."""
     metric: str | None = None
@@ -90,12 +83,15 @@ class Dataset:
     """Cells of each feature column, by name: one for each of the G molecules."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Further values of the molecules, by name: the bounds, and what the objective computed."""
-    transforms: tuple[str, ...] = ()
-    """Transform of each target from the unit of the table; () if there is none."""
     merged: tuple[Merged, ...] = ()
     """Rows that were merged into an earlier row of the same molecule. They are in no split."""
     repeats: Mapping[str, RepeatSpread] = field(default_factory=dict)
     """Spread of the merged labels, by regression target."""
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Names of the T targets."""
+        return tuple(target.name for target in self.targets)
 
     @property
     def has_test(self) -> bool:
@@ -135,15 +131,6 @@ class Dataset:
     def source_smiles(self) -> Sequence[str] | None:
         """SMILES of every row as they are in the source; None if it has none."""
         return self.written or self.smiles
-
-    @property
-    def plain_targets(self) -> tuple[Target, ...]:
-        """The targets, without the standardisation that follows from training labels."""
-        count = len(self.targets)
-        classes = self.classes or ((),) * count
-        transforms = self.transforms or (NO_TRANSFORM,) * count
-        columns = zip(self.targets, self.kinds, classes, transforms, strict=True)
-        return tuple(Target(name, kind, classes=c, transform=t) for name, kind, c, t in columns)
 
     @property
     def molecules(self) -> np.ndarray:
@@ -191,8 +178,7 @@ class Dataset:
     def summaries(self, graphs: np.ndarray) -> Iterator[TargetSummary]:
         """Return the labels of each target in some molecules, given by their indices (int64)."""
         labels, exact = self.labels[graphs], self.exact_labels[graphs]
-        classes = self.classes or ((),) * len(self.targets)
-        return map(TargetSummary.of, self.targets, self.kinds, classes, labels.T, exact.T)
+        return map(TargetSummary.of, self.targets, labels.T, exact.T)
 
     def about_labels(self, parts: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
         """Return what a reader of scores needs to know about the labels, by target.
@@ -203,18 +189,17 @@ class Dataset:
             parts: int64 indices of the scored molecules, by name of the split.
         """
         about: dict[str, dict[str, Any]] = {}
-        for i, name in enumerate(self.targets):
+        for i, target in enumerate(self.targets):
             entry: dict[str, Any] = {}
-            name_of = self.transforms[i] if self.transforms else NO_TRANSFORM
-            if (transform := transform_of(name_of, name)) is not None:
-                entry["scale"] = str(transform)
+            if target.transformation is not None:
+                entry["scale"] = str(target.transformation)
             if self.bounds is not None and self.bounds[:, i].any():
                 column = self.bounds[:, i] != 0
                 entry["bounds"] = {split: int(column[at].sum()) for split, at in parts.items()}
-            if name in self.repeats:
-                entry["repeats"] = self.repeats[name]._asdict()
+            if target.name in self.repeats:
+                entry["repeats"] = self.repeats[target.name]._asdict()
             if entry:
-                about[name] = entry
+                about[target.name] = entry
         return about
 
     @property
@@ -225,7 +210,7 @@ class Dataset:
         columns = [json.dumps(self.columns)] if self.columns else []
         return short_digest(
             self.store.digest,
-            json.dumps(self.targets),
+            json.dumps(self.target_names),
             *columns,
             *(each.tobytes() for each in arrays),
         )

@@ -43,7 +43,7 @@ def merge_and_split(
 
     def divided(molecules: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
         def divide(chosen: np.ndarray) -> dict[str, np.ndarray]:
-            strata = strata_of(config, dataset.kinds, dataset.labels[chosen])
+            strata = strata_of(config, dataset.targets, dataset.labels[chosen])
             return split(rows[chosen], numbers[chosen], strata)
 
         return split_labelled(divide, molecules, ~np.isnan(dataset.labels).all(axis=1), named)
@@ -169,11 +169,11 @@ def _merged(
     for group in groups:
         first, others = int(group[0]), group[1:]
         used = used_rows(group, has_labels)
-        for i, kind in enumerate(dataset.kinds):
+        for i, target in enumerate(dataset.targets):
             values, of_rows = labels[used, i].astype(float), bounds[used, i]
-            label = merged_label(values, of_rows, weights[used], kind == "regression")
+            label = merged_label(values, of_rows, weights[used], target.kind == "regression")
             exact = values[~np.isnan(values) & (of_rows == 0)]
-            if kind == "regression" and len(exact) > 1:
+            if target.kind == "regression" and len(exact) > 1:
                 squares[i] += ((exact - exact.mean()) ** 2).sum()
                 freedom[i] += len(exact) - 1
                 molecules[i] += 1
@@ -187,7 +187,7 @@ def _merged(
         ]
     repeats = {
         name: RepeatSpread(int(molecules[i]), float(np.sqrt(squares[i] / freedom[i])))
-        for i, name in enumerate(dataset.targets)
+        for i, name in enumerate(dataset.target_names)
         if freedom[i]
     }
     arrays = {} if dataset.bounds is None else {BOUNDS: bounds}

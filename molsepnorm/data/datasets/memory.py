@@ -19,6 +19,7 @@ from molsepnorm.data.datasets.splits import make_splits, named_splits
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, counted, require_several
+from molsepnorm.files.tables import free_name
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
@@ -31,7 +32,6 @@ _KINDS = {  # by class; RDKit and PyTorch Geometric are not imported to recognis
     "molsepnorm.molecules.molecule.MolGraph": GRAPH,
     "torch_geometric.data.data.Data": _DATA,
 }
-_WEIGHTS = "weights"
 _TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period")
 """Types of cells, as pandas calls them."""
 
@@ -115,10 +115,10 @@ def memory_dataset(
     if weights is not None:
         column = pd.Series(np.asarray(_unmasked(weights), dtype=object).ravel())
         _require_length("weights", len(column), len(listed))
-        weighted = config.model_copy(update={"weight_column": _WEIGHTS})
-        cells = pd.DataFrame({_WEIGHTS: _cells(column, _WEIGHTS, config)})
-        weights = read_weights(parse_columns([cells], weighted), weighted)
-    for name in config.feature_columns:
+        name = free_name("weights", table.columns, "_")
+        table[name] = _cells(column, name, config)
+        config = config.model_copy(update={"weight_column": name})
+    for name in config.features:
         if features is None:
             raise ConfigError(
                 "data.feature_columns names columns, and the argument feature_columns holds them: "
@@ -129,8 +129,9 @@ def memory_dataset(
         cells = _unmasked(features[name])
         table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
     columns = parse_columns([table], config, np.float32)
-    inputs = read_features(columns, config)
-    found = read_labels(columns, config).without_weight_0(weights)
+    inputs, lines = read_features(columns, config)
+    weights = read_weights(columns, config)
+    found = read_labels(columns, config).without_issues().without_weight_0(weights)
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))
@@ -173,7 +174,7 @@ def memory_dataset(
 
     dataset = found.dataset(f"{len(store):,} molecules", store, weights, standard, inputs)
     return merge_and_split(
-        replace(dataset, written=texts),
+        replace(dataset, written=texts, warnings=(*dataset.warnings, *lines)),
         config,
         split,
         lambda row: f"molecule {row}",

@@ -17,7 +17,7 @@ from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import as_file, locate
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
-from molsepnorm.tasks.metrics import Kind
+from molsepnorm.tasks import Target
 
 SPLIT_OF_WORD = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -105,13 +105,15 @@ def make_splits(
     return splits
 
 
-def strata_of(config: DataConfig, kinds: Sequence[Kind], labels: np.ndarray) -> np.ndarray | None:
+def strata_of(
+    config: DataConfig, targets: Sequence[Target], labels: np.ndarray
+) -> np.ndarray | None:
     """Return the number of the combination of classes of each molecule, int64 (G,), for a
     stratified split; None for another one.
 
     Args:
         config: the settings of the split.
-        kinds: kinds of the T targets.
+        targets: the T targets.
         labels: (G, T), NaN where a label is missing.
 
     Raises:
@@ -119,7 +121,7 @@ def strata_of(config: DataConfig, kinds: Sequence[Kind], labels: np.ndarray) -> 
     """
     if config.split_type != "stratified":
         return None
-    classes = labels[:, [kind != "regression" for kind in kinds]]
+    classes = labels[:, [target.kind != "regression" for target in targets]]
     if not classes.shape[1]:
         raise ConfigError(
             "data.split_type: stratified needs a target with classes, and there is none: use random"

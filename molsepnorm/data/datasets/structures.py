@@ -52,7 +52,6 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         store=store,
         labels=np.zeros((len(store), 0), dtype=np.float32),
         targets=(),
-        kinds=(),
         splits={},
         rejected=found,
         left_out=left_out,
@@ -60,6 +59,6 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         written=smiles,
     )
     numbers, positions = dataset.molecule_ids, range(len(smiles))
-    strata = strata_of(config, dataset.kinds, dataset.labels)
+    strata = strata_of(config, dataset.targets, dataset.labels)
     splits = make_splits(config, store.rows, numbers, standard, None, name, positions, strata)
     return replace(dataset, splits=splits)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from molsepnorm.tasks.metrics import Kind, four_digits
+from molsepnorm.tasks.target import Target
 
 _MAX_CLASSES = 5  # classes that are listed
 
@@ -35,25 +35,21 @@ class TargetSummary:
     numbers."""
 
     @staticmethod
-    def of(
-        name: str, kind: Kind, classes: Sequence[str], labels: np.ndarray, exact: np.ndarray
-    ) -> TargetSummary:
+    def of(target: Target, labels: np.ndarray, exact: np.ndarray) -> TargetSummary:
         """Return the summary of the labels of n rows.
 
         Args:
-            name: the target.
-            kind: its kind.
-            classes: names of its classes, if they have names.
+            target: the target.
             labels: (n,), with bounds, NaN if missing.
             exact: (n,), with NaN in place of bounds.
         """
         present = exact[~np.isnan(exact)].astype(float)
         count = int(np.count_nonzero(~np.isnan(labels)))
-        is_measured = kind == "regression" and len(present) > 0
-        names = {"regression": (), "binary": classes or ("0", "1"), "multiclass": classes}[kind]
+        is_measured = target.kind == "regression" and len(present) > 0
+        names = target.classes or ("0", "1") * (target.kind == "binary")
         return TargetSummary(
-            name,
-            kind,
+            target.name,
+            target.kind,
             labels=count,
             bounds=count - len(present),
             missing=len(labels) - count,

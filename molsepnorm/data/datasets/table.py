@@ -60,11 +60,13 @@ def _load(
     pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
     table = parse_columns(pieces, config, np.float32)
     table.require(config.smiles_column)
-    features = read_features(table, config, for_training)
-    labels, weights = read_labels(table, config), read_weights(table, config)
+    features, lines = read_features(table, config, for_training)
+    weights = read_weights(table, config)
+    labels = read_labels(table, config).without_issues().without_weight_0(weights)
     if config.column_of_split is not None:
         table.require(config.column_of_split)
     table.parsed.clear()  # numbers, which the labels are a copy of
+    labels = replace(labels, warnings=(*labels.warnings, *lines))
     dataset = without_splits(table, labels, weights, features, config, encoding)
     if not len(dataset.store):
         reason = dataset.rejected[0].reason
@@ -93,22 +95,22 @@ def without_splits(
     """
     path = config.table
     assert path is not None
+    smiles = table.cells[config.smiles_column]
     store, standard = encoded_rows(
-        table.smiles, config, encoding, lambda row: locate(path, table.index[row])
+        smiles, config, encoding, lambda row: locate(path, table.index[row])
     )
     name = str(path) if is_stream(path) else path.name
-    labels = labels.without_weight_0(weights)
     return replace(
         labels.dataset(name, store, weights, standard, features),
-        written=table.smiles,
-        identifiers={n: each for n, each in table.identifiers.items() if n not in labels.names},
+        written=smiles,
+        identifiers={n: table.cells[n] for n in table.identifiers if n not in labels.names},
         positions=positions(path, table.index),
     )
 
 
 def with_splits(dataset: Dataset, table: Columns, config: DataConfig) -> Dataset:
     """Return the data set with its duplicates merged and its splits, see `merge_and_split`."""
-    path, index, column = config.table, table.index, table.splits or None
+    path, index, column = config.table, table.index, table.cells.get(config.column_of_split or "")
     assert path is not None and dataset.smiles is not None
     smiles = dataset.smiles
     dataset = merge_and_split(

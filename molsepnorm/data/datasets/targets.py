@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from molsepnorm.data.datasets.columns import Columns, ParsedColumn
+from molsepnorm.data.datasets.columns import Column, Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError, OpenChoice, counted, separated
 from molsepnorm.tasks.inputs import WITH_COMMA
@@ -62,20 +62,20 @@ def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...],
             raise ConfigError(f"a target is named twice: {', '.join(table.targets)}")
         return table.targets, []
     columns = [each for each in table.parsed.values() if each.name != config.weight_column]
-    numeric = [each for each in columns if each.count and each.mostly_numbers()]
+    numeric = [each for each in columns if each.count and each.mostly_numbers]
     reasons = {each.name: _no_label(each) for each in numeric}
     labels = [each for each in numeric if reasons[each.name] is None]
     no_others = {*reasons.values()} <= {None, _NAMED_SO, _ALL_DIFFERENT}
     if len(numeric) == 1 and reasons[numeric[0].name] == _ALL_DIFFERENT:
         labels = numeric
-    if len(labels) == 1 and no_others and labels[0].are_numbers():
+    if len(labels) == 1 and no_others and labels[0].are_numbers:
         name = labels[0].name
         table.require(name)
         line = f"The target is '{name}', the only column of numbers; name others with --targets."
         left_out = [each.name for each in numeric if each.name != name]
         return (name,), [line, *[f"Identifiers: {separated(left_out)}."] * bool(left_out)]
-    commas = [each.first_bad for each in columns if not each.count and each.first_bad is not None]
-    with_comma = next((cell for _, cell in commas if re.fullmatch(WITH_COMMA, cell.strip())), None)
+    texts = [each.first_bad or "" for each in columns if not each.count]
+    with_comma = next((text for text in texts if re.fullmatch(WITH_COMMA, text)), None)
     if not numeric and with_comma is not None:
         raise ConfigError(
             f"{table.source} has no column of numbers beside '{config.smiles_column}', but cells "
@@ -92,26 +92,26 @@ def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...],
     )
 
 
-def _no_label(column: ParsedColumn) -> str | None:
+def _no_label(column: Column) -> str | None:
     """Return why the numbers of a column are hardly labels, or None."""
-    whole = column.whole_numbers() if column.are_numbers() else None
-    if whole is not None and not column.are_yes_no() and _NUMBERING.fullmatch(column.name):
+    numbers = column.distinct
+    whole = column.are_numbers and column.are_whole
+    if whole and not column.are_yes_no and _NUMBERING.fullmatch(column.name):
         return _NAMED_SO
-    if whole is not None and len(np.unique(whole)) == len(whole) >= _MIN_DIFFERENT:
+    if whole and len(numbers) == column.count >= _MIN_DIFFERENT:
         return _ALL_DIFFERENT
-    if whole is not None and _YEARS[0] < whole.min() and whole.max() < _YEARS[1]:
+    if whole and _YEARS[0] < numbers[0] and numbers[-1] < _YEARS[1]:
         return "years"
     if _COMPUTED.fullmatch(re.sub(r"[\W_]+", "", column.name).lower()):
         return "named like a computed property"
     return None
 
 
-def _line(column: ParsedColumn, reason: str | None) -> str:
-    numbers = column.numbers()
-    low, high = (four_digits(end(numbers)) for end in (np.nanmin, np.nanmax))
+def _line(column: Column, reason: str | None) -> str:
+    low, high = (four_digits(end(column.numbers)) for end in (np.nanmin, np.nanmax))
     line = f"{column.name}: {column.count:,} numbers from {low} to {high}"
     if column.first_bad is not None:
-        line += f", and cells such as '{column.first_bad[1][:40]}'"
+        line += f", and cells such as '{column.first_bad[:40]}'"
     return f"{line} ({reason})" if reason else line
 
 

@@ -28,11 +28,12 @@ from molsepnorm.files.writing import cache_folder, clear_errors, replacing
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.tasks import Target
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_TARGET = "penalised_logp"
+_TARGET = Target("penalised_logp", "regression")
 INDICES = tuple(f"{split}.index" for split in SPLITS)
 RAW_FILES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
 TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
@@ -92,7 +93,7 @@ def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datas
         key = f"{name}-{key}"
         molecules = _from_pickles(name, folder, data_dir, splits)
     store, labels = cached_set(key, about.featurizer, encoding, 1, molecules, splits)
-    return Dataset(about.label, store, labels.values, (_TARGET,), ("regression",), labels.splits)
+    return Dataset(about.label, store, labels.values, (_TARGET,), labels.splits)
 
 
 def _of_tables(folder: Path, names: Sequence[str]) -> str:

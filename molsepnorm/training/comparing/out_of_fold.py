@@ -78,12 +78,7 @@ def write_out_of_fold(
     """
     dataset = load_dataset(config)
     of_molecules = dataset.exact_labels[dataset.molecules]
-    task = Task.fit(
-        *(dataset.targets, dataset.kinds, of_molecules, "loss"),
-        classes=dataset.classes,
-        strict=False,
-        transforms=dataset.transforms,
-    )
+    task = Task.fit(dataset.targets, of_molecules, "loss", strict=False)
     predictions = np.full((len(dataset.store), task.outputs), np.nan, np.float32)
     fold_of = np.full(len(dataset.store), -1)
     for fold, runs in enumerate(folds):

@@ -104,9 +104,8 @@ class Objective(nn.Module, ABC):
         By default the model is chosen by the validation loss, and labels may be missing.
         """
         refuse_metric(config)
-        names, kinds, classes = dataset.targets, dataset.kinds, dataset.classes
         labels = dataset.labels[dataset.splits["train"]]
-        return Task.fit(names, kinds, labels, "loss", classes=classes, strict=False), dataset
+        return Task.fit(dataset.targets, labels, "loss", strict=False), dataset
 
     @abstractmethod
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:

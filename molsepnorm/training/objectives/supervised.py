@@ -57,14 +57,11 @@ class Supervised(Objective):
                 )
         task = Task.fit(
             dataset.targets,
-            dataset.kinds,
             labels[dataset.splits["train"]],
             config.run.metric or dataset.metric,
-            classes=dataset.classes,
             class_weight=config.optim.class_weight,
             regression_loss=config.optim.regression_loss,
             strict=config.data.dataset is None,
-            transforms=dataset.transforms,
         )
         val = labels[dataset.splits["val"]]
         anything = np.random.default_rng(0).random((len(val), task.outputs))
@@ -167,7 +164,7 @@ def _require_exact_labels(dataset: Dataset) -> None:
     train = dataset.splits["train"]
     if dataset.bounds is None:
         return
-    for i, name in enumerate(dataset.targets):
+    for i, name in enumerate(dataset.target_names):
         column = dataset.bounds[train, i]
         if column.any() and np.isnan(dataset.exact_labels[train, i]).all():
             raise DataError(

@@ -48,7 +48,7 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     if "test" in parts:
         of_test = (parts["test"][own] for own in exact[parts["test"]].T)
         counts = (len(np.unique(ids[own])) for own in of_test)
-        entries["labelled_test"] = dict(zip(dataset.targets, counts, strict=True))
+        entries["labelled_test"] = dict(zip(dataset.target_names, counts, strict=True))
     if (name := split_name(data)) is not None:
         entries["split"] = name
     if dataset.smiles is not None:

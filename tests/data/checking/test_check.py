@@ -330,7 +330,7 @@ def test_labels_far_from_the_others_and_rows_without_a_label_are_information(wri
         ),
         ([(*row, -1) for row in FINE], "smiles,y,w", {"weight_column": "w"}, ["weights"], "neg"),
         (
-            [(*row, "" if i == 3 else 25) for i, row in enumerate(FINE)],
+            [(*row, "RT" if i == 3 else i / 2) for i, row in enumerate(FINE)],
             "smiles,y,t",
             {"targets": ["y"], "feature_columns": ["t"]},
             ["features"],
@@ -441,7 +441,7 @@ def test_numbers_over_three_powers_of_ten_get_the_transform_to_use(write, name, 
     if found is not None:
         assert found.options == {"--transform": f"{name}={transform}"}
         learned = DataConfig(table=path, targets=[name], transform=found.options["--transform"])
-        assert load(learned, OGB).transforms[0].partition(":")[0] == transform
+        assert load(learned, OGB).targets[0].transform.partition(":")[0] == transform
         assert _found(check_table(scan_table(learned, OGB)), "decades") is None
 
 

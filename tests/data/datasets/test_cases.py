@@ -25,7 +25,7 @@ def _read(name: str, **settings) -> Labels:
     config = DataConfig(table=CASES / name, **settings)
     table = parse_columns(read_chunks(config.table, options=config.reading), config)
     table.require("smiles")
-    return read_labels(table, config)
+    return read_labels(table, config).without_issues()
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,14 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import of_targets
 
+from molsepnorm.data.datasets.classes import MAX_CLASSES
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.labels import MAX_CLASSES, Labels, read_labels, read_weights
+from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
 from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.tasks import Target
 
 NAN = float("nan")
 TABLE = Path("my.csv")
@@ -29,7 +32,7 @@ def table_of(columns: dict[str, list[str]]) -> pd.DataFrame:
 
 def read(columns: dict[str, list[str]], **settings) -> Labels:
     config = DataConfig(table=TABLE, **settings)
-    return read_labels(parse_columns([table_of(columns)], config), config)
+    return read_labels(parse_columns([table_of(columns)], config), config).without_issues()
 
 
 def values(labels: Labels) -> list:
@@ -54,8 +57,8 @@ def test_a_table_of_all_kinds():
     """Numbers, yes/no and classes, blanks in each. A setting of a column names a target, too."""
     labels = read(COLUMNS, targets=["odour", "logS", "active"])
     assert labels.names == ("odour", "logS", "active")
-    assert labels.kinds == ("binary", "regression", "binary")
-    assert labels.classes == (("mild", "very strong"), (), ())
+    assert of_targets(labels, "kind") == ("binary", "regression", "binary")
+    assert of_targets(labels, "classes") == (("mild", "very strong"), (), ())
     assert values(labels) == [
         [0, 1, None, 1, 0],
         [1.5, None, -2, 10, None],
@@ -131,7 +134,7 @@ def test_words_that_may_be_classes_are_no_blanks(word):
     with pytest.raises(DataError, match=f"line 3.*'{word}'"):
         read({"y": ["1.5", word, "2"]}, targets=["y"])
     labels = read({"y": ["~", word, "", "NA", "~", word]}, targets=["y"])
-    assert labels.classes == ((word, "~"),)
+    assert of_targets(labels, "classes") == ((word, "~"),)
     assert values(labels) == [[1, 0, None, None, 1, 0]]
 
 
@@ -151,7 +154,7 @@ def test_zeros_and_ones_and_yes_and_no_are_binary_unless_there_are_other_numbers
     cells, kind, expected
 ):
     labels = read({"y": cells})
-    assert (labels.kinds, values(labels)) == ((kind,), [expected])
+    assert (of_targets(labels, "kind"), values(labels)) == ((kind,), [expected])
 
 
 @given(
@@ -221,8 +224,8 @@ def test_a_cell_may_be_a_bound():
     config = DataConfig(table=TABLE, targets=["y"])
     for size in (1, 3, 20):
         pieces = [table.iloc[start : start + size] for start in range(0, 11, size)]
-        labels = read_labels(parse_columns(pieces, config), config)
-        assert labels.kinds == ("regression",)
+        labels = read_labels(parse_columns(pieces, config), config).without_issues()
+        assert of_targets(labels, "kind") == ("regression",)
         assert values(labels) == [[10, 1.5, 10, 10, 0.1, 3, 0.5, 2, 7, None, 10]]
         assert labels.bounds is not None
         assert labels.bounds[:, 0].tolist() == [1, 0, 1, 1, -1, 1, -1, 1, -1, 0, 0]
@@ -236,7 +239,7 @@ def test_a_column_of_bounds_alone_is_refused_unless_its_kind_is_given():
     with pytest.raises(DataError, match=message):
         read({"y": cells}, targets=["y"])
     several = read({"y": cells}, targets=["y"], task_type="multiclass")
-    assert several.classes == (("<2", ">5"),)
+    assert of_targets(several, "classes") == (("<2", ">5"),)
     labels = read({"y": cells}, targets=["y"], task_type="regression")
     assert labels.bounds is not None
     assert labels.bounds[:, 0].tolist() == [1, -1, 1, 0, -1]
@@ -256,14 +259,15 @@ def test_labels_and_bounds_are_transformed():
     np.testing.assert_allclose(labels.values[:, 2], [10, 1000, 0.1, NAN])
     assert labels.bounds is not None
     assert labels.bounds.T.tolist() == [[0, -1, 1, 0], [0, 1, -1, 0], [0, 1, -1, 0]]
-    assert labels.transforms == ("pic50:nM", "log10", "none")
+    assert of_targets(labels, "transform") == ("pic50:nM", "log10", "none")
     assert "ic50_nM is learned and scored as pic50 = 9 - log10(value in nM)." in labels.warnings
-    assert read({"y": ["1", "2", "3.5"]}, transform={"y": "none"}).transforms == ()
 
 
 @pytest.mark.parametrize("cell", ["0", ">-2", "<= 0.0"])
 def test_a_number_without_a_logarithm_is_shown_with_its_place(cell):
-    with pytest.raises(DataError, match=r"line 3, column 'y': (-2|0) has no logarithm.* 2 such"):
+    with pytest.raises(
+        DataError, match=r"line 3, column 'y': '.*[20].*' has no logarithm.* 2 such"
+    ):
         read({"y": ["3.5", cell, "7", cell, "9"]}, transform={"y": "log10"})
 
 
@@ -281,9 +285,9 @@ def test_transforms_of_other_targets_are_refused():
 @pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
 def test_one_kind_for_all_or_for_one(kind):
     columns = {"a": ["0", "1", "1"] * 5, "b": ["1", "0", "0"] * 5}
-    assert read(columns, targets=["a", "b"], task_type=kind).kinds == (kind, kind)
+    assert of_targets(read(columns, targets=["a", "b"], task_type=kind), "kind") == (kind, kind)
     labels = read(columns, targets=["a", "b"], task_type={"b": kind})
-    assert labels.kinds == ("binary", kind)
+    assert of_targets(labels, "kind") == ("binary", kind)
     assert values(labels) == [[0, 1, 1] * 5, [1, 0, 0] * 5]
     yes_no = read({"y": ["yes", "no", "yes"]}, targets=["y"], task_type=kind)
     assert values(yes_no) == [[1, 0, 1]]
@@ -300,7 +304,7 @@ def test_yes_and_no_among_quantities_are_mistakes(number, settings):
     for size in (1, 6):
         pieces = [table.iloc[start : start + size] for start in range(0, 6, size)]
         with pytest.raises(DataError, match=message):
-            read_labels(parse_columns(pieces, config), config)
+            read_labels(parse_columns(pieces, config), config).without_issues()
 
 
 # Classes
@@ -308,11 +312,11 @@ def test_yes_and_no_among_quantities_are_mistakes(number, settings):
 
 def test_words_are_classes_in_their_order():
     labels = read({"y": [" sweet", "bitter ", "sour", "N/A", "bitter"]}, targets=["y"])
-    assert labels.kinds == ("multiclass",)
-    assert labels.classes == (("bitter", "sour", "sweet"),)
+    assert of_targets(labels, "kind") == ("multiclass",)
+    assert of_targets(labels, "classes") == (("bitter", "sour", "sweet"),)
     assert values(labels) == [[2, 0, 1, None, 0]]
     labels = read({"y": ["b", "a", "C", "ä"] * 2}, targets=["y"])
-    assert labels.classes == (("C", "a", "b", "ä"),)
+    assert of_targets(labels, "classes") == (("C", "a", "b", "ä"),)
 
 
 @pytest.mark.parametrize(
@@ -330,11 +334,11 @@ def test_two_words_are_a_binary_target_with_a_positive_class(negative, positive)
     cells = [positive, f"{negative} ", "", positive, negative]
     for own in (cells, [*reversed(cells)]):
         labels = read({"y": own * 5}, targets=["y"])
-        assert (labels.kinds, labels.classes) == (("binary",), ((negative, positive),))
+        assert labels.targets == (Target("y", "binary", classes=(negative, positive)),)
         assert f"probability of '{positive}'" in labels.warnings[0]
     assert values(read({"y": cells}, targets=["y"])) == [[1, 0, None, 1, 0]]
     named = read({"y": cells * 5}, classes={"y": [positive, negative]})
-    assert (named.kinds, named.classes) == (("binary",), ((positive, negative),))
+    assert named.targets == (Target("y", "binary", classes=(positive, negative)),)
     assert values(named) == [[0, 1, None, 0, 1] * 5]
 
 
@@ -345,7 +349,7 @@ def test_numbers_with_commas_and_other_signs_are_not_guessed_to_be_classes(cell)
         with pytest.raises(DataError, match=f"line 2, column 'y': '{cells[0]}' is not a number"):
             read({"y": cells}, targets=["y"])
         labels = read({"y": cells}, targets=["y"], task_type={"y": "multiclass"})
-        assert {*labels.classes[0]} == {*cells}
+        assert {*labels.targets[0].classes} == {*cells}
 
 
 def test_whole_numbers_as_classes():
@@ -353,10 +357,10 @@ def test_whole_numbers_as_classes():
     column has blanks."""
     cells = ["10.0", "2", "-1", "2.00", "", "7", "1.5", "10"]
     labels = read({"y": cells}, targets=["y"], task_type="multiclass")
-    assert labels.classes == (("-1", "1.5", "2", "7", "10"),)
+    assert of_targets(labels, "classes") == (("-1", "1.5", "2", "7", "10"),)
     assert values(labels) == [[4, 2, 0, 2, None, 3, 1, 4]]
     labels = read({"y": ["2.0", "3", "2", ""]}, targets=["y"], classes={"y": ["3", "2.0"]})
-    assert labels.classes == (("3", "2"),)
+    assert of_targets(labels, "classes") == (("3", "2"),)
     assert values(labels) == [[1, 0, 1, None]]
 
 
@@ -365,8 +369,8 @@ def test_classes_in_a_given_order():
     columns = {"y": ["low", "high", "NA", "", "low", "high"]}
     order = ["NA", "low", "medium", "high"]
     labels = read(columns, targets=["y"], classes={"y": order})
-    assert labels.kinds == ("multiclass",)
-    assert labels.classes == (tuple(order),)
+    assert of_targets(labels, "kind") == ("multiclass",)
+    assert of_targets(labels, "classes") == (tuple(order),)
     assert values(labels) == [[1, 3, 0, None, 1, 3]]
     with pytest.raises(DataError, match="line 3, column 'y': 'high' is not one of its classes: "):
         read(columns, targets=["y"], classes={"y": ["low", "medium"]})
@@ -379,7 +383,7 @@ def test_too_many_or_too_few_classes():
     with pytest.raises(DataError, match=message):
         read({"y": words * 2}, targets=["y"])
     labels = read({"y": words[:MAX_CLASSES] * 2}, targets=["y"])
-    assert labels.classes == (tuple(words[:100]),)
+    assert of_targets(labels, "classes") == (tuple(words[:100]),)
     assert values(labels) == [[*range(100)] * 2]
     with pytest.raises(DataError, match="needs two classes or more, found a"):
         read({"y": ["a", "", "a"]}, targets=["y"], task_type="multiclass")

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import metrics
+from support import of_targets
 
 from molsepnorm import Predictor, load_config, train
 from molsepnorm.data.datasets.cached import cached_store
@@ -163,8 +164,8 @@ def test_a_small_set_is_loaded_as_it_was_written(tmp_path, name, missing, layout
     np.testing.assert_array_equal(dataset.labels, labels.astype(np.float32))
     assert dataset.evaluator(labels, labels) == official_score(name, labels, labels)
     assert np.isnan(dataset.labels).any() == (name != "ogbg-molesol")
-    assert dataset.targets == targets
-    assert dataset.kinds == (SETS[name].kind,) * len(targets)
+    assert dataset.target_names == targets
+    assert of_targets(dataset, "kind") == (SETS[name].kind,) * len(targets)
     assert dataset.metric == SETS[name].metric
     assert list(dataset.smiles) == SMILES
     assert dataset.store.rows.tolist() == list(range(len(SMILES)))
@@ -280,7 +281,7 @@ def test_graphs_equal_those_of_ogb_s_reader(first_of_molhiv):
 def test_the_stored_features_are_those_of_the_smiles(first_of_molhiv):
     """Atom by atom, in whatever order."""
     dataset = _load(first_of_molhiv, "ogbg-molhiv")
-    assert dataset.targets == ("HIV_active",)
+    assert dataset.target_names == ("HIV_active",)
     assert sum(map(len, dataset.splits.values())) == len(dataset.store) == 1_500
     ends = np.cumsum(dataset.store.sizes)
     compared = 0

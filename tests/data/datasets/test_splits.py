@@ -28,6 +28,7 @@ from molsepnorm.errors import ConfigError, DataError, DataWarning, StorageError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import get, scaffold
 from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
+from molsepnorm.tasks import Target
 
 TABLE = Path("my.csv")
 TYPES = ("random", "scaffold", "scaffold-ogb")
@@ -243,11 +244,16 @@ def test_strata_are_combinations_of_classes():
     config = DataConfig(table=TABLE, split_type="stratified")
     nan = np.nan
     labels = np.array([[0, 0.1, 2], [1, 0.2, 2], [0, 0.3, 2], [nan, 0.4, 2], [nan, 0.5, nan]])
-    found = strata_of(config, ("binary", "regression", "multiclass"), labels)
+    targets = [
+        Target("a", "binary"),
+        Target("b", "regression"),
+        Target("c", "multiclass", classes=("x", "y", "z")),
+    ]
+    found = strata_of(config, targets, labels)
     assert found[0] == found[2] and len(np.unique(found)) == 4
-    assert strata_of(DataConfig(table=TABLE), ("binary",), labels[:, :1]) is None
+    assert strata_of(DataConfig(table=TABLE), targets[:1], labels[:, :1]) is None
     with pytest.raises(ConfigError, match="needs a target with classes, and there is none"):
-        strata_of(config, ("regression",), labels[:, 1:2])
+        strata_of(config, targets[1:2], labels[:, 1:2])
 
 
 SEVERAL_ROWS = [

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rdkit import Chem
+from support import of_targets
 
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.data.datasets import table as tables
@@ -100,7 +101,7 @@ def test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed(write)
     )
     dataset = load(config, ZINC, labelled=False)
     assert _known(dataset.labels) == [[None, i % 2, None] for i in range(20)]
-    assert dataset.kinds == tuple(kinds.values())
+    assert of_targets(dataset, "kind") == tuple(kinds.values())
     with pytest.raises(ConfigError, match="no column 'y'"):
         load(config, ZINC)
 
@@ -190,8 +191,8 @@ def test_every_format_gives_the_same(tmp_path, name, make, place):
     columns = {"weight_column": "w", "splits_column": "split"}
     dataset = _load(tmp_path / name, targets=["odour", "logS", "active"], **columns)
     assert dataset.name == name
-    assert dataset.kinds == ("binary", "regression", "binary")
-    assert dataset.classes == (("mild", "quite strong"), (), ())
+    assert of_targets(dataset, "kind") == ("binary", "regression", "binary")
+    assert of_targets(dataset, "classes") == (("mild", "quite strong"), (), ())
     assert list(dataset.smiles) == [row["smiles"] for row in MIXED]
     assert [entry.row for entry in dataset.rejected] == [4]
     kept = [i for i in range(25) if i != 4]
@@ -210,7 +211,7 @@ def test_every_format_gives_the_same(tmp_path, name, make, place):
         for split, word in (("train", "train"), ("val", "Valid"), ("test", "test"))
     }
     guessed = _load(tmp_path / name, **columns, targets=["logS", "active"])
-    assert guessed.targets == ("logS", "active")
+    assert guessed.target_names == ("logS", "active")
 
 
 def test_line_numbers_are_those_an_editor_shows(write):
@@ -356,7 +357,7 @@ def test_a_column_that_is_needed_and_there_twice(write, header, settings, name):
     with pytest.raises(ConfigError, match=f"my.csv has 2 columns called '{name}'"):
         _load(write(_csv(rows, header)), **settings)
     path = write(_csv(rows, "smiles,y,z,z,split"))
-    assert _load(path, targets=["y"]).targets == ("y",)
+    assert _load(path, targets=["y"]).target_names == ("y",)
 
 
 # Streams
@@ -410,7 +411,7 @@ def test_a_table_in_pieces_is_the_same_as_in_one(write, monkeypatch, rows):
         found = []
         for each in ({"targets": ["y"]}, named):
             dataset = _load(path, **settings, **each)
-            found += [dataset.targets, _known(dataset.labels), dataset.kinds, dataset.classes]
+            found += [dataset.targets, _known(dataset.labels)]
             found += [dataset.warnings, dataset.weights.tolist(), list(dataset.smiles)]
         with pytest.raises(DataError, match="line 15, column 'nearly': 'x'"):
             _load(path, targets=["y"], weight_column="nearly")

@@ -8,7 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
-from support import set_zinc_sizes
+from support import of_targets, set_zinc_sizes
 
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.data.datasets.dataset import SPLITS
@@ -51,8 +51,8 @@ def test_the_subset_has_12_000_molecules_in_the_official_split(zinc):
         "test": 1_000,
     }
     assert np.concatenate(list(zinc.splits.values())).tolist() == list(range(12_000))
-    assert zinc.targets == ("penalised_logp",)
-    assert zinc.kinds == ("regression",)
+    assert zinc.target_names == ("penalised_logp",)
+    assert of_targets(zinc, "kind") == ("regression",)
     assert zinc.store.featurizer == "zinc"
     assert not np.isnan(zinc.labels).any()
 

@@ -28,6 +28,7 @@ from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.registry import CHIRALITY
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.tasks import Target
 
 FEATURIZER = "ogb"
 
@@ -98,8 +99,7 @@ def load_ogb(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Datase
         name=f"{name}, {len(store):,} molecules",
         store=store,
         labels=labels.values,
-        targets=files.targets(about.num_tasks),
-        kinds=(about.kind,) * about.num_tasks,
+        targets=tuple(Target(task, about.kind) for task in files.targets(about.num_tasks)),
         splits=labels.splits,
         smiles=files.smiles,
         metric=about.metric,
