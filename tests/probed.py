@@ -22,7 +22,7 @@ SMALL = {"layers": 2, "width": 8, "ffn_width": 8, "heads": 2, "max_path_length":
 
 
 def regression(name: str, labels: np.ndarray) -> Target:
-    return Target.fit(name, "regression", labels[TRAIN])
+    return Target(name, "regression").fitted(labels[TRAIN])
 
 
 def start(*targets: Target, **config) -> PropertyModel:

@@ -154,7 +154,7 @@ class KernelHead(KeepsFloat32):
             return tanimoto(counts, own)
         known = self._known.get(name)
         if known is None or known[0] is not own or known[1] != own._version:
-            known = self._known[name] = own, own._version, TanimotoTo(own, _LEVELS)
+            known = self._known[name] = own, own._version, TanimotoTo(own)
         return known[2](counts)
 
 
@@ -201,7 +201,7 @@ class TanimotoTo:
     exact, so the result is equal to that of `tanimoto`, bit by bit.
     """
 
-    def __init__(self, counts: Tensor, levels: int) -> None:
+    def __init__(self, counts: Tensor, levels: int = _LEVELS) -> None:
         reached = torch.cat([counts >= level for level in range(1, levels + 1)], dim=1)  # (m, L F)
         used = reached.any(0)
         self._levels = levels

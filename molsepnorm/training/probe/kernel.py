@@ -11,15 +11,15 @@ NeurIPS 2015, arXiv 1507.04717.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.nn.kernel_head import matern, of_column, tanimoto
+from molsepnorm.nn.kernel_head import TanimotoTo, matern, of_column
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.probe.ridge import SMALL, Inverse, LinearModel, invert, kernel_ridge
 from molsepnorm.training.probe.targets import Embedded, fit_targets, ridge_of_targets
@@ -35,6 +35,8 @@ _MAX_DECOMPOSED = 2e11
 """Maximum of the cubed numbers of compared molecules, over the targets with labels for different
 molecules, in an approximate kernel regression: with 59 or more of them it compares fewer than
 `_MAX_CENTERS` molecules."""
+_BLOCK = 512
+"""Number of molecules whose kernel is computed at a time."""
 _COLUMN_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _MAX_WEIGHED = 800
 """Maximum number of molecules with which the weights of feature columns are chosen."""
@@ -210,8 +212,12 @@ def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared
         key = rows.tobytes(), weights.tobytes(), penalty
         if key not in last:
             last.clear()
-            last[key] = invert(kernel, rows, penalty, weights)
-        return kernel_ridge(last[key], labels, molecules)
+            once = len(solved) == 1 and len(rows) == len(every)
+            last[key] = invert(kernel if once else kernel[np.ix_(rows, rows)], weights, penalty)
+        model, left_out = kernel_ridge(last[key], labels, molecules)
+        slopes = np.zeros((len(model.slopes), len(every)))
+        slopes[:, rows] = model.slopes
+        return model._replace(slopes=slopes), left_out
 
     models = fit_targets(solve, len(every), task, embedded, found.penalties)
     return found._replace(
@@ -232,16 +238,26 @@ def _stored(compared: Compared) -> Compared:
 
 
 def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.ndarray:
-    """Return the kernel between all molecules and the centres, float64 (n, m); see `KernelHead`."""
-    inputs = torch.from_numpy(embedded.inputs)
-    kernel = matern(inputs, inputs[centers])
-    counts, descriptors, pairs = (each if each is None else each.double() for each in compared[:3])
-    if counts is not None:
-        kernel += tanimoto(counts, counts[centers]) / 2
-    if descriptors is not None:
-        kernel += matern(descriptors, descriptors[centers]) / 2
-    if pairs is not None:
-        kernel += tanimoto(pairs, pairs[centers]) / 2
-    for weight, cells in zip(compared.column_weights or (), compared.columns, strict=True):
-        kernel *= of_column(weight, cells.double(), cells[centers].double())
+    """Return the kernel between all molecules and the centres, float64 (n, m); see `KernelHead`.
+
+    It is computed a few hundred molecules at a time, since it fills the memory by itself.
+    """
+    inputs, of_centers = torch.from_numpy(embedded.inputs), compared.of(centers)
+    kernel = torch.zeros(len(inputs), len(centers), dtype=torch.float64)
+
+    def add(part: Tensor | None, similarity: Callable[[Tensor], Tensor], share: float) -> None:
+        if part is not None:
+            for rows, values in zip(kernel.split(_BLOCK), part.split(_BLOCK), strict=True):
+                rows += similarity(values.double()) * share
+
+    add(inputs, partial(matern, other=inputs[centers]), 1.0)
+    for part, other in ((compared.counts, of_centers.counts), (compared.pairs, of_centers.pairs)):
+        if other is not None:
+            add(part, TanimotoTo(other), 0.5)
+    if of_centers.descriptors is not None:
+        add(compared.descriptors, partial(matern, other=of_centers.descriptors.double()), 0.5)
+    weights = compared.column_weights or ()
+    for weight, cells, other in zip(weights, compared.columns, of_centers.columns, strict=True):
+        for rows, values in zip(kernel.split(_BLOCK), cells.split(_BLOCK), strict=True):
+            rows *= of_column(weight, values.double(), other.double())
     return kernel.numpy()

@@ -50,10 +50,6 @@ class Axes(NamedTuple):
 class Inverse(NamedTuple):
     """The kernel of n rows, weighted, centred, and inverted with a penalty."""
 
-    size: int
-    """Number of columns of the kernel, N."""
-    rows: np.ndarray
-    """(n,): which of them are these rows."""
     means: np.ndarray
     """(n,): weighted means of the kernel over these rows."""
     weights: np.ndarray
@@ -110,22 +106,22 @@ def ridge(
     return LinearModel(slopes, offsets, min(errors) / variance, penalty), left_out
 
 
-def invert(kernel: np.ndarray, rows: np.ndarray, penalty: float, weights: np.ndarray) -> Inverse:
-    """Return the inverse that `kernel_ridge` needs, from the kernel (N, N) between all rows.
-
-    The rows (n,) with a label have these weights (n,).
+def invert(kernel: np.ndarray, weights: np.ndarray, penalty: float) -> Inverse:
+    """Return the inverse that `kernel_ridge` needs, from the kernel (n, n) between rows with these
+    weights (n,). The kernel is overwritten, since that of thousands of molecules fills the memory.
     """
-    own, weights = kernel[np.ix_(rows, rows)], weights / weights.sum()
-    means = weights @ own
+    weights = weights / weights.sum()
+    means = weights @ kernel
     root = np.sqrt(weights * len(weights))
-    own -= means  # in place, since the matrices of thousands of molecules fill the memory
-    own += (weights @ means - means)[:, None]
-    own *= root
-    own *= root[:, None]
-    own.flat[:: len(rows) + 1] += penalty
-    factor = torch.linalg.cholesky(torch.from_numpy(own))
-    del own
-    return Inverse(len(kernel), rows, means, weights, torch.cholesky_inverse(factor).numpy())
+    kernel -= means
+    kernel += (weights @ means - means)[:, None]
+    kernel *= root
+    kernel *= root[:, None]
+    kernel.flat[:: len(kernel) + 1] += penalty
+    inverted = torch.from_numpy(kernel)
+    torch.linalg.cholesky(inverted, out=inverted)
+    torch.cholesky_inverse(inverted, out=inverted)
+    return Inverse(means, weights, kernel)
 
 
 def kernel_ridge(
@@ -133,22 +129,18 @@ def kernel_ridge(
 ) -> tuple[LinearModel, np.ndarray]:
     """Return the model of `ridge` with a given penalty, for the features that a kernel implies.
 
-    The slopes belong to the columns of the kernel; those of rows without a label are 0.
-
     Args:
-        inverse: the inverted kernel of the n rows with a label.
-        labels, groups: of these rows, as in `ridge`.
+        inverse: the inverted kernel of the n rows, to whose columns the slopes belong.
+        labels, groups: as in `ridge`.
     """
-    size, rows, means, weights, inverted = inverse
+    means, weights, inverted = inverse
     mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
     dual = inverted @ ((labels - mean) * root)  # (n, k)
     residual = dual / inverted.diagonal()[:, None]
     for same in _rows_of_groups(groups):
         residual[same] = np.linalg.solve(inverted[same[:, :, None], same[:, None]], dual[same])
     coefficients = (root * dual).T  # (k, n); they sum to 0, since the labels are centred
-    slopes = np.zeros((labels.shape[1], size))
-    slopes[:, rows] = coefficients
-    model = LinearModel(slopes, mean - coefficients @ means)
+    model = LinearModel(coefficients, mean - coefficients @ means)
     return model, labels - residual / root
 
 

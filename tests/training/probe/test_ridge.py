@@ -91,8 +91,8 @@ def test_kernel_ridge_regression_equals_that_of_the_features(random, monkeypatch
     molecules = np.arange(25) // 2
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.7]))
     plain, expected = ridge_of(features[rows], labels, weights, molecules)
-    kernel = features @ features.T
-    found, left_out = kernel_ridge(invert(kernel, rows, 0.7, weights), labels, molecules)
+    kernel = features @ features[rows].T
+    found, left_out = kernel_ridge(invert(kernel[rows], weights, 0.7), labels, molecules)
     predictions = kernel @ found.slopes.T + found.offsets
     np.testing.assert_allclose(predictions, features @ plain.slopes.T + plain.offsets, rtol=1e-7)
     np.testing.assert_allclose(left_out, expected, atol=1e-3)

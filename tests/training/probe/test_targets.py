@@ -42,7 +42,7 @@ def test_a_weak_signal_keeps_its_sign(random):
 
 def one_class_weights(kind: str, balanced: bool, labels: np.ndarray, count: int) -> Target:
     classes = tuple("xyzuv"[:count]) if kind == "multiclass" else ()
-    return Target.fit("t", kind, labels, classes, "balanced" if balanced else None)
+    return Target("t", kind, classes=classes).fitted(labels, "balanced" if balanced else None)
 
 
 @pytest.mark.parametrize("balanced", [False, True])
