@@ -101,6 +101,8 @@ class FeatureColumn:
     def __str__(self) -> str:
         if self.words:
             return f"the words {first_of(self.words, 5)}"
+        if self.low is None or self.high is None:
+            return "numbers"
         return f"numbers from {self.low:g} to {self.high:g}"
 
     def about_missing(self, cells: Sequence[object]) -> str:
@@ -121,7 +123,7 @@ class FeatureColumn:
 
         Args:
             name: name of the column.
-            cells: texts or numbers, some of which may be missing.
+            cells: texts or numbers; cells may be missing.
             where: returns the location of a row for an error.
             kind: numbers, or categories, which are words; None if the cells decide.
 

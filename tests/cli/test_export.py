@@ -18,7 +18,7 @@ def model(tmp_path_factory, ok, tiny, write_table):
     cells = {"y": [0.5, 2, -1.5, 3, 1], "a": [0, 1, 0, 0, 1, 1, 0], "solvent": SOLVENTS}
     table = write_table(folder / "data.csv", **cells, ph=[1, 2, 7, 9])
     data = ("train", "--data", table, "--split", "0.4,0.3,0.3")
-    inputs = ("--feature-columns", "solvent,ph", "--molecule-features", "morgan,rdkit")
+    inputs = ("--feature-columns", "solvent,ph:number", "--molecule-features", "morgan,rdkit")
     ok(*data, "--targets", "a", *tiny, *inputs, "-o", folder / "start")
     more = ("--from", folder / "start", "--epochs", 0, "-o", folder / "run")
     # the labels are unrelated to the structures: a fit to more molecules predicts their mean

@@ -38,7 +38,7 @@ def test_the_commands_say_how_labels_were_made(ok, assay, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("cell", "options", "message"),
     [
-        ("0", SETTINGS, "assay.csv, line 50, column 'ic50_nM': 0 has no logarithm, which pic50 "),
+        ("0", SETTINGS, "assay.csv, line 50, column 'ic50_nM': '0' has no logarithm, which pic50 "),
         ("1", ("--transform", "ic5_nM=pic50"), "has no column 'ic5_nM'. Did you mean 'ic50_nM'?"),
         ("1", ("--transform", "ic50_nM=ln"), "unknown transform 'ln' of 'ic50_nM'."),
     ],

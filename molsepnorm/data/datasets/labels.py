@@ -36,7 +36,7 @@ class Issue(NamedTuple):
     rows: np.ndarray
     """int64."""
     message: str
-    """Where the first one is, what was expected, and what to do."""
+    """The message says where the first one is, what was expected, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Labels:
         return np.zeros(self.values.shape, np.int8) if self.bounds is None else self.bounds
 
     def without_issues(self) -> Labels:
-        """Return the labels, all cells of which are labels or missing.
+        """Return the labels if no cell is an issue.
 
         Raises:
             DataError: a cell is no label.
@@ -157,7 +157,9 @@ def read_labels(table: Columns, config: DataConfig) -> Labels:
             found += _issue(table, column, classes.unknown, unknown)
         else:
             own[:] = column.numbers
-            found += _not_a_number(table, column, column.bad_rows, _advice(table, column, config))
+        if classes is None and len(column.bad_rows):
+            advice = _advice(table, column, config)
+            found += _issue(table, column, column.bad_rows, "is not a number", advice)
         if classes is None and kind == "binary":
             odd = "is neither 0 nor 1, neither yes nor no, as a label of a binary target must be"
             found += _issue(table, column, column.odd_rows, odd)
@@ -217,8 +219,8 @@ def read_weights(table: Columns, config: DataConfig) -> np.ndarray | None:  # (r
     column = table.column(name)
     odd = np.union1d(column.bad_rows, np.flatnonzero(column.bounds))
     if len(odd):
-        expected = "weights are numbers, or blank for 1"
-        raise DataError(_not_a_number(table, column, odd, expected)[0].message)
+        remedy = "weights are numbers, or blank for 1"
+        raise DataError(_issue(table, column, odd, "is not a number", remedy)[0].message)
     weights = np.nan_to_num(column.numbers, nan=1)
     if (weights < 0).any():
         row = int((weights < 0).argmax())
@@ -335,10 +337,6 @@ def _issue(
     if remedy:
         message += f". {counted(len(rows), 'such cell')} in this column; {remedy}"
     return [Issue(column.name, rows, message)]
-
-
-def _not_a_number(table: Columns, column: Column, rows: np.ndarray, remedy: str) -> list[Issue]:
-    return _issue(table, column, rows, "is not a number", remedy)
 
 
 def option_of_kind(name: str, kind: Kind) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from molsepnorm.data.datasets.cells import parse_cells
+from molsepnorm.data.datasets.cells import parse_texts, plain_numbers
 from molsepnorm.data.tables import ReadOptions, read_chunks, with_points
 
 
@@ -28,17 +28,18 @@ from molsepnorm.data.tables import ReadOptions, read_chunks, with_points
     ],
 )
 def test_numbers_with_decimal_commas(cell, number):
-    found = parse_cells(pd.Series([cell, f">{cell}"]), ",")
+    found = parse_texts([cell, f">{cell}"], ",")
     assert found.bad.tolist() == [number is None] * 2
     if number is not None:
         assert found.numbers.tolist() == [number] * 2
         assert found.bounds.tolist() == [0, 1]
+        assert plain_numbers(pd.Series([cell]), ",").tolist() == [number]
 
 
 @pytest.mark.parametrize("decimal", [None, "."])
 def test_commas_are_no_decimal_marks_unless_declared(decimal):
     cells = pd.Series(["0,5", "1,234", "1.234"])
-    assert parse_cells(cells, decimal).bad.tolist() == [True, True, False]
+    assert parse_texts(cells, decimal).bad.tolist() == [True, True, False]
     assert with_points(cells, decimal).tolist() == cells.tolist()
 
 
