@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.datasets.cached import encoded_rows
 from molsepnorm.data.datasets.columns import Columns, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import merge_and_split
-from molsepnorm.data.datasets.encoded_rows import encoded_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, make_splits, split_words
 from molsepnorm.data.datasets.times import describe_times
