@@ -26,11 +26,6 @@ SPLIT_OF_WORD = {
     **dict.fromkeys(("test", "testing"), "test"),
 }
 """Words for a split, in lower case -> the name of the split."""
-_PURPOSE = {
-    "train": "the model is fitted to them",
-    "val": "the best epoch is chosen by them",
-    "test": "the final model is scored on them",
-}
 _FORM = 'Expected is a list of splits, such as [{"train": [0, 1, 2], "val": [3], "test": "4-9"}]'
 _ROWS = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
 _ENTRIES = TypeAdapter(list[dict[str, list[StrictInt] | str]])
@@ -120,10 +115,7 @@ def strata_of(config: DataConfig, kinds: Sequence[Kind], labels: np.ndarray) -> 
     """Return the number of the combination of classes of each molecule, int64 (G,), for a
     stratified split; None for another one.
 
-    Args:
-        config: the settings of the split.
-        kinds: kinds of the T targets.
-        labels: (G, T), NaN where a label is missing.
+    `kinds` are those of the T targets, and `labels` (G, T) are NaN where missing.
 
     Raises:
         ConfigError: no target has classes.
@@ -196,11 +188,8 @@ def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) 
     none.
 
     They are a random share of them, in the ratio of the first two shares of `config.split`.
-    `molecules` are the numbers of all molecules, as in `make_splits`.
-
-    Raises:
-        ConfigError: `config.split` is None.
-        DataError: as in `draw_validation`.
+    `molecules` are the numbers of all molecules, as in `make_splits`. Errors as in
+    `draw_validation`; a ConfigError if `config.split` is None.
     """
     if not splits or len(splits["val"]):
         return splits
@@ -254,9 +243,9 @@ def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _R
 
 
 def _first(error: ValidationError) -> str:
-    """Return the place and the text of the first problem."""
+    """Return the place (entry, split) and the text of the first problem."""
     first = error.errors()[0]
-    return ": ".join(filter(None, [", ".join(map(str, first["loc"][:2])), first["msg"]]))
+    return f"{', '.join(map(str, first['loc'][:2])) or 'content'}: {first['msg']}"
 
 
 def _read_entry(
@@ -309,8 +298,8 @@ def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: 
             counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)
             raise DataError(
                 f"{where}: {counted(len(splits[split]), f'{split} molecule')} that can be read; "
-                f"its rows are {counts}. {split} needs {minimum} or more, as {_PURPOSE[split]}: "
-                f"name them there, or leave {remedy} out to have the split drawn"
+                f"its rows are {counts}. {split} needs {minimum} or more: name them there, "
+                f"or leave {remedy} out to have the split drawn"
             )
     return splits
 

@@ -142,7 +142,11 @@ def _read_tables(name: str, folder: Path) -> NamedContent:
             require_column(table.columns, column, path)
         if name == "zinc-rich":
             table = table.iloc[_listed(path, split, len(table), size)]
-        require_size(name, split, path, len(table))
+        if abs(len(table) - size) > size // 100:  # public lists of SMILES may lack some
+            raise DataError(
+                f"{name} should have {size:,} molecules in its {split} split, and {path} has "
+                f"{len(table):,}: it is not a table of ZINC"
+            )
         parts[path] = table
 
     def graphs() -> Iterator[MolGraph]:
@@ -171,17 +175,6 @@ def _labels(parts: Mapping[Path, pd.DataFrame]) -> np.ndarray:  # (G, 1)
 def _consecutive(sizes: Iterable[int]) -> dict[str, range]:
     ends = [0, *accumulate(sizes)]
     return dict(zip(SPLITS, starmap(range, pairwise(ends)), strict=True))
-
-
-def require_size(name: str, split: str, path: Path, found: int) -> None:
-    """Raise a `DataError` if a table's number of molecules is not that of a split. Public lists of
-    SMILES may lack one in a hundred."""
-    size = SETS[name].sizes[SPLITS.index(split)]
-    if abs(found - size) > size // 100:
-        raise DataError(
-            f"{name} should have {size:,} molecules in its {split} split, and {path} has "
-            f"{found:,}: it is not a table of ZINC"
-        )
 
 
 def _listed(path: Path, split: str, length: int, size: int) -> list[int]:
