@@ -79,15 +79,13 @@ def make_splits(
     if config.time_column is not None:
         assert column is not None
         times, odd = read_times(column, config.time_format)
-        _refuse_cells(odd, column, config.time_column, source, index, f"is not a time. {_TIMES}")
+        _refuse_cells(odd, column, config.time_column, source, index, _TIMES)
         return draw_splits(config, rows, molecules, smiles, source, times)
     if config.splits_column is not None:
         assert column is not None
         words = [text.strip().lower() for text in column]
         unknown = [row for row, word in enumerate(words) if word and word not in SPLIT_OF_WORD]
-        _refuse_cells(
-            unknown, column, config.splits_column, source, index, f"names no split. {_WORDS}"
-        )
+        _refuse_cells(unknown, column, config.splits_column, source, index, _WORDS)
         named = {
             split: [row for row, word in enumerate(words) if SPLIT_OF_WORD.get(word) == split]
             for split in SPLITS
@@ -203,11 +201,11 @@ def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) 
 
 
 _TIMES = (
-    "Expected are dates of one format that --time-format gives, such as %d/%m/%Y, %d-%b-%y or "
-    "%m%Y, or ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers (--time-format number if "
-    "they look like dates), or a blank to leave the row out"
+    "is not a time. Expected are dates of one format that --time-format gives, such as %d/%m/%Y, "
+    "%d-%b-%y or %m%Y, or ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers (--time-format "
+    "number if they look like dates), or a blank to leave the row out"
 )
-_WORDS = f"Expected are {', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
+_WORDS = f"names no split. Expected are {', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
 
 
 def _refuse_cells(
@@ -222,8 +220,8 @@ def _refuse_cells(
     if len(odd):
         assert isinstance(source, Path)
         where = f"{locate(source, int(index[odd[0]]))}, column '{name}'"
-        more = f" ({counted(len(odd), 'such cell')})"
-        raise DataError(f"{where}: '{column[odd[0]].strip()[:40]}'{more} {why}")
+        cell, count = column[odd[0]].strip()[:40], counted(len(odd), "such cell")
+        raise DataError(f"{where}: '{cell}' {why}. {count} in this column")
 
 
 def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _Rows:
