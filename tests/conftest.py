@@ -109,11 +109,11 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
 
 @pytest.fixture
 def small_zinc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder of raw files of zinc-full, with twelve small molecules in each split."""
+    """Data folder with zinc-full, of twelve small molecules in each split."""
     set_zinc_sizes(monkeypatch, (12, 12, 12))
-    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "zinc").mkdir(parents=True)
     for number, split in enumerate(("train", "val", "test")):
-        with gzip.open(tmp_path / "raw" / f"{split}.csv.gz", "wt") as file:
+        with gzip.open(tmp_path / "raw" / "zinc" / f"{split}.csv.gz", "wt") as file:
             rows = (f"{'C' * n}{'O' * number}Cl,{n - number}\n" for n in range(1, 13))
             file.write("smiles,y\n" + "".join(rows))
     return tmp_path / "raw"

@@ -16,7 +16,7 @@ from rdkit import Chem, rdBase
 from support import batch_of, far_from_initial, renumbered
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.data.store import GraphStore, StoreWriter
+from molsepnorm.data.store import GraphStore
 from molsepnorm.model import PropertyModel, encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
@@ -149,10 +149,11 @@ def test_the_store_returns_real_molecules_exactly(real: list[str], tmp_path: Pat
     config = model.config
     spec = encoding_of(config)
     whole = encode(graphs, spec)
-    with StoreWriter(tmp_path / "real.store", spec, "ogb") as writer:
-        for start in range(0, 60, 17):
-            writer.append(encode(graphs[start : start + 17], spec))
-    store = GraphStore.open(tmp_path / "real.store")
+    chunks = (
+        (encode(graphs[start : start + 17], spec), np.arange(60)[start : start + 17])
+        for start in range(0, 60, 17)
+    )
+    store = GraphStore.write(tmp_path / "real.store", chunks, (), spec, "ogb")
     for name in ("sizes", "atoms", "degrees", "pairs"):
         assert np.array_equal(getattr(store, name), getattr(whole, name)), name
     for name in ("parents", "bonds", "depths"):

@@ -15,9 +15,8 @@ from molsepnorm.training.recipes import load_config
 
 _MODULES = {"cPickle", "cloudpickle", "dill", "joblib", "marshal", "pickle", "pty", "shelve"}
 _KNOWN = {
-    # its reader calls no function that a file names: see tests/data/datasets/test_pickles.py
-    "data/datasets/pickles.py": ["import pickle"],
-    "data/datasets/zinc.py": ["import pickle"],  # the class of its errors
+    # its reader calls no function that a file names: see tests/data/datasets/test_zinc.py
+    "data/datasets/zinc.py": ["import pickle"],
     # the predictor of this process, for the executors; no file is read
     "interop/spark.py": ["import pickle", "pickle.dumps", "pickle.loads"],
     # errors are copied to find out if a process can send them; no file is read

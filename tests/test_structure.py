@@ -35,7 +35,7 @@ def test_imports_point_one_way(path):
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_rdkit_and_ogb_each_have_one_home(path):
     module = module_of(path)
-    if module != "molsepnorm.data.datasets.ogb.package":
+    if module != "molsepnorm.data.datasets.ogb":
         assert "ogb" not in external(path)
     if not module.startswith(RDKIT):
         assert "rdkit" not in external(path)

@@ -237,8 +237,9 @@ def test_prepare_makes_the_store_that_training_reads(table, empty_cache, tmp_pat
 
 def test_prepare_encodes_a_named_set(empty_cache, tmp_path, monkeypatch):
     set_zinc_sizes(monkeypatch, (2, 2, 2))
+    (tmp_path / "zinc").mkdir()
     for split in ("train", "val", "test"):
-        with gzip.open(tmp_path / f"{split}.csv.gz", "wt") as file:
+        with gzip.open(tmp_path / "zinc" / f"{split}.csv.gz", "wt") as file:
             file.write("smiles,y\nCCO,1\nCCN,2\n")
     text = _ok("prepare", "zinc-full", "--data-dir", tmp_path, *TINY)
     assert "6 molecules, 18 atoms" in text

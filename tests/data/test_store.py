@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import networkx as nx
@@ -14,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molsepnorm.data.store import SCHEMA, GraphStore, Rejected, StoreWriter
+from molsepnorm.data.store import SCHEMA, GraphStore, Rejected
 from molsepnorm.errors import StorageError
 from molsepnorm.molecules import featurize
-from molsepnorm.molecules.encodings.encoding import EncodingSpec, encode
+from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.molecule import MolGraph
 
 SPEC = EncodingSpec((3, 2), max_degree=7, max_distance=9, max_path_length=4)
@@ -26,12 +27,14 @@ ARRAYS = ("sizes", "atoms", "degrees", "pairs", "rows")
 PARTS = ("parents", "bonds", "depths")
 
 
-def write(path: Path, graphs: list[MolGraph], chunk: int, spec: EncodingSpec = SPEC) -> GraphStore:
-    with StoreWriter(path, spec, "zinc") as writer:
-        for start in range(0, len(graphs), chunk):
-            writer.append(encode(graphs[start : start + chunk], spec))
-        writer.rejected = REJECTED
-    return GraphStore.open(path)
+def chunks_of(graphs: list[MolGraph], chunk: int) -> Iterator[tuple[EncodedGraphs, np.ndarray]]:
+    for start in range(0, len(graphs), chunk):
+        part = graphs[start : start + chunk]
+        yield encode(part, SPEC), np.arange(start, start + len(part)) * 2
+
+
+def write(path: Path, graphs: list[MolGraph], chunk: int) -> GraphStore:
+    return GraphStore.write(path, chunks_of(graphs, chunk), REJECTED, SPEC, "zinc")
 
 
 @pytest.fixture
@@ -48,20 +51,26 @@ def path(tmp_path: Path, graphs) -> Path:
 
 
 @given(data=st.data(), chunk=st.integers(1, 5))
-def test_what_was_written_is_read(tmp_path_factory, molgraphs, data, chunk):
-    """Every array, in any cut, equals what encoding all molecules at once gives."""
+def test_a_store_is_what_encoding_all_molecules_at_once_gives(
+    tmp_path_factory, molgraphs, data, chunk
+):
+    """Every array, in any cut, in a file and in memory."""
     graphs = data.draw(st.lists(molgraphs(40, (3, 2), (28, 5)), min_size=1, max_size=5))
-    store = write(tmp_path_factory.mktemp("store") / "a", graphs, chunk)
+    in_file = write(tmp_path_factory.mktemp("store") / "a", graphs, chunk)
+    in_memory = GraphStore.in_memory(chunks_of(graphs, chunk), REJECTED, SPEC, "zinc")
     together = encode(graphs, SPEC)
-    for name in ("sizes", "atoms", "degrees", "pairs"):
-        np.testing.assert_array_equal(getattr(store, name), getattr(together, name))
-    for name in PARTS:
-        assert getattr(store.paths, name).dtype == getattr(together.paths, name).dtype
-        np.testing.assert_array_equal(getattr(store.paths, name), getattr(together.paths, name))
-    assert store.rows.tolist() == list(range(len(graphs)))
-    assert (store.encoding, store.featurizer, store.rejected) == (SPEC, "zinc", REJECTED)
-    types = [str(getattr(store, name).dtype) for name in ARRAYS]
+    for store in (in_file, in_memory):
+        for name in ("sizes", "atoms", "degrees", "pairs", "max_bonds"):
+            np.testing.assert_array_equal(getattr(store, name), getattr(together, name))
+        for name in PARTS:
+            assert getattr(store.paths, name).dtype == getattr(together.paths, name).dtype
+            np.testing.assert_array_equal(getattr(store.paths, name), getattr(together.paths, name))
+        assert store.rows.tolist() == list(range(0, 2 * len(graphs), 2))
+        assert (store.encoding, store.featurizer, store.rejected) == (SPEC, "zinc", REJECTED)
+    types = [str(getattr(in_file, name).dtype) for name in ARRAYS]
     assert types == ["int64", "uint8", "uint8", "uint16", "int64"]
+    other = GraphStore.in_memory([(together, in_memory.rows + 1)], REJECTED, SPEC, "zinc")
+    assert other.digest != in_memory.digest
 
 
 @given(data=st.data())
@@ -72,26 +81,6 @@ def test_the_file_does_not_depend_on_the_chunks(tmp_path_factory, molgraphs, dat
     for chunk in (1, 2, len(graphs)):
         write(folder / str(chunk), graphs, chunk)
     assert len({file.read_bytes() for file in folder.iterdir()}) == 1
-
-
-@given(data=st.data(), chunk=st.integers(1, 5))
-def test_a_store_in_memory_is_the_same(tmp_path_factory, molgraphs, data, chunk):
-    graphs = data.draw(st.lists(molgraphs(40, (3, 2)), min_size=1, max_size=5))
-    rows = np.arange(len(graphs)) * 2
-    parts = [slice(start, start + chunk) for start in range(0, len(graphs), chunk)]
-    chunks = ((encode(graphs[part], SPEC), rows[part]) for part in parts)
-    found = GraphStore.in_memory(chunks, REJECTED, SPEC, "zinc")
-    expected = write(tmp_path_factory.mktemp("store") / "a", graphs, chunk)
-    for name in ("sizes", "atoms", "degrees", "pairs"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    for name in PARTS:
-        np.testing.assert_array_equal(getattr(found.paths, name), getattr(expected.paths, name))
-    assert found.rows.tolist() == rows.tolist()
-    for name in ("max_bonds", "rejected", "encoding", "featurizer"):
-        assert getattr(found, name) == getattr(expected, name)
-    assert found.path is None
-    other = GraphStore.in_memory([(encode(graphs, SPEC), rows + 1)], REJECTED, SPEC, "zinc")
-    assert other.digest != found.digest
 
 
 def test_molecules_that_differ_in_their_bonds_alone_have_another_digest():
@@ -106,17 +95,9 @@ def test_molecules_that_differ_in_their_bonds_alone_have_another_digest():
     assert one.digest != other.digest
 
 
-def test_rows_of_the_source_count_on_where_not_given(tmp_path, graphs):
-    one = encode(graphs[:2], SPEC)
-    for name, parts, rows in (
-        ("a", [(one,), (one, np.array([7, 9])), (one,)], [0, 1, 7, 9, 10, 11]),
-        ("b", [(encode([], SPEC),)] * 2, []),
-    ):
-        with StoreWriter(tmp_path / name, SPEC, "zinc") as writer:
-            for part in parts:
-                writer.append(*part)
-        store = GraphStore.open(tmp_path / name)
-        assert store.rows.tolist() == rows and len(store) == len(rows)
+def test_a_store_may_have_no_molecules(tmp_path):
+    store = write(tmp_path / "a", [], 1)
+    assert len(store) == 0 and store.rejected == REJECTED
 
 
 def test_arrays_are_mapped_not_read(path):
@@ -147,9 +128,7 @@ def test_it_is_a_safetensors_file(path):
 def test_codes_are_wide_enough_for_the_vocabulary(tmp_path, wide_codes, size, dtype):
     """The largest code survives on both sides of the switch."""
     encoded = wide_codes(size)
-    with StoreWriter(tmp_path / "a", SPEC, "zinc") as writer:
-        writer.append(encoded)
-    store = GraphStore.open(tmp_path / "a")
+    store = GraphStore.write(tmp_path / "a", [(encoded, np.arange(2))], (), SPEC, "zinc")
     assert len(store.paths) == size
     assert store.pairs.dtype == dtype
     assert store.pairs.tolist() == encoded.pairs.tolist()
@@ -159,62 +138,49 @@ def test_codes_are_wide_enough_for_the_vocabulary(tmp_path, wide_codes, size, dt
 def test_a_failure_in_the_middle_leaves_the_folder_as_it_was(tmp_path, tree, graphs, failure):
     write(tmp_path / "a", graphs[:1], chunk=1)
     before = tree(tmp_path)
-    with (
-        pytest.raises(type(failure)),
-        StoreWriter(tmp_path / "a", SPEC, "zinc") as writer,
-    ):
-        writer.append(encode(graphs, SPEC))
+
+    def chunks():
+        yield from chunks_of(graphs, 2)
         raise failure
+
+    with pytest.raises(type(failure)):
+        GraphStore.write(tmp_path / "a", chunks(), (), SPEC, "zinc")
     assert tree(tmp_path) == before
 
 
 @pytest.mark.parametrize("num_atoms", [20, 90, 110, 300])
 def test_a_full_disk(small_disk, tree, label, num_atoms):
-    """Full while chunks come (300 atoms), while the file is put together (90, 110), or only when
-    the last buffer is emptied (20, on a disk that others have filled)."""
+    """Full while chunks come (300 atoms), while the file is put together (90, 110), or from the
+    start (20, on a disk that others have filled)."""
     store = write(small_disk / "a", [label(nx.path_graph(3), 0, (3, 2))], 1)
     assert len(store) == 1
     if num_atoms == 20:
         (small_disk / "others").write_bytes(b"x" * (13 << 12))
     before = tree(small_disk)
-    with (
-        pytest.raises(StorageError, match=r"cannot write .*a: the disk is full: free some space"),
-        StoreWriter(small_disk / "a", SPEC, "zinc") as writer,
-    ):
-        writer.append(encode([label(nx.path_graph(num_atoms), 0, (3, 2))], SPEC))
+    with pytest.raises(StorageError, match=r"cannot write .*a: the disk is full: free some space"):
+        write(small_disk / "a", [label(nx.path_graph(num_atoms), 0, (3, 2))], 1)
     assert tree(small_disk) == before
 
 
-def test_something_else_is_no_store(tmp_path):
-    deep = (100_000).to_bytes(8, "little") + b"[" * 100_000
-    for content in (b"", b"\0" * 100, b"\x02" + b"\0" * 7 + b"[]", deep):
-        (tmp_path / "a").write_bytes(content)
-        with pytest.raises(
-            StorageError, match=f"a is damaged or no graph store of schema {SCHEMA}"
-        ):
-            GraphStore.open(tmp_path / "a")
-    with pytest.raises(StorageError, match=r"cannot read .*missing: there is no such file"):
-        GraphStore.open(tmp_path / "missing")
+DEEP = (100_000).to_bytes(8, "little") + b"[" * 100_000
 
 
-def test_a_store_of_another_schema_is_refused(path):
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"\x02" + b"\0" * 7 + b"[]", DEEP])
+def test_something_else_is_no_store(tmp_path, content):
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(StorageError, match=f"a is damaged or no graph store of schema {SCHEMA}"):
+        GraphStore.open(tmp_path / "a")
+
+
+def test_a_store_that_is_cut_or_has_another_schema_is_refused(path):
     content = path.read_bytes()
     schemas = [json.dumps(json.dumps({"schema": n})[:-1])[1:-1].encode() for n in (SCHEMA, 9)]
     assert schemas[0] in content
-    path.write_bytes(content.replace(*schemas))
-    with pytest.raises(StorageError, match=f"no graph store of schema {SCHEMA}: delete it"):
-        GraphStore.open(path)
-
-
-def test_a_cut_or_grown_file_is_damaged(path):
-    content = path.read_bytes()
-    for length in [*range(0, len(content), 61), len(content) - 1]:
-        path.write_bytes(content[:length])
-        with pytest.raises(StorageError, match="is damaged or no graph store"):
+    cut = (content[:length] for length in range(0, len(content), 61))
+    for damaged in (*cut, content[:-1], content + b"\0", content.replace(*schemas)):
+        path.write_bytes(damaged)
+        with pytest.raises(StorageError, match=f"is damaged or no graph store of schema {SCHEMA}"):
             GraphStore.open(path)
-    path.write_bytes(content + b"\0")
-    with pytest.raises(StorageError, match="is damaged or no graph store"):
-        GraphStore.open(path)
 
 
 @pytest.mark.claim(
@@ -241,10 +207,10 @@ def test_a_changed_byte_is_noticed_wherever_it_is(path):
 def test_a_killed_writer_leaves_nothing_for_long(tmp_path, tree, graphs):
     """The next one into that folder removes what it left."""
     code = (
-        "import os, signal, sys; from molsepnorm.data.store import StoreWriter; "
+        "import os, signal, sys; from molsepnorm.data.store import GraphStore; "
         "from molsepnorm.molecules.encodings.encoding import EncodingSpec; "
-        "writer = StoreWriter(sys.argv[1], EncodingSpec((3,)), 'zinc'); writer.__enter__(); "
-        "os.kill(os.getpid(), signal.SIGKILL)"
+        "chunks = (os.kill(os.getpid(), signal.SIGKILL) for _ in range(1)); "
+        "GraphStore.write(sys.argv[1], chunks, (), EncodingSpec((3,)), 'zinc')"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.store")])
     assert done.returncode == -signal.SIGKILL

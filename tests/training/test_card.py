@@ -65,7 +65,7 @@ def test_the_card_describes_model_data_and_scores(run, split_rows):
     assert f"| a\\|b | binary | probability | 0, 1 | {labels} |" in body
     for line in (
         "- Molecules: 24 train, 3 val, 3 test",
-        "- Split: random, seed 0",
+        "- Split: random split, seed 0",
         "- Rows left out because they cannot be read: 1",
         f"- Parts: {composition(run.model, 1)}",
         "- Elements of the training molecules: C, N, O",

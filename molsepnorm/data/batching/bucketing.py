@@ -16,18 +16,14 @@ Layout = tuple[PaddedGroup, ...]
 
 
 def tight_layout(slots: np.ndarray, max_groups: int) -> Layout:
-    """Return the cheapest layout for graphs with these numbers of slots, in ascending order."""
-    distinct, first = np.unique(slots, return_index=True)
-    return _cheapest_layout(distinct, np.append(first[1:], len(slots)), max_groups)
-
-
-def _cheapest_layout(distinct: np.ndarray, ends: np.ndarray, max_groups: int) -> Layout:
-    """Return the padded groups of lowest cost, by dynamic programming over the distinct sizes.
+    """Return the cheapest layout for graphs with these numbers of slots, in ascending order.
 
     The cost of a graph padded to S slots is about S² + 32 S: attention is quadratic in the slots,
-    the other parts of a layer are linear. `ends` has the number of rows for graphs of up to each of
-    the `distinct` numbers of slots, which ascend.
+    the other parts of a layer are linear. The cost is minimised by dynamic programming over the
+    distinct sizes.
     """
+    distinct, first = np.unique(slots, return_index=True)
+    ends = np.append(first[1:], len(slots))
     counts = ends - np.append(0, ends[:-1])[:, None]  # [i, j]: graphs of the sizes i to j
     costs = np.where(counts > 0, counts * (distinct**2 + 32 * distinct), np.inf)
     best, cuts = costs[0], []
@@ -42,9 +38,8 @@ def _cheapest_layout(distinct: np.ndarray, ends: np.ndarray, max_groups: int) ->
         if last >= 0 and begin[last] > 0:
             last = int(begin[last]) - 1
             chosen.append(last)
-    rows = np.diff(ends[chosen[::-1]], prepend=0)
-    widths = distinct[chosen[::-1]]
-    return tuple(PaddedGroup(*pair) for pair in zip(rows.tolist(), widths.tolist(), strict=True))
+    rows, widths = np.diff(ends[chosen[::-1]], prepend=0), distinct[chosen[::-1]]
+    return tuple(map(PaddedGroup, rows.tolist(), widths.tolist()))
 
 
 def epoch_batches(
@@ -94,10 +89,9 @@ def _halved(
         return [batch]
     if sum(group.graphs * group.slots**2 for group in tight_layout(slots, max_groups)) <= max_pairs:
         return [batch]
-    halves = np.array_split(batch, 2)
-    return [
-        part for half in halves for part in _halved(half, sizes, max_groups, max_pairs, min_size)
-    ]
+    one, two = np.array_split(batch, 2)
+    limits = (sizes, max_groups, max_pairs, min_size)
+    return _halved(one, *limits) + _halved(two, *limits)
 
 
 def num_batches(num_graphs: int, batch_size: int) -> int:

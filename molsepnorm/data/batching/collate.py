@@ -159,22 +159,17 @@ def path_table(paths: PathVocabulary) -> PathTable:
     columns = positions * labels + bonds[codes, positions]
     lengths = np.bincount(codes, minlength=len(bonds))
     shape = (len(bonds), bonds.shape[1] * labels)
+    with warnings.catch_warnings():  # that sparse tensors are in beta
+        warnings.simplefilter("ignore")
+        ones = torch.ones(len(codes))
+        indices = torch.from_numpy(np.stack([codes, columns]))
+        marked = torch.sparse_coo_tensor(indices, ones, shape).to_sparse_csr()
+        transposed = torch.sparse_coo_tensor(indices.flip(0), ones, shape[::-1]).to_sparse_csr()
     return PathTable(
-        bonds=_ones(codes, columns, shape),
-        bonds_transposed=_ones(columns, codes, shape[::-1]),
+        bonds=marked,
+        bonds_transposed=transposed,
         lengths=torch.from_numpy(np.maximum(lengths, 1).astype(np.float32)),
         distances=torch.from_numpy(np.maximum(paths.depths, 0).astype(np.int64)),
         first_bonds=torch.from_numpy(np.maximum(bonds[:, 0], 0).astype(np.int64)),
         labels=labels,
     )
-
-
-def _ones(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, ...]) -> Tensor:
-    """Return a sparse matrix of ones at these indices."""
-    order = np.lexsort((columns, rows))
-    starts = np.append(0, np.bincount(rows, minlength=shape[0]).cumsum())
-    with warnings.catch_warnings():  # that sparse tensors are in beta
-        warnings.simplefilter("ignore")
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(starts), torch.from_numpy(columns[order]), torch.ones(len(rows)), shape
-        )

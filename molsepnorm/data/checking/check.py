@@ -23,7 +23,7 @@ from molsepnorm.data.checking.report import (
 from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.cells import word_of
 from molsepnorm.data.datasets.labels import Issue
-from molsepnorm.data.datasets.splits import assigns_splits, split_origin, split_words
+from molsepnorm.data.datasets.splits import assigns_splits, split_name
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import four_digits
@@ -189,7 +189,7 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
             shared.update(both.tolist())
     if not shared:  # splits that are drawn, but for those by time, keep the rows of a molecule
         return
-    origin = split_origin(scan.config)
+    origin = split_name(scan.config)
     text = (
         f"train/test leakage ({origin}): {counted(len(shared), 'molecule')} in more "
         "than one split; the scores would be too optimistic"
@@ -312,7 +312,7 @@ def _unused(scan: Scan) -> Iterator[Finding]:
     if not scan.config.names_rows:
         groups = []
         for name, column in scan.table.items():
-            if assigns_splits(split_words(column.unique())):
+            if assigns_splits(column.unique()):
                 groups.append(Group(f"{name}: --splits-column {shlex.quote(name)}", 1, ()))
         text = (
             f"unused split: {counted(len(groups), 'column')} that could assign rows to the "

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from types import ModuleType
 
 from molsepnorm.data.datasets import ogb, zinc
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset, Rejected, data_folder
-from molsepnorm.data.datasets.ogb import SETS as OGB_SETS
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 __all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_of", "load"]
 
-NAMES = (*zinc.SETS, *OGB_SETS)
+HOMES: dict[str, ModuleType] = {name: home for home in (zinc, ogb) for name in home.SETS}
+"""Module of each named data set."""
+NAMES = tuple(HOMES)
 """Names of data sets."""
 
 
@@ -30,9 +32,8 @@ def featurizer_of(config: DataConfig) -> str:
             f"unknown data set '{config.dataset}'. {did_you_mean(config.dataset, NAMES)} "
             "For a table of your own use --data FILE.csv"
         )
-    if config.dataset in OGB_SETS:
-        return ogb.FEATURIZER
-    return zinc.SETS[config.dataset].featurizer
+    featurizer: str = HOMES[config.dataset].SETS[config.dataset].featurizer
+    return featurizer
 
 
 def load(
@@ -62,13 +63,10 @@ def load(
     if config.structures:
         from molsepnorm.data.datasets.structures import load_structures
 
-        dataset = load_structures(config, encoding)
-    elif config.dataset is None:
+        return load_structures(config, encoding)
+    if config.dataset is None:
         from molsepnorm.data.datasets.table import load_table
 
-        dataset = load_table(config, encoding, labelled, for_training)
-    else:
-        load_named = ogb.load_ogb if config.dataset in OGB_SETS else zinc.load_zinc
-        dataset = load_named(config.dataset, data_folder(config.data_dir), encoding)
-    warnings = (*dataset.warnings, *filter(None, [dataset.store.warning]))
-    return replace(dataset, warnings=warnings)
+        return load_table(config, encoding, labelled, for_training)
+    load_named: Callable[..., Dataset] = HOMES[config.dataset].load_named
+    return load_named(config.dataset, data_folder(config.data_dir), encoding)

@@ -1,92 +1,137 @@
-"""Stores, labels and standardised SMILES in the cache, made where they are missing or damaged."""
+"""The cache: downloads, encoded molecules, labels, and standardised SMILES.
+
+A file that is missing or does not match its digest is made anew.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from functools import cache
+from http.client import HTTPException
+from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import urlopen
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
-from molsepnorm.data.store import SCHEMA, GraphStore, Rejected, StoreWriter
-from molsepnorm.errors import ModelError, StorageError
-from molsepnorm.files.arrays import REMEDY, open_arrays, refuse_damaged, write_arrays
+from molsepnorm.data.store import SCHEMA, GraphStore, Rejected
+from molsepnorm.errors import DataError, ModelError, StorageError
+from molsepnorm.files.arrays import open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.digests import KEY, json_digest, short_digest
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import cache_folder, replacing, write_json
+from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
-from molsepnorm.molecules.encodings.sound import require_sound
 from molsepnorm.molecules.featurize import SIZES, plugin_digest
 from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
 
 _CHUNK = 256  # molecules encoded together: many enough for numpy, few enough for the cache
+_PATIENCE = 60  # seconds without data after which a download fails
 
 
-class LabelledGraph(NamedTuple):
-    """A molecule of a named set with its labels."""
+def complete_folder(folders: Iterable[Path], files: Sequence[str], advice: str) -> Path | None:
+    """Return the first folder that has all of these files; None if none has any of them.
 
-    row: int
-    """Index in the source, counted from 0."""
-    graph: MolGraph
-    labels: Sequence[float]
-    """T numbers, NaN where missing."""
+    Raises:
+        DataError: a folder has only some of the files; the message ends with `advice`.
+    """
+    for folder in folders:
+        lacking = [file for file in files if not (folder / file).is_file()]
+        if not lacking:
+            return folder
+        if len(lacking) < len(files):
+            raise DataError(f"{folder} lacks {', '.join(lacking)}. {advice}")
+    return None
 
 
-@dataclass(frozen=True)
-class CachedLabels:
-    """The labels and splits of a named set, kept in a file beside its stores."""
+def download(folder: Path, urls: Mapping[str, str], files: Iterable[str], advice: str) -> None:
+    """Download files into a new folder. If this fails, nothing is left behind.
 
-    values: np.ndarray
-    """float32 [G, T]: NaN where a label is missing."""
-    splits: dict[str, np.ndarray]
-    """int64 indices for each of `SPLITS`."""
+    Args:
+        folder: the folder, in the cache.
+        urls: address of each file, by its path in the folder; archives are extracted there.
+        files: paths in the folder of all files that are needed.
+        advice: end of the error message.
+
+    Raises:
+        DataError: a file cannot be downloaded, or an archive lacks one.
+        StorageError: the folder cannot be written.
+    """
+    with replacing(folder, folder=True) as scratch:
+        for name, url in urls.items():
+            path = scratch / name
+            try:
+                with urlopen(url, timeout=_PATIENCE) as answer:
+                    content = answer.read()
+                archive = ZipFile(BytesIO(content)) if path.suffix == ".zip" else None
+            except (OSError, HTTPException, BadZipFile) as error:
+                reason = " ".join(str(error).split()) or type(error).__name__
+                raise DataError(f"downloading {url} failed: {reason}. {advice}") from error
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if archive is None:
+                path.write_bytes(content)
+            else:
+                archive.extractall(path.parent)
+        if lacking := [file for file in files if not (scratch / file).is_file()]:
+            raise DataError(f"{', '.join(urls.values())} lacks {', '.join(lacking)}. {advice}")
+
+
+class NamedContent(NamedTuple):
+    """The content of a named set."""
+
+    graphs: Iterable[MolGraph]
+    """G molecules."""
+    labels: np.ndarray
+    """(G, T): NaN where a label is missing."""
+    splits: Mapping[str, Sequence[int]]
+    """Indices for each of `SPLITS`."""
 
 
 def cached_set(
-    key: str,
+    name: str,
+    files: Iterable[Path],
     featurizer: str,
     encoding: EncodingSpec,
-    num_targets: int,
-    molecules: Iterable[LabelledGraph],
-    splits: dict[str, Sequence[int]],
-) -> tuple[GraphStore, CachedLabels]:
-    """Return the store and the labels of a named set, made from `molecules` where missing.
+    read: Callable[[], NamedContent],
+) -> tuple[GraphStore, np.ndarray, dict[str, np.ndarray]]:
+    """Return the store, the labels (float32 [G, T]) and the splits (int64) of a named set.
 
     Args:
-        key: stands for the content of the source.
-        molecules: read only if the store or the labels must be made.
-        splits: indices for each of `SPLITS`; may be filled while `molecules` is read.
+        name: the set.
+        files: the raw files; a change of one makes everything anew.
+        featurizer: name of the featuriser of the molecules.
+        encoding: the encoding of the store.
+        read: reads the raw files; called only if the store or the labels must be made.
     """
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
+
+    key, content = f"{name}-{short_digest(*files, RDKIT_VERSION)}", cache(read)
+
+    def molecules() -> Iterator[tuple[int, MolGraph]]:
+        yield from enumerate(content().graphs)
+
+    store = cached_store(key, featurizer, encoding, molecules())
     path = cache_folder() / f"{featurizer}-{key}-s{SCHEMA}.labels"
-    rows: list[Sequence[float]] = []
-
-    def graphs() -> Iterator[tuple[int, MolGraph]]:
-        for row, graph, labels in molecules:
-            rows.append(labels)
-            yield row, graph
-
-    unread = graphs()
-    store = cached_store(key, featurizer, encoding, unread)
-    warning = ""
-    if path.exists():
-        try:
-            return store, _open_labels(path, len(store), num_targets)
-        except StorageError as error:
-            warning = _made_anew(error)
-    for _ in unread:  # nothing is left if the store was made just now
-        pass
-    arrays = {name: np.array(splits[name], dtype=np.int64) for name in SPLITS}
-    values = np.array(rows, dtype=np.float32).reshape(len(rows), num_targets)
+    with suppress(StorageError):
+        return store, *_open_labels(path)
+    arrays = {split: np.array(content().splits[split], dtype=np.int64) for split in SPLITS}
     with replacing(path) as scratch:
-        write_arrays(scratch, {"labels": values, **arrays}, {})
-    warning = " ".join(filter(None, (store.warning, warning)))
-    return replace(store, warning=warning), _open_labels(path, len(store), num_targets)
+        write_arrays(scratch, {"labels": content().labels.astype(np.float32), **arrays}, {})
+    return store, *_open_labels(path)
+
+
+def _open_labels(path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    with refuse_damaged(path, "file of labels"):
+        arrays, _, _ = open_arrays(path)
+    return arrays["labels"], {split: np.array(arrays[split]) for split in SPLITS}
 
 
 def cached_store(
@@ -95,34 +140,39 @@ def cached_store(
     encoding: EncodingSpec,
     molecules: Iterable[tuple[int, MolGraph]],
     rejected: Sequence[Rejected] = (),
-    num_rows: int | None = None,
 ) -> GraphStore:
     """Return the store of that key from the cache, made from `molecules` where it is missing.
 
     Args:
         key: stands for the molecules; featuriser, encoding and schema are added to it.
+        featurizer: name of the featuriser of the molecules.
+        encoding: the encoding of the store.
         molecules: each with the index of its row; read only if the store must be made.
         rejected: rows without a molecule; may be filled while `molecules` is read.
-        num_rows: number of rows of the source; None if it is not known.
 
     Raises:
         StorageError: the cache cannot be written.
     """
-    path = cache_folder() / f"{featurizer}-{key}-{_tag(featurizer, encoding)}.store"
-    warning = ""
-    if path.exists():
-        try:
-            store = GraphStore.open(path)
-            _require_sound(store, featurizer, encoding, num_rows)
-            return store
-        except StorageError as error:
-            warning = _made_anew(error)
-            path.unlink(missing_ok=True)
-    with StoreWriter(path, encoding, featurizer) as writer:
-        for graphs, rows in encode_chunks(molecules, featurizer, encoding):
-            writer.append(graphs, rows)
-        writer.rejected = rejected
-    return replace(GraphStore.open(path), warning=warning)
+    bonds = "x".join(map(str, encoding.bond_sizes))
+    plug_in = plugin_digest(featurizer)
+    sizes = f"g{encoding.max_degree}-d{encoding.max_distance}-l{encoding.max_path_length}"
+    tag = f"b{bonds}-{sizes}{plug_in and f'-v{plug_in}'}-s{SCHEMA}"
+    path = cache_folder() / f"{featurizer}-{key}-{tag}.store"
+    with suppress(StorageError):
+        return GraphStore.open(path)
+    chunks = encode_chunks(molecules, featurizer, encoding)
+    return GraphStore.write(path, chunks, rejected, encoding, featurizer)
+
+
+def encode_chunks(
+    molecules: Iterable[tuple[int, MolGraph]], featurizer: str, encoding: EncodingSpec
+) -> Iterator[tuple[EncodedGraphs, np.ndarray]]:
+    """Encode molecules some hundreds at a time, and yield them with their rows."""
+    molecules = iter(molecules)
+    while chunk := list(islice(molecules, _CHUNK)):
+        rows = np.array([row for row, _ in chunk])
+        graphs = [graph for _, graph in chunk]
+        yield encode(graphs, encoding, SIZES[featurizer].atoms, rows), rows
 
 
 def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
@@ -139,7 +189,7 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
     from molsepnorm.molecules.featurize.smiles import Unwritten
 
-    key = short_digest(json.dumps(with_reasons(smiles)))
+    key = short_digest(json.dumps(_with_reasons(smiles)))
     path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
     if path.exists():
         with suppress(ModelError, LookupError, TypeError):  # a damaged file is made anew
@@ -148,72 +198,59 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
                 each = content["smiles"]
                 return [text if isinstance(text, str) else Unwritten(*text) for text in each]
     forms = standardized(smiles, level)
-    written = with_reasons(forms)
+    written = _with_reasons(forms)
     write_json(path, {"smiles": written, KEY: json_digest(written)})
     return forms
 
 
-def with_reasons(smiles: Sequence[str]) -> list[str | list[str]]:
+def _with_reasons(smiles: Sequence[str]) -> list[str | list[str]]:
     """Return SMILES for JSON, where an empty text that holds a reason becomes a list of it.
 
     >>> from molsepnorm.molecules.featurize.smiles import Unwritten
-    >>> with_reasons(["CCO", "", Unwritten("5,000 atoms")])
+    >>> _with_reasons(["CCO", "", Unwritten("5,000 atoms")])
     ['CCO', '', ['5,000 atoms']]
     """
     return [[text.reason] if hasattr(text, "reason") else text for text in smiles]
 
 
-def encode_chunks(
-    molecules: Iterable[tuple[int, MolGraph]], featurizer: str, encoding: EncodingSpec
-) -> Iterator[tuple[EncodedGraphs, np.ndarray]]:
-    """Encode molecules some hundreds at a time, and yield them with their rows."""
-    molecules = iter(molecules)
-    while chunk := list(islice(molecules, _CHUNK)):
-        rows = np.array([row for row, _ in chunk])
-        graphs = [graph for _, graph in chunk]
-        yield encode(graphs, encoding, SIZES[featurizer].atoms, rows), rows
+def encoded_rows(
+    smiles: Sequence[str],
+    config: DataConfig,
+    encoding: EncodingSpec,
+    location: Callable[[int], str],
+) -> tuple[GraphStore, Sequence[str]]:
+    """Return the store of the molecules of a table, and the standard form of every SMILES.
 
+    Args:
+        smiles: SMILES of every row.
+        config: standardisation, featuriser, and what is done with an invalid SMILES.
+        encoding: the encoding of the store.
+        location: returns the file and the position of a row.
 
-def _made_anew(error: StorageError) -> str:
-    return f"{str(error).removesuffix(REMEDY)}it was made anew."
+    Raises:
+        DataError: a row cannot be read and `on_invalid` is fail.
+        StorageError: the cache cannot be written.
+    """
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
+    rejected: list[Rejected] = []
+    standard = cached_standard(smiles, config.standardize)
 
-def _require_sound(
-    store: GraphStore, featurizer: str, encoding: EncodingSpec, num_rows: int | None
-) -> None:
-    """Check that a store is what its name says, even if its digest is right."""
-    try:
-        if (store.featurizer, store.encoding) != (featurizer, encoding):
-            raise ValueError("it is made of other data")
-        if store.rows.shape != (len(store),):
-            raise ValueError("it has more or fewer rows than molecules")
-        rows = [*store.rows.tolist(), *(entry.row for entry in store.rejected)]
-        if num_rows is not None and sorted(rows) != list(range(num_rows)):
-            raise ValueError(f"its rows are not the {num_rows} of the table")
-        require_sound(store, encoding, SIZES[featurizer].atoms)
-    except (ValueError, TypeError, LookupError, OverflowError) as error:
-        raise StorageError(
-            f"{store.path} is damaged or no graph store: {error}; {REMEDY}"
-        ) from error
+    def molecules() -> Iterator[tuple[int, MolGraph]]:
+        graphs = featurize.get(config.featurizer).stream(standard)
+        for row, (text, graph) in enumerate(zip(smiles, graphs, strict=True)):
+            if isinstance(graph, MolGraph):
+                yield row, graph
+            else:
+                rejected.append(Rejected(row, text, str(graph)))
 
-
-def _open_labels(path: Path, num_graphs: int, num_targets: int) -> CachedLabels:
-    """Map the labels of a named set."""
-    with refuse_damaged(path, "file of labels"):
-        arrays, _, _ = open_arrays(path)
-        values = arrays["labels"]
-        splits = {name: np.array(arrays[name]) for name in SPLITS}
-        if values.shape != (num_graphs, num_targets):
-            raise ValueError("it has labels of other molecules or targets")
-        if any(((part < 0) | (part >= num_graphs)).any() for part in splits.values()):
-            raise ValueError("a split has a molecule that does not exist")
-        return CachedLabels(values, splits)
-
-
-def _tag(featurizer: str, encoding: EncodingSpec) -> str:
-    bonds = "x".join(map(str, encoding.bond_sizes))
-    plug_in = plugin_digest(featurizer)
-    return (
-        f"b{bonds}-g{encoding.max_degree}-d{encoding.max_distance}-l{encoding.max_path_length}"
-        f"{plug_in and f'-v{plug_in}'}-s{SCHEMA}"
-    )
+    texts = [smiles] if standard is smiles else [smiles, standard]
+    key = short_digest(json.dumps(list(map(_with_reasons, texts))), RDKIT_VERSION)
+    store = cached_store(key, config.featurizer, encoding, molecules(), rejected)
+    if store.rejected and config.on_invalid == "fail":
+        first = store.rejected[0]
+        raise DataError(
+            f"{location(first.row)}: {first.reason}. Fix the row, or use --on-invalid skip to "
+            "leave such rows out and list them in rejected.csv"
+        )
+    return store, standard

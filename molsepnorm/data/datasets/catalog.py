@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from molsepnorm.data.datasets import ogb, zinc
+from molsepnorm.data.datasets import HOMES
 from molsepnorm.data.datasets.dataset import data_folder
-from molsepnorm.data.datasets.ogb.files import find_folder
 from molsepnorm.data.store import SCHEMA
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import cache_folder
@@ -47,60 +45,26 @@ def list_sets(data_dir: Path | None = None) -> tuple[NamedSet, ...]:
     Args:
         data_dir: folder of raw files. [default: $MOLSEPNORM_DATA]
     """
-    data_dir = data_folder(data_dir)
     stores = [path.name for path in cache_folder().glob(f"*-s{SCHEMA}.store")]
-    return (*_zinc(data_dir, stores), *_ogb(data_dir, stores))
-
-
-def _zinc(data_dir: Path | None, stores: Sequence[str]) -> Iterator[NamedSet]:
-    pickles = zinc.find_files(data_dir, "ZINC/raw", zinc.RAW_FILES)
-    pickles = pickles or zinc.find_files(cache_folder() / "pyg", "ZINC/raw", zinc.RAW_FILES)
-    tables = zinc.find_files(data_dir, "zinc", zinc.TABLES)
-    smiles = zinc.find_files(data_dir, "zinc", (*zinc.TABLES, *zinc.INDICES))
-    sources = {
-        "zinc": (pickles, "zinc"),
-        "zinc-full": (tables or pickles, "zinc-full|csv"),
-        "zinc-rich": (smiles, "zinc-rich"),
-    }
-    for name, each in zinc.SETS.items():
-        folder, keys = sources[name]
-        yield NamedSet(
-            name=name,
-            about=f"penalised logP of drug-like molecules, {each.about}",
-            molecules=sum(each.sizes),
-            tasks=1,
-            kind="regression",
-            metric="mae",
-            raw="here" if folder else "missing",
-            folder=folder,
-            stores=_count(stores, each.featurizer, keys),
-        )
-
-
-def _ogb(data_dir: Path | None, stores: Sequence[str]) -> Iterator[NamedSet]:
-    for each in ogb.SETS.values():
-        folder: Path | None = None
-        raw: Literal["here", "incomplete", "missing"] = "missing"
+    found = []
+    for name, home in HOMES.items():
+        each, folder, incomplete = home.SETS[name], None, False
         try:
-            folder = find_folder(each.name, data_dir) or find_folder(
-                each.name, cache_folder() / "ogb"
-            )
+            folder = home.find(name, data_folder(data_dir))
         except DataError:
-            raw = "incomplete"
-        yield NamedSet(
-            name=each.name,
-            about=each.about,
-            molecules=each.molecules,
-            tasks=each.num_tasks,
-            kind=each.kind,
-            metric=each.metric,
-            raw="here" if folder else raw,
-            folder=folder,
-            stores=_count(stores, ogb.FEATURIZER, each.name),
+            incomplete = True
+        own = re.compile(rf"{each.featurizer}-{name}-[0-9a-f]+-b\d")
+        found.append(
+            NamedSet(
+                name=name,
+                about=each.about,
+                molecules=each.molecules,
+                tasks=each.tasks,
+                kind=each.kind,
+                metric=each.metric,
+                raw="here" if folder else "incomplete" if incomplete else "missing",
+                folder=folder,
+                stores=sum(own.match(store) is not None for store in stores),
+            )
         )
-
-
-def _count(stores: Sequence[str], featurizer: str, keys: str) -> int:
-    """Count the names of stores that begin with <featuriser>-<key>-<digest>-b…"""
-    pattern = re.compile(rf"{featurizer}-(?:{keys})-(?:[0-9a-f]+|downloaded)-b\d")
-    return sum(pattern.match(name) is not None for name in stores)
+    return tuple(found)

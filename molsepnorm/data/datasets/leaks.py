@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -24,11 +25,8 @@ def shared_molecules(dataset: Dataset) -> int | None:
     """
     if dataset.smiles is None:
         return None
-    split_of = np.full(len(dataset.store), -1)
-    for number, molecules in enumerate(dataset.splits.values()):
-        split_of[molecules] = number
-    groups = same_molecules(dataset, np.flatnonzero(split_of >= 0), split_of)
-    return sum(len(np.unique(split_of[group])) > 1 for group in groups)
+    parts = (np.unique(dataset.molecule_ids[part]).tolist() for part in dataset.splits.values())
+    return sum(count > 1 for count in Counter(chain.from_iterable(parts)).values())
 
 
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
@@ -42,29 +40,21 @@ def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
     return numbers
 
 
-def same_molecules(
-    dataset: Dataset, among: np.ndarray, labels: np.ndarray | None = None
-) -> Iterator[np.ndarray]:
-    """Yield the indices (int64, ascending) of each molecule that occurs more than once.
+def same_molecules(dataset: Dataset, among: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the indices (int64, ascending) of each molecule that occurs more than once `among`
+    these indices of a data set with SMILES.
 
     Two rows are the same molecule if their canonical SMILES are equal, after structures are
     standardised; texts of another package's featuriser are compared as they are. Canonical SMILES
     are slow to compute, so they are compared only for molecules whose graphs have the same hash.
-
-    Args:
-        dataset: a data set with SMILES.
-        among: int64, indices of the molecules to compare.
-        labels: (G,), such as the number of the split; molecules are compared only if their graph
-            occurs with different labels. By default all molecules are compared.
     """
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     hashes = dataset.graph_hashes[among]
     order = np.argsort(hashes, kind="stable")
-    starts = np.flatnonzero(np.diff(hashes[order], prepend=hashes[order[:1]] - np.uint64(1)))
-    for start, end in pairwise([*starts, len(order)]):
-        alike = among[order[start:end]]
-        if len(alike if labels is None else np.unique(labels[alike])) < 2:
+    starts = np.unique(hashes[order], return_index=True)[1]
+    for alike in np.split(among[order], starts[1:]):
+        if len(alike) < 2:
             continue
         texts = dataset.smiles_of(alike)
         canonical = {text: text for text in texts}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
@@ -25,31 +26,22 @@ SPLIT_OF_WORD = {
     **dict.fromkeys(("test", "testing"), "test"),
 }
 """Words for a split, in lower case -> the name of the split."""
-_PURPOSE = {
-    "train": "the model is fitted to them",
-    "val": "the best epoch is chosen by them",
-    "test": "the final model is scored on them",
-}
 _FORM = 'Expected is a list of splits, such as [{"train": [0, 1, 2], "val": [3], "test": "4-9"}]'
 _ROWS = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
+_ENTRIES = TypeAdapter(list[dict[str, list[StrictInt] | str]])
 
 _Rows = dict[str, list[int]]  # split -> rows of the source
 _Splits = dict[str, np.ndarray]  # split -> sorted int64 indices of molecules in the store
 
 
-def split_words(cells: Iterable[str]) -> set[str] | None:
-    """Return the splits that are named in these cells; None if a cell has another word.
+def assigns_splits(cells: Iterable[str]) -> bool:
+    """Return whether a column with these cells could assign rows to splits.
 
-    >>> split_words(["Train", "", "valid"]) == {"train", "val"}, split_words(["train", "7"])
-    (True, None)
+    >>> assigns_splits(["Train", "", "valid", "test"]), assigns_splits(["train", "test", "7"])
+    (True, False)
     """
     words = {cell.strip().lower() for cell in cells} - {""}
-    return {SPLIT_OF_WORD[word] for word in words} if words <= SPLIT_OF_WORD.keys() else None
-
-
-def assigns_splits(words: set[str] | None) -> bool:
-    """Return whether a column with these `split_words` could assign rows to splits."""
-    return words is not None and words >= {"train", "test"}
+    return words <= SPLIT_OF_WORD.keys() and {"train", "test"} <= {*map(SPLIT_OF_WORD.get, words)}
 
 
 def make_splits(
@@ -86,15 +78,27 @@ def make_splits(
         return {}
     if config.time_column is not None:
         assert column is not None
-        times = _read_times(column, config, source, index)
+        times, odd = read_times(column, config.time_format)
+        _refuse_cells(odd, column, config.time_column, source, index, _TIMES)
         return draw_splits(config, rows, molecules, smiles, source, times)
-    if column is not None:
-        assert isinstance(source, Path)
-        named = _read_column(column, config, source, index)
+    if config.splits_column is not None:
+        assert column is not None
+        words = [text.strip().lower() for text in column]
+        unknown = [row for row, word in enumerate(words) if word and word not in SPLIT_OF_WORD]
+        _refuse_cells(unknown, column, config.splits_column, source, index, _WORDS)
+        named = {
+            split: [row for row, word in enumerate(words) if SPLIT_OF_WORD.get(word) == split]
+            for split in SPLITS
+        }
         where, remedy = f"{source}, column '{config.splits_column}'", "data.splits_column"
     elif config.splits_file is not None:
         named = _read_file(config.splits_file, config.fold, source, len(smiles))
-        _warn_of_blank(smiles, source, index, config.splits_file)
+        # an empty text of another type is a structure that has no SMILES
+        if any(type(text) is str and not text.strip() for text in smiles):
+            warn_of_data(
+                f"{source} has rows without a SMILES, which count in {config.splits_file}: a "
+                "program that skips blank lines numbers the rows after them differently"
+            )
         where, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
     else:
         return draw_splits(config, rows, molecules, smiles, source, strata=strata)
@@ -111,10 +115,7 @@ def strata_of(
     """Return the number of the combination of classes of each molecule, int64 (G,), for a
     stratified split; None for another one.
 
-    Args:
-        config: the settings of the split.
-        targets: the T targets.
-        labels: (G, T), NaN where a label is missing.
+    `targets` are the T targets, and `labels` (G, T) are NaN where missing.
 
     Raises:
         ConfigError: no target has classes.
@@ -145,7 +146,11 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
     if not isinstance(splits, Mapping):
         raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}")
     listed = {str(name): np.asarray(part).tolist() for name, part in splits.items()}
-    named = _read_entry(listed, "splits", "the list of molecules", num_rows)
+    try:
+        (entry,) = _ENTRIES.validate_python([listed])
+    except ValidationError as error:
+        raise DataError(f"splits: {_first(error)}") from None
+    named = _read_entry(entry, "splits", "the list of molecules", num_rows)
     return _look_up(named, rows, num_rows, "splits", "splits")
 
 
@@ -183,11 +188,8 @@ def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) 
     none.
 
     They are a random share of them, in the ratio of the first two shares of `config.split`.
-    `molecules` are the numbers of all molecules, as in `make_splits`.
-
-    Raises:
-        ConfigError: `config.split` is None.
-        DataError: as in `draw_validation`.
+    `molecules` are the numbers of all molecules, as in `make_splits`. Errors as in
+    `draw_validation`; a ConfigError if `config.split` is None.
     """
     if not splits or len(splits["val"]):
         return splits
@@ -200,50 +202,38 @@ def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) 
     return {**splits, "train": train, "val": val}
 
 
-def _read_column(
-    column: Sequence[str], config: DataConfig, source: Path, index: Sequence[int] | np.ndarray
-) -> _Rows:
-    """Return the rows of each split by the cells of a column; rows with a blank are in none."""
-    words = [text.strip().lower() for text in column]
-    if odd := [row for row, word in enumerate(words) if word and word not in SPLIT_OF_WORD]:
-        where = f"{locate(source, int(index[odd[0]]))}, column '{config.splits_column}'"
-        raise DataError(
-            f"{where}: '{column[odd[0]]}' names no split. "
-            f"{counted(len(odd), 'such cell')} in this column; expected are "
-            f"{', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
-        )
-    return {
-        split: [row for row, word in enumerate(words) if SPLIT_OF_WORD.get(word) == split]
-        for split in SPLITS
-    }
+_TIMES = (
+    "is not a time. Expected are dates of one format that --time-format gives, such as %d/%m/%Y, "
+    "%d-%b-%y or %m%Y, or ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers (--time-format "
+    "number if they look like dates), or a blank to leave the row out"
+)
+_WORDS = f"names no split. Expected are {', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
 
 
-def _read_times(
-    column: Sequence[str], config: DataConfig, source: Path | str, index: Sequence[int] | np.ndarray
-) -> np.ndarray:  # float64 (R,)
-    times, odd = read_times(column, config.time_format)
+def _refuse_cells(
+    odd: Sequence[int] | np.ndarray,
+    column: Sequence[str],
+    name: str,
+    source: Path | str,
+    index: Sequence[int] | np.ndarray,
+    why: str,
+) -> None:
+    """Raise a `DataError` about the first of the odd rows of a column, if there are any."""
     if len(odd):
         assert isinstance(source, Path)
-        where = f"{locate(source, int(index[odd[0]]))}, column '{config.time_column}'"
-        raise DataError(
-            f"{where}: '{column[odd[0]].strip()[:40]}' is not a time. "
-            f"{counted(len(odd), 'such cell')} in this column; expected are dates of one format "
-            "that --time-format gives, such as %d/%m/%Y, %d-%b-%y or %m%Y, or ISO dates such as "
-            "2021, 2021-05 or 2021-05-03, or numbers (--time-format number if they look like "
-            "dates), or a blank to leave the row out"
-        )
-    return times
+        where = f"{locate(source, int(index[odd[0]]))}, column '{name}'"
+        cell, count = column[odd[0]].strip()[:40], counted(len(odd), "such cell")
+        raise DataError(f"{where}: '{cell}' {why}. {count} in this column")
 
 
 def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _Rows:
     """Return the rows of each split by an entry of a file like chemprop's `splits.json`."""
+    with as_file(path) as file, clear_errors(path, "read"):
+        content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
-        with as_file(path) as file, clear_errors(path, "read"):
-            entries = json.loads(file.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON: {error}. {_FORM}") from None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise DataError(f"{path} is not a list of splits. {_FORM}")
+        entries = _ENTRIES.validate_json(content)
+    except ValidationError as error:
+        raise DataError(f"{path}: {_first(error)}. {_FORM}") from None
     if number >= len(entries):
         raise ConfigError(
             f"data.fold is {number}, but {path} has {counted(len(entries), 'split')}, "
@@ -252,30 +242,22 @@ def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _R
     return _read_entry(entries[number], f"{path}, entry {number}", source, num_rows)
 
 
-def _warn_of_blank(
-    smiles: Sequence[str], source: Path | str, index: Sequence[int] | np.ndarray, path: Path
-) -> None:
-    """Warn about a row without a SMILES, since other programs do not count blank lines."""
-    blank = next(
-        # an empty text of another type is a structure that has no SMILES
-        (row for row, text in enumerate(smiles) if type(text) is str and not text.strip()),
-        None,
-    )
-    if blank is not None and isinstance(source, Path):
-        warn_of_data(
-            f"{locate(source, int(index[blank]))} has no SMILES, and counts as row {blank} in "
-            f"{path}: a program that skips blank lines numbers the rows after it differently"
-        )
+def _first(error: ValidationError) -> str:
+    """Return the place (entry, split) and the text of the first problem."""
+    first = error.errors()[0]
+    return f"{', '.join(map(str, first['loc'][:2])) or 'content'}: {first['msg']}"
 
 
-def _read_entry(entry: Mapping[str, Any], where: str, source: Path | str, num_rows: int) -> _Rows:
+def _read_entry(
+    entry: Mapping[str, list[int] | str], where: str, source: Path | str, num_rows: int
+) -> _Rows:
     named: _Rows = {split: [] for split in SPLITS}
     owners: dict[int, str] = {}
     for key, listed in entry.items():
         here = f"{where}, '{key}'"
         if (split := SPLIT_OF_WORD.get(key.strip().lower())) is None:
             raise DataError(f"{here} is not a split. {_FORM}")
-        for row in _parse_rows(listed, here):
+        for row in _parse_rows(listed, here) if isinstance(listed, str) else listed:
             if not 0 <= row < num_rows:
                 raise DataError(
                     f"{here}: there is no row {row}. {source} has {num_rows} rows, and the first "
@@ -290,24 +272,16 @@ def _read_entry(entry: Mapping[str, Any], where: str, source: Path | str, num_ro
     return named
 
 
-def _parse_rows(listed: Any, where: str) -> Iterator[int]:
-    """Yield the rows of a list of integers, or of a text: "0-2,4" is 0, 1, 2 and 4."""
-    if isinstance(listed, str):
-        for part in listed.split(","):
-            ends = _ROWS.fullmatch(part)
-            if ends is None or int(ends[1]) > int(ends[2] or ends[1]):
-                raise DataError(
-                    f"{where}: '{part}' is neither a row nor a range of rows; rows are written as "
-                    "in '0-99,120'"
-                )
-            yield from range(int(ends[1]), int(ends[2] or ends[1]) + 1)
-        return
-    if not isinstance(listed, list):
-        raise DataError(f"{where} is not a list of rows: {repr(listed)[:40]}. {_FORM}")
-    for row in listed:
-        if type(row) is not int:  # True is an int too
-            raise DataError(f"{where}: {repr(row)[:40]} is not a row, a whole number")
-        yield row
+def _parse_rows(text: str, where: str) -> Iterable[int]:
+    """Yield the rows of a text: "0-2,4" is 0, 1, 2 and 4."""
+    for part in text.split(","):
+        ends = _ROWS.fullmatch(part)
+        if ends is None or int(ends[1]) > int(ends[2] or ends[1]):
+            raise DataError(
+                f"{where}: '{part}' is neither a row nor a range of rows; rows are written as in "
+                "'0-99,120'"
+            )
+        yield from range(int(ends[1]), int(ends[2] or ends[1]) + 1)
 
 
 def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: str) -> _Splits:
@@ -324,8 +298,8 @@ def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: 
             counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)
             raise DataError(
                 f"{where}: {counted(len(splits[split]), f'{split} molecule')} that can be read; "
-                f"its rows are {counts}. {split} needs {minimum} or more, as {_PURPOSE[split]}: "
-                f"name them there, or leave {remedy} out to have the split drawn"
+                f"its rows are {counts}. {split} needs {minimum} or more: name them there, "
+                f"or leave {remedy} out to have the split drawn"
             )
     return splits
 
@@ -345,28 +319,14 @@ def split_name(config: DataConfig) -> str | None:
 
 
 def split_details(config: DataConfig) -> str:
-    """Return the settings of the split, such as "scaffold, seed 3"."""
-    if config.dataset is not None:
-        return "that of the data set"
+    """Return the kind of split and its settings, such as "scaffold split, seed 3"."""
+    name = split_name(config) or f"{config.split_type} split"
+    if config.dataset is not None or config.split_type == "time":
+        return name
     if config.splits_file is not None:
-        return f"from a file, entry {config.fold}"
-    if config.split_type == "time":
-        return f"by time, from the column {config.time_column}"
-    number = "" if config.split_type == "scaffold-ogb" else f", seed {config.split_seed}"
-    kind: str = config.split_type
-    if config.splits_column is not None:
-        kind = f"from the column {config.splits_column}"
-        if config.folds is None:
-            return kind
+        return f"{name}, entry {config.fold}"
+    if config.split_type != "scaffold-ogb" and (config.splits_column is None or config.folds):
+        name = f"{name}, seed {config.split_seed}"
     if config.folds is not None:
-        return f"{kind}{number}, fold {config.fold} of {config.folds}"
-    return f"{kind}{number}{f', replicate {config.fold}' if config.fold else ''}"
-
-
-def split_origin(config: DataConfig) -> str:
-    """Return the column or the file of a split that is not drawn."""
-    if config.splits_column is not None:
-        return f"column '{config.splits_column}'"
-    if config.splits_file is not None:
-        return f"{config.splits_file}, entry {config.fold}"
-    return f"time, column '{config.time_column}'"
+        return f"{name}, fold {config.fold} of {config.folds}"
+    return f"{name}, replicate {config.fold}" if config.fold else name

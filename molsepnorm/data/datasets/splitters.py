@@ -9,7 +9,7 @@ ring-free molecules only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from molsepnorm.errors import ConfigError, DataError, counted
 MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
 """Minimum number of molecules of each split."""
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # train, validation and test molecules
+Parts = Sequence[np.ndarray]  # train, validation and test molecules
 Groups = list[np.ndarray]  # molecules of each scaffold or cluster
 
 
@@ -45,41 +45,34 @@ def draw_splits(
             for clusters.
     """
     assert config.split is not None
-    found, advice, what = "", "", "molecule"
+    parts: Parts
     if times is not None:
-        times = times[rows]
-        known = times[~np.isnan(times)]
-        num_train, num_val, _ = _sizes(len(known), config)
-        parts = split_by_time(times, num_train, num_val)
-        found = f" at {counted(len(np.unique(known)), 'different time')}"
-        advice = ". Molecules of one time stay together: use finer times, or other shares (--split)"
+        known = int(np.count_nonzero(~np.isnan(times[rows])))
+        parts = split_by_time(times[rows], *_sizes(known, config)[:2])
     elif config.draws_molecules:
         parts = _draw_molecules(molecules, strata, config)
-        if (different := len(np.unique(molecules))) < len(rows):
-            found, what = f" of {counted(different, 'molecule')}", "row"
-            advice = ". Rows of a molecule stay together; to divide them, name the splits yourself"
     else:
         texts = [smiles[row] for row in rows]
-        if config.split_type == "butina":
-            groups, kind, most = _clusters(texts, source), "cluster", "largest"
+        if config.split_type == "scaffold-ogb":
+            groups = _rank_scaffolds(_scaffolds(texts, chirality=True), len(rows), config)
+        elif config.split_type == "butina":
+            groups = _draw_groups(_clusters(texts, source), len(rows), config)
         else:
-            groups = _scaffolds(texts, config.split_type == "scaffold-ogb")
-            kind, most = "scaffold", "commonest"
-        largest = max(map(len, groups), default=0)
-        found = f" of {counted(len(groups), kind)}, the {most} with {largest}"
-        draw = _rank_scaffolds if config.split_type == "scaffold-ogb" else _draw_groups
-        parts = draw(groups, len(rows), config)
-        advice = ". data.split_type: random draws single molecules"
-    needed = [*MIN_SIZES.values()][: 3 if config.draws_test else 2]
-    if any(len(part) < minimum for part, minimum in zip(parts, needed, strict=False)):
-        wanted = "a split into " + " / ".join(f"{share:g}" for share in config.split)
+            groups = _draw_groups(_scaffolds(texts, chirality=False), len(rows), config)
+        nothing = np.empty(0, dtype=np.int64)
+        parts = [np.concatenate([nothing, *each]) for each in groups]
+    needed = {**MIN_SIZES, "test": int(config.draws_test)}
+    if any(len(part) < least for part, least in zip(parts, needed.values(), strict=True)):
+        wanted = "shares of " + " / ".join(f"{share:g}" for share in config.split)
         if config.folds is not None:
-            wanted = f"{config.folds} folds beside a test share of {config.split[2]:g}"
-        if not config.test_set:
-            wanted = f"{config.folds} folds and a validation split beside each"
+            wanted = f"{config.folds} folds"
+        sizes = ", ".join(f"{len(part)} {name}" for name, part in zip(SPLITS, parts, strict=True))
+        least = ", ".join(f"{each} {name}" for name, each in needed.items())
         raise DataError(
-            f"{source} has {len(rows)} usable {what}s{found}: too few for {wanted} with at "
-            f"least {', '.join(map(str, needed[:-1]))} and {needed[-1]}{advice}"
+            f"{source} has {counted(len(rows), 'usable row')}, too few for {wanted}: the "
+            f"{config.split_type} split would have {sizes}, and needs {least} or more. Rows of "
+            "one molecule, scaffold, cluster or time stay together: use other shares (--split), "
+            "fewer folds, or data.split_type: random, which draws single molecules"
         )
     return {split: np.sort(part) for split, part in zip(SPLITS, parts, strict=True)}
 
@@ -111,17 +104,15 @@ def draw_validation(
 def draw_fold(
     rows: np.ndarray, molecules: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the folds of rows at random. Returns the sorted rows outside and inside of the
-    configured fold; arguments as for `draw_validation`.
+    """Draw folds of rows. Returns the sorted rows outside and inside of the configured fold;
+    arguments as for `draw_validation`.
 
     Raises:
         DataError: there are too few molecules.
     """
     assert config.folds is not None
     order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
-    folds = _cut(order, molecules, _ends(len(rows), config.folds)[:-1])
-    val = folds.pop(config.fold)
-    train = np.concatenate(folds)
+    val, train = _cut_fold(order, molecules, config)
     if len(train) < MIN_SIZES["train"] or len(np.unique(molecules[rows])) < config.folds:
         raise DataError(
             f"the {counted(len(rows), 'row')} outside of the test split are too few for "
@@ -131,27 +122,27 @@ def draw_fold(
 
 
 def _draw_molecules(molecules: np.ndarray, strata: np.ndarray | None, config: DataConfig) -> Parts:
+    """Draw at random, with the rows of a molecule in one split."""
+
+    def redraw(rest: np.ndarray, num_train: int) -> list[np.ndarray]:
+        order = _shuffled(rest, molecules, strata, _replicate_rng(config))
+        return _cut(order, molecules, [num_train])
+
     count = len(molecules)
     rng = np.random.default_rng(config.split_seed)
     order = _shuffled(np.arange(count), molecules, strata, rng)
     num_train, num_val, _ = _sizes(count, config)
-    if config.folds is not None and not config.test_set:
-        folds = _cut(order, molecules, _ends(count, config.folds)[:-1])
-        test = folds.pop(config.fold)
-        rest = _shuffled(np.concatenate(folds), molecules, strata, _replicate_rng(config))
-        num_train, _ = _inner_sizes(len(rest), config)
-        train, val = _cut(rest, molecules, [num_train])
-        return train, val, test
+    if not config.test_set:
+        test, rest = _cut_fold(order, molecules, config)
+        return [*redraw(rest, _inner_sizes(len(rest), config)[0]), test]
     if config.folds is not None:
         *folds, test = _cut(order, molecules, _ends(num_train + num_val, config.folds))
         val = folds.pop(config.fold)
-        return np.concatenate(folds), val, test
+        return [np.concatenate(folds), val, test]
     train, val, test = _cut(order, molecules, [num_train, num_train + num_val])
     if config.fold:
-        rest = np.concatenate([train, val])
-        rest = _shuffled(rest, molecules, strata, _replicate_rng(config))
-        train, val = _cut(rest, molecules, [num_train])
-    return train, val, test
+        train, val = redraw(np.concatenate([train, val]), num_train)
+    return [train, val, test]
 
 
 def _ends(count: int, folds: int) -> list[int]:
@@ -159,10 +150,19 @@ def _ends(count: int, folds: int) -> list[int]:
     return np.cumsum([len(fold) for fold in np.array_split(range(count), folds)]).tolist()
 
 
+def _cut_fold(
+    order: np.ndarray, molecules: np.ndarray, config: DataConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of the configured fold, and those of the others."""
+    assert config.folds is not None
+    folds = _cut(order, molecules, _ends(len(order), config.folds)[:-1])
+    return folds.pop(config.fold), np.concatenate(folds)
+
+
 def _shuffled(
     rows: np.ndarray, molecules: np.ndarray, strata: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return rows in random order, those of a molecule one after the other.
+    """Return rows in random order, those of a molecule one after the other, where the first is.
 
     With strata, the rows of each stratum have equal distances, so that every part of the order has
     nearly its share of each.
@@ -174,12 +174,6 @@ def _shuffled(
             own = np.flatnonzero(strata[order] == stratum)
             places[own] = (np.arange(len(own)) + rng.random()) / len(own)
         order = order[np.argsort(places, kind="stable")]
-    return _together(order, molecules)
-
-
-def _together(order: np.ndarray, molecules: np.ndarray) -> np.ndarray:
-    """Return rows in this order, but those of a molecule one after the other, where the first of
-    them is."""
     _, first, number = np.unique(molecules[order], return_index=True, return_inverse=True)
     return order[np.argsort(first[number], kind="stable")]
 
@@ -200,7 +194,7 @@ def _cut(order: np.ndarray, molecules: np.ndarray, places: Sequence[int]) -> lis
     return np.split(order, ends[chosen])
 
 
-def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
+def _draw_groups(groups: Groups, count: int, config: DataConfig) -> tuple[Groups, Groups, Groups]:
     """Draw whole scaffolds or clusters: large ones for training, then the test and validation
     splits.
 
@@ -214,9 +208,9 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
     """
     if not config.test_set:
         test, rest = _fold(groups, config)
-        return *_train_and_val(rest, config), _join(test)
+        return *_train_and_val(rest, config), test
     if not config.draws_test:
-        return *_train_and_val(groups, config), _join([])
+        return *_train_and_val(groups, config), []
     rng = np.random.default_rng(config.split_seed)
     sizes = _with_room(groups, count, _sizes(count, config))
     test, rest = _take(groups, sizes[2], sizes, rng)
@@ -224,10 +218,10 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> Parts:
         val, train = _fold(rest, config)
     else:
         val, train = _take(rest, sizes[1], sizes, _replicate_rng(config))
-    return _join(train), _join(val), _join(test)
+    return train, val, test
 
 
-def _train_and_val(groups: Groups, config: DataConfig) -> tuple[np.ndarray, np.ndarray]:
+def _train_and_val(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
     """Divide groups between training and validation as `_draw_groups` does; the smallest group is
     for validation if none fits."""
     count = sum(map(len, groups))
@@ -236,7 +230,7 @@ def _train_and_val(groups: Groups, config: DataConfig) -> tuple[np.ndarray, np.n
     if not val and len(train) > 1:  # all are larger than the validation split
         *train, smallest = sorted(train, key=_commonest_first)
         val = [smallest]
-    return _join(train), _join(val)
+    return train, val
 
 
 def _with_room(groups: Groups, count: int, sizes: Sequence[int]) -> list[int]:
@@ -250,7 +244,9 @@ def _with_room(groups: Groups, count: int, sizes: Sequence[int]) -> list[int]:
     return [num_train, *others]
 
 
-def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
+def _rank_scaffolds(
+    groups: Groups, count: int, config: DataConfig
+) -> tuple[Groups, Groups, Groups]:
     """Assign scaffolds as OGB did, from the most to the least common, ties from the last one.
 
     A scaffold goes to training if it fits, otherwise to validation if training and validation
@@ -260,14 +256,12 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
     assert config.split is not None
     if config.fold and config.folds is None:
         raise ConfigError(
-            f"data.fold is {config.fold}, but data.split_type: scaffold-ogb draws nothing, so "
-            "there is no other split: set data.folds to cross-validate, or leave data.fold out"
+            "data.split_type: scaffold-ogb is not random, so there is one split: set data.folds"
         )
     if not config.test_set:
         test, rest = _fold(groups, config)
         num_train, _ = _inner_sizes(sum(map(len, rest)), config)
-        train, val = _fill(sorted(rest, key=_commonest_first), num_train)
-        return _join(train), _join(val), _join(test)
+        return *_fill(sorted(rest, key=_commonest_first), num_train), test
     max_train = config.split[0] * count
     max_both = (config.split[0] + config.split[1]) * count if config.draws_test else count
     train, val, test = Groups(), Groups(), Groups()
@@ -284,14 +278,14 @@ def _rank_scaffolds(groups: Groups, count: int, config: DataConfig) -> Parts:
         num_both += len(group)
     if config.folds is not None:
         val, train = _fold([*train, *val], config)
-    return _join(train), _join(val), _join(test)
+    return train, val, test
 
 
 def _commonest_first(group: np.ndarray) -> tuple[int, int]:
     return -len(group), -int(group[0])
 
 
-def _scaffolds(smiles: Iterable[str], chirality: bool) -> Groups:
+def _scaffolds(smiles: Sequence[str], chirality: bool) -> Groups:
     """Return the molecules of each scaffold, in the order of their first molecules."""
     from molsepnorm.molecules.featurize.scaffold import murcko_scaffold
 
@@ -362,9 +356,7 @@ def _fold(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
 def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
     assert config.split is not None
     train, both = np.rint(np.cumsum(config.split[:2]) * count).astype(int).tolist()
-    both = max(
-        min(both, count - config.draws_test), 0
-    )  # each split of a small table has a molecule
+    both = max(min(both, count - config.draws_test), 0)  # each split of a small table has one
     train = max(min(train, both - 1), 0)
     return train, both - train, count - both
 
@@ -379,7 +371,3 @@ def _inner_sizes(count: int, config: DataConfig) -> tuple[int, int]:
 
 def _replicate_rng(config: DataConfig) -> np.random.Generator:
     return np.random.default_rng([config.split_seed, config.fold + 1])
-
-
-def _join(groups: Groups) -> np.ndarray:
-    return np.concatenate([np.empty(0, dtype=np.int64), *groups])

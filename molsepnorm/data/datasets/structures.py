@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.datasets.cached import encoded_rows
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.data.datasets.encoded_rows import encoded_rows
 from molsepnorm.data.datasets.splits import make_splits, strata_of
 from molsepnorm.data.tables import locate, read_chunks, require_column
 from molsepnorm.errors import DataError

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from molsepnorm.data.datasets.cached import encoded_rows
 from molsepnorm.data.datasets.columns import Columns, parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import merge_and_split
-from molsepnorm.data.datasets.encoded_rows import encoded_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import assigns_splits, make_splits, split_words
+from molsepnorm.data.datasets.splits import assigns_splits, make_splits
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.data.tables import (
     hold,
@@ -73,7 +73,7 @@ def _load(
         raise DataError(f"{path} has no molecule that can be read: {reason}")
     dataset = with_splits(dataset, table, config)
     named = config.column_of_split or config.splits_file or config.folds or config.split is None
-    unused = [n for n, words in table.words.items() if assigns_splits(split_words(words))]
+    unused = [n for n, words in table.words.items() if assigns_splits(words)]
     if unused and for_training and not named:
         dataset = replace(dataset, warnings=(*dataset.warnings, _about_unused(unused)))
     return dataset

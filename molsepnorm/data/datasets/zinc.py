@@ -1,44 +1,45 @@
 """ZINC: penalised logP of drug-like molecules, the 12,000 of the benchmark or all.
 
-Sources, in this order: raw files of `torch_geometric.datasets.ZINC` or `{train,val,test}.csv.gz`
-under the data folder, files downloaded before, a download. The raw files hold graphs with the
-benchmark's 28 atom labels; other features need SMILES, which only the tables hold.
+Sources, in this order: `{train,val,test}.csv.gz` in DIR/zinc (for zinc-full), the raw files of
+`torch_geometric.datasets.ZINC` in DIR/ZINC/raw, files downloaded before, a download. The raw files
+hold graphs with the benchmark's 28 atom labels; other features need SMILES, which only the tables
+hold.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import pickle
-import re
-import zipfile
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import accumulate, pairwise, starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 
-from molsepnorm.data.datasets.cached import LabelledGraph, cached_set
+from molsepnorm.data.datasets.cached import NamedContent, cached_set, complete_folder, download
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.errors import DataError, InvalidMolecule
-from molsepnorm.files.digests import short_digest
-from molsepnorm.files.writing import cache_folder, clear_errors, replacing
+from molsepnorm.files.writing import cache_folder, clear_errors
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.tasks import Target
-
-if TYPE_CHECKING:
-    import pandas as pd
+from molsepnorm.tasks.metrics import Kind
 
 _TARGET = Target("penalised_logp", "regression")
 INDICES = tuple(f"{split}.index" for split in SPLITS)
-RAW_FILES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
+PICKLES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
 TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
+_GRAPHS = "https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1"  # as in PyTorch Geometric
+_ROWS = (
+    "https://raw.githubusercontent.com/graphdeeplearning/benchmarking-gnns/master/data/molecules"
+)
 _FIELDS = ("atom_type", "bond_type", "logP_SA_cycle_normalized")
-_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class ZincSet(NamedTuple):
@@ -46,170 +47,181 @@ class ZincSet(NamedTuple):
 
     label: str
     about: str
+    """Description for the user."""
     featurizer: str
     sizes: tuple[int, int, int]
     """Number of molecules in each of `SPLITS`."""
+    tables: tuple[str, ...] = ()
+    """Files of SMILES that are read in place of the raw files, if they are there."""
+    tasks: int = 1
+    kind: Kind = "regression"
+    metric: str = "mae"
+
+    @property
+    def molecules(self) -> int:
+        """Number of molecules."""
+        return sum(self.sizes)
 
 
-_SUBSET, _FULL = (10_000, 1_000, 1_000), (220_011, 24_445, 5_000)
+_LOGP = "penalised logP of drug-like molecules"
+_SUBSET, _ALL = (10_000, 1_000, 1_000), (220_011, 24_445, 5_000)
 SETS = {
-    "zinc": ZincSet("ZINC, the 12,000-molecule subset", "the 12,000 of papers", "zinc", _SUBSET),
-    "zinc-full": ZincSet("ZINC, all 250,000 molecules", "all", "zinc", _FULL),
+    "zinc": ZincSet(
+        "ZINC, the 12,000-molecule subset", f"{_LOGP}, the 12,000 of papers", "zinc", _SUBSET
+    ),
+    "zinc-full": ZincSet("ZINC, all 250,000 molecules", f"{_LOGP}, all", "zinc", _ALL, TABLES),
     "zinc-rich": ZincSet(
         "ZINC, the 12,000-molecule subset, with richer features than the benchmark's",
-        "the 12,000, from SMILES",
+        f"{_LOGP}, the 12,000, from SMILES",
         "rich",
         _SUBSET,
+        (*TABLES, *INDICES),
     ),
 }
 
 
-def load_zinc(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
-    """Load one of `SETS`.
+def _advice(name: str) -> str:
+    files, under = PICKLES, "ZINC/raw"
+    what = "from molecules.zip of the benchmarking-gnns project, with its lists of rows"
+    if name == "zinc-rich":
+        files, under = SETS[name].tables, "zinc"
+        what = "all molecules, in columns smiles and y, and the rows of the 12,000, from 0"
+    return (
+        f"Put {', '.join(files)} ({what}) into DIR/{under} and give --data-dir DIR, or set "
+        "MOLSEPNORM_DATA=DIR"
+    )
+
+
+def find(name: str, data_dir: Path | None) -> Path | None:
+    """Return the folder of a set's raw files: DIR/zinc, DIR/ZINC/raw or an earlier download.
+
+    Raises:
+        DataError: a folder has only some of the files.
+    """
+    given = [] if data_dir is None else [data_dir]
+    if tables := SETS[name].tables:
+        folder = complete_folder([each / "zinc" for each in given], tables, _advice(name))
+        if folder is not None or name == "zinc-rich":
+            return folder
+    raw = [*(each / "ZINC" / "raw" for each in given), cache_folder() / "zinc" / "molecules"]
+    return complete_folder(raw, PICKLES, _advice(name))
+
+
+def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
+    """Load one of `SETS`; arguments as for `ogb.load_named`.
 
     Raises:
         DataError: the files are missing and cannot be downloaded, or hold too few molecules.
+        StorageError: a file cannot be read, or the cache cannot be written.
     """
-    about: ZincSet = SETS[name]
-    splits: dict[str, Sequence[int]] = {}
-    folder = None
-    if name == "zinc-rich":
-        folder = find_files(data_dir, "zinc", (*TABLES, *INDICES))
-        if folder is None:
-            looked = f"not in {data_dir}" if data_dir else "in no data folder"
-            raise DataError(
-                f"{name} is made of SMILES, which cannot be downloaded and are {looked}.", _SMILES
-            )
-        key = f"{name}-{_of_tables(folder, (*TABLES, *INDICES))}"
-    elif name == "zinc-full":
-        folder = find_files(data_dir, "zinc", TABLES)
-        if folder is not None:
-            key = f"csv-{_of_tables(folder, TABLES)}"
-    if folder is not None:
-        molecules = _from_csv(name, folder, splits)
-    else:
-        folder = find_files(data_dir, "ZINC/raw", RAW_FILES)
-        key = short_digest(*(folder / file for file in RAW_FILES)) if folder else "downloaded"
-        key = f"{name}-{key}"
-        molecules = _from_pickles(name, folder, data_dir, splits)
-    store, labels = cached_set(key, about.featurizer, encoding, 1, molecules, splits)
-    return Dataset(about.label, store, labels.values, (_TARGET,), labels.splits)
-
-
-def _of_tables(folder: Path, names: Sequence[str]) -> str:
-    """Return a digest of tables of SMILES, and of the version of RDKit, which reads them."""
-    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
-
-    return short_digest(*(folder / name for name in names), RDKIT_VERSION)
-
-
-def find_files(data_dir: Path | None, under: str, names: tuple[str, ...]) -> Path | None:
-    """Return the first folder in or below the data folder that holds all these files."""
-    if data_dir is None:
-        return None
-    for folder in (data_dir / under, data_dir / Path(under).name, data_dir):
-        if all((folder / name).is_file() for name in names):
-            return folder
-    return None
-
-
-def _from_csv(name: str, folder: Path, splits: dict[str, Sequence[int]]) -> Iterator[LabelledGraph]:
-    """Yield molecules of `smiles,y` tables; `splits` is filled as they are read."""
-    from molsepnorm.data.tables import locate, read_chunks, require_column
-
-    about = SETS[name]
-    featurizer = featurize.get(about.featurizer)
-    row = 0
-    for split, size, file in zip(SPLITS, about.sizes, TABLES, strict=True):
-        path, start = folder / file, row
-        chunks = read_chunks(path) if name == "zinc-full" else _subset(path, split, size)
-        for chunk in chunks:
-            for column in ("smiles", "y"):
-                require_column(chunk.columns, column, path)
-            graphs = featurizer.stream(chunk["smiles"])
-            for index, graph, y in zip(chunk.index, graphs, chunk["y"], strict=True):
-                try:
-                    if isinstance(graph, InvalidMolecule):
-                        raise graph
-                    label = float(y)
-                    if not np.isfinite(label):
-                        raise ValueError(f"the label is {y}, which is not a finite number")
-                    yield LabelledGraph(row, graph, (label,))
-                except ValueError as error:  # an invalid number or molecule
-                    raise DataError(f"{locate(path, index)}: {error}") from None
-                row += 1
-        require_size(name, split, path, row - start)
-        splits[split] = range(start, row)
-
-
-def require_size(name: str, split: str, path: Path, found: int) -> None:
-    """Raise a `DataError` if a table's number of molecules is not that of a split. Public lists of
-    SMILES may lack one in a hundred."""
-    size = SETS[name].sizes[SPLITS.index(split)]
-    if abs(found - size) > size // 100:
+    about, folder = SETS[name], find(name, data_dir)
+    if folder is None and name == "zinc-rich":
         raise DataError(
-            f"{name} should have {size:,} molecules in its {split} split, and {path} has "
-            f"{found:,}: it is not a table of ZINC. {_TABLES}"
+            f"{name} is made of SMILES, which cannot be downloaded, and there are none in "
+            f"{data_dir or 'a data folder'}. {_advice(name)}"
         )
+    if folder is None:
+        urls = {"molecules.zip": _GRAPHS, **{f"molecules/{n}": f"{_ROWS}/{n}" for n in INDICES}}
+        folder = cache_folder() / "zinc" / "molecules"
+        needed = [f"molecules/{file}" for file in PICKLES]
+        download(folder.parent, urls, needed, _advice(name))
+    from_tables = (folder / TABLES[0]).is_file()
+    files = [folder / file for file in (about.tables if from_tables else PICKLES)]
+    read = partial(_read_tables if from_tables else _read_pickles, name, folder)
+    store, labels, splits = cached_set(name, files, about.featurizer, encoding, read)
+    return Dataset(about.label, store, labels, (_TARGET,), splits)
 
 
-def _subset(path: Path, split: str, size: int) -> Iterator[pd.DataFrame]:
-    """Yield the rows of a table that its index file lists, in that order."""
-    from molsepnorm.data.tables import read_table
+def _read_tables(name: str, folder: Path) -> NamedContent:
+    """Read tables with columns smiles and y."""
+    from molsepnorm.data.tables import locate, read_table, require_column
 
-    table = read_table(path)
-    yield table.iloc[_listed(path, split, len(table), size, _SMILES)]
+    parts: dict[Path, pd.DataFrame] = {}
+    for split, size in zip(SPLITS, SETS[name].sizes, strict=True):
+        path = folder / f"{split}.csv.gz"
+        table = read_table(path)
+        for column in ("smiles", "y"):
+            require_column(table.columns, column, path)
+        if name == "zinc-rich":
+            table = table.iloc[_listed(path, split, len(table), size)]
+        if abs(len(table) - size) > size // 100:  # public lists of SMILES may lack some
+            raise DataError(
+                f"{name} should have {size:,} molecules in its {split} split, and {path} has "
+                f"{len(table):,}: it is not a table of ZINC"
+            )
+        parts[path] = table
+
+    def graphs() -> Iterator[MolGraph]:
+        featurizer = featurize.get(SETS[name].featurizer)
+        for path, table in parts.items():
+            for row, graph in zip(table.index, featurizer.stream(table["smiles"]), strict=True):
+                if isinstance(graph, InvalidMolecule):
+                    raise DataError(f"{locate(path, row)}: {graph}")
+                yield graph
+
+    return NamedContent(graphs(), _labels(parts), _consecutive(map(len, parts.values())))
 
 
-def _listed(path: Path, split: str, length: int, size: int, advice: str) -> list[int]:
+def _labels(parts: Mapping[Path, pd.DataFrame]) -> np.ndarray:  # (G, 1)
+    labels = []
+    for path, table in parts.items():
+        try:
+            labels.append(table["y"].astype(float).to_numpy())
+        except ValueError as error:
+            raise DataError(f"{path}, column 'y': {error}") from None
+        if not np.isfinite(labels[-1]).all():
+            raise DataError(f"{path}, column 'y': a label is not a finite number")
+    return np.concatenate(labels)[:, None]
+
+
+def _consecutive(sizes: Iterable[int]) -> dict[str, range]:
+    ends = [0, *accumulate(sizes)]
+    return dict(zip(SPLITS, starmap(range, pairwise(ends)), strict=True))
+
+
+def _listed(path: Path, split: str, length: int, size: int) -> list[int]:
     """Return the rows of a file that the index file beside it lists."""
     listed = path.with_name(f"{split}.index")
     with clear_errors(listed, "read"):
-        numbers = listed.read_text(encoding="utf-8", errors="replace").replace(",", " ").split()
-    rows = [int(number) for number in numbers if _NUMBER.fullmatch(number) and int(number) < length]
-    if not len({*rows}) == len(numbers) == size:
+        text = listed.read_text(encoding="utf-8", errors="replace")
+    try:
+        rows = list(map(int, text.replace(",", " ").split()))
+    except ValueError:
+        rows = []
+    if not (len({*rows}) == len(rows) == size and set(rows) <= set(range(length))):
         raise DataError(
-            f"{listed} should list {size:,} different rows of {path.name}, numbers from 0 to "
-            f"{length - 1:,}; of its {len(numbers):,} entries {len({*rows}):,} are such. {advice}"
+            f"{listed} should list {size:,} different rows of {path.name}, whole numbers from 0 to "
+            f"{length - 1:,}"
         )
     return rows
 
 
-def _from_pickles(
-    name: str, raw: Path | None, data_dir: Path | None, splits: dict[str, Sequence[int]]
-) -> Iterator[LabelledGraph]:
-    """Yield molecules of the raw files, which are downloaded if need be.
+def _read_pickles(name: str, folder: Path) -> NamedContent:
+    """Read the raw files.
 
     PyTorch Geometric's class is not used, because it runs the calls in a pickle.
     """
-    raw = raw or _download(data_dir)
-    row = 0
-    for split, expected in zip(SPLITS, SETS[name].sizes, strict=True):
-        path = raw / f"{split}.pickle"
-        try:
-            molecules = _read_pickle(path)
-        except pickle.UnpicklingError as error:
-            raise DataError(f"{path} cannot be read as ZINC: {error}.", _WHERE) from None
-        if len(molecules) < expected or (name != "zinc" and len(molecules) > expected):
+    graphs: list[MolGraph] = []
+    labels: list[float] = []
+    for split, size in zip(SPLITS, SETS[name].sizes, strict=True):
+        path = folder / f"{split}.pickle"
+        molecules = _read_pickle(path)
+        if len(molecules) < size or (name == "zinc-full" and len(molecules) > size):
             raise DataError(
-                f"{name} should have {expected:,} molecules in its {split} split, and the files "
-                f"in {raw} give {len(molecules):,}. {_WHERE}"
+                f"{name} should have {size:,} molecules in its {split} split, and {path} has "
+                f"{len(molecules):,}. {_advice(name)}"
             )
-        splits[split] = range(row, row + expected)
-        rows: Sequence[int] = range(expected)
-        if name == "zinc":
-            rows = _listed(path, split, len(molecules), expected, _WHERE)
-        for number in rows:
+        rows = _listed(path, split, len(molecules), size) if name == "zinc" else range(size)
+        for row in rows:
             try:
-                graph, label = _molecule(molecules[number])
+                graph, label = _molecule(molecules[row])
             except InvalidMolecule as error:
                 raise DataError(
-                    f"{path}, molecule {number:,}, counted from 0, cannot be read as ZINC: "
-                    f"{error}.",
-                    _WHERE,
+                    f"{path}, molecule {row:,}, counted from 0, cannot be read as ZINC: {error}"
                 ) from None
-            yield LabelledGraph(row, graph, (label,))
-            row += 1
+            graphs.append(graph)
+            labels.append(label)
+    return NamedContent(graphs, np.array(labels)[:, None], _consecutive(SETS[name].sizes))
 
 
 class _Unpickler(pickle.Unpickler):
@@ -218,8 +230,8 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ADMITTED:
             raise pickle.UnpicklingError(
-                f"it calls {module}.{name}, and ZINC's files hold nothing but lists, dictionaries, "
-                "numbers and tensors. The file may be an attack; nothing in it was run"
+                f"it calls {module}.{name}, which no file of ZINC does. The file may be an attack; "
+                "nothing in it was run"
             )
         return _ADMITTED[module, name]
 
@@ -237,83 +249,31 @@ def _read_pickle(path: Path) -> list[Any]:
     """Return the list in a pickle.
 
     Raises:
-        UnpicklingError: the file calls what no tensor needs, is damaged, or holds no list.
+        DataError: the file calls what no tensor needs, is damaged, or holds no list.
         StorageError: it cannot be read.
     """
     with clear_errors(path, "read"), open(path, "rb") as file:
         try:
             molecules = _Unpickler(file).load()
-        except (OSError, pickle.UnpicklingError):
+        except OSError:
             raise
         except Exception as error:  # of any kind: instructions that do not fit each other
-            raise pickle.UnpicklingError(f"{type(error).__name__}: {error}") from None
+            raise DataError(f"{path} cannot be read as ZINC: {error}") from None
     if not isinstance(molecules, list):
-        raise pickle.UnpicklingError(f"it holds no list but {type(molecules).__name__}")
+        raise DataError(f"{path} cannot be read as ZINC: it holds no list")
     return molecules
 
 
 def _molecule(content: object) -> tuple[MolGraph, float]:
     """Return the graph and the label of a molecule."""
     found = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
-    tensors = [tensor for tensor in found if isinstance(tensor, torch.Tensor)]
-    if len(tensors) < len(_FIELDS):
-        raise InvalidMolecule(f"it should have tensors {', '.join(_FIELDS)}")
-    atoms, orders, label = (tensor.numpy() for tensor in tensors)
-    if atoms.ndim != 1 or orders.shape != 2 * atoms.shape or label.size != 1:
-        raise InvalidMolecule(
-            f"{', '.join(_FIELDS)} should have shapes [N], [N, N] and [1]; got "
-            f"{list(atoms.shape)}, {list(orders.shape)} and {list(label.shape)}"
-        )
+    tensors = [tensor.numpy() for tensor in found if isinstance(tensor, torch.Tensor)]
+    shapes = [tensor.shape for tensor in tensors]
+    if len(shapes) < 3 or shapes != [(len(tensors[0]),), (len(tensors[0]),) * 2, (1,)]:
+        raise InvalidMolecule(f"{', '.join(_FIELDS)} should have shapes [N], [N, N] and [1]")
+    atoms, orders, label = tensors
     if (orders != orders.T).any() or not np.isfinite(label).all():
         raise InvalidMolecule("bond_type should be symmetric, and the label finite")
     bonds = np.argwhere(np.triu(orders))
     kinds = orders[tuple(bonds.T)].astype(np.int64) - 1  # from 1 in the file
-    graph = MolGraph(atoms[:, None], bonds, kinds[:, None])
-    sizes = featurize.SIZES["zinc"]
-    if atoms.max() >= sizes.atoms[0] or orders.max() > sizes.bonds[0]:
-        raise InvalidMolecule(
-            f"atom_type should lie in 0 … {sizes.atoms[0] - 1} and bond_type in "
-            f"0 … {sizes.bonds[0]}; found {atoms.max()} and {orders.max()}"
-        )
-    return graph, float(label.item())
-
-
-def _download(data_dir: Path | None) -> Path:
-    """Return the folder of the raw files, downloaded by PyTorch Geometric unless they exist."""
-    from torch_geometric.datasets import ZINC
-
-    root = cache_folder() / "pyg" / "ZINC"
-    found = find_files(root.parent, "ZINC/raw", RAW_FILES)
-    if found is not None:
-        return found
-    with replacing(root, folder=True) as scratch:
-        (scratch / "raw").mkdir()
-        source = object.__new__(ZINC)  # without reading the files
-        source.root = str(scratch)
-        try:
-            with contextlib.redirect_stderr(io.StringIO()):  # PyG prints each step
-                source.download()
-        except (OSError, RuntimeError, zipfile.BadZipFile) as error:
-            looked = f"not in {data_dir}" if data_dir else "in no data folder"
-            raise DataError(
-                f"ZINC is {looked}, and downloading it from {ZINC.url} failed: "
-                f"{' '.join(str(error).split())}.",
-                _WHERE,
-            ) from error
-    return root / "raw"
-
-
-_WHERE = (
-    "Put train.pickle, val.pickle, test.pickle (from molecules.zip of the benchmarking-gnns "
-    "project) and its train.index, val.index, test.index into DIR/ZINC/raw and give --data-dir "
-    "DIR, or set MOLSEPNORM_DATA=DIR."
-)
-_TABLES = (
-    "Put train.csv.gz, val.csv.gz, test.csv.gz (all molecules, in columns smiles and y) into "
-    "DIR/zinc and give --data-dir DIR, or set MOLSEPNORM_DATA=DIR."
-)
-_SMILES = (
-    "Put train.csv.gz, val.csv.gz, test.csv.gz (all molecules, in columns smiles and y) and "
-    "train.index, val.index, test.index (the rows of the 12,000, counted from 0) into DIR/zinc and "
-    "give --data-dir DIR, or set MOLSEPNORM_DATA=DIR."
-)
+    return MolGraph(atoms[:, None], bonds, kinds[:, None]), float(label.item())

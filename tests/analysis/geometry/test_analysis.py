@@ -27,7 +27,7 @@ from molsepnorm.analysis.geometry.measures import correlate
 from molsepnorm.analysis.geometry.models import load_models
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.data.store import GraphStore, StoreWriter
+from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import ConfigError, DataError, StorageError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
@@ -57,9 +57,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ModelOnMole
     def make(name: str, group: str | None = None, graphs=range(25), **settings) -> ModelOnMolecules:
         config = GraphormerConfig(**{**SMALL, "outputs": TASK.outputs, **settings})
         model = PropertyModel(far_from_initial(config), "zinc", TASK)
-        with StoreWriter(folder / name, model.encoding, "zinc") as writer:
-            writer.append(encode([zinc(text) for text in SMILES], model.encoding))
-        store, shown = GraphStore.open(folder / name), np.array(graphs)
+        encoded = encode([zinc(text) for text in SMILES], model.encoding)
+        chunks = [(encoded, np.arange(len(SMILES)))]
+        store = GraphStore.write(folder / name, chunks, (), model.encoding, "zinc")
+        shown = np.array(graphs)
         smiles = tuple(SMILES[index] for index in shown)
         return ModelOnMolecules(name, group or name, model, store, shown, LABELS[shown], smiles)
 

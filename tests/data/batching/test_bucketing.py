@@ -68,22 +68,6 @@ def test_an_epoch_is_every_molecule_once_in_batches_of_like_size(number, batch_s
     assert number < 20 or as_lists(other) != as_lists(batches)
 
 
-def test_a_batch_size_of_one_or_a_single_molecule_is_taken_at_its_word():
-    rng = np.random.default_rng(0)
-    assert [len(batch) for batch in plain_batches(np.arange(5), 1, rng)] == [1] * 5
-    assert [batch.tolist() for batch in plain_batches(np.array([8]), 4, rng)] == [[8]]
-
-
-def test_an_epoch_is_shuffled_well():
-    """Over many epochs every molecule is in the first batch about equally often."""
-    rng = np.random.default_rng(0)
-    counts = np.zeros(20)
-    for _ in range(2000):
-        counts[plain_batches(np.arange(20), 10, rng)[0]] += 1
-    assert counts.min() > 900
-    assert counts.max() < 1100
-
-
 @pytest.fixture(scope="module")
 def chains(label) -> GraphTensors:
     """150 molecules: many of 1 to 6 atoms, some of 16, few of 30."""
@@ -140,19 +124,6 @@ def test_no_batch_is_larger_than_the_largest(chains, asked):
     assert max(len(chains.cut(batch, max_groups).pairs) for batch in batches) <= bound
     assert len(batches) == num_batches(len(graphs), asked["batch_size"])
     assert as_lists(batches) == as_lists(epoch(chains, **asked | {"max_pairs": 10**9}))
-
-
-def test_one_giant_makes_small_its_own_batch_only():
-    """With groups of like size it stays, as only its own group is padded to it. A giant that is not
-    drawn bounds nothing."""
-    sizes = np.full(101, 9)
-    sizes[40], sizes[100] = 99, 5_000
-    for max_groups, counts in ((1, [2, 3, 5, 10, 20, 20, 20, 20]), (2, [20] * 5)):
-        rng = np.random.default_rng(0)
-        batches = epoch_batches(np.arange(100), sizes, 20, rng, max_groups, max_pairs=30_000)
-        assert sorted(map(len, batches)) == counts
-        (own,) = (batch for batch in batches if 40 in batch)
-        assert len(own) == {1: 3, 2: 20}[max_groups]
 
 
 @pytest.mark.parametrize("min_size", [2, 3, 8])

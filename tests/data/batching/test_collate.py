@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molsepnorm.data.batching.collate import GraphTensors, path_table
-from molsepnorm.data.store import GraphStore, StoreWriter
+from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.molecule import MolGraph
@@ -89,9 +89,8 @@ def test_a_batch_equals_one_built_slot_by_slot(molgraphs, max_groups, data):
 def test_codes_above_32767_keep_their_value(tmp_path, wide_codes):
     """They are stored as uint16, which torch reads as int16 and wraps."""
     encoded = wide_codes(65_535)
-    with StoreWriter(tmp_path / "a", SPEC, "zinc") as writer:
-        writer.append(encoded)
-    store = GraphStore.open(tmp_path / "a")
+    rows = np.arange(len(encoded))
+    store = GraphStore.write(tmp_path / "a", [(encoded, rows)], (), SPEC, "zinc")
     assert store.pairs.dtype == np.uint16
     check_batch(GraphTensors.of(store).cut([0, 1]), encoded, [0, 1])
     check_batch(GraphTensors.of(encoded).cut([0, 1]), encoded, [0, 1])
@@ -99,9 +98,8 @@ def test_codes_above_32767_keep_their_value(tmp_path, wide_codes):
 
 def test_a_store_gives_the_same_batches_without_a_copy(tmp_path, graphs):
     encoded = encode(graphs, SPEC)
-    with StoreWriter(tmp_path / "a", SPEC, "zinc") as writer:
-        writer.append(encoded)
-    store = GraphStore.open(tmp_path / "a")
+    rows = np.arange(len(encoded))
+    store = GraphStore.write(tmp_path / "a", [(encoded, rows)], (), SPEC, "zinc")
     tensors = GraphTensors.of(store)
     assert tensors.pairs.data_ptr() == store.pairs.ctypes.data
     assert tensors.atoms.data_ptr() == store.atoms.ctypes.data

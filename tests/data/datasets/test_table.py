@@ -322,24 +322,6 @@ def test_the_cache_knows_what_it_holds(write):
     assert _load(path, targets=["a"]).labels[0, 0] == 1
 
 
-def test_a_damaged_cache_is_made_anew(write, tmp_path, monkeypatch):
-    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
-    path = write(_csv(_twenty(lambda i: i * 3.5)))
-    _load(path, targets=["y"])
-    (made,) = tmp_path.glob("cache/*.store")
-    content = made.read_bytes()
-    for damaged in (content[:-7], content[:-7] + b"\1" + content[-6:]):
-        made.unlink()  # earlier stores are still mapped
-        made.write_bytes(damaged)
-        dataset = _load(path, targets=["y"])
-        assert dataset.labels[2, 0] == 7.0
-        assert dataset.warnings == (
-            f"{made} is damaged or no graph store of schema 4: it was made anew.",
-        )
-        assert made.read_bytes() == content
-    assert _load(path, targets=["y"]).warnings == ()
-
-
 # Columns of one name
 
 

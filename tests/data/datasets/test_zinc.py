@@ -1,195 +1,241 @@
-"""ZINC by name: the real files, the cache, and what is said where there are none."""
+"""ZINC by name: the real files, files that are none, and what is said where there are no files."""
 
 from __future__ import annotations
 
-import csv
 import gzip
+import os
 import pickle
+from collections import OrderedDict
 
 import numpy as np
 import pytest
-from support import of_targets, set_zinc_sizes
+import torch
 
-from molsepnorm.data.datasets import DataConfig, load
+from molsepnorm.data.datasets import DataConfig, cached, load, zinc
 from molsepnorm.data.datasets.dataset import SPLITS
-from molsepnorm.data.datasets.zinc import require_size
-from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.errors import DataError, MolsepnormError
+from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.tasks import Target
 
 SPEC = EncodingSpec(bond_sizes=(3,), max_path_length=5)
-SMILES = {
-    "train": ["CCO", "c1ccccc1", "C[NH3+]", "CC(=O)[O-]", "N#N"],
-    "val": ["CCCl", "CCN", "CBr"],
-    "test": ["CI", "CF", "CS", "CCCC"],
+SMILES = ("CCO", "c1ccccc1", "C[NH3+]", "CC(=O)[O-]", "N#N")
+MOLECULE = {
+    "atom_type": torch.tensor([0, 1]),
+    "bond_type": torch.tensor([[0, 2], [2, 0]]),
+    "logP_SA_cycle_normalized": torch.tensor([0.5]),
 }
 
 
 @pytest.fixture(scope="module")
-def zinc(datasets):
+def official(datasets):
     """The subset, loaded once."""
     return load(DataConfig(dataset="zinc", data_dir=datasets), SPEC)
 
 
-def _full(folder, rows=None):
-    """`{train,val,test}.csv.gz` as the full set has them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    label = 0.0
-    for split, smiles in (rows or SMILES).items():
-        with gzip.open(folder / f"{split}.csv.gz", "wt", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(("smiles", "y"))
-            for text in smiles:
-                writer.writerow([text, label])
-                label += 0.25
-    return folder
+@pytest.fixture
+def few(tmp_path, monkeypatch):
+    """A data folder with two molecules of five in each split of the subset, or all of them."""
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    for name, sizes in (("zinc", (2, 2, 2)), ("zinc-rich", (2, 2, 2)), ("zinc-full", (5, 5, 5))):
+        monkeypatch.setitem(zinc.SETS, name, zinc.SETS[name]._replace(sizes=sizes))
+    folder = tmp_path / "zinc"
+    folder.mkdir()
+    for split, rows in zip(SPLITS, ("3\n1\n", "0,4\n", "2 0"), strict=True):
+        table = "smiles,y\n" + "".join(f"{text},{row / 4}\n" for row, text in enumerate(SMILES))
+        (folder / f"{split}.csv.gz").write_bytes(gzip.compress(table.encode()))
+        (folder / f"{split}.index").write_text(rows)
+    return tmp_path
 
 
-def test_the_subset_has_12_000_molecules_in_the_official_split(zinc):
-    assert {name: len(part) for name, part in zinc.splits.items()} == {
-        "train": 10_000,
-        "val": 1_000,
-        "test": 1_000,
-    }
-    assert np.concatenate(list(zinc.splits.values())).tolist() == list(range(12_000))
-    assert zinc.target_names == ("penalised_logp",)
-    assert of_targets(zinc, "kind") == ("regression",)
-    assert zinc.store.featurizer == "zinc"
-    assert not np.isnan(zinc.labels).any()
+def _load(folder, name):
+    spec = EncodingSpec(featurize.SIZES["rich"].bonds) if name == "zinc-rich" else SPEC
+    return load(DataConfig(dataset=name, data_dir=folder), spec)
 
 
-@pytest.mark.parametrize("split", ["train", "val", "test"])
-def test_labels_and_sizes_are_those_of_the_raw_files_in_their_order(zinc, datasets, split):
+def _pickles(folder, molecules):
+    raw = folder / "ZINC" / "raw"
+    raw.mkdir(parents=True)
+    for split in SPLITS:
+        (raw / f"{split}.pickle").write_bytes(pickle.dumps(molecules))
+        (raw / f"{split}.index").write_text(",".join(map(str, range(len(molecules)))) + "\n")
+    return raw
+
+
+def test_the_subset_has_12_000_molecules_in_the_official_split(official):
+    assert [len(official.splits[name]) for name in SPLITS] == [10_000, 1_000, 1_000]
+    assert np.concatenate(list(official.splits.values())).tolist() == list(range(12_000))
+    assert official.targets == (Target("penalised_logp", "regression"),)
+    assert official.store.featurizer == "zinc"
+
+
+def test_labels_and_sizes_are_those_of_the_raw_files_in_their_order(official, datasets):
     """Read straight from the pickles and the index files, without PyTorch Geometric."""
     raw = datasets / "ZINC" / "raw"
-    with open(raw / f"{split}.pickle", "rb") as file:
-        molecules = pickle.load(file)
-    with open(raw / f"{split}.index") as file:
-        wanted = [int(number) for number in file.read().strip().split(",")]
-    part = zinc.splits[split]
-    labels = [float(molecules[index]["logP_SA_cycle_normalized"]) for index in wanted]
-    sizes = [len(molecules[index]["atom_type"]) for index in wanted]
-    np.testing.assert_allclose(zinc.labels[part, 0], labels, rtol=1e-6, atol=1e-7)
-    assert zinc.store.sizes[part].tolist() == sizes
+    for split in ("val", "test"):
+        with open(raw / f"{split}.pickle", "rb") as file:
+            molecules = pickle.load(file)
+        wanted = [int(number) for number in (raw / f"{split}.index").read_text().split(",")]
+        part = official.splits[split]
+        labels = [float(molecules[index]["logP_SA_cycle_normalized"]) for index in wanted]
+        sizes = [len(molecules[index]["atom_type"]) for index in wanted]
+        np.testing.assert_allclose(official.labels[part, 0], labels, rtol=1e-6, atol=1e-7)
+        assert official.store.sizes[part].tolist() == sizes
 
 
-@pytest.mark.parametrize("layout", ["raw", "."])
-def test_the_data_folder_may_be_any_of_three(zinc, datasets, tmp_path, monkeypatch, layout):
-    """DIR, DIR/raw or DIR/ZINC/raw holds the files. The same files come from the same cache, so raw
-    files are not read again."""
-    from molsepnorm.data.datasets import zinc as module
-
-    place = tmp_path / layout
-    place.mkdir(parents=True, exist_ok=True)
-    for file in (datasets / "ZINC" / "raw").iterdir():
-        (place / file.name).symlink_to(file)
-    monkeypatch.setattr(module, "_read_pickle", None)
-    monkeypatch.setenv("MOLSEPNORM_DATA", str(tmp_path))
-    for folder in (tmp_path, None):
-        dataset = load(DataConfig(dataset="zinc", data_dir=folder), SPEC)
-        assert (dataset.labels == zinc.labels).all()
+def test_raw_files_are_not_read_again(official, datasets, monkeypatch):
+    monkeypatch.setattr(zinc, "_read_pickle", None)
+    monkeypatch.setenv("MOLSEPNORM_DATA", str(datasets))
+    assert (load(DataConfig(dataset="zinc"), SPEC).labels == official.labels).all()
 
 
-def _few(folder, count: int):
-    """Raw files of the right form with too few molecules."""
-    import torch
-
-    folder.mkdir(parents=True)
-    molecule = {
-        "atom_type": torch.tensor([0, 0]),
-        "bond_type": torch.tensor([[0, 1], [1, 0]]),
-        "logP_SA_cycle_normalized": torch.tensor([0.5]),
-    }
-    for split in ("train", "val", "test"):
-        with open(folder / f"{split}.pickle", "wb") as file:
-            pickle.dump([molecule] * count, file)
-        (folder / f"{split}.index").write_text(",".join(map(str, range(count))) + "\n")
-
-
-@pytest.mark.parametrize(("name", "count"), [("zinc", "10,000"), ("zinc-full", "220,011")])
-def test_files_with_too_few_molecules_are_refused(tmp_path, name, count):
-    """Truncated files must not pass for the benchmark, nor the subset's files for the full set."""
-    _few(tmp_path / "ZINC" / "raw", 3)
-    with pytest.raises(DataError, match=f"{name} should have {count} molecules in its train"):
-        load(DataConfig(dataset=name, data_dir=tmp_path), SPEC)
-
-
-@pytest.fixture
-def offline(monkeypatch, tmp_path):
-    """No files and no network, and a cache in which nothing was downloaded before."""
-    from torch_geometric.datasets import zinc as module
-
-    def fail(*_, **__):
-        raise OSError("[Errno -3] Temporary failure in name resolution")
-
-    monkeypatch.setattr(module, "download_url", fail)
-    monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
-    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-def test_without_files_and_network_two_lines_say_what_to_fetch_and_where_to_put_it(
-    offline, tmp_path, capfd
+def test_zinc_rich_has_the_molecules_of_the_official_files_in_their_order(
+    official, datasets, monkeypatch
 ):
-    with pytest.raises(DataError) as caught:
-        load(DataConfig(dataset="zinc", data_dir=tmp_path), SPEC)
-    why, what = str(caught.value).splitlines()
-    assert str(tmp_path) in why and "name resolution" in why
-    assert "molecules.zip" in what and "MOLSEPNORM_DATA=DIR" in what
-    assert not list(offline.glob("*.store"))
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("layout", ["zinc", "."])
-def test_the_full_set_from_tables(tmp_path, monkeypatch, layout):
-    """Three small ones in its place: molecules, labels and splits in their order, which come from
-    the cache until the files change."""
-    from molsepnorm.molecules.featurize import get
-
-    set_zinc_sizes(monkeypatch, (5, 3, 4))
-    _full(tmp_path / layout)
-    config = DataConfig(dataset="zinc-full", data_dir=tmp_path)
-    dataset = load(config, SPEC)
-    assert [dataset.splits[name].tolist() for name in SPLITS] == [
-        [0, 1, 2, 3, 4],
-        [5, 6, 7],
-        [8, 9, 10, 11],
-    ]
-    assert dataset.store.sizes.tolist() == [3, 6, 2, 4, 2, 3, 3, 2, 2, 2, 2, 4]
-    assert dataset.labels[:, 0].tolist() == [number / 4 for number in range(12)]
-    with monkeypatch.context() as patch:
-        patch.setattr(type(get("zinc")), "__call__", None)
-        assert (load(config, SPEC).labels == dataset.labels).all()
-    _full(tmp_path / layout, {**SMILES, "val": ["C"]})
-    set_zinc_sizes(monkeypatch, (5, 1, 4))
-    assert len(load(config, SPEC).splits["val"]) == 1
+    """All 12,000, by the benchmark's 28 labels, which are quicker to make than rich features."""
+    if zinc.find("zinc-rich", datasets) is None:
+        pytest.skip("the SMILES are not there")
+    about = zinc.SETS["zinc-rich"]._replace(featurizer="zinc")
+    monkeypatch.setitem(zinc.SETS, "zinc-rich", about)
+    ours = load(DataConfig(dataset="zinc-rich", data_dir=datasets), SPEC)
+    for name, part in official.splits.items():
+        assert (ours.splits[name] == part).all()
+    np.testing.assert_allclose(ours.labels, official.labels, atol=2e-6)
+    assert (ours.store.sizes == official.store.sizes).all()
+    molecule = np.repeat(np.arange(12_000), ours.store.sizes)
+    found, expected = (
+        each.store.atoms[:, 0] * 16 + each.store.degrees for each in (ours, official)
+    )
+    orders = [np.lexsort((atoms, molecule)) for atoms in (found, expected)]
+    assert (found[orders[0]] == expected[orders[1]]).all()
 
 
 def test_the_real_tables_have_the_size_of_the_full_set(datasets):
-    for split in SPLITS:
-        path = datasets / "zinc" / f"{split}.csv.gz"
-        with gzip.open(path) as file:
-            require_size("zinc-full", split, path, sum(1 for _ in file) - 1)
+    for split, size in zip(SPLITS, zinc.SETS["zinc-full"].sizes, strict=True):
+        with gzip.open(datasets / "zinc" / f"{split}.csv.gz") as file:
+            assert abs(sum(1 for _ in file) - 1 - size) <= size // 100
+
+
+def test_tables_are_read_whole_or_by_the_index_in_its_order(few):
+    full, rich = _load(few, "zinc-full"), _load(few, "zinc-rich")
+    assert [full.splits[name].tolist() for name in SPLITS] == [
+        [*range(5)],
+        [*range(5, 10)],
+        [*range(10, 15)],
+    ]
+    assert full.store.sizes.tolist() == [3, 6, 2, 4, 2] * 3
+    assert full.labels[:, 0].tolist() == [number / 4 for number in range(5)] * 3
+    assert (rich.labels[:, 0] * 4).tolist() == [3, 1, 0, 4, 2, 0]
+    graphs = [featurize.get("rich")(SMILES[row]) for row in (3, 1, 0, 4, 2, 0)]
+    atoms = np.concatenate([graph.atom_features for graph in graphs])
+    assert rich.store.atoms.tolist() == atoms.tolist()
 
 
 @pytest.mark.parametrize(
-    ("val", "message"),
+    ("content", "message"),
     [
-        (["CC", "C1CC", "C"], r"val\.csv\.gz, line 3.*unclosed ring"),
-        (["CC", "C"], r"3 molecules in its val split, and .*val\.csv\.gz has 2"),
-        (b"smiles,y\nCC,inf\nCO,1\nCN,2\n", r"val\.csv\.gz"),
-        (b"molecule,y\nCC,1\nCO,1\nCN,2\n", r"val\.csv\.gz"),
-        (None, r"val\.csv\.gz"),
+        (b"smiles,y\nCC,1\nC1CC,1\n" + b"C,1\n" * 3, r"val\.csv\.gz, line 3.*unclosed ring"),
+        (b"smiles,y\nCC,1\n", r"5 molecules in its val split, and .*val\.csv\.gz has 1"),
+        (b"smiles,y\nCC,inf\n" + b"C,1\n" * 4, r"val\.csv\.gz, column 'y'"),
+        (b"smiles,y\nCC,x\n" + b"C,1\n" * 4, r"val\.csv\.gz, column 'y'"),
+        (b"molecule,y\nCC,1\n" + b"C,1\n" * 4, r"val\.csv\.gz"),
     ],
 )
-def test_damaged_tables_of_the_full_set_are_named(tmp_path, monkeypatch, val, message):
-    """With the file, so that it can be fetched again. Other tables with such a name, as those of
-    the subset, do not pass for it."""
-    set_zinc_sizes(monkeypatch, (5, 3, 4))
-    _full(tmp_path, {**SMILES, "val": val} if isinstance(val, list) else SMILES)
-    path = tmp_path / "val.csv.gz"
-    if isinstance(val, bytes):
-        path.write_bytes(gzip.compress(val))
-    elif val is None:
-        path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises((ConfigError, DataError, StorageError), match=message):
-        load(DataConfig(dataset="zinc-full", data_dir=tmp_path), SPEC)
+def test_a_table_that_is_none_of_zinc_s(few, content, message):
+    (few / "zinc" / "val.csv.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(MolsepnormError, match=message):
+        _load(few, "zinc-full")
+
+
+@pytest.mark.parametrize("rows", ["0", "0,5", "0,-1", "1,1", "0,1,2", "0,x"])
+def test_an_index_that_is_not_the_subset_s(few, rows):
+    (few / "zinc" / "val.index").write_text(rows)
+    with pytest.raises(DataError, match=r"val\.index should list 2 different rows of val\.csv\.gz"):
+        _load(few, "zinc-rich")
+
+
+def test_without_files_and_network_it_is_said_what_to_put_where(tmp_path, monkeypatch, capfd):
+    def fail(url, timeout):
+        raise OSError("[Errno -3] Temporary failure in name resolution")
+
+    monkeypatch.setattr(cached, "urlopen", fail)
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
+    for name, message in (
+        ("zinc", "name resolution. Put train.pickle, .* into DIR/ZINC/raw and give --data-dir"),
+        ("zinc-rich", f"none in {tmp_path}. Put train.csv.gz, .* into DIR/zinc and give"),
+    ):
+        with pytest.raises(DataError, match=message):
+            _load(tmp_path, name)
+    assert capfd.readouterr().err == ""
+    (tmp_path / "zinc").mkdir()
+    (tmp_path / "zinc" / "val.csv.gz").touch()
+    with pytest.raises(DataError, match=r"zinc lacks train\.csv\.gz, test\.csv\.gz"):
+        _load(tmp_path, "zinc-full")
+
+
+class Call:
+    """Pickled, a call."""
+
+    def __init__(self, function, *arguments):
+        self.reduced = (function, arguments)
+
+    def __reduce__(self):
+        return self.reduced
+
+
+@pytest.mark.parametrize("place", ["alone", "nested", "in a tensor", "in a storage"])
+def test_nothing_that_a_pickle_calls_is_run(tmp_path, place):
+    """Wherever the call is, the file is refused by name."""
+    target = tmp_path / "run"
+    call = Call(os.system, f"touch {target}")
+    if place == "nested":
+        call = {"a": torch.zeros(2), "b": [(1, {"c": call})]}
+    elif place == "in a tensor":
+        call = Call(torch._utils._rebuild_tensor_v2, call, 0, (1,), (1,), False, OrderedDict())
+    elif place == "in a storage":
+        call = Call(torch.storage._load_from_bytes, pickle.dumps(call))
+    raw = _pickles(tmp_path, [call])
+    with pytest.raises(DataError, match=f"{raw}/train.pickle cannot be read as ZINC"):
+        _load(tmp_path, "zinc")
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<html>404</html>",
+        b"\x80\x04]",  # cut
+        pickle.dumps({"a": 1}),
+        pickle.dumps([Call(torch.storage._load_from_bytes, 10**15)]),
+        pickle.dumps([Call(torch._utils._rebuild_tensor_v2)]),
+    ],
+)
+def test_a_damaged_pickle_is_refused(tmp_path, content):
+    raw = _pickles(tmp_path, [MOLECULE])
+    (raw / "train.pickle").write_bytes(content)
+    with pytest.raises(DataError, match=f"{raw}/train.pickle cannot be read as ZINC"):
+        _load(tmp_path, "zinc")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"atom_type": [0, 1]}, r"should have shapes \[N\], \[N, N\] and \[1\]"),
+        ({"bond_type": torch.zeros(2, 3)}, r"should have shapes \[N\], \[N, N\] and \[1\]"),
+        ({"bond_type": torch.tensor([[1, 1], [1, 0]])}, "bonded to itself"),
+        ({"logP_SA_cycle_normalized": torch.tensor([float("nan")])}, "the label finite"),
+        ({"atom_type": torch.zeros(0), "bond_type": torch.zeros(0, 0)}, "has no atoms"),
+    ],
+)
+def test_a_pickled_molecule_that_does_not_fit_is_named(few, change, message):
+    _pickles(few, [MOLECULE, {**MOLECULE, **change}])
+    with pytest.raises(DataError, match=f"train.pickle, molecule 1, counted from 0.*{message}"):
+        _load(few, "zinc")
+
+
+@pytest.mark.parametrize("name", ["zinc", "zinc-full"])
+def test_pickles_with_too_few_molecules_are_refused(tmp_path, name):
+    """Truncated files must not pass for the benchmark, nor the subset's files for the full set."""
+    _pickles(tmp_path, [MOLECULE] * 3)
+    with pytest.raises(DataError, match=f"{name} should have .* molecules in its train split"):
+        _load(tmp_path, name)

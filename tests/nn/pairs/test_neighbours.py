@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from support import batch_of
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.data.store import GraphStore, StoreWriter
+from molsepnorm.data.store import GraphStore
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
@@ -69,10 +70,11 @@ def test_the_reverse_is_the_same_bond(max_groups: int) -> None:
 def test_the_width_of_the_tables_is_that_of_the_store(tmp_path: Path, chunk: int) -> None:
     """Shapes are equal for chunks of any size and any batch."""
     spec = encoding_of(CONFIG)
-    with StoreWriter(tmp_path / "a", spec, "zinc") as writer:
-        for first in range(0, len(SMILES), chunk):
-            writer.append(encode(graphs()[first : first + chunk], spec))
-    tensors = GraphTensors.of(GraphStore.open(tmp_path / "a"))
+    chunks = (
+        (encode(graphs()[first : first + chunk], spec), np.arange(len(SMILES))[first:][:chunk])
+        for first in range(0, len(SMILES), chunk)
+    )
+    tensors = GraphTensors.of(GraphStore.write(tmp_path / "a", chunks, (), spec, "zinc"))
     for molecule in range(len(SMILES)):
         batch = tensors.cut([molecule])
         assert neighbours_of(batch).slots.shape == (len(batch.mask), 4)

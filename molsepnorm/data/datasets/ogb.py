@@ -1,0 +1,224 @@
+"""The ogbg-mol* sets of the Open Graph Benchmark: OGB's molecules, labels, splits and scores.
+
+The graphs are made from the SMILES, as in `predict`. The chirality tags of OGB's own graphs depend
+on the order in which a SMILES is written. These graphs are used, without the tags, only for
+molecules that RDKit cannot read.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from molsepnorm.data.datasets.cached import NamedContent, cached_set, complete_folder, download
+from molsepnorm.data.datasets.dataset import SPLITS, Dataset
+from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.files.writing import cache_folder
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.featurize.registry import CHIRALITY
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.tasks import Target
+
+_RAW = ("num-node-list", "num-edge-list", "node-feat", "edge", "edge-feat", "graph-label")
+_PARTS = ("train", "valid", "test")  # in the order of `SPLITS`
+_MAPPING = "mapping/mol.csv.gz"  # names of the labels, and SMILES
+_FILES = (
+    *(f"raw/{file}.csv.gz" for file in _RAW),
+    *(f"split/scaffold/{part}.csv.gz" for part in _PARTS),
+    _MAPPING,
+)
+
+
+class OgbSet(NamedTuple):
+    """Properties of a set, as OGB states them."""
+
+    tasks: int
+    kind: Literal["binary", "regression"]
+    metric: Literal["roc_auc", "pr_auc", "rmse"]
+    """Mean over the tasks; OGB's names are rocauc, ap and rmse."""
+    molecules: int | None
+    """Number of molecules, if OGB's web page states it; files with another number are refused."""
+    about: str
+    """Description for the user."""
+    featurizer: str = "ogb"
+
+
+SETS = {
+    "ogbg-molhiv": OgbSet(1, "binary", "roc_auc", 41_127, "inhibits HIV replication"),
+    "ogbg-molpcba": OgbSet(128, "binary", "pr_auc", 437_929, "activity in PubChem's assays"),
+    "ogbg-molbace": OgbSet(1, "binary", "roc_auc", None, "inhibits beta-secretase 1"),
+    "ogbg-molbbbp": OgbSet(1, "binary", "roc_auc", None, "crosses the blood-brain barrier"),
+    "ogbg-molclintox": OgbSet(2, "binary", "roc_auc", None, "approved; failed for toxicity"),
+    "ogbg-molmuv": OgbSet(17, "binary", "pr_auc", None, "virtual screening, rare actives"),
+    "ogbg-molsider": OgbSet(27, "binary", "roc_auc", None, "side effects of drugs, by organ"),
+    "ogbg-moltox21": OgbSet(12, "binary", "roc_auc", None, "toxicity in the Tox21 assays"),
+    "ogbg-moltoxcast": OgbSet(617, "binary", "roc_auc", None, "toxicity in ToxCast's assays"),
+    "ogbg-molesol": OgbSet(1, "regression", "rmse", None, "solubility in water, log mol/L"),
+    "ogbg-molfreesolv": OgbSet(1, "regression", "rmse", None, "hydration energy, kcal/mol"),
+    "ogbg-mollipo": OgbSet(1, "regression", "rmse", None, "lipophilicity, log D at pH 7.4"),
+    "ogbg-molchembl": OgbSet(1310, "binary", "roc_auc", None, "activity in ChEMBL's assays"),
+}
+"""Tasks and metrics are those of `master.csv` in the ogb package."""
+
+
+def archive_of(name: str) -> str:
+    """Return the name of a set's archive, and of the folder in it."""
+    return "lipophilicity" if name == "ogbg-mollipo" else name.removeprefix("ogbg-mol")
+
+
+def url_of(name: str) -> str:
+    """Return the address of a set's archive, as in OGB's `master.csv`."""
+    base = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download"
+    return f"{base}/{archive_of(name)}.zip"
+
+
+def _advice(name: str) -> str:
+    return (
+        f"Unpack {url_of(name)}, put its folders raw, split and mapping into "
+        f"DIR/{name.replace('-', '_')} and give --data-dir DIR, or set MOLSEPNORM_DATA=DIR"
+    )
+
+
+def find(name: str, data_dir: Path | None) -> Path | None:
+    """Return the folder of a set's raw files: DIR/ogbg_molhiv, or that of an earlier download.
+
+    Raises:
+        DataError: a folder has only some of the files.
+    """
+    own = name.replace("-", "_")
+    folders = [] if data_dir is None else [data_dir / own]
+    folders.append(cache_folder() / "ogb" / own / archive_of(name))
+    return complete_folder(folders, _FILES, _advice(name))
+
+
+def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
+    """Load a set with its official split: every molecule of it, missing labels as NaN.
+
+    Args:
+        name: one of `SETS`.
+        data_dir: folder that has the folder of the set, such as DIR/ogbg_molhiv.
+        encoding: the encoding of the store.
+
+    Raises:
+        DataError: the files are missing and cannot be downloaded, or do not fit together.
+        StorageError: a file cannot be read, or the cache cannot be written.
+    """
+    about, folder = SETS[name], find(name, data_dir)
+    if folder is None:
+        folder = cache_folder() / "ogb" / name.replace("-", "_") / archive_of(name)
+        files = [f"{folder.name}/{file}" for file in _FILES]
+        download(folder.parent, {"archive.zip": url_of(name)}, files, _advice(name))
+    header = _table(folder, _MAPPING, nrows=0).columns
+    smiles = _table(folder, _MAPPING, usecols=["smiles"], dtype=str, keep_default_na=False)
+    listed = smiles["smiles"].tolist()
+    paths, read = [folder / file for file in _FILES], partial(read_content, name, folder, listed)
+    store, labels, splits = cached_set(name, paths, about.featurizer, encoding, read)
+    targets = tuple(column for column in header if column not in ("smiles", "mol_id"))
+    if len(targets) != about.tasks:
+        targets = tuple(f"task_{i + 1}" for i in range(about.tasks))
+    return Dataset(
+        name=f"{name}, {len(store):,} molecules",
+        store=store,
+        labels=labels,
+        targets=tuple(Target(target, about.kind) for target in targets),
+        splits=splits,
+        smiles=listed,
+        metric=about.metric,
+        evaluator=partial(official_score, name),
+    )
+
+
+def official_score(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Return the score of OGB's `Evaluator`: the mean over the tasks, each over its labels.
+
+    ROC-AUC and average precision leave out tasks without both classes. The score is NaN if it is
+    undefined: no labels, no task with both classes, or a prediction that is not finite.
+
+    Args:
+        name: one of `SETS`.
+        predictions: (G, T), for binary tasks increasing with the probability.
+        labels: (G, T), NaN where missing.
+    """
+    present = ~np.isnan(labels)
+    both_classes = (labels == 1).any(axis=0) & (labels == 0).any(axis=0)
+    is_binary = SETS[name].kind == "binary"
+    defined = both_classes.any() if is_binary else present.any(axis=0).all()
+    if not defined or not np.isfinite(predictions[present]).all():
+        return float("nan")
+    os.environ.setdefault("OUTDATED_IGNORE", "1")  # no message about newer versions of ogb
+    from ogb.graphproppred import Evaluator
+
+    evaluator = Evaluator(name)
+    both = {"y_true": labels.astype(np.float64), "y_pred": predictions.astype(np.float64)}
+    return float(evaluator.eval(both)[evaluator.eval_metric])
+
+
+def read_content(name: str, folder: Path, smiles: list[str]) -> NamedContent:
+    """Read the raw files of a set; `smiles` are those of its mapping.
+
+    Raises:
+        DataError: a file cannot be read, or the files do not fit together.
+    """
+    about = SETS[name]
+    num_atoms, num_bonds = (_numbers(folder, file, np.int64)[:, 0] for file in _RAW[:2])
+    atoms = _numbers(folder, "node-feat", np.float32).astype(np.int64)
+    atoms[:, CHIRALITY] = 0  # it depends on the order of writing
+    bonds = _numbers(folder, "edge", np.int32)
+    bond_features = _numbers(folder, "edge-feat", np.float32).astype(np.int64)
+    labels = _numbers(folder, "graph-label", np.float32)
+    parts = [_table(folder, f"split/scaffold/{part}.csv.gz", header=None)[0] for part in _PARTS]
+    number = about.molecules or len(smiles)
+    lengths = {len(each) for each in (smiles, num_atoms, num_bonds, labels)}
+    bond_counts = {len(bonds), len(bond_features)}
+    if not (
+        lengths == {number}
+        and labels.shape[1] == about.tasks
+        and len(atoms) == num_atoms.sum()
+        and bond_counts == {num_bonds.sum()}
+        and sorted(pd.concat(parts)) == list(range(number))
+    ):
+        raise DataError(
+            f"the files in {folder} do not fit together: {name} has {number:,} molecules with "
+            f"{about.tasks} labels each, every one in one part of the split. {_advice(name)}"
+        )
+
+    def graphs() -> Iterator[MolGraph]:
+        first_atom, first_bond = np.cumsum(num_atoms) - num_atoms, np.cumsum(num_bonds) - num_bonds
+        for row, graph in enumerate(featurize.get(about.featurizer).stream(smiles)):
+            if isinstance(graph, InvalidMolecule):
+                of_atoms = slice(first_atom[row], first_atom[row] + num_atoms[row])
+                of_bonds = slice(first_bond[row], first_bond[row] + num_bonds[row])
+                try:
+                    graph = MolGraph(atoms[of_atoms], bonds[of_bonds], bond_features[of_bonds])
+                except InvalidMolecule as error:
+                    raise DataError(
+                        f"{folder}, molecule {row} ({smiles[row]}), counted from 0: {error}. "
+                        f"{_advice(name)}"
+                    ) from None
+            yield graph
+
+    splits = {split: part.tolist() for split, part in zip(SPLITS, parts, strict=True)}
+    return NamedContent(graphs(), labels, splits)
+
+
+def _numbers(folder: Path, file: str, dtype: type[np.number]) -> np.ndarray:  # (rows, columns)
+    options = {"header": None, "dtype": dtype, "skip_blank_lines": False}
+    return _table(folder, f"raw/{file}.csv.gz", **options).to_numpy()
+
+
+def _table(folder: Path, file: str, **options: Any) -> pd.DataFrame:
+    try:
+        return pd.read_csv(folder / file, **options)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{folder / file} cannot be read as a file of OGB: {reason}. Unpack the archive again"
+        ) from error
