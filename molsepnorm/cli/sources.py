@@ -288,7 +288,7 @@ def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.Da
     from molsepnorm.molecules.featurize.cxsmiles import announce_losses
 
     said: set[str] = set()
-    start = -1  # of a table with a header, row 0 is line 2
+    start = 1
     for part in parts:
         announce_losses(part, name, said)
         yield pd.DataFrame({column: part}, index=range(start, start + len(part)), dtype=object)

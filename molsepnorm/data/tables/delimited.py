@@ -45,7 +45,7 @@ def read_stream(
     options: ReadOptions,
     separators: Iterable[str] = _SEPARATORS,
 ) -> Iterator[pd.DataFrame]:
-    """Yield a table in pieces; the index of a row is its first line in the file, less 2.
+    """Yield a table in pieces; the index of a row is its first line in the file.
 
     Every line after the header is a row; a blank line is a row of blank cells, so that predictions
     can be written beside the rows. A quoted cell may hold separators, quotes and line breaks. Rows
@@ -91,7 +91,7 @@ def read_stream(
                     cells[width:] = [""] * (width - len(cells))
             frame = pd.DataFrame(
                 [cells for _, cells in piece],
-                index=[line - 2 for line, _ in piece],
+                index=[line for line, _ in piece],
                 columns=columns,
                 dtype=object,
             )

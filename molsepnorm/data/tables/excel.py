@@ -22,7 +22,7 @@ from molsepnorm.optional import require_package
 
 
 def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
-    """Yield a sheet of a workbook in pieces; the index of a row is its number, less 2.
+    """Yield a sheet of a workbook in pieces; the index of a row is its number.
 
     It is `options.sheet`, or else the only sheet, or the only one with a column of SMILES. The
     first row that is not blank, or the row `options.header_row`, is the header. Numbers become text
@@ -58,7 +58,7 @@ def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterat
     while piece := list(islice(table, rows)):
         yield pd.DataFrame(
             [_cells(row, len(columns), f"{name}, row {number}") for number, row in piece],
-            index=[number - 2 for number, _ in piece],
+            index=[number for number, _ in piece],
             columns=columns,
             dtype=object,
         )

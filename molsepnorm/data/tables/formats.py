@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
-import numpy as np
 import pandas as pd
 
 from molsepnorm.errors import DataError
@@ -33,13 +32,6 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".smi", ".smiles", ".ism", ".cxsmiles"), "smi"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"), "xlsx"),
 }
-_POSITIONS: dict[Kind, tuple[str, int]] = {
-    "parquet": ("row", 1),
-    "sdf": ("record", 1),
-    "smi": ("line", 1),
-    "xlsx": ("row", 2),
-}
-"""The word for a row of a file, and the position of the first row."""
 _PACKINGS: dict[str, Packing] = {
     ".gz": "gzip",
     ".bz2": "bzip2",
@@ -135,28 +127,15 @@ def locate(source: Path | str, index: int) -> str:
         source: the file, or the name of a stream, which is CSV.
         index: index of the row in a DataFrame of `read_chunks` or `read_table`.
 
-    >>> locate("standard input", 0), locate("my.parquet", 10), locate("my.smi.gz", 11)
+    >>> locate("standard input", 2), locate("my.parquet", 11), locate("my.smi.gz", 12)
     ('standard input, line 2', 'my.parquet, row 11', 'my.smi.gz, line 12')
     """
-    word, number = positions(source, int(index))
-    return f"{source}, {word} {number}"
+    return f"{source}, {row_word(source)} {index}"
 
 
-_Index = TypeVar("_Index", int, np.ndarray)
-
-
-def positions(source: Path | str, index: _Index) -> tuple[str, _Index]:
-    """Return what is counted in a file, and the positions of rows, counted from 1.
-
-    Args:
-        source: as in `locate`.
-        index: indices of one row or of several, int64 [n], as in `locate`.
-
-    >>> positions("my.csv", 0), positions("my.sdf", np.arange(3))
-    (('line', 2), ('record', array([1, 2, 3])))
-    """
-    word, first = _POSITIONS.get(format_of(source).kind, ("line", 2))
-    return word, index + first
+def row_word(source: Path | str) -> str:
+    """Return what a row of a file is called: line, row or record."""
+    return {"parquet": "row", "xlsx": "row", "sdf": "record"}.get(format_of(source).kind, "line")
 
 
 @contextmanager

@@ -25,7 +25,7 @@ _ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # an unnamed index of pandas
 
 
 def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[pd.DataFrame]:
-    """Yield a Parquet file in pieces; the index of a row is its number, from 0.
+    """Yield a Parquet file in pieces; the index of a row is its number, from 1.
 
     Integers become text without a point, floats text with the digits needed to read them back (1.0
     is "1"), booleans "true" and "false", durations text such as "1:30:00", which is not a number;
@@ -36,7 +36,7 @@ def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[p
         DataError: the file is compressed again, damaged, or not Parquet.
     """
     with _opened(path, name) as table:
-        start = 0
+        start = 1
         for batch in table.iter_batches(rows_of_piece(rows, len(table.schema_arrow.names))):
             names = batch.schema.names
             shown = [i for i, each in enumerate(names) if not _ROW_NUMBERS.fullmatch(each)]
@@ -96,7 +96,7 @@ def read_parquet_rows(
     if position < stop:
         raise DataError(f"{name} has {position:,} rows, and had more when its rows were counted")
     cells = {each: [cell for piece in pieces for cell in piece[each]] for each in columns}
-    return pd.DataFrame(cells, index=range(start, stop), columns=[*columns], dtype=object)
+    return pd.DataFrame(cells, index=range(start + 1, stop + 1), columns=[*columns], dtype=object)
 
 
 @contextmanager

@@ -78,8 +78,8 @@ def read_chunks(
     """Yield a table in pieces of up to `rows` rows, in memory that does not grow with the file.
 
     All cells are text, "" if blank. All pieces have the columns of the file, in its order; several
-    may have the same name. `locate` converts the index of a row to its position in the file. The
-    suffix of the file names the format:
+    may have the same name. The index of a row is its line, row or record, counted from 1, see
+    `locate`. The suffix of the file names the format:
 
     - CSV (.csv, an unknown suffix, a stream) and TSV (.tsv, .tab, .txt): see `delimited`.
     - Parquet (.parquet, .pq): see `parquet`.
@@ -194,7 +194,7 @@ def _require_header(chunk: pd.DataFrame, name: str) -> None:
         if any(map(names_smiles, row)):
             raise ConfigError(
                 f"{name}: the names of the columns are in a later line, below a title: "
-                f"--header-row {index + 2}"
+                f"--header-row {index}"
             )
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 

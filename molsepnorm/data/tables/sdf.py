@@ -21,7 +21,7 @@ _END = "M  END"
 
 
 def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
-    """Yield an SDF in pieces; the index of a row is the number of its record, from 0.
+    """Yield an SDF in pieces; the index of a row is the number of its record, from 1.
 
     The columns are the structures as SMILES, under `options.smiles_column`; the titles, under
     `name`; and every property of any record. The file is read twice, since later records may have
@@ -49,9 +49,9 @@ def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
     columns = [name for name, times in properties.items() for _ in range(times)]
     with open_decompressed(path, name) as file:
         records = _records(file)
-        start = 0
+        start = 1
         while batch := list(islice(records, rows)):
-            if not start and not any(_END in record for record in batch):
+            if start == 1 and not any(_END in record for record in batch):
                 raise DataError(
                     f"{name} is not an SDF: it has no structure, which ends with a line '{_END}'"
                 )

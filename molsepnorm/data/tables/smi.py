@@ -17,7 +17,7 @@ _EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)(?=\s|$)")  # CXSMILES
 
 
 def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
-    """Yield a SMILES file in pieces; the index of a row is its line number less 1.
+    """Yield a SMILES file in pieces; the index of a row is its line number.
 
     The columns are the SMILES, under `options.smiles_column`, and `name`, the rest of the line. If
     the first word is "smiles", "CXSMILES" or similar, or `options.smiles_column`, the first line is
@@ -41,7 +41,7 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
         while pending := [*pending, *islice(lines, rows - len(pending))]:
             yield pd.DataFrame(
                 [table.cells(line, number) for number, line in pending],
-                index=[number - 1 for number, _ in pending],
+                index=[number for number, _ in pending],
                 columns=table.columns,
                 dtype=object,
             )

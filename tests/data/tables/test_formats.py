@@ -36,5 +36,5 @@ def test_of_a_plain_archive_the_file_within_decides(tmp_path):
         archive.writestr("folder/", "")
         archive.writestr("folder/my.sdf", "")
     assert format_of(tmp_path / "my.zip") == ("sdf", "zip")
-    assert locate(tmp_path / "my.zip", 0).endswith("my.zip, record 1")
+    assert locate(tmp_path / "my.zip", 1).endswith("my.zip, record 1")
     assert format_of(tmp_path / "there is none.zip") == ("csv", "zip")
