@@ -278,7 +278,9 @@ def _chunks(
         lines = (line.rstrip("\r\n") for line in chain(start, stream))
         yield from _lists(iter(lambda: list(islice(lines, _CHUNK_LINES)), []), name, column)
     except UnicodeDecodeError as error:
-        raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
+        raise DataError(
+            f"{name} cannot be read as SMILES: {error}. Save it as UTF-8, or: --encoding cp1252"
+        ) from None
 
 
 def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.DataFrame]:

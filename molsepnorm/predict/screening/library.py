@@ -18,7 +18,7 @@ from molsepnorm.data.tables import (
     require_column,
     smiles_column_of,
 )
-from molsepnorm.data.tables.formats import format_of
+from molsepnorm.data.tables.formats import kind_of
 from molsepnorm.data.tables.parquet import parquet_layout, read_parquet_rows
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors
@@ -197,7 +197,7 @@ def _source(number: int, name: str, smiles_column: str) -> LibraryFile:
     path, rows = Path(name).absolute(), None
     with clear_errors(name, "read"):
         about = path.stat()
-    if format_of(path).kind == "parquet":
+    if kind_of(path) == "parquet":
         names, rows = parquet_layout(path, name)
         in_file = smiles_column_of(names, smiles_column, name)
         names = [smiles_column if each == in_file else each for each in names]
