@@ -28,7 +28,8 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
     SMILES and not to the name.
 
     Raises:
-        DataError: the file is not text, or a line has more cells than a header with tabs.
+        DataError: the file is not text, cells of the first line are separated by commas, or a line
+            has more cells than a header with tabs.
     """
     smiles_column = options.smiles_column
     with open_text(path, name, options) as text:
@@ -44,6 +45,12 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
         words = [each.strip() for each in first[1].split("\t")] if tabs else first[1].split()
         start = words[0] if words else ""
         has_header = start.lower().endswith("smiles") or start == smiles_column
+        if "," in "".join(first[1].split()[:1]):
+            raise DataError(
+                f"{name}, line {first[0]}: cells of a .smi file are separated by spaces or tabs, "
+                "not commas: end its name with .csv, and write names of columns, such as smiles, "
+                "into the first line"
+            )
         columns = words if has_header else [smiles_column, "name"]
         if smiles_column not in columns:
             columns[0] = smiles_column
