@@ -43,11 +43,8 @@ def _check_encoding(
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that reads molecules, from --smiles to --processes.
-
-    The command gets those on how a table is written as `ReadOptions`, by the name `options`.
-    """
-    command = _with_read_options(command)
+    """Add the options of a command that reads molecules, from --smiles to --processes; those of
+    `table_options` among them."""
     options = (
         option(
             "--smiles",
@@ -63,7 +60,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             help="File with SMILES: CSV, TSV, Parquet, Excel, SDF or .smi, optionally compressed.",
         ),
-        reading_options(defaults=True),
+        table_options,
         option(
             "--on-invalid",
             type=click.Choice(["keep", "fail"]),
@@ -207,7 +204,10 @@ def _mean(folders: Sequence[Path], models: Sequence[PropertyModel]) -> PropertyM
     return joined
 
 
-def _with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options on how a table is written, which the command gets as `ReadOptions` by the
+    name `options`."""
+
     @wraps(command)
     def run(**arguments: Any) -> Any:
         from molsepnorm.data.tables import ReadOptions
@@ -215,7 +215,7 @@ def _with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
         options = ReadOptions(*(arguments.pop(name) for name in READING))
         return command(options=options, **arguments)
 
-    return run
+    return reading_options(defaults=True)(run)
 
 
 def molecules_of(

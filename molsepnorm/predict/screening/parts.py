@@ -93,7 +93,7 @@ class Work:
         """
         task, least = job
         library = self.library
-        table = task.read(library.smiles_column, library.columns)
+        table = task.read(library)
         features = {name: table[name].tolist() for name in library.features} or None
         found = self.predictor.to_frame(table[library.smiles_column].tolist(), features)
         errors = found.pop(ERROR)
