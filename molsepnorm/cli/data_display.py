@@ -14,8 +14,8 @@ from molsepnorm.data.checking.report import Group, TableReport
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.catalog import NamedSet
 from molsepnorm.data.datasets.summary import TargetSummary
-from molsepnorm.data.tables import name_of_copy
 from molsepnorm.errors import counted
+from molsepnorm.files.tables import name_of_copy
 from molsepnorm.molecules.featurize.standardize import LEVELS
 from molsepnorm.tasks.metrics import four_digits
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,11 +14,13 @@ from molsepnorm.cli.options import (
     models_option,
     option,
     output_option,
-    setting_options,
 )
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.cli.sources import load_predictor
+from molsepnorm.cli.sources import load_predictor, table_options
 from molsepnorm.errors import counted
+
+if TYPE_CHECKING:
+    from molsepnorm.data.tables import ReadOptions
 
 _SHOWN = 5  # rejected rows that are printed
 
@@ -38,13 +40,13 @@ _SHOWN = 5  # rejected rows that are printed
     help="Write the molecules of this file as inputs of the exported model: CSV, TSV, Parquet, "
     "Excel, SDF or .smi, optionally compressed.",
 )
-@setting_options("data.smiles_column")
+@table_options
 @output_option("Folder to write.", required=True)
 def export(
     model_folders: tuple[Path, ...],
     to: str | None,
     source: Path | None,
-    smiles_column: str | None,
+    options: ReadOptions,
     output: Path,
 ) -> None:
     """Write a model as ONNX, which maps tensors to predictions.
@@ -61,13 +63,13 @@ def export(
         raise click.UsageError(
             "give either --to onnx, to write the model, or --encode, for molecules"
         )
-    if to is not None and smiles_column is not None:
-        raise click.UsageError("--smiles-column belongs to --encode")
+    if to is not None and options != type(options)():
+        raise click.UsageError("--smiles-column and other options on tables belong to --encode")
     with stop_on_signal(lambda: False):
         if to is not None:
             _export(model_folders, output)
         elif source is not None:
-            _encode(model_folders, source, smiles_column or "smiles", output)
+            _encode(model_folders, source, options, output)
 
 
 def _export(folders: tuple[Path, ...], output: Path) -> None:
@@ -83,11 +85,11 @@ def _export(folders: tuple[Path, ...], output: Path) -> None:
     )
 
 
-def _encode(folders: tuple[Path, ...], source: Path, smiles_column: str, output: Path) -> None:
+def _encode(folders: tuple[Path, ...], source: Path, options: ReadOptions, output: Path) -> None:
     from molsepnorm.interop.export.inputs import encode_table
 
     model = load_predictor(folders, "cpu", 1, "fp32").model
-    found = encode_table(model, source, output, smiles_column)
+    found = encode_table(model, source, output, options)
     for line in found.rejected[:_SHOWN]:
         say(f"Left out: {line}", err=True)
     if others := len(found.rejected[_SHOWN:]):

@@ -20,10 +20,16 @@ from molsepnorm.cli.options import (
     split_names,
 )
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.cli.sources import interval_level, load_predictor, uncertainty_options
+from molsepnorm.cli.sources import (
+    interval_level,
+    load_predictor,
+    table_options,
+    uncertainty_options,
+)
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
+    from molsepnorm.data.tables import ReadOptions
     from molsepnorm.devices import Precision
     from molsepnorm.predict.screening import ScreenProgress
 
@@ -42,7 +48,7 @@ _SECONDS = 30.0  # between two lines of progress without a terminal
     help="File, or pattern in quotation marks such as 'lib/*.parquet'; may be repeated. CSV, TSV, "
     "Parquet, .smi, SDF or Excel, optionally compressed.",
 )
-@setting_options("data.smiles_column", defaults=True)
+@table_options
 @option(
     "--columns",
     callback=split_names,
@@ -93,7 +99,7 @@ _SECONDS = 30.0  # between two lines of progress without a terminal
 def screen(
     model_folders: tuple[Path, ...],
     inputs: tuple[str, ...],
-    smiles_column: str,
+    options: ReadOptions,
     columns: list[str] | None,
     condition: str | None,
     top: int | None,
@@ -129,11 +135,9 @@ def screen(
         from molsepnorm.predict.screening import ScreenOptions
         from molsepnorm.predict.screening import screen as screen_library
 
-        options = ScreenOptions(
-            smiles_column, columns, condition, top, by, ascending, rows_per_part
-        )
+        chosen = ScreenOptions(options, columns, condition, top, by, ascending, rows_per_part)
         show = stack.enter_context(_display(top))
-        result = screen_library(predictor, inputs, output, options, on, processes, show)
+        result = screen_library(predictor, inputs, output, chosen, on, processes, show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"

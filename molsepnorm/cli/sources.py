@@ -43,11 +43,8 @@ def _check_encoding(
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that reads molecules, from --smiles to --processes.
-
-    The command gets those on how a table is written as `ReadOptions`, by the name `options`.
-    """
-    command = _with_read_options(command)
+    """Add the options of a command that reads molecules, from --smiles to --processes; those of
+    `table_options` among them."""
     options = (
         option(
             "--smiles",
@@ -63,7 +60,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             help="File with SMILES: CSV, TSV, Parquet, Excel, SDF or .smi, optionally compressed.",
         ),
-        reading_options(defaults=True),
+        table_options,
         option(
             "--on-invalid",
             type=click.Choice(["keep", "fail"]),
@@ -207,7 +204,10 @@ def _mean(folders: Sequence[Path], models: Sequence[PropertyModel]) -> PropertyM
     return joined
 
 
-def _with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options on how a table is written, which the command gets as `ReadOptions` by the
+    name `options`."""
+
     @wraps(command)
     def run(**arguments: Any) -> Any:
         from molsepnorm.data.tables import ReadOptions
@@ -215,7 +215,7 @@ def _with_read_options(command: Callable[..., Any]) -> Callable[..., Any]:
         options = ReadOptions(*(arguments.pop(name) for name in READING))
         return command(options=options, **arguments)
 
-    return run
+    return reading_options(defaults=True)(run)
 
 
 def molecules_of(
@@ -278,7 +278,9 @@ def _chunks(
         lines = (line.rstrip("\r\n") for line in chain(start, stream))
         yield from _lists(iter(lambda: list(islice(lines, _CHUNK_LINES)), []), name, column)
     except UnicodeDecodeError as error:
-        raise DataError(f"{name} cannot be read as SMILES: {error}. Save it as UTF-8") from None
+        raise DataError(
+            f"{name} cannot be read as SMILES: {error}. Save it as UTF-8, or: --encoding cp1252"
+        ) from None
 
 
 def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.DataFrame]:
@@ -288,7 +290,7 @@ def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.Da
     from molsepnorm.molecules.featurize.cxsmiles import announce_losses
 
     said: set[str] = set()
-    start = -1  # of a table with a header, row 0 is line 2
+    start = 1
     for part in parts:
         announce_losses(part, name, said)
         yield pd.DataFrame({column: part}, index=range(start, start + len(part)), dtype=object)

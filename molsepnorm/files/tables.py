@@ -1,8 +1,9 @@
-"""Tables that are written: their formats, by the name of the file, and names of new columns."""
+"""Tables that are written: their formats, by the name of the file, and free names."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container
+from itertools import count
 from pathlib import Path
 
 from molsepnorm.errors import ConfigError, StorageError
@@ -13,8 +14,6 @@ FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".sdf", ".sdf.gz", 
 
 _PACKAGES = {".parquet": ("pyarrow", "parquet"), ".xlsx": ("openpyxl", "excel")}
 """Package that writes a format, and the extra that installs it."""
-
-_ALIASES = {".pq": ".parquet"}
 
 
 def check_output(output: Path, formats: Collection[str] = FORMATS) -> str:
@@ -29,10 +28,9 @@ def check_output(output: Path, formats: Collection[str] = FORMATS) -> str:
     """
     if output.is_dir():
         raise StorageError(f"cannot write {output}: there is a folder of that name")
-    suffixes = output.suffixes
-    packed = suffixes[-1:] == [".gz"] or suffixes[-1:] == [".GZ"]
-    suffix = "".join(suffixes[-2:] if packed else suffixes[-1:]).lower()
-    suffix = _ALIASES.get(suffix, suffix)
+    suffixes = [each.lower() for each in output.suffixes]
+    suffix = "".join(suffixes[-2:] if suffixes[-1:] == [".gz"] else suffixes[-1:])
+    suffix = ".parquet" if suffix == ".pq" else suffix
     if suffix not in formats:
         if output.exists() and not output.is_file():
             return ".csv"
@@ -67,3 +65,17 @@ def free_name(name: str, taken: Container[str], ending: str) -> str:
     while name in taken:
         name += ending
     return name
+
+
+def name_of_copy(source: Path | str) -> str:
+    """Return a name for the cleaned copy of a table that no file of the current folder has.
+
+    >>> name_of_copy("assays/my.csv.gz")
+    'my_clean.csv'
+    """
+    stem = f"{Path(source).name.split('.')[0] or 'table'}_clean"
+    for number in count(1):
+        name = stem if number == 1 else f"{stem}_{number}"
+        if not (Path(f"{name}.csv").exists() or Path(f"{name}.removed.csv").exists()):
+            break
+    return f"{name}.csv"

@@ -52,6 +52,17 @@ def test_an_exported_model_predicts_as_predict(model, run, ok, tmp_path):
     np.testing.assert_allclose(values, expected, rtol=1e-3, atol=1e-4)
 
 
+def test_a_table_is_encoded_by_the_same_options_as_in_predict(model, ok, tmp_path):
+    found = []
+    for mark, options in ((".", ()), (",", ("--decimal", ","))):
+        table, out = tmp_path / "x.csv", tmp_path / f"out{len(found)}"
+        table.write_text(f"smiles;solvent;ph\nCCO;water;7{mark}25\n")
+        ok("export", *model, "--encode", table, *options, "-o", out)
+        with np.load(out / "00001.npz") as arrays:
+            found.append(arrays["features"].tolist())
+    assert found[0] == found[1]
+
+
 def test_wrong_options_are_refused(model, refused, tmp_path):
     neither = refused("export", *model, "-o", tmp_path / "out")
     assert "give either --to onnx, to write the model, or --encode" in neither
@@ -63,5 +74,5 @@ def test_wrong_options_are_refused(model, refused, tmp_path):
     text = refused("export", *model, *table, "--smiles-column", "structure", *output)
     assert "structure" in text
     text = refused("export", *model, "--to", "onnx", "--smiles-column", "s", *output)
-    assert "--smiles-column belongs to --encode" in text
+    assert "belong to --encode" in text
     assert [*tmp_path.iterdir()] == []

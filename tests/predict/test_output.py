@@ -83,7 +83,7 @@ def test_parquet_has_all_digits_and_others_as_many_as_are_wanted(predictor, tmp_
     values = {}
     for name, digits in (("x.parquet", None), ("x.csv", None), ("y.csv", 3)):
         _predict(predictor, tmp_path / name, digits)
-        values[name] = float(read_table(tmp_path / name)["y_pred"][0])
+        values[name] = float(read_table(tmp_path / name)["y_pred"].iloc[0])
     assert np.float32(values["x.parquet"]) == np.float32(exact.values["y"])
     assert values["x.csv"] == float(f"{exact.values['y']:.6g}") != values["x.parquet"]
     assert values["y.csv"] == float(f"{exact.values['y']:.3g}") != values["x.csv"]
@@ -127,7 +127,7 @@ def test_other_names_are_refused_with_the_list(tmp_path, name):
 def test_an_error_leaves_the_earlier_file(predictor, tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
     path.write_bytes(b"earlier")
-    with pytest.raises(DataError, match="rows, line 3: RDKit cannot read 'C1CC'"):
+    with pytest.raises(DataError, match="rows, line 1: RDKit cannot read 'C1CC'"):
         predict_rows(
             predictor,
             [pd.DataFrame({"smiles": ["C", "C1CC"]})],

@@ -60,10 +60,13 @@ def check_table(scan: Scan) -> TableReport:
 _WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
 _OUTLIER = 6.0  # robust standard deviations from the median
 
+_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # as repr writes it
 _QUOTED = re.compile(
-    r"""^('[^']*'(?= in ['"]))"""  # an invalid character, which is preserved
-    r"""|(?: in |RDKit cannot read (?:its canonical form )?)?(?:'[^']*['…]|"[^"]*["…])(?:;.*|:?)"""
+    rf"^RDKit cannot read (?:its canonical form )?{_TEXT}: (.*)"  # RDKit writes Can't
+    rf"|^({_TEXT})(?= in ['\"])"  # an invalid character
+    rf"|(?: in )?{_TEXT}(?:;.*|:?)"
 )
+"""The SMILES in a reason; the groups match what remains."""
 
 
 def _findings(scan: Scan) -> Iterator[Finding]:
@@ -89,7 +92,7 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
     rows: dict[str, list[int]] = defaultdict(list)
     reasons: dict[str, str] = {}
     for entry in scan.dataset.rejected:
-        reason = " ".join(_QUOTED.sub(r"\1", entry.reason).split())
+        reason = " ".join(_QUOTED.sub(r"\1\2", entry.reason).split())
         key = re.sub(r"\d+", "0", reason)
         reasons.setdefault(key, reason)
         rows[key].append(entry.row)

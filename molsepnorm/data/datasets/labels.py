@@ -20,8 +20,9 @@ from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_declared
 from molsepnorm.data.datasets.targets import choose_targets
 from molsepnorm.data.store import GraphStore
-from molsepnorm.data.tables import name_of_copy, unclear
+from molsepnorm.data.tables import unclear
 from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean
+from molsepnorm.files.tables import name_of_copy
 from molsepnorm.tasks import FeatureColumn, Target
 from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import Kind

@@ -21,8 +21,8 @@ from molsepnorm.data.tables import (
     hold,
     is_stream,
     locate,
-    positions,
     read_chunks,
+    row_word,
 )
 from molsepnorm.errors import DataError
 from molsepnorm.files.tables import free_name
@@ -104,7 +104,7 @@ def without_splits(
         labels.dataset(name, store, weights, standard, features),
         written=smiles,
         identifiers={n: table.cells[n] for n in table.identifiers if n not in labels.names},
-        positions=positions(path, table.index),
+        positions=(row_word(path), table.index),
     )
 
 

@@ -1,24 +1,35 @@
 """Tables of molecules: CSV, TSV, Parquet, workbooks, SDF and SMILES files, optionally compressed.
 
 For every format, `read_chunks` yields DataFrames of text cells, with "" for blanks and the SMILES
-in a column of the chosen name. `locate` converts the index of a row to its position in the file:
+in a column of the chosen name. The index of a row is its position in the file:
 
->>> locate("my.csv.gz", 10), locate("my.sdf", 10)
+>>> locate("my.csv.gz", 12), locate("my.sdf", 11)
 ('my.csv.gz, line 12', 'my.sdf, record 11')
 """
 
-from molsepnorm.data.tables.decimals import unclear, unclear_point, with_points
-from molsepnorm.data.tables.delimited import separated_by
-from molsepnorm.data.tables.formats import ReadOptions, locate, positions
-from molsepnorm.data.tables.read import (
-    name_of_copy,
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TextIO
+
+import pandas as pd
+
+from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
+from molsepnorm.data.tables.columns import (
     names_in_file,
-    read_chunks,
-    read_table,
     require_column,
     smiles_column_of,
+    unclear,
+    unclear_point,
+    with_points,
+    with_smiles,
 )
+from molsepnorm.data.tables.delimited import separated_by
+from molsepnorm.data.tables.formats import ReadOptions, kind_of, locate, row_word
 from molsepnorm.data.tables.streams import as_file, hold, is_held, is_stream
+from molsepnorm.errors import DataError
 
 __all__ = [
     "ReadOptions",
@@ -27,15 +38,94 @@ __all__ = [
     "is_held",
     "is_stream",
     "locate",
-    "name_of_copy",
     "names_in_file",
-    "positions",
     "read_chunks",
     "read_table",
     "require_column",
+    "row_word",
     "separated_by",
     "smiles_column_of",
     "unclear",
     "unclear_point",
     "with_points",
 ]
+
+_DEFAULT = ReadOptions()
+_READERS = {
+    "csv": delimited.read_delimited,
+    "tsv": delimited.read_delimited,
+    "parquet": parquet.read_parquet,
+    "sdf": sdf.read_sdf,
+    "smi": smi.read_smi,
+    "xlsx": excel.read_excel,
+}
+
+
+def read_table(path: Path, options: ReadOptions = _DEFAULT) -> pd.DataFrame:
+    """Return a whole table; see `read_chunks`."""
+    pieces = list(read_chunks(path, options=options))
+    table = pd.concat(pieces)
+    table.attrs = pieces[0].attrs
+    return table
+
+
+def read_chunks(
+    source: Path | TextIO,
+    name: str | None = None,
+    rows: int = 8192,
+    options: ReadOptions = _DEFAULT,
+    numbers: Collection[str] = (),
+) -> Iterator[pd.DataFrame]:
+    """Yield a table in pieces of up to `rows` rows, in memory that does not grow with the file.
+
+    All cells are text, "" if blank. All pieces have the columns of the file, in its order; several
+    may have the same name. The index of a row is its line, row or record, counted from 1, see
+    `locate`. The suffix of the file names the format; each has a file in this folder.
+
+    A `DataWarning` names a column of SMILES under another name (`smiles_column_of`), and extensions
+    of CXSMILES that are not read. Callers check that there is a column of SMILES, with
+    `require_column`.
+
+    Args:
+        source: a path, or the open text of a CSV. A pipe is copied to a temporary file first.
+        name: name of the source in errors.
+        rows: maximum number of rows of a piece. Pieces of a CSV or Parquet file with thousands of
+            columns have fewer.
+        options: how the table is written.
+        numbers: columns that are used as numbers; decimal commas become points.
+
+    Raises:
+        ConfigError: a package is not installed, or several columns may be that of SMILES.
+        DataError: the file is empty, has no rows, is damaged, or does not match its suffix; or
+            points may group thousands in one of `numbers`.
+        StorageError: the file cannot be read.
+    """
+    name = name or str(source)
+    word, empty = "line", True
+    with as_file(source) if isinstance(source, Path) else nullcontext(source) as file:
+        if isinstance(file, Path):
+            word = row_word(file)
+            pieces = _READERS[kind_of(file)](file, name, rows, options)
+        else:
+            pieces = delimited.read_stream(file, name, rows, options)
+        for piece in with_smiles(pieces, name, options.smiles_column):
+            _convert(piece, numbers, options, name)
+            if len(piece):
+                empty = False
+                yield piece
+    if empty:
+        raise DataError(f"{name} has no molecules: a {word} for each of them is expected")
+
+
+def _convert(
+    piece: pd.DataFrame, numbers: Collection[str], options: ReadOptions, name: str
+) -> None:
+    """Replace decimal commas in columns of numbers; refuse points that may group thousands."""
+    unique = piece.columns[~piece.columns.duplicated(keep=False)]
+    for column in {*numbers}.intersection(unique):
+        if options.decimal is None and delimited.separated_by(piece) == ";":
+            first, clear = unclear_point(piece[column])
+            if first is not None and not clear:
+                where = f"{locate(name, piece.index[first])}, column '{column}'"
+                raise unclear(piece[column].iloc[first], where)
+        piece[column] = with_points(piece[column], options.decimal)

@@ -4,118 +4,83 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import (
-    ReadOptions,
-    format_of,
-    header_names,
-    names_smiles,
-    open_decompressed,
-)
+from molsepnorm.data.tables.columns import names_smiles
+from molsepnorm.data.tables.formats import ReadOptions, header_names
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
+from molsepnorm.files.writing import clear_errors
 from molsepnorm.optional import require_package
 
 
 def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
-    """Yield a sheet of a workbook in pieces; the index of a row is its number, less 2.
+    """Yield a sheet of a workbook in pieces; the index of a row is its number.
 
     It is `options.sheet`, or else the only sheet, or the only one with a column of SMILES. The
     first row that is not blank, or the row `options.header_row`, is the header. Numbers become text
     with the digits needed to read them back (1.0 is "1"), booleans "true" and "false", dates ISO
-    dates; a formula is its stored value. Blank rows at the end are left out; others are rows of
-    blank cells.
+    dates; a formula is its stored value. Blank rows and columns at the end are left out.
 
     Raises:
         ConfigError: python-calamine is not installed; there is no such sheet; or several may be
             meant.
-        DataError: the file is no workbook, has a password, or is damaged; or a row has more cells
-            than the header.
+        DataError: the file is no workbook, has a password, or is damaged.
     """
     use = f"reading the workbook {name}"
     calamine = require_package("python_calamine", "excel", use, ", or save it as CSV")
-    if packing := format_of(path).packing:
-        raise DataError(f"{name} is a workbook inside {packing}: decompress it first")
-    with open_decompressed(path, name) as file:
+    with clear_errors(name, "read"), open(path, "rb") as file:
         try:
             book = calamine.CalamineWorkbook.from_filelike(file)
-            table = _table(book, name, options)
+            table = _sheet(book, name, options)
         except calamine.PasswordError:
             raise DataError(f"{name} has a password: save it without one, or as CSV") from None
         except calamine.CalamineError as error:
             raise DataError(
-                f"{name} cannot be read as a workbook: {error}. It is damaged, or no workbook: "
-                "copy it again, save the table as CSV, or end the name of a text file with .csv"
+                f"{name} cannot be read as a workbook: {error}. It is damaged, compressed or no "
+                "workbook: copy it again, save the table as CSV, or end the name of a text file "
+                "with .csv"
             ) from None
-    first = next(table, None)
-    if first is None:
-        return
-    columns = header_names([_text(cell) for cell in first[1]])
-    while piece := list(islice(table, rows)):
-        yield pd.DataFrame(
-            [_cells(row, len(columns), f"{name}, row {number}") for number, row in piece],
-            index=[number - 2 for number, _ in piece],
-            columns=columns,
-            dtype=object,
-        )
+    for start in range(0, len(table), rows):
+        yield table.iloc[start : start + rows].copy()
 
 
-def _table(book: Any, name: str, options: ReadOptions) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the header and the rows of the sheet, with numbers and without blanks at their ends."""
-    number = _sheet(book, name, options)
-    cells = book.get_sheet_by_index(number).to_python(skip_empty_area=False)
-    rows = [(place, _without_blank_end(row)) for place, row in enumerate(cells, 1)]
-    while rows and not rows[-1][1]:
-        rows.pop()
-    start = options.header_row
-    if start is None:
-        start = next((place for place, row in rows if row), 1)
-    return iter(rows[start - 1 :])
-
-
-def _sheet(book: Any, name: str, options: ReadOptions) -> int:
+def _sheet(book: Any, name: str, options: ReadOptions) -> pd.DataFrame:
+    """Return the sheet that is read, with texts as cells and the numbers of its rows as index."""
     titles = book.sheet_names
     if options.sheet is not None:
         if options.sheet not in titles:
             raise ConfigError(
                 f"{name} has no sheet '{options.sheet}'. {did_you_mean(options.sheet, titles)}"
             )
-        return int(titles.index(options.sheet))
-    wanted = []
-    for number in range(len(titles)) if len(titles) > 1 else ():
-        # with blank rows only if the header is counted from the first
-        rows = book.get_sheet_by_index(number).to_python(
-            skip_empty_area=options.header_row is None, nrows=options.header_row or 1
-        )
-        header = {_text(cell) for row in rows[-1:] for cell in row}
-        if options.smiles_column in header or any(map(names_smiles, header)):
-            wanted.append(number)
+        titles = [options.sheet]
+    tables = {title: _table(book.get_sheet_by_name(title), options.header_row) for title in titles}
+    wanted = [
+        title
+        for title, table in tables.items()
+        if options.smiles_column in table or any(map(names_smiles, table))
+    ]
     if len(wanted) > 1:
-        found = ", ".join(f"'{titles[number]}'" for number in wanted)
+        found = ", ".join(f"'{title}'" for title in wanted)
         raise ConfigError(
             f"{name} has {len(wanted)} sheets with a column of SMILES ({found}): choose one, such "
-            f"as --sheet '{titles[wanted[0]]}'"
+            f"as --sheet '{wanted[0]}'"
         )
-    return wanted[0] if wanted else 0
+    return tables[(wanted or titles)[0]]
 
 
-def _without_blank_end(row: list[Any]) -> list[Any]:
-    while row and row[-1] == "":
-        row.pop()
-    return row
-
-
-def _cells(row: list[Any], width: int, where: str) -> list[str]:
-    if len(row) > width:
-        raise DataError(
-            f"{where} has {len(row)} cells where {width} are expected: every column needs a cell "
-            "in the header"
-        )
-    return [*map(_text, row), *[""] * (width - len(row))]
+def _table(sheet: Any, header_row: int | None) -> pd.DataFrame:
+    cells = pd.DataFrame(sheet.to_python(skip_empty_area=False), dtype=object).map(_text)
+    cells.index += 1
+    filled = cells.index[(cells != "").any(axis=1)]
+    if filled.empty or (header_row or 0) > filled[-1]:
+        return pd.DataFrame()
+    start = header_row or filled[0]
+    names, table = cells.loc[start], cells.loc[start + 1 : filled[-1]]
+    table.columns = header_names(names)
+    return table.loc[:, ((cells.loc[start:] != "").any()).to_numpy()]
 
 
 def _text(value: Any) -> str:

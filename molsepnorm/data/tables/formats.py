@@ -1,4 +1,4 @@
-"""Formats of tables by file name, positions in them, and opening files that may be compressed."""
+"""Formats of tables by file name, and opening files that may be compressed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, Literal, TextIO
 
-import numpy as np
 import pandas as pd
 
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import clear_errors
-from molsepnorm.optional import require_package
 
 Kind = Literal["csv", "tsv", "parquet", "sdf", "smi", "xlsx"]
-Packing = Literal["gzip", "bzip2", "xz", "zip", "zstandard"]
 
 _KINDS: dict[str, Kind] = {
     ".csv": "csv",
@@ -33,34 +30,13 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".smi", ".smiles", ".ism", ".cxsmiles"), "smi"),
     **dict.fromkeys((".xlsx", ".xlsm", ".xls", ".xlsb", ".ods"), "xlsx"),
 }
-_POSITIONS: dict[Kind, tuple[str, int]] = {
-    "parquet": ("row", 1),
-    "sdf": ("record", 1),
-    "smi": ("line", 1),
-    "xlsx": ("row", 2),
-}
-"""The word for a row of a file, and the position of the first row."""
-_PACKINGS: dict[str, Packing] = {
-    ".gz": "gzip",
-    ".bz2": "bzip2",
-    ".xz": "xz",
-    ".zip": "zip",
-    ".zst": "zstandard",
-}
-
-
-_STARTS = {
-    b"\x1f\x8b": (".gz", "zcat"),
-    b"BZh": (".bz2", "bzcat"),
-    b"\xfd7zXZ": (".xz", "xzcat"),
-    b"\x28\xb5\x2f\xfd": (".zst", "zstdcat"),
-}
-"""First bytes of compressed data, with the suffix and a program that decompresses them."""
+_WORDS = {"parquet": "row", "xlsx": "row", "sdf": "record"}  # others have lines
+_OPEN: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
+"""Errors of libraries that decompress; the last for passwords and unknown methods of zip."""
+_MAX_CELLS = 1 << 24  # of a piece: some 1 GB
 DEFAULT_SMILES = "smiles"
 """Name of the column of SMILES where none is chosen."""
-_MAX_CELLS = 1 << 24  # of a piece: some 1 GB
-_OLD_EXCEL = b"\xd0\xcf\x11\xe0"
-"""First bytes of an .xls file, and of a workbook with a password."""
 
 
 @dataclass(frozen=True)
@@ -81,189 +57,100 @@ class ReadOptions:
     workbook the first that is not blank."""
 
 
-class Format(NamedTuple):
-    """Format of a file, by its name."""
-
-    kind: Kind
-    """csv if the suffix is unknown."""
-    packing: Packing | None
-    """Compression, if any."""
+def _packing(path: Path) -> str | None:
+    """Return the suffix of a compressed file, such as .gz; None for others."""
+    suffix = path.suffix.lower()
+    return suffix if suffix in (*_OPEN, ".zip") else None
 
 
-def format_of(source: Path | str) -> Format:
+def kind_of(source: Path | str) -> Kind:
     """Return the format by the suffix, in any case, or by the name of the file in a `.zip`.
 
-    >>> format_of("set.SDF.gz")
-    Format(kind='sdf', packing='gzip')
-    >>> format_of("standard input")
-    Format(kind='csv', packing=None)
+    >>> kind_of("set.SDF.gz"), kind_of("standard input")
+    ('sdf', 'csv')
     """
     path = Path(source)
-    packing = _PACKINGS.get(path.suffix.lower())
+    packing = _packing(path)
     inner = path.with_suffix("") if packing else path
-    if packing == "zip" and inner.suffix.lower() not in _KINDS:
-        inner = Path(next(iter(members(path)), ""))
-    return Format(_KINDS.get(inner.suffix.lower(), "csv"), packing)
+    if packing == ".zip" and inner.suffix.lower() not in _KINDS:
+        inner = Path(next(iter(_members(path)), ""))
+    return _KINDS.get(inner.suffix.lower(), "csv")
 
 
-def names_smiles(column: str) -> bool:
-    """Return whether a column is called like one of SMILES.
-
-    >>> names_smiles("Smile"), names_smiles("Ligand SMILES"), names_smiles("structure")
-    (True, True, False)
-    """
-    return "smile" in column.lower()
-
-
-def members(path: Path) -> list[str]:
+def _members(path: Path) -> list[str]:
     """Return the names of the files in a zip archive; none if it is unreadable or a pipe."""
     if not path.is_file():
         return []
     try:
         with zipfile.ZipFile(path) as archive:
-            entries = archive.infolist()
+            names = archive.namelist()
     except (OSError, zipfile.BadZipFile):
         return []
-    hidden = "__MACOSX/"  # added by macOS
-    return [e.filename for e in entries if not e.is_dir() and not e.filename.startswith(hidden)]
+    # macOS adds hidden files
+    return [each for each in names if not each.endswith("/") and not each.startswith("__MACOSX/")]
+
+
+def row_word(source: Path | str) -> str:
+    """Return what a row of a file is called: line, row or record."""
+    return _WORDS.get(kind_of(source), "line")
 
 
 def locate(source: Path | str, index: int) -> str:
-    """Return the position of a row in a file, for an error message.
+    """Return the position of a row, by its index in a table of `read_chunks`.
 
-    Args:
-        source: the file, or the name of a stream, which is CSV.
-        index: index of the row in a DataFrame of `read_chunks` or `read_table`.
-
-    >>> locate("standard input", 0), locate("my.parquet", 10), locate("my.smi.gz", 11)
+    >>> locate("standard input", 2), locate("my.parquet", 11), locate("my.smi.gz", 12)
     ('standard input, line 2', 'my.parquet, row 11', 'my.smi.gz, line 12')
     """
-    word, number = positions(source, int(index))
-    return f"{source}, {word} {number}"
-
-
-_Index = TypeVar("_Index", int, np.ndarray)
-
-
-def positions(source: Path | str, index: _Index) -> tuple[str, _Index]:
-    """Return what is counted in a file, and the positions of rows, counted from 1.
-
-    Args:
-        source: as in `locate`.
-        index: indices of one row or of several, int64 [n], as in `locate`.
-
-    >>> positions("my.csv", 0), positions("my.sdf", np.arange(3))
-    (('line', 2), ('record', array([1, 2, 3])))
-    """
-    word, first = _POSITIONS.get(format_of(source).kind, ("line", 2))
-    return word, index + first
+    return f"{source}, {row_word(source)} {index}"
 
 
 @contextmanager
-def open_decompressed(path: Path, name: str) -> Iterator[BinaryIO]:
-    """Open a file and decompress it, with clear errors while it is read.
+def open_text(
+    path: Path, name: str, options: ReadOptions, newline: str | None = ""
+) -> Iterator[TextIO]:
+    """Open a text that may be compressed, with clear errors while it is read.
 
-    Args:
-        path: the file; its suffix names the compression.
-        name: name of the file in errors.
+    By default the ends of lines are kept, see `open`.
 
     Raises:
-        ConfigError: the file is a `.zst`, and pyarrow is not installed.
-        DataError: the file is damaged, has another compression than its suffix, is compressed
-            without such a suffix, or is a zip archive of several files.
+        DataError: the file is damaged, has not the compression of its suffix, is a zip archive of
+            several files, or no text of the encoding.
         StorageError: the file cannot be read.
     """
-    packing = format_of(path).packing
+    packing = _packing(path)
     with clear_errors(name, "read"):
         try:
             with open(path, "rb") as packed, _decompressed(packed, packing, path, name) as file:
-                _refuse_packed(file, packing, name)
-                yield file
-        except EOFError:
+                start = file.peek(8)[:8]
+                marked = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+                encoding = options.encoding or ("utf-16" if marked else "utf-8-sig")
+                if encoding == "utf-8-sig" and b"\0" in start:
+                    raise UnicodeError("it has bytes of zero")
+                yield io.TextIOWrapper(file, encoding=encoding, newline=newline)
+        except UnicodeError as error:
             raise DataError(
-                f"{name} is cut off: its compressed data end too early. Copy or download it again"
+                f"{name} cannot be decoded: {error}. Save a text as UTF-8, or name its encoding: "
+                "--encoding cp1252 (Western Windows), latin-1, utf-16-le or utf-16-be. The name of "
+                "a workbook or a compressed file must end so, as in .xlsx or .csv.gz"
             ) from None
-        except (OSError, *_DAMAGE) as error:
+        except _DAMAGE as error:
             if packing is None or getattr(error, "errno", None) is not None:
                 raise
             raise DataError(
-                f"{name} cannot be decompressed as {packing}: {error}. It is damaged, or its "
-                "suffix is wrong"
+                f"{name} cannot be decompressed as {packing}: {error}. It is damaged or cut off, "
+                "or its suffix is wrong"
             ) from None
 
 
-_DAMAGE = (zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError)
-"""Besides an `OSError` without a number. Python raises the last for unknown methods of zip."""
-_OPEN: dict[str | None, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
-
-
-def _decompressed(packed: BinaryIO, packing: Packing | None, path: Path, name: str) -> BinaryIO:
-    file: Any = packed
-    if packing in _OPEN:
-        file = _OPEN[packing](packed)
-    elif packing == "zip":
-        file = _only_member(packed, path, name)
-    elif packing == "zstandard":
-        pyarrow = require_package("pyarrow", "parquet", f"reading {name}")
-        file = io.BufferedReader(pyarrow.CompressedInputStream(packed, "zstd"))
-    return cast(BinaryIO, file)
-
-
-def _refuse_packed(file: BinaryIO, packing: Packing | None, name: str) -> None:
-    start: bytes = file.peek(8)  # type: ignore[attr-defined]
-    for first, (suffix, program) in _STARTS.items():
-        if start.startswith(first):
-            rename = f"end its name with {suffix}, or " if packing is None else ""
-            raise DataError(
-                f"{name} is compressed with {_PACKINGS[suffix]}: {rename}decompress it first "
-                f"({program})"
-            )
-
-
-def _only_member(packed: BinaryIO, path: Path, name: str) -> Any:
-    archive = zipfile.ZipFile(packed)
-    names = members(path)
+def _decompressed(packed: BinaryIO, packing: str | None, path: Path, name: str) -> Any:
+    if packing != ".zip":
+        return _OPEN[packing](packed) if packing else packed
+    archive, names = zipfile.ZipFile(packed), _members(path)
     if len(names) != 1:
-        found = f"{len(names)} files" + (f" ({', '.join(names[:3])}, …)" if names else "")
-        raise DataError(f"{name} holds {found}: one table is expected. Extract it and choose one")
-    if archive.getinfo(names[0]).flag_bits & 1:
-        raise DataError(f"{name} has a password: extract it first")
+        raise DataError(
+            f"{name} holds {len(names)} files, and one table is expected: extract one of them"
+        )
     return archive.open(names[0])
-
-
-def as_text(file: BinaryIO, name: str, options: ReadOptions) -> io.TextIOWrapper:
-    """Decode a text, and keep its line ends.
-
-    It is UTF-8, or UTF-16 with a byte-order mark as Excel writes it, unless `options.encoding`
-    names another encoding.
-
-    Args:
-        file: the file, at its start.
-        name: name of the file in errors.
-        options: how the table is written.
-
-    Raises:
-        DataError: the file is a workbook.
-    """
-    start: bytes = file.peek(8)[:8]  # type: ignore[attr-defined]
-    if start.startswith((b"PK\3\4", _OLD_EXCEL)):
-        raise DataError(
-            f"{name} is not text; it looks like an Excel workbook or a zip archive. Save the table "
-            "as CSV, or end the name of a workbook with .xlsx or .xls"
-        )
-    marked = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    if b"\0" in start and not (marked or options.encoding):
-        raise DataError(
-            f"{name} is UTF-16 without a byte-order mark: --encoding utf-16-le, or utf-16-be"
-        )
-    encoding = options.encoding or ("utf-16" if marked else "utf-8-sig")
-    return io.TextIOWrapper(file, encoding=encoding, newline="")
-
-
-def not_decoded(name: str, error: UnicodeError) -> DataError:
-    """Return the error for a text of another encoding."""
-    options = "--encoding cp1252 (Western Windows), latin-1 or utf-16"
-    return DataError(f"{name} cannot be decoded: {error}. Save it as UTF-8, or name its {options}")
 
 
 def header_names(cells: Sequence[str]) -> pd.Index:

@@ -9,15 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from molsepnorm.data.tables.formats import (
-    ReadOptions,
-    format_of,
-    open_decompressed,
-    rows_of_piece,
-)
+from molsepnorm.data.tables.formats import ReadOptions, rows_of_piece
 from molsepnorm.errors import DataError
+from molsepnorm.files.writing import clear_errors
 from molsepnorm.optional import require_package
 
 _BUFFER = 1 << 18  # bytes read ahead of each column, by default a whole row group
@@ -25,7 +22,7 @@ _ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # an unnamed index of pandas
 
 
 def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[pd.DataFrame]:
-    """Yield a Parquet file in pieces; the index of a row is its number, from 0.
+    """Yield a Parquet file in pieces; the index of a row is its number, from 1.
 
     Integers become text without a point, floats text with the digits needed to read them back (1.0
     is "1"), booleans "true" and "false", durations text such as "1:30:00", which is not a number;
@@ -36,23 +33,16 @@ def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[p
         DataError: the file is compressed again, damaged, or not Parquet.
     """
     with _opened(path, name) as table:
-        start = 0
-        for batch in table.iter_batches(rows_of_piece(rows, len(table.schema_arrow.names))):
-            names = batch.schema.names
-            shown = [i for i, each in enumerate(names) if not _ROW_NUMBERS.fullmatch(each)]
-            texts = {i: _texts(batch.column(i)) for i in shown}
-            piece = pd.DataFrame(texts, index=range(start, start + len(batch)), dtype=object)
-            piece.columns = pd.Index([names[i] for i in shown], dtype=object)
-            yield piece
-            start += len(batch)
+        names = table.schema_arrow.names
+        shown = [i for i, each in enumerate(names) if not _ROW_NUMBERS.fullmatch(each)]
+        first = 1
+        for batch in table.iter_batches(rows_of_piece(rows, len(names))):
+            yield _frame(batch.select(shown), first)
+            first += len(batch)
 
 
 def parquet_layout(path: Path, name: str) -> tuple[list[str], int]:
-    """Return the names of the columns of a Parquet file, and its number of rows.
-
-    Raises:
-        ConfigError, DataError: as `read_parquet`.
-    """
+    """Return the names of the columns, and the number of rows; errors are as in `read_parquet`."""
     with _opened(path, name) as table:
         return table.schema_arrow.names, table.metadata.num_rows
 
@@ -60,43 +50,35 @@ def parquet_layout(path: Path, name: str) -> tuple[list[str], int]:
 def read_parquet_rows(
     path: Path, name: str, start: int, stop: int, columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Return some rows and columns of a Parquet file as `read_parquet` yields them.
+    """Return rows of a Parquet file as `read_parquet` yields them, with `columns` in this order.
 
     Only row groups that hold these rows are read, a part at a time.
 
     Args:
-        path: the file.
-        name: name of the file in errors.
-        start, stop: numbers of the first row, from 0, and of the row after the last.
-        columns: names of the columns; the columns of the result are in this order.
+        start, stop: indices of the first row, from 0, and of the row after the last.
 
     Raises:
         ConfigError, DataError: as `read_parquet`; or the file has fewer rows.
     """
-    pieces: list[dict[str, list[str]]] = []
+    pieces = [pd.DataFrame(columns=[*columns], dtype=object)]
     with _opened(path, name) as table:
-        groups: list[int] = []
-        first = position = 0
-        for group in range(table.num_row_groups):
-            end = position + table.metadata.row_group(group).num_rows
-            if position < stop and end > start:
-                first = first if groups else position
-                groups.append(group)
-            position = end
-        position = first
+        about = [table.metadata.row_group(group) for group in range(table.num_row_groups)]
+        ends = np.cumsum([group.num_rows for group in about], dtype=int)
+        begins = np.concatenate([[0], ends[:-1]])
+        groups = np.flatnonzero((ends > start) & (begins < stop))
+        first = 1 + int(begins[groups].min(initial=stop))
         for batch in table.iter_batches(
-            max(1, stop - start), row_groups=groups, columns=[*columns], use_threads=False
+            max(1, stop - start), row_groups=groups.tolist(), columns=[*columns], use_threads=False
         ):
-            wanted = batch.slice(max(0, start - position), max(0, stop - max(start, position)))
-            position += len(batch)
-            if len(wanted):
-                pieces.append({each: _texts(wanted.column(each)) for each in columns})
-            if position >= stop:
+            if first > stop:
                 break
-    if position < stop:
-        raise DataError(f"{name} has {position:,} rows, and had more when its rows were counted")
-    cells = {each: [cell for piece in pieces for cell in piece[each]] for each in columns}
-    return pd.DataFrame(cells, index=range(start, stop), columns=[*columns], dtype=object)
+            if first + len(batch) > start:
+                pieces.append(_frame(batch, first).loc[start + 1 : stop])
+            first += len(batch)
+    rows = pd.concat(pieces)[[*columns]]
+    if len(rows) < stop - start:
+        raise DataError(f"{name} has fewer rows than when its rows were counted")
+    return rows
 
 
 @contextmanager
@@ -106,15 +88,23 @@ def _opened(path: Path, name: str) -> Iterator[Any]:
         require_package(module, "parquet", f"reading {name}")
         for module in ("pyarrow", "pyarrow.parquet")
     )
-    if packing := format_of(path).packing:
-        raise DataError(f"{name} is Parquet inside {packing}: decompress it first")
-    with open_decompressed(path, name) as file:
+    with clear_errors(name, "read"), open(path, "rb") as file:
         try:
             yield parquet.ParquetFile(file, buffer_size=_BUFFER, pre_buffer=False)
         except (pyarrow.ArrowException, OSError) as error:
             if getattr(error, "errno", None) is not None:
                 raise
-            raise DataError(f"{name} cannot be read as Parquet: {error}") from None
+            raise DataError(
+                f"{name} cannot be read as Parquet: {error}. If it is compressed, decompress it"
+            ) from None
+
+
+def _frame(batch: Any, first: int) -> pd.DataFrame:
+    """Return a record batch as text, with the numbers of its rows from `first` as index."""
+    texts = {number: _texts(column) for number, column in enumerate(batch.columns)}
+    frame = pd.DataFrame(texts, index=range(first, first + len(batch)), dtype=object)
+    frame.columns = pd.Index(batch.schema.names, dtype=object)
+    return frame
 
 
 def _texts(column: Any) -> list[str]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import ReadOptions, as_text, not_decoded, open_decompressed
+from molsepnorm.data.tables.formats import ReadOptions, open_text
 from molsepnorm.errors import DataError
 
 _EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)(?=\s|$)")  # CXSMILES
 
 
 def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
-    """Yield a SMILES file in pieces; the index of a row is its line number less 1.
+    """Yield a SMILES file in pieces; the index of a row is its line number.
 
     The columns are the SMILES, under `options.smiles_column`, and `name`, the rest of the line. If
     the first word is "smiles", "CXSMILES" or similar, or `options.smiles_column`, the first line is
@@ -29,69 +28,58 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
     SMILES and not to the name.
 
     Raises:
-        DataError: the file is not text, or a line has more cells than a header with tabs.
+        DataError: the file is not text, cells of the first line are separated by commas, or a line
+            has more cells than a header with tabs.
     """
-    with open_decompressed(path, name) as file:
-        lines = _lines(as_text(file, name, options), name)
+    smiles_column = options.smiles_column
+    with open_text(path, name, options) as text:
+        lines = (
+            (number, line.rstrip("\r\n"))
+            for number, line in enumerate(text, 1)
+            if not line.startswith("#")
+        )
         first = next(lines, None)
         if first is None:
             return
-        table = _Layout(name, options.smiles_column, first[1])
-        pending = [] if table.has_header else [first]
-        while pending := [*pending, *islice(lines, rows - len(pending))]:
-            yield pd.DataFrame(
-                [table.cells(line, number) for number, line in pending],
-                index=[number - 1 for number, _ in pending],
-                columns=table.columns,
-                dtype=object,
-            )
-            pending = []
-
-
-def _lines(text: TextIO, name: str) -> Iterator[tuple[int, str]]:
-    """Yield lines without comments, with their numbers from 1."""
-    try:
-        for number, line in enumerate(text, 1):
-            if not line.startswith("#"):
-                yield number, line.rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise not_decoded(name, error) from None
-
-
-class _Layout:
-    """The columns of a file, as its first line defines them."""
-
-    def __init__(self, source: str, smiles_column: str, line: str) -> None:
-        self._source = source
-        self._tabs = "\t" in line
-        words = [word.strip() for word in line.split("\t")] if self._tabs else line.split()
-        self.has_header = bool(words) and (
-            words[0].lower().endswith("smiles") or words[0] == smiles_column
-        )
-        self.columns = words if self.has_header else [smiles_column, "name"]
-        self._tabs = self._tabs and self.has_header
-        if smiles_column not in self.columns:
-            self.columns[0] = smiles_column
-
-    def cells(self, line: str, number: int) -> list[str]:
-        wanted = len(self.columns)
-        extension = ""
-        if "|" in line and (found := _EXTENSION.match(line.lstrip())):
-            extension = found[2]
-            line = found[1] + line.lstrip()[found.end() :]
-        if self._tabs:
-            cells = line.split("\t")
-        else:
-            cells = line.split(None, wanted - 1)
-            if line.startswith("\t") and wanted > 1:  # the SMILES is missing
-                cells = ["", *line.split(None, wanted - 2)]
-            if len(cells) == wanted:
-                cells[-1] = cells[-1].rstrip()
-        if len(cells) > wanted:
+        tabs = "\t" in first[1]
+        words = [each.strip() for each in first[1].split("\t")] if tabs else first[1].split()
+        start = words[0] if words else ""
+        has_header = start.lower().endswith("smiles") or start == smiles_column
+        if "," in "".join(first[1].split()[:1]):
             raise DataError(
-                f"{self._source}, line {number}: {len(cells)} cells, separated by tabs, under a "
-                f"header with {wanted}"
+                f"{name}, line {first[0]}: cells of a .smi file are separated by spaces or tabs, "
+                "not commas: end its name with .csv, and write names of columns, such as smiles, "
+                "into the first line"
             )
-        if extension:
-            cells[0] = f"{cells[0]} {extension}"
-        return cells + [""] * (wanted - len(cells))
+        columns = words if has_header else [smiles_column, "name"]
+        if smiles_column not in columns:
+            columns[0] = smiles_column
+        table = chain([] if has_header else [first], lines)
+        while batch := list(islice(table, rows)):
+            cells = [_cells(line, len(columns), tabs and has_header) for _, line in batch]
+            index = [number for number, _ in batch]
+            for number, row in zip(index, cells, strict=True):
+                if len(row) > len(columns):
+                    raise DataError(
+                        f"{name}, line {number}: {len(row)} cells, separated by tabs, under a "
+                        f"header with {len(columns)}"
+                    )
+            yield pd.DataFrame(cells, index=index, columns=columns, dtype=object)
+
+
+def _cells(line: str, width: int, tabs: bool) -> list[str]:
+    """Return the cells of a line, with blanks at the end of a short one."""
+    extension = ""
+    if found := _EXTENSION.match(line.lstrip()) if "|" in line else None:
+        line, extension = found[1] + line.lstrip()[found.end() :], f" {found[2]}"
+    if tabs:
+        cells = line.split("\t")
+    elif line.startswith("\t") and width > 1:  # the SMILES is missing
+        cells = ["", *line.split(None, width - 2)]
+    else:
+        cells = line.split(None, width - 1)
+    if not tabs and len(cells) == width:
+        cells[-1] = cells[-1].rstrip()
+    cells += [""] * (width - len(cells))
+    cells[0] += extension
+    return cells

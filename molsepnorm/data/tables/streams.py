@@ -47,15 +47,10 @@ def as_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def hold(*paths: Path | None) -> Iterator[None]:
-    """Copy the streams among these paths; readers within the block use the copies.
-
-    Raises:
-        StorageError: as `as_file`.
-    """
+    """Copy the streams among these paths; readers within the block use the copies."""
     with ExitStack() as stack:
-        for path in paths:
-            if path is not None:
-                stack.enter_context(as_file(path))
+        for path in filter(None, paths):
+            stack.enter_context(as_file(path))
         yield
 
 
@@ -75,6 +70,5 @@ def _key(path: Path) -> tuple[int, int] | None:
         found = os.stat(path)
     except (OSError, ValueError):  # the reader raises a clear error
         return None
-    if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode):
-        return None
-    return found.st_dev, found.st_ino
+    is_file = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return None if is_file else (found.st_dev, found.st_ino)

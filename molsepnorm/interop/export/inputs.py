@@ -42,6 +42,7 @@ INPUTS = {
 }
 """Name -> type, dimensions of any size, and meaning, in the order of the arguments."""
 
+_AS_NAMED = ReadOptions()
 _ROWS = 64  # of a file: as many drug-like molecules need some megabytes
 
 
@@ -154,7 +155,7 @@ def _fill(arrays: dict[str, np.ndarray], rows: np.ndarray, graphs: EncodedGraphs
 
 
 def encode_table(
-    model: PropertyModel, source: Path, folder: Path | str, smiles_column: str = "smiles"
+    model: PropertyModel, source: Path, folder: Path | str, options: ReadOptions = _AS_NAMED
 ) -> Encoded:
     """Write the inputs of an exported model for the molecules of a table, in batches.
 
@@ -166,10 +167,10 @@ def encode_table(
         model: the model that was exported.
         source: the table, in any format of `read_chunks`.
         folder: a new or empty folder.
-        smiles_column: name of the column of SMILES.
+        options: how the table is written.
 
     Raises:
-        ConfigError: there is no such column, or a feature column of the model is missing.
+        ConfigError: there is no column of SMILES, or a feature column of the model is missing.
         DataError: the table cannot be read, or no row has a valid molecule.
         StorageError: the folder holds files, or cannot be written.
     """
@@ -178,13 +179,13 @@ def encode_table(
     molecules = files = done = 0
     rejected: list[str] = []
     with replacing(folder, folder=True) as scratch:
-        chunks = read_chunks(source, rows=_ROWS, options=ReadOptions(smiles_column))
+        chunks = read_chunks(source, rows=_ROWS, options=options, numbers=names)
         for number, chunk in enumerate(chunks):
             if not number:
                 require_feature_columns(names, chunk.columns if names else None, str(source))
-                for name in (smiles_column, *names):
+                for name in (options.smiles_column, *names):
                     require_column([*chunk.columns], name, str(source))
-            smiles = chunk[smiles_column].to_numpy()
+            smiles = chunk[options.smiles_column].to_numpy()
             found = dense_inputs(model, smiles, chunk if names else None)
             rows, done = done + found.rows, done + len(smiles)
             rejected += [

@@ -283,6 +283,6 @@ def _reason(text: str) -> str:
 
 
 def _short(value: object) -> str:
-    """Return the value's repr, cut to the width of a table cell."""
+    """Return the value's repr, cut to the width of a table cell in front of its last quote."""
     written = repr(value)
-    return written if len(written) <= 60 else written[:59] + "…"
+    return written if len(written) <= 60 else f"{written[:58]}…{written[-1]}"

@@ -17,8 +17,9 @@ from molsepnorm.data.tables import (
     read_chunks,
     require_column,
     smiles_column_of,
+    with_points,
 )
-from molsepnorm.data.tables.formats import format_of
+from molsepnorm.data.tables.formats import kind_of
 from molsepnorm.data.tables.parquet import parquet_layout, read_parquet_rows
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors
@@ -69,17 +70,17 @@ class ScreenTask:
         """Name of the task."""
         return task_name(self.source.number, self.number)
 
-    def read(self, smiles_column: str, columns: Sequence[str]) -> pd.DataFrame:
-        """Return the rows as text cells, with these columns, among them that of SMILES.
-
-        The index is as in `tables.read_chunks`.
-        """
+    def read(self, library: Library) -> pd.DataFrame:
+        """Return the rows as `tables.read_chunks` does, with the columns of the library."""
         if self.held is not None:
             return self.held
-        in_file = [self.source.smiles_column if each == smiles_column else each for each in columns]
+        renamed = {library.smiles_column: self.source.smiles_column}
+        in_file = [renamed.get(each, each) for each in library.columns]
         given = self.source.path, self.source.name, self.start, self.stop
         table = read_parquet_rows(*given, in_file)
-        table.columns = [*columns]
+        table.columns = library.columns
+        for name in library.features:
+            table[name] = with_points(table[name], library.reading.decimal)
         return table
 
 
@@ -88,13 +89,19 @@ class Library:
     """Files with the same columns, as far as they are used."""
 
     sources: tuple[LibraryFile, ...]
-    smiles_column: str
+    reading: ReadOptions
+    """How the files are written."""
     carried: tuple[str, ...]
     """Columns of the input that are written to the output, that of SMILES among them."""
     features: tuple[str, ...]
     """Columns that the model reads."""
     numbers: tuple[str, ...] = ()
     """Columns that a filter compares with numbers."""
+
+    @property
+    def smiles_column(self) -> str:
+        """Name of the column of SMILES in the tasks."""
+        return self.reading.smiles_column
 
     @property
     def columns(self) -> list[str]:
@@ -118,7 +125,7 @@ class Library:
                 for number, start in enumerate(range(0, source.rows or 1, rows)):
                     yield ScreenTask(source, number, start, min(start + rows, source.rows))
                 continue
-            given = source.path, source.name, rows, ReadOptions(self.smiles_column)
+            given = source.path, source.name, rows, self.reading
             start = 0
             for number, table in zip(count(), read_chunks(*given, self.features), strict=False):
                 yield ScreenTask(source, number, start, start + len(table), table[self.columns])
@@ -159,7 +166,7 @@ def find_files(inputs: Sequence[str]) -> list[str]:
 
 def open_library(
     files: Sequence[str],
-    smiles_column: str,
+    reading: ReadOptions,
     columns: Sequence[str] | None,
     features: Sequence[str],
 ) -> Library:
@@ -167,7 +174,7 @@ def open_library(
 
     Args:
         files: paths from `find_files`.
-        smiles_column: the column of SMILES, as for `tables.read_chunks`.
+        reading: how the files are written.
         columns: columns of the input for the output; by default that of SMILES, and the first
             column that is called like an identifier in all files, such as `id` or `zinc_id`.
         features: columns that the model reads.
@@ -177,7 +184,8 @@ def open_library(
         DataError: a file is empty or damaged.
         StorageError: a file cannot be read.
     """
-    sources = tuple(_source(number, name, smiles_column) for number, name in enumerate(files))
+    smiles_column = reading.smiles_column
+    sources = tuple(_source(number, name, reading) for number, name in enumerate(files))
     for source in sources:
         for column in dict.fromkeys([smiles_column, *(columns or ()), *features]):
             require_column(source.columns, column, source.name)
@@ -190,19 +198,19 @@ def open_library(
         ]
         columns = shared[:1]
     carried = tuple(dict.fromkeys([smiles_column, *columns]))
-    return Library(sources, smiles_column, carried, tuple(features))
+    return Library(sources, reading, carried, tuple(features))
 
 
-def _source(number: int, name: str, smiles_column: str) -> LibraryFile:
-    path, rows = Path(name).absolute(), None
+def _source(number: int, name: str, reading: ReadOptions) -> LibraryFile:
+    path, rows, smiles_column = Path(name).absolute(), None, reading.smiles_column
     with clear_errors(name, "read"):
         about = path.stat()
-    if format_of(path).kind == "parquet":
+    if kind_of(path) == "parquet":
         names, rows = parquet_layout(path, name)
         in_file = smiles_column_of(names, smiles_column, name)
         names = [smiles_column if each == in_file else each for each in names]
     else:
-        first = next(read_chunks(path, name, 1, ReadOptions(smiles_column)))
+        first = next(read_chunks(path, name, 1, reading))
         names, shown = [str(each) for each in first.columns], names_in_file(first)
         in_file = dict(zip(names, shown, strict=True)).get(smiles_column, smiles_column)
     given = number, name, path, about.st_size, about.st_mtime_ns

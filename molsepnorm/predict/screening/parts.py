@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.tables import positions
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.predict.output import open_table
 from molsepnorm.predict.predictor import Predictor
@@ -94,11 +93,11 @@ class Work:
         """
         task, least = job
         library = self.library
-        table = task.read(library.smiles_column, library.columns)
-        _, rows = positions(task.source.path, table.index.to_numpy(dtype=np.int64))
+        table = task.read(library)
         features = {name: table[name].tolist() for name in library.features} or None
         found = self.predictor.to_frame(table[library.smiles_column].tolist(), features)
         errors = found.pop(ERROR)
+        rows = table.index.to_numpy(dtype=np.int64)
         table = table[[*library.carried]].reset_index(drop=True)
         table[_FILE], table[_ROW] = task.source.name, rows
         numbers = {}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
 
+from molsepnorm.data.tables import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.lock import locked
 from molsepnorm.optional import require_package
@@ -30,7 +31,8 @@ Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
 class ScreenOptions:
     """Rows and columns that a screen writes."""
 
-    smiles_column: str = "smiles"
+    reading: ReadOptions = field(default_factory=ReadOptions)
+    """How the files are written."""
     columns: Sequence[str] | None = None
     """Columns of the input for the output; by default that of SMILES, and one of identifiers."""
     filter: str | None = None
@@ -122,8 +124,7 @@ def screen(
         raise ConfigError(f"rows_per_part must be 1 or more; got {options.rows_per_part}")
     folder = Path(output).absolute()
     files = find_files(inputs)
-    given = options.smiles_column, options.columns, predictor.model.inputs.names
-    library = open_library(files, *given)
+    library = open_library(files, options.reading, options.columns, predictor.model.inputs.names)
     for source in library.sources:
         if folder in source.path.parents:
             raise ConfigError(
@@ -131,14 +132,19 @@ def screen(
                 "or another output"
             )
     work = _work(predictor, library, folder, options)
-    settings = asdict(options) | {
-        "columns": work.library.carried,
-        "by": work.ranking.column if work.ranking else None,
-        "ascending": bool(options.ascending),
-        "level": predictor.level,
-        "domain": predictor.domain,
-        "precision": predictor.precision,
-    }
+    given = asdict(options)
+    settings = (
+        given.pop("reading")
+        | given
+        | {
+            "columns": work.library.carried,
+            "by": work.ranking.column if work.ranking else None,
+            "ascending": bool(options.ascending),
+            "level": predictor.level,
+            "domain": predictor.domain,
+            "precision": predictor.precision,
+        }
+    )
     digest = model_digest(predictor.model)
     manifest = Manifest(Path(output), digest, settings, work.library, work.ranking)
     manifest.check()

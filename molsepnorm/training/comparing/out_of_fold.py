@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.tables import positions, read_table
+from molsepnorm.data.tables import read_table
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.tables import free_name
@@ -140,14 +140,13 @@ def _write(
     unlabelled = np.append(np.isnan(dataset.labels).all(axis=1), False)[graph_of]
     values = np.concatenate([predictions, np.full((1, task.outputs), np.nan, np.float32)])[graph_of]
     errors = {entry.row: entry.reason for entry in dataset.rejected}
-    _, lines = positions(source, table.index.to_numpy())
     added: dict[str, Sequence[Any] | np.ndarray] = {"fold": [f if f >= 0 else "" for f in folds]}
     added |= {name: column for part in task.tables(values) for name, column in part.items()}
     reasons = np.where(folds >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE))
     added["error"] = [errors.get(row, reason) for row, reason in enumerate(reasons)]
     own = [table.iloc[:, number] for number in range(table.shape[1])]
     names = [free_name(name, table.columns, "_oof") for name in ("line", *added)]
-    rows = zip(lines, *own, *added.values(), strict=True)
+    rows = zip(table.index, *own, *added.values(), strict=True)
     with replacing(path) as scratch:
         header = [names[0], *table.columns, *names[1:]]
         write_csv(scratch, header, (["" if pd.isna(c) else c for c in row] for row in rows))

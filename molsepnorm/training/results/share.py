@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
@@ -24,6 +24,7 @@ from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.training.recipes import read_yaml
 from molsepnorm.training.run_folder.folder import RunFolder
 
+_READING = tuple(each.name for each in fields(ReadOptions))
 _SHORTEST = 5
 """Minimum length of a SMILES that is searched for; shorter ones are also words."""
 _BETWEEN = re.compile(r"[\s\"'`,|]+")
@@ -144,7 +145,7 @@ def _smiles(run: RunFolder) -> set[str]:
         # where the column or a package is missing, it is no longer the table of the run
         with suppress(ValueError):
             column = data["smiles_column"]
-            options = ReadOptions(column)
+            options = ReadOptions(**{key: data.get(key) for key in _READING})
             for piece in read_chunks(table, options=options) if table.is_file() else ():
                 found.update(piece.iloc[:, list(piece.columns).index(column)])
     return {word for text in found for word in text.split()[:1] if len(word) >= _SHORTEST}

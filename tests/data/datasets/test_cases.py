@@ -8,11 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from molsepnorm.data.checking.check import check_table
+from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import Labels, read_labels
 from molsepnorm.data.tables import read_chunks
 from molsepnorm.errors import ConfigError, DataError, OpenChoice
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings import EncodingSpec
 
 CASES = Path(os.environ.get("MOLSEPNORM_DATA", "none")).parent / "cases" / "tables"
 pytestmark = [
@@ -84,3 +88,16 @@ def test_relations_make_bounds_of_the_labels():
 def test_a_table_without_a_header_is_refused():
     with pytest.raises(ConfigError, match="the first line holds the molecule 'CCO'"):
         _read("11_no_header.csv")
+
+
+def test_commas_in_a_smiles_file_are_refused():
+    with pytest.raises(DataError, match=r"11_commas\.smi, line 1: .*end its name with \.csv"):
+        _read("11_commas.smi")
+
+
+def test_the_reason_for_an_invalid_smiles_is_rdkits_whole_one():
+    config = DataConfig(table=CASES / "12_kekule.csv")
+    bonds = featurize.SIZES[config.featurizer].bonds
+    report = check_table(scan_table(config, EncodingSpec(bonds, max_path_length=2)))
+    (group,) = report.problems[0].groups
+    assert group.what.startswith("Can't kekulize mol. Unkekulized atoms: 16 17 18 19")

@@ -27,7 +27,8 @@ GUESSED = "The target is 'y', the only column of numbers; name others with --tar
 def table_of(columns: dict[str, list[str]]) -> pd.DataFrame:
     """With a column of SMILES, as `read_table` gives it; the first row is line 2 of the file."""
     (rows,) = {len(cells) for cells in columns.values()}
-    return pd.DataFrame({"smiles": ["C"] * rows, **columns}, dtype=object)
+    lines = range(2, rows + 2)
+    return pd.DataFrame({"smiles": ["C"] * rows, **columns}, index=lines, dtype=object)
 
 
 def read(columns: dict[str, list[str]], **settings) -> Labels:

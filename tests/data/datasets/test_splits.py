@@ -40,7 +40,7 @@ def make(smiles, rows=None, column=None, molecules=None, strata=None, **settings
     config = DataConfig(table=TABLE).model_copy(update=settings)
     rows = np.arange(len(smiles)) if rows is None else np.array(rows)
     molecules = np.arange(len(rows)) if molecules is None else molecules
-    index = range(len(smiles))
+    index = range(2, len(smiles) + 2)
     return make_splits(config, rows, molecules, smiles, column, TABLE, index, strata)
 
 

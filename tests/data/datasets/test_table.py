@@ -240,7 +240,7 @@ def test_on_invalid_fail_stops_at_the_first(write, cached):
 @pytest.mark.parametrize(
     ("text", "settings", "message"),
     [
-        ("smiles,y\n", {}, "my.csv has a header but no rows"),
+        ("smiles,y\n", {}, "my.csv has no molecules"),
         (_csv(_twenty(int), "smles,y"), {}, "no column 'smiles'. Did you mean 'smles'"),
         (_csv([("C1CC", 1), ("x", 2)]), {"split": None}, "no molecule that can be read"),
         (b"\x89PNG\r\n\x1a\n", {}, "my.csv cannot be decoded"),

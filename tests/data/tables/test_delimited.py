@@ -23,8 +23,8 @@ def _read(text: str, **options):
         ('a,b,c\n1,2,"\nsee, below"\n', [["1", "2", "\nsee, below"]]),
         ('a,b,c\n1,2,"a, b\nc, d, e"\n', [["1", "2", "a, b\nc, d, e"]]),
         (
-            'a,b\n"1 ""x""\n2","3\n\n""4"""\n"alpha"-pinene,5\n',
-            [['1 "x"\n2', '3\n\n"4"'], ["alpha-pinene", "5"]],
+            'a,b\n"1 ""x""\n2","3\n\n""4"""\n5" pipe,5\n',
+            [['1 "x"\n2', '3\n\n"4"'], ['5" pipe', "5"]],
         ),
         # short rows are filled with blanks, and blank cells beyond the header are left out
         ("a,b,c\n1\n2,3\n4,5,6\n", [["1", "", ""], ["2", "3", ""], ["4", "5", "6"]]),
@@ -38,27 +38,11 @@ def test_cells_are_read_as_text_without_changes(text, rows):
     assert [list(row.values()) for row in found] == rows
 
 
-@pytest.mark.parametrize("start", ["\ufeff", ""])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_files_of_excel_are_read(tmp_path, start, end):
-    """A byte-order mark and Windows' line ends leave the names and the cells clean."""
-    path = tmp_path / "x.csv"
-    path.write_bytes((start + end.join(['"smiles",y', "CCO,1", "CC,2", ""])).encode())
-    table = read_table(path)
-    assert list(table.columns) == ["smiles", "y"]
-    assert table["y"].tolist() == ["1", "2"]
-
-
-SEPARATED = "smiles,logS,what\nCCO,-0.77,x\n"
-
-
 @pytest.mark.parametrize("separator", [",", "\t", ";"])
 @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.dat"])
 def test_the_header_determines_the_separator(tmp_path, name, separator):
-    (tmp_path / name).write_text(SEPARATED.replace(",", separator))
-    assert read_table(tmp_path / name).to_dict("records") == [
-        {"smiles": "CCO", "logS": "-0.77", "what": "x"}
-    ]
+    (tmp_path / name).write_text("smiles,logS\nCCO,-0.77\n".replace(",", separator))
+    assert read_table(tmp_path / name).to_dict("records") == [{"smiles": "CCO", "logS": "-0.77"}]
 
 
 @pytest.mark.parametrize(
@@ -127,32 +111,15 @@ def test_a_first_line_for_excel_names_the_separator(separator, start):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("smiles;y\nC;1\nCC;2;7\n", "line 3 has 3 cells where 2 are expected. .*semicolons must"),
-        ('smiles,y\nC,"a\nb"\nC,1,2\n', "line 4 has 3 cells where 2 are expected. .*commas must"),
+        ("smiles;y\nC;1\nCC;2;7\n", "line 3 has 3 cells where 2 are expected"),
+        ('smiles,y\nC,"a\nb"\nC,1,2\n', "line 4 has 3 cells where 2 are expected"),
         ("smiles,y,note\nC,1,\nC,1,250,\n", "line 3 has 4 cells where 3 are expected"),
+        ('smiles,y\nC,1\nC,"1\n' + "C,2\n" * 100_000, "lines 3 to 100003: .*A quotation mark"),
+        # a stray mark would make one row of all rows up to the next one
+        ('smiles;y\nC;"n3\nC;n4\nC;"n5\n', "lines 2 to 4: .*A quotation mark"),
+        ('smiles,y\nC,1\n"C"a,2\n', "lines 3 to 3: .*A quotation mark"),
     ],
 )
-def test_a_row_with_too_many_cells_is_refused_with_its_line(text, message):
+def test_rows_that_cannot_be_read_are_refused_with_their_line(text, message):
     with pytest.raises(DataError, match=f"x cannot be read as CSV: {message}"):
-        _read(text)
-
-
-@pytest.mark.parametrize("before", [0, 1, 10_000])
-@pytest.mark.parametrize("after", [1, 100_000])
-def test_a_quotation_mark_that_is_never_closed_is_refused_with_its_line(before, after):
-    text = "smiles,y\n" + "C,1\n" * before + 'C,"1\n' + "C,2\n" * after
-    with pytest.raises(
-        DataError, match=rf"line {before + 2} a quotation mark opens a cell that ne"
-    ):
-        _read(text)
-
-
-@pytest.mark.parametrize("separator", [",", "\t", ";"])
-def test_a_stray_quotation_mark_is_refused_with_both_lines(separator):
-    """It would make one row of all rows up to the next mark."""
-    rows = [["C" * i, f"n{i}", str(i)] for i in range(1, 31)]
-    rows[2][1], rows[17][1] = '"n3', '"n18'
-    text = "\n".join(separator.join(row) for row in [["smiles", "name", "y"], *rows])
-    message = "begins in line 4: a quotation mark opens a cell that ends in line 19 in front of"
-    with pytest.raises(DataError, match=message):
         _read(text)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables import read_table
 from molsepnorm.errors import DataError
 
 pa = pytest.importorskip("pyarrow")
@@ -65,16 +65,6 @@ def test_an_unnamed_index_of_pandas_is_no_column(tmp_path):
     assert list(read_table(tmp_path / "x.parquet").columns) == ["smiles"]
     table.rename_axis("id").to_parquet(tmp_path / "y.parquet")
     assert read_table(tmp_path / "y.parquet")["id"].tolist() == ["5", "3"]
-
-
-@pytest.mark.parametrize("rows", [1, 4, 100])
-def test_row_groups_do_not_show(tmp_path, rows):
-    table = pa.table({"smiles": ["C"] * 10, "y": range(10)})
-    pq.write_table(table, tmp_path / "x.parquet", row_group_size=3)
-    pieces = list(read_chunks(tmp_path / "x.parquet", rows=rows))
-    assert [i for piece in pieces for i in piece.index] == list(range(10))
-    assert [y for piece in pieces for y in piece["y"]] == [str(i) for i in range(10)]
-    assert max(map(len, pieces)) <= rows
 
 
 def test_damaged_files(tmp_path):

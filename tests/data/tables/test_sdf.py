@@ -93,22 +93,20 @@ def test_the_column_of_smiles_is_the_structures(tmp_path, column, others):
         ("> <a>\n> 50\n\n> <b>\n<5\n\n", {"a": "> 50", "b": "<5"}),
         ("> <a>\n>=10 <M>\n\n> <b>\n>5 <M>\n\n", {"a": ">=10 <M>", "b": ">5 <M>"}),
         ("> DT12 <a b> (7) \n 7 \n\n", {"a b": " 7 "}),
-        ("> <a>\n1 \n  \n\t\n> <b>\n  \n\n", {"a": "1 ", "b": ""}),
     ],
 )
 def test_values_reach_to_the_next_property(tmp_path, text, values):
     assert _values(tmp_path, text) == values
 
 
-@pytest.mark.parametrize("coding", ["utf-8", "cp1252"])
-def test_letters_of_both_usual_codings(tmp_path, coding):
-    """In names, values and titles, and even both in one file."""
-    text = structure("C", title="Äthan").encode(coding) + "> <µM>\n5–7 °C\n\n$$$$\n".encode(coding)
-    other = "> <µM>\nnaïve\n\n$$$$\n".encode()
-    rows = _rows(tmp_path, text + METHANE.encode() + other)
-    assert [row["µM"] for row in rows] == ["5–7 °C", "naïve"]
-    assert rows[0]["name"] == "Äthan"
-    assert [row["smiles"] for row in rows] == ["C", "C"]
+def test_letters_of_another_encoding(tmp_path):
+    """In names, values and titles."""
+    data = f"{structure('C', title='Äthan')}> <µM>\n5–7 °C\n\n$$$$\n".encode("cp1252")
+    with pytest.raises(DataError, match="cannot be decoded: .*--encoding cp1252"):
+        _rows(tmp_path, data)
+    assert _rows(tmp_path, data, encoding="cp1252") == [
+        {"smiles": "C", "name": "Äthan", "µM": "5–7 °C"}
+    ]
 
 
 def test_a_record_that_cannot_be_read_stays_a_row(tmp_path):
@@ -125,12 +123,9 @@ def test_a_record_that_cannot_be_read_stays_a_row(tmp_path):
         canonical_smiles(rows[1]["smiles"])
 
 
-@pytest.mark.parametrize("text", ["smiles,y\nCCO,1\n", "\0\xff" * 999])
-def test_what_is_no_sdf(tmp_path, text):
-    with pytest.raises(
-        DataError, match=r"x\.sdf is not an SDF: it has no structure, which ends wi"
-    ):
-        _rows(tmp_path, text)
+def test_what_is_no_sdf(tmp_path):
+    with pytest.raises(DataError, match=r"x\.sdf has no structures"):
+        _rows(tmp_path, "smiles,y\nCCO,1\n")
 
 
 @pytest.mark.parametrize("version", [2000, 3000])
@@ -157,15 +152,5 @@ def test_what_rdkit_writes_is_read_back(tmp_path, datasets, version):
         assert back[name].tolist() == table[name].tolist()
 
 
-def test_a_property_that_a_record_has_twice_is_two_columns(tmp_path):
-    text = (
-        f"{METHANE}> <a>\n1\n\n> <b>\n2\n\n$$$$\n"
-        f"{ETHANOL}> <a>\n3\n\n> <a> (7)\n4\n\n> <name>\nx\n\n> <name>\ny\n\n$$$$\n"
-    )
-    (tmp_path / "x.sdf").write_text(text)
-    table = read_table(tmp_path / "x.sdf")
-    assert list(table.columns) == ["smiles", "name", "name", "a", "a", "b"]
-    assert table.to_numpy().tolist() == [
-        ["C", "methane, a gas", "", "1", "", "2"],
-        ["CCO", "x", "y", "3", "4", ""],
-    ]
+def test_no_value_of_a_property_that_a_record_has_twice_is_lost(tmp_path):
+    assert _values(tmp_path, "> <a>\n3\n\n> <a> (7)\n4\n\n") == {"a": "3\n4"}

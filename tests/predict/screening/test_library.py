@@ -7,13 +7,14 @@ import gzip
 import pandas as pd
 import pytest
 
-from molsepnorm.data.tables import read_table
+from molsepnorm.data.tables import ReadOptions, read_table
 from molsepnorm.errors import ConfigError
 from molsepnorm.predict.screening.library import find_files, open_library
 
 
-def library_of(*paths, columns=None, features=(), smiles_column="smiles"):
-    return open_library(find_files([str(path) for path in paths]), smiles_column, columns, features)
+def library_of(*paths, columns=None, features=()):
+    files = find_files([str(path) for path in paths])
+    return open_library(files, ReadOptions(), columns, features)
 
 
 def rows_of(library, rows: int) -> pd.DataFrame:
@@ -21,7 +22,7 @@ def rows_of(library, rows: int) -> pd.DataFrame:
     tasks = list(library.tasks(rows))
     assert [task.name for task in tasks] == sorted({task.name for task in tasks})
     assert all(task.stop - task.start <= rows for task in tasks)
-    return pd.concat([task.read(library.smiles_column, library.columns) for task in tasks])
+    return pd.concat([task.read(library) for task in tasks])
 
 
 def write(table: pd.DataFrame, path, group: int = 10):

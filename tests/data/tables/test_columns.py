@@ -1,11 +1,13 @@
-"""The column of SMILES under another name, another encoding, and a title."""
+"""The column of SMILES under another name, names that are missing, and decimal commas."""
 
 from __future__ import annotations
 
 import re
 
+import pandas as pd
 import pytest
 
+from molsepnorm.data.datasets.cells import parse_texts, plain_numbers
 from molsepnorm.data.tables import (
     ReadOptions,
     locate,
@@ -13,6 +15,7 @@ from molsepnorm.data.tables import (
     read_chunks,
     read_table,
     require_column,
+    with_points,
 )
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 
@@ -47,19 +50,16 @@ def test_other_columns_keep_their_names(tmp_path, header, wanted):
     assert list(chunk.columns) == names_in_file(chunk) == header.split(",")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "other", "differs"),
-    [
-        ("IC50 (nM)", "IC50 (uM)", True),
-        ("IC50 (nM)", "EC50 (nM)", False),
-        ("IC50", "IC50 (nM)", False),
-    ],
-)
-def test_a_name_with_another_unit_is_not_only_suggested(wanted, other, differs):
-    with pytest.raises(ConfigError, match="Did you mean") as caught:
-        require_column(["smiles", other], wanted, "x.csv")
-    advice = f" If '{other}' is in another unit, convert its numbers first."
-    assert str(caught.value).endswith(advice) == differs
+def test_a_column_that_is_not_there_or_several_times():
+    require_column(["a", "b"], "a", "x.csv")
+    with pytest.raises(ConfigError, match=r"x.csv has no column 'logs'. Did you mean 'logS'\? Kn"):
+        require_column(["smiles", "logS"], "logs", "x.csv")
+    with pytest.raises(ConfigError, match=r"""--set 'data.targets=\["a \(b, c\)"\]'"""):
+        require_column(["smiles", "a (b, c)"], "a (b", "x.csv")
+    columns = ["y", "smiles", "y", "z", "y"]
+    require_column(columns, "y", "x.csv", once=False)
+    with pytest.raises(ConfigError, match=r"3 columns called 'y' \(columns 1, 3 and 5\)"):
+        require_column(columns, "y", "x.csv")
 
 
 def test_another_encoding_is_read_where_it_is_named(tmp_path):
@@ -79,7 +79,42 @@ def test_a_title_above_the_header(tmp_path):
     assert locate("x.csv", table.index[0]) == "x.csv, line 4"
 
 
-def test_a_table_without_a_header_is_refused(tmp_path):
-    (tmp_path / "x.csv").write_text("CCO,CHEMBL1,5.97\nCCN,CHEMBL2,6.66\n")
-    with pytest.raises(ConfigError, match="the first line holds the molecule 'CCO'"):
-        read_table(tmp_path / "x.csv")
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [
+        ("0,5", 0.5),
+        ("12", 12),
+        (",5", 0.5),
+        ("-3,5", -3.5),
+        ("1,5E-05", 1.5e-05),
+        ("1.234,5", 1234.5),
+        ("1.234", 1234),
+        ("1.234.567", 1234567),
+        ("0.5", None),  # of another decimal mark
+        ("1,234.5", None),
+        ("1,234,567", None),
+        ("12.34", None),
+        ("2,4-dinitro", None),
+    ],
+)
+def test_numbers_with_decimal_commas(cell, number):
+    found = parse_texts([cell, f">{cell}"], ",")
+    assert found.bad.tolist() == [number is None] * 2
+    if number is not None:
+        assert found.numbers.tolist() == [number] * 2
+        assert found.bounds.tolist() == [0, 1]
+        assert plain_numbers(pd.Series([cell]), ",").tolist() == [number]
+
+
+@pytest.mark.parametrize("decimal", [None, "."])
+def test_commas_are_no_decimal_marks_unless_declared(decimal):
+    cells = pd.Series(["0,5", "1,234", "1.234"])
+    assert parse_texts(cells, decimal).bad.tolist() == [True, True, False]
+    assert with_points(cells, decimal).tolist() == cells.tolist()
+
+
+def test_only_the_named_columns_are_converted(tmp_path):
+    (tmp_path / "x.csv").write_text("smiles;y;z\nC;0,5;0,7\n")
+    options = ReadOptions(decimal=",")
+    (piece,) = read_chunks(tmp_path / "x.csv", options=options, numbers=["z"])
+    assert piece.to_dict("records") == [{"smiles": "C", "y": "0,5", "z": "0.7"}]

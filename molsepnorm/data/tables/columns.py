@@ -1,0 +1,188 @@
+"""Columns of a table: their names, and numbers with decimal commas."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from molsepnorm.data.tables.formats import DEFAULT_SMILES
+from molsepnorm.errors import (
+    ConfigError,
+    DataError,
+    InvalidMolecule,
+    did_you_mean,
+    listed,
+    warn_of_data,
+)
+
+_NUMBER = re.compile(r"[\s<>≤≥=~]*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
+_GROUPED = re.compile(r"[\s<>≤≥=~]*[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
+_SWAPPED = str.maketrans(",.", ".,")
+_TITLE_ROWS = 20  # in which names of columns are searched for
+_FILE_NAME = "smiles column"
+"""Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
+
+
+def names_smiles(column: str) -> bool:
+    """Return whether a column is called like one of SMILES.
+
+    >>> names_smiles("Smile"), names_smiles("Ligand SMILES"), names_smiles("structure")
+    (True, True, False)
+    """
+    return "smile" in column.lower()
+
+
+def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str:
+    """Return the name of the column of SMILES.
+
+    If the default, `smiles`, is wanted and there is no such column, it is the only one whose name
+    contains "smile". If there is none, `wanted` is returned.
+
+    >>> smiles_column_of(["id", "Chromophore (SMILES)"], "smiles", "my.csv")
+    'Chromophore (SMILES)'
+
+    Raises:
+        ConfigError: several columns may be meant.
+    """
+    columns = list(columns)
+    if wanted in columns or wanted != DEFAULT_SMILES:
+        return wanted
+    named = [each for each in columns if names_smiles(each)]
+    if len(named) > 1:
+        found = listed([f"'{each}'" for each in named])
+        raise ConfigError(
+            f"{source} has no column '{wanted}', and {found} may be meant: choose one with "
+            "--smiles-column"
+        )
+    return named[0] if named else wanted
+
+
+def with_smiles(pieces: Iterable[pd.DataFrame], name: str, wanted: str) -> Iterator[pd.DataFrame]:
+    """Yield pieces with the column of SMILES under the wanted name, after the checks of names."""
+    from molsepnorm.molecules.featurize.cxsmiles import announce_losses
+
+    said: set[str] = set()
+    found = None
+    for piece in pieces:
+        if found is None:
+            found = smiles_column_of(piece.columns, wanted, name)
+            if found not in piece.columns:
+                _require_header(piece, name)
+            if found != wanted:
+                warn_of_data(f"{name}: the column '{found}' is read as the column of SMILES")
+        if found != wanted:
+            piece.columns = [wanted if each == found else each for each in piece.columns]
+            piece.attrs[_FILE_NAME] = (found, wanted)
+        if list(piece.columns).count(wanted) == 1:
+            announce_losses(piece[wanted], name, said)
+        yield piece
+
+
+def names_in_file(table: pd.DataFrame) -> list[str]:
+    """Return the names of the columns as in the file, where that of SMILES may have another."""
+    in_file, here = table.attrs.get(_FILE_NAME, ("", None))
+    return [in_file if each == here else str(each) for each in table.columns]
+
+
+def _require_header(piece: pd.DataFrame, name: str) -> None:
+    """Raise an error if a later row has the names of the columns, or the header is a molecule."""
+    for index, row in piece.head(_TITLE_ROWS).iterrows():
+        if any(map(names_smiles, row)):
+            raise ConfigError(
+                f"{name}: the names of the columns are in a later line, below a title: "
+                f"--header-row {index}"
+            )
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    for cell in piece.columns:
+        with suppress(InvalidMolecule):
+            if len(cell) > 2 and canonical_smiles(cell):
+                raise ConfigError(
+                    f"{name}: the first line holds the molecule '{cell}', and names of columns, "
+                    "such as smiles, are expected: add a line with names"
+                )
+
+
+def require_column(
+    columns: Iterable[str],
+    wanted: str,
+    source: Path | str,
+    *,
+    once: bool = True,
+    in_file: Iterable[str] | None = None,
+) -> None:
+    """Check that there is a column of this name, and with `once` that there is only one.
+
+    Args:
+        columns, wanted: the names of the columns, and the one that is needed.
+        source: name of the table in errors.
+        in_file: the names in errors, if they differ; see `names_in_file`.
+
+    Raises:
+        ConfigError: there is none, in which case the message has the nearest name, or several.
+    """
+    columns = list(columns)
+    if wanted not in columns:
+        known = columns if in_file is None else list(in_file)
+        hint = did_you_mean(wanted, known)
+        raise ConfigError(f"{source} has no column '{wanted}'. {hint}{_advice(wanted, known)}")
+    if once and columns.count(wanted) > 1:
+        numbers = [str(number) for number, name in enumerate(columns, 1) if name == wanted]
+        raise ConfigError(
+            f"{source} has {len(numbers)} columns called '{wanted}' (columns {listed(numbers)}), "
+            "and one is needed: rename or remove the others"
+        )
+
+
+def _advice(wanted: str, known: list[str]) -> str:
+    """Return what to do about a column that is not among the known ones."""
+    advice = ""
+    if wanted == DEFAULT_SMILES:
+        advice += " Call the column of SMILES smiles, or name it (--smiles-column)."
+    parted = [name for name in known if wanted in map(str.strip, name.split(","))]
+    if parted:
+        setting = shlex.quote(f"data.targets={json.dumps(parted[:1], ensure_ascii=False)}")
+        advice += f" Commas separate names, so give one with a comma as in --set {setting}."
+    return advice
+
+
+def with_points(cells: pd.Series, decimal: Literal[".", ","] | None) -> pd.Series:
+    """Return cells in which numbers have points as decimal marks.
+
+    A point may only group thousands beside decimal commas: in other places it becomes a comma, so
+    that such a cell is no number.
+
+    >>> with_points(pd.Series(["0,5", ">1.234,5", "1.5", "2,4-dinitro"]), ",").tolist()
+    ['0.5', '>1234.5', '1,5', '2,4-dinitro']
+    """
+    return cells.map(_with_point) if decimal == "," else cells
+
+
+def _with_point(cell: str) -> str:
+    if not _NUMBER.fullmatch(cell):
+        return cell
+    return (cell.replace(".", "") if _GROUPED.fullmatch(cell) else cell).translate(_SWAPPED)
+
+
+def unclear(cell: str, where: str) -> DataError:
+    """Return the error for a number such as 1.234 between semicolons."""
+    return DataError(
+        f"{where}: '{cell}' may be {cell} or {cell.replace('.', '')}, because tables with "
+        "semicolons often have decimal commas: say which with --decimal . or --decimal ,"
+    )
+
+
+def unclear_point(cells: pd.Series) -> tuple[int | None, bool]:
+    """Return the index of the first number whose points may group thousands, such as 1.234, or
+    None; and whether another number has a point that cannot, such as 0.5."""
+    numbers = cells.str.fullmatch(_NUMBER) & cells.str.contains(".", regex=False)
+    grouped = numbers & cells.str.fullmatch(_GROUPED)
+    first = int(grouped.to_numpy().argmax()) if grouped.any() else None
+    return first, bool((numbers & ~grouped).any())
