@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @model_option
 @setting_options("data.dataset", "data.table", "data.data_dir")
 @reading_options()
-@setting_options("data.missing_values", "data.relation_column", "data.unit_column")
+@setting_options("data.missing_values", "data.relation_column", "data.unit_column", "data.limits")
 @setting_options(
     "data.targets",
     help="Columns of the targets, separated by commas. [default: the model's targets]",

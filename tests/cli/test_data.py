@@ -149,7 +149,7 @@ def _commands(text):
             ["--transform", "ic50_nM=pic50", "--standardize", "parent"],
         ),
         (
-            (("Oc1ccccn1", "12 uM"), ("O=c1cccc[nH]1", 7)),
+            (("Oc1ccccn1", 6), ("O=c1cccc[nH]1", 7), ("CCOC", "12 uM")),
             "smiles,ic50_nM",
             ("--targets", "ic50_nM"),
             ["--transform", "ic50_nM=pic50", "--standardize", "tautomer"],

@@ -84,6 +84,7 @@ OPTIONS = {
     "split-seed": ("3", 3),
     "folds": ("5", 5),
     "fold": ("2", 2),
+    "limits": ("a=0.5:, b=:9,c=1:2", {"a": (0.5, None), "b": (None, 9), "c": (1, 2)}),
     "transform": ("a_nM=pic50, b=log10,c=none", {"a_nM": "pic50:nM", "b": "log10", "c": "none"}),
     "duplicates": ("mean", "mean"),
     "feature-columns": ("temperature, assay", ["temperature", "assay"]),

@@ -14,6 +14,7 @@ from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
 
 _LARGEST = 3  # molecules listed
+_AGREEING = 0.5  # share of the variance of all labels
 _USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
 _BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
 _CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\d+\]")}
@@ -41,24 +42,17 @@ def molecules(scan: Scan) -> Iterator[Finding]:
             for what, pattern in _CLEARED.items():
                 if pattern.search(written):
                     cleared[what].append(row)
-    level = LEVELS.index(scan.config.standardize)
     salts = "salts and mixtures: {}. The model reads all fragments"
     charges = "charged molecules: {}. The model reads the charges as they are written"
-    if level < LEVELS.index("salts"):
-        salts += "; --standardize salts keeps the largest one"
-    if level < LEVELS.index("parent"):
-        charges += "; --standardize parent neutralises them where protons can be moved"
-    kinds: tuple[tuple[str, str, dict[str, list[int]], Level], ...] = (
-        ("mixtures", salts, fragments, "salts"),
-        ("charged", charges, {"": charged} if charged else {}, "parent"),
-        ("elements", "rare elements in organic molecules: {} (* is any)", elements, "none"),
-        ("cleared", "isotopes or atom-map numbers: {}. The model ignores them", cleared, "none"),
-    )
-    for kind, text, members, needed in kinds:
+    for kind, text, members in (
+        ("mixtures", salts, fragments),
+        ("charged", charges, {"": charged} if charged else {}),
+        ("elements", "rare elements in organic molecules: {} (* is any)", elements),
+        ("cleared", "isotopes or atom-map numbers: {}. The model ignores them", cleared),
+    ):
         count = len({row for rows in members.values() for row in rows})
         groups = [group(scan, what, rows) for what, rows in members.items()]
-        options = {"--standardize": needed} if level < LEVELS.index(needed) else None
-        yield from found(kind, False, count, text.format(counted(count, "row")), groups, options)
+        yield from found(kind, False, count, text.format(counted(count, "row")), groups)
     if scan.labels.names:
         bare = scan.readable[np.isnan(scan.labels.values[scan.readable]).all(axis=1)]
         or_weight = "" if scan.weights is None else " or the weight 0"
@@ -70,7 +64,9 @@ def forms(scan: Scan) -> Iterator[Finding]:
     """Find compounds that are present as salt and free form, with and without charges, or as
     several tautomers, which the model reads as different molecules.
 
-    Candidates have the same `protomer_key`; they are a compound if `standard_smiles` is the same.
+    Candidates have the same `protomer_key`; they are a compound if their standardised SMILES is the
+    same, and has carbon. A level of standardisation is recommended if it and those below it merge
+    molecules whose labels agree.
     """
     levels, standard = LEVELS[LEVELS.index(scan.config.standardize) + 1 :], scan.dataset.smiles
     assert standard is not None
@@ -93,7 +89,9 @@ def forms(scan: Scan) -> Iterator[Finding]:
                 texts = [scan.smiles[row] for row in several]
                 for row, text in zip(several, standardized(texts, level), strict=True):
                     same[text or f"{row} cannot be standardised"].append(row)
-                compounds[level] += [each for each in same.values() if len(each) > 1]
+                for text, each in same.items():
+                    if len(each) > 1 and _has_carbon(text):
+                        compounds[level].append(each)
                 rest.append([each[0] for each in same.values()])
             apart = [each for each in rest if len(each) > 1]
     groups: list[Group] = []
@@ -106,8 +104,43 @@ def forms(scan: Scan) -> Iterator[Finding]:
         f"forms of one compound: {counted(count, 'case')} in which the model reads a salt, a "
         "charged form or a tautomer as another molecule, with another prediction"
     )
-    needed = max(compounds, key=LEVELS.index, default="")
-    yield from found("forms", False, count, text, groups, {"--standardize": needed})
+    options = {}
+    for level in filter(compounds.get, levels):
+        if not _agree(scan, compounds[level]):
+            break  # a higher level merges these, too
+        options = {"--standardize": level}
+    if not options:
+        text += ". Their labels agree no better than others, so they are left apart"
+    yield from found("forms", False, count, text, groups, options)
+
+
+def _has_carbon(smiles: str) -> bool:
+    outside = re.sub(r"\[[^]]*\]", "", smiles)
+    return not {"C", "c"}.isdisjoint(_BRACKET.findall(smiles)) or bool(
+        re.search("C(?!l)|c", outside)
+    )
+
+
+def _agree(scan: Scan, groups: list[list[int]]) -> bool:
+    """Return whether labels vary less than half as much in these groups of rows as in the table,
+    on average over the targets."""
+    shares = []
+    for number, target in enumerate(scan.labels.targets):
+        column = scan.exact[:, number]
+        values = column[:, None] if target.kind == "regression" else _indicators(column)
+        within = [values[rows][~np.isnan(column[rows])] for rows in groups]
+        within = [each for each in within if len(each) > 1]
+        if within:
+            squares = sum(((each - each.mean(axis=0)) ** 2).sum() for each in within)
+            variance = np.nanvar(values[scan.readable], axis=0).sum()
+            shares.append(squares / sum(len(each) - 1 for each in within) / variance)
+    return bool(shares) and float(np.mean(shares)) < _AGREEING
+
+
+def _indicators(classes: np.ndarray) -> np.ndarray:
+    """Return a column of ones and zeros for each class (rows,), NaN where it is missing."""
+    present = np.unique(classes[~np.isnan(classes)])
+    return np.where(np.isnan(classes)[:, None], np.nan, classes[:, None] == present)
 
 
 def largest(scan: Scan) -> Iterator[Finding]:

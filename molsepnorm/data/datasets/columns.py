@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,8 @@ _MAX_TEXTS = 1000
 
 _MIN_SHARE = 0.02
 _MIN_DISTINCT = 5  # numbers, among which one may be far from the others
+_MIN_LIMITED, _MAX_BEYOND = 0.1, 0.01
+"""Shares of the labels that are equal to a limit of the assay, and beyond it."""
 _FAR = 10  # ranges of the other numbers
 _SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
 """-99, -999, …: numbers that stand for missing values even if they occur once."""
@@ -276,6 +279,23 @@ class Column:
             return False
         return len(self.texts) <= (2 if words.any() else max(10, int(bad.sum()) // 2))
 
+    def assay_limits(self) -> dict[Literal["smaller", "larger"], tuple[float, int]]:
+        """Return the numbers that may be a limit of the assay, with their counts, by what is rare:
+        many labels are equal to such a number, and hardly any is smaller, or larger."""
+        exact = self.numbers[self.bounds == 0]
+        numbers, counts = np.unique(exact[~np.isnan(exact)], return_counts=True)
+        if len(numbers) < _MIN_DISTINCT:
+            return {}
+        *_, usual, _, _ = np.sort(counts)
+        found: dict[Literal["smaller", "larger"], tuple[float, int]] = {}
+        for place in np.flatnonzero(counts > max(_MIN_LIMITED * counts.sum(), 3 * usual)).tolist():
+            number = float(numbers[place]), int(counts[place])
+            if counts[:place].sum() <= _MAX_BEYOND * counts.sum():
+                found["smaller"] = number
+            elif counts[place + 1 :].sum() <= _MAX_BEYOND * counts.sum():
+                found["larger"] = number
+        return found
+
     def stands_for_missing(self) -> tuple[float, int] | None:
         """Return a number far from all others that may stand for a missing value, such as -999, and
         how often it occurs; None if there is none."""
@@ -425,7 +445,7 @@ def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
 def _named_targets(names: list[str], config: DataConfig) -> tuple[str, ...] | None:
     if config.targets is None:
         kinds = config.task_type if isinstance(config.task_type, dict) else {}
-        named = dict.fromkeys((*kinds, *config.classes, *config.transform))
+        named = dict.fromkeys((*kinds, *config.classes, *config.transform, *config.limits))
         return tuple(named) or None
     taken = config.columns_with_roles(but="targets") | {*matching(names, config.targets_except)}
     chosen = matching(names, config.targets)

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    model_validator,
+)
 
 from molsepnorm.data.tables import ReadOptions
 from molsepnorm.errors import ConfigError
@@ -25,7 +33,7 @@ _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_LABELS = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
-    *("transform", "duplicates", "relation_column", "unit_column", "missing_values"),
+    *("transform", "duplicates", "relation_column", "unit_column", "missing_values", "limits"),
 )
 _OF_TABLES = (
     *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column"),
@@ -101,6 +109,22 @@ def _parse_transforms(value: Any) -> Any:
     return {name: each.name if each else NO_TRANSFORM for name, each in found.items()}
 
 
+def _parse_limits(value: Any) -> Any:
+    """Accept a dictionary, or a text such as `a=0.68:,b=:100,c=1:9`."""
+    pairs = _parse_pairs(value) if isinstance(value, str) else value
+    found: dict[Any, Any] = {}
+    for name, limits in pairs.items() if isinstance(pairs, dict) else [("", pairs)]:
+        ends = limits.split(":") if isinstance(limits, str) else limits
+        try:
+            low, high = (None if end in ("", None) else float(end) for end in ends)
+        except (TypeError, ValueError):
+            low = high = None
+        if not name or low == high or (low is not None and high is not None and low > high):
+            raise ValueError("write target=lowest:highest, such as a=0.68:, b=:100 or c=1:9")
+        found[name] = low, high
+    return found
+
+
 def _known_featurizer(name: str) -> str:
     if name not in SIZES:
         _ = SIZES[name]  # raises an error that suggests the nearest name
@@ -161,7 +185,8 @@ class DataConfig(BaseModel):
     first."""
     targets: Annotated[_Names | None, "--targets"] = None
     """Columns to predict, separated by commas, or patterns such as 'pIC50*'. By default the only
-    column of numbers, or those that data.transform, data.task_type or data.classes name.
+    column of numbers, or those that data.transform, data.task_type, data.classes or data.limits
+    name.
 
     In YAML, a list of names. Columns that another setting names are not targets."""
     task_type: Annotated[
@@ -194,6 +219,16 @@ class DataConfig(BaseModel):
     unit_column: Annotated[str | None, "--unit-column", "Labels"] = None
     """Column with units such as nM and uM. The numbers of the target are converted to nM. Write
     none if a column that looks like it belongs to something else."""
+    limits: Annotated[
+        dict[str, tuple[FiniteFloat | None, FiniteFloat | None]],
+        BeforeValidator(_parse_limits),
+        "--limits",
+        "Labels",
+    ] = {}
+    """Limits of the assays of regression targets, lowest:highest, such as logD=0.68:,dose=:100.
+    Labels at a limit or beyond it are bounds. By default only labels with a sign such as > are.
+
+    If the numbers are converted to nM, so are the limits."""
     transform: Annotated[
         dict[str, str], BeforeValidator(_parse_transforms), "--transform", "Labels"
     ] = {}

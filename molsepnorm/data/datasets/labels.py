@@ -21,7 +21,7 @@ from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_de
 from molsepnorm.data.datasets.targets import choose_targets
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import unclear
-from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean
+from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean, listed
 from molsepnorm.files.tables import name_of_copy
 from molsepnorm.tasks import FeatureColumn, Target
 from molsepnorm.tasks.inputs import WITH_COMMA
@@ -172,6 +172,8 @@ def read_labels(table: Columns, config: DataConfig) -> Labels:
             found += _issue(table, column, bare, "has no unit", "empty the cell, or add the unit")
             own *= factors
             warnings.append(f"{name}: the numbers are converted to nM by their units.")
+        if name in config.limits:
+            warnings += _limit(own, bounds[:, number], name, kind, config)
         if transform is not None:
             problem = f"has no logarithm, which {transform.scale} needs"
             remedy = "use numbers above 0, or empty cells"
@@ -267,6 +269,7 @@ def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kin
         ("task_type", kinds if isinstance(kinds, dict) else {}),
         ("classes", config.classes),
         ("transform", config.transform),
+        ("limits", config.limits),
     ):
         for name in keys:
             if name not in names:
@@ -319,12 +322,40 @@ def _about_numbers(table: Columns, column: Column, config: DataConfig) -> list[s
         )
     if (offset := column.offset) is not None:
         raise DataError(f"{where}: {too_close('labels', f'{offset:.9g}')}")
-    if not column.bounded:
-        return []
-    return [
-        f"{column.bounded:,} of {column.count:,} labels of {column.name} are bounds, such as "
-        f"'{column.first_bound}'."
-    ]
+    lines = []
+    if column.bounded:
+        lines.append(
+            f"{column.bounded:,} of {column.count:,} labels of {column.name} are bounds, such as "
+            f"'{column.first_bound}'."
+        )
+    if column.name not in config.limits and (found := column.assay_limits()):
+        what = [f"{n:,} are {number:g}, and hardly any is {w}" for w, (number, n) in found.items()]
+        lowest, highest = (
+            f"{found[word][0]:.7g}" if word in found else "" for word in ("smaller", "larger")
+        )
+        lines.append(
+            f"{column.name}: of {column.count:,} labels {listed(what)}. If the assay has such a "
+            f"limit, make them bounds: {_option('limits', column.name, f'{lowest}:{highest}')}"
+        )
+    return lines
+
+
+def _limit(
+    values: np.ndarray, bounds: np.ndarray, name: str, kind: Kind, config: DataConfig
+) -> list[str]:
+    """Turn the labels (rows,) at the limits of the assay or beyond into bounds, and say so."""
+    if kind != "regression":
+        raise ConfigError(
+            f"data.limits: limits are those of regression targets, and '{name}' is {kind}"
+        )
+    low, high = config.limits[name]
+    exact, count = bounds == 0, 0
+    for end, sign, beyond in ((low, -1, np.less_equal), (high, 1, np.greater_equal)):
+        if end is not None:
+            at = exact & beyond(values, end)
+            bounds[at], values[at] = sign, end
+            count += int(at.sum())
+    return [f"{count:,} labels of {name} are at a limit of the assay, and count as bounds."]
 
 
 def _issue(
@@ -345,8 +376,8 @@ def option_of_kind(name: str, kind: Kind) -> str:
     return _option("task_type", name, kind)
 
 
-def _option(setting: Literal["task_type", "transform"], name: str, value: str) -> str:
-    """Return the option that sets the kind or the transform of a target."""
+def _option(setting: Literal["task_type", "transform", "limits"], name: str, value: str) -> str:
+    """Return the option that sets the kind, the transform or the limits of a target."""
     if "," in name:  # separates targets in the other option
         pair = json.dumps({name: value}, ensure_ascii=False)
         return shlex.join(["--set", f"data.{setting}={pair}"])

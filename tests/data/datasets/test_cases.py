@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.data.checking.check import check_table
+from molsepnorm.data.checking.report import TableReport
 from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
@@ -30,6 +31,12 @@ def _read(name: str, **settings) -> Labels:
     table = parse_columns(read_chunks(config.table, options=config.reading), config)
     table.require("smiles")
     return read_labels(table, config).without_issues()
+
+
+def _check(name: str) -> TableReport:
+    config = DataConfig(table=CASES / name)
+    bonds = featurize.SIZES[config.featurizer].bonds
+    return check_table(scan_table(config, EncodingSpec(bonds, max_path_length=2)))
 
 
 @pytest.mark.parametrize(
@@ -85,6 +92,23 @@ def test_relations_make_bounds_of_the_labels():
     assert (np.isfinite(labels.values[~bounded, 0]).sum(), bounded.sum()) == (12, 9)
 
 
+def test_labels_at_a_limit_of_the_assay_may_be_read_as_bounds():
+    labels = _read("15_limit.csv")
+    assert labels.bounds is None
+    assert any(line.endswith("--limits log_CLint=0.68:") for line in labels.warnings)
+    labels = _read("15_limit.csv", limits="log_CLint=0.68:1.9")
+    assert labels.bounds[labels.values == 0.68].tolist() == [-1] * 8
+    assert labels.bounds[labels.values == 1.9].tolist() == [1] * 2  # of 1.93 and 2.0
+    assert np.count_nonzero(labels.bounds) == 10
+
+
+def test_no_standardisation_is_offered_for_salts_of_other_labels():
+    report = _check("04_salts.csv")
+    (forms,) = (each for each in report.findings if each.kind == "forms")
+    assert [len(group.places) for group in forms.groups] == [2, 2]  # acetates, and no sulfates
+    assert not any("--standardize" in each.options for each in report.findings)
+
+
 def test_a_table_without_a_header_is_refused():
     with pytest.raises(ConfigError, match="the first line holds the molecule 'CCO'"):
         _read("11_no_header.csv")
@@ -96,8 +120,6 @@ def test_commas_in_a_smiles_file_are_refused():
 
 
 def test_the_reason_for_an_invalid_smiles_is_rdkits_whole_one():
-    config = DataConfig(table=CASES / "12_kekule.csv")
-    bonds = featurize.SIZES[config.featurizer].bonds
-    report = check_table(scan_table(config, EncodingSpec(bonds, max_path_length=2)))
+    report = _check("12_kekule.csv")
     (group,) = report.problems[0].groups
     assert group.what.startswith("Can't kekulize mol. Unkekulized atoms: 16 17 18 19")
