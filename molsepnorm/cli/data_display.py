@@ -94,6 +94,7 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
     pairs = recommended.get("--transform", "").split(",")
     if any(pairs):  # the distance of conflicting numbers depends on the scale
         options["--transform"] = ",".join(pairs)
+    fixable &= "targets" not in kinds  # unread labels would not be merged, but the first one kept
     # names with commas need --set, which this command does not have
     if fixable and copy is None and options.keys().isdisjoint(("--splits-file", "--set")):
         copy = Path(name_of_copy(source))

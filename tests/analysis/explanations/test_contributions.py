@@ -202,7 +202,7 @@ def test_impossible_requests_are_refused(plain, whole):
     with pytest.raises(ConfigError, match="reads the feature columns T, solvent"):
         explain(whole, ["C"])
     chunks = [pd.DataFrame({"smiles": ["C", "C1CC"]})]
-    with pytest.raises(DataError, match="my.csv, line 3: .*unclosed ring"):
+    with pytest.raises(DataError, match="my.csv, line 1: .*unclosed ring"):
         module.explain_rows(
             plain, chunks, smiles_column="smiles", source="my.csv", on_invalid="fail", pairs=2
         )
