@@ -6,9 +6,11 @@ import io
 import math
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import (
@@ -21,7 +23,7 @@ from rich.progress import (
 )
 
 from molsepnorm._version import __version__
-from molsepnorm.cli.console import make_console, print_dataset
+from molsepnorm.cli.console import make_console, print_dataset, say
 from molsepnorm.cli.tables import (
     label_notes,
     scores_table,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from molsepnorm.tuning import TrialRecord, Tuning
 
 _MAX_EPOCH_LINES = 20  # maximum number of epochs that a run prints without a terminal
+_BEAT = 10.0  # seconds between two lines of `TrainingDisplay.heartbeat`
 _KINDS = {"regression": "a number", "binary": "yes / no"}
 
 
@@ -69,6 +72,30 @@ class TrainingDisplay(_Display):
         self._live: Progress | None = None
         self._describing = False  # whether features are being computed
         self._epochs = 0
+        self._phase, self._since = "Reading the data", time.monotonic()
+
+    @contextmanager
+    def heartbeat(self) -> Iterator[None]:
+        """Print what is being done, and for how long, to standard error every ten seconds without a
+        bar."""
+        ended = Event()
+
+        def beat() -> None:
+            while not ended.wait(_BEAT):
+                if self._live is None and not self.quiet:
+                    say(f"{self._phase}: {_clock(time.monotonic() - self._since)}", err=True)
+
+        thread = Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _enter(self, phase: str) -> None:
+        """Remember what is being done from now on."""
+        self._phase, self._since = phase, time.monotonic()
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
@@ -124,6 +151,7 @@ class TrainingDisplay(_Display):
             return
         if not self._describing:
             self.close()  # the bar of training
+            self._enter("Features of the molecules")
         if not self._describing and self.console.is_terminal:
             columns = (TextColumn("Features"), BarColumn(), MofNCompleteColumn())
             self._live = Progress(*columns, TimeRemainingColumn(), console=self.console)
@@ -140,6 +168,8 @@ class TrainingDisplay(_Display):
         position = epoch + done / of
         if self._start is None:
             self._start = (time.perf_counter(), position)
+        if done == 1:
+            self._enter(f"Epoch {epoch + 1} of {self._epochs}")
         if self._live is None:
             return
         text = f"epoch {epoch + 1}{_loss(loss)}{self._score}"
@@ -149,6 +179,8 @@ class TrainingDisplay(_Display):
     def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         score = record.scores.get(self._metric, record.val_loss)
         self._score = f"  val {self._metric} {significant(score)}"
+        if record.epoch == epochs:
+            self._enter("Kernel regression, forest and scores")
         if self.quiet or self._live is not None:
             return
         every = max(1, epochs // _MAX_EPOCH_LINES)

@@ -89,7 +89,7 @@ def run_training(
         assert config is not None
         folder = output or RunFolder.numbered(config.data.label)
     log = RunLog(folder)
-    with stop_on_signal(lambda: display.training) as stop:
+    with stop_on_signal(lambda: display.training) as stop, display.heartbeat():
         try:
             result = start(
                 config,

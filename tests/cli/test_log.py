@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 
+from molsepnorm.cli import display
 from molsepnorm.cli.display import RunLog
 from molsepnorm.errors import DivergedError
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
 from molsepnorm.training.callback import StopWhen
 from molsepnorm.training.loop import Trainer
+
+from .conftest import invoke
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 HEADER = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d, molsepnorm \S+"
@@ -26,6 +29,16 @@ SETTINGS = {
 
 def without_times(text: str) -> str:
     return re.sub(r"[\d,]+ graphs/s|\d+:\d\d( left)?", "", text)
+
+
+def test_a_line_says_every_ten_seconds_what_is_done(ok, tiny, write_table, tmp_path, monkeypatch):
+    monkeypatch.setattr(display, "_BEAT", 0.01)
+    table = write_table(tmp_path / "data.csv", y=NUMBERS)
+    options = ("--data", table, "--targets", "y", *tiny, "-o", tmp_path / "run")
+    lines = invoke("train", *options).stderr.splitlines()
+    phases = [*dict.fromkeys(line.rpartition(": ")[0] for line in lines if line[-5:] == " 0:00")]
+    assert phases[0] == "Reading the data"
+    assert phases[-1] == "Kernel regression, forest and scores"
 
 
 def test_the_log_is_what_is_printed(ok, tiny, write_table, tmp_path):
