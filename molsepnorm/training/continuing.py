@@ -1,59 +1,20 @@
-"""Continuing a run on another table: meaning of its targets, and molecules it was trained on."""
+"""The molecules that the start of a run was trained on before."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from molsepnorm.data import datasets
-from molsepnorm.data.datasets import DataConfig, Dataset
-from molsepnorm.errors import ConfigError
+from molsepnorm.data.datasets import Dataset
 from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.model.folder import find_folder
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
 from molsepnorm.pretrained import resolve
-from molsepnorm.tasks import Target
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.recipes import load_config
+from molsepnorm.training.recipes import encoding, load_config
 from molsepnorm.training.run_folder.folder import RunFolder
-
-
-def require_same_meaning(
-    start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
-) -> None:
-    """Check that targets with the name of one of the start also have its transform, kind and
-    classes, or that the configuration of the data names another one. `name` is that of the start
-    in the message.
-
-    Raises:
-        ConfigError: a target would lose its meaning and thus its output weights.
-    """
-    known = {target.name: target for target in start.task.targets}
-    for target in targets:
-        old = known.get(target.name)
-        if old is not None and (option := _missing_option(old, target, data)) is not None:
-            raise ConfigError(
-                f"{name} has the target '{target.name}' with other settings: add {option} to "
-                "continue with it, or name other settings for this run in the same way"
-            )
-
-
-def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
-    """Return the option that gives a target the meaning of the start; None if it has the same
-    meaning, or if the configuration already has such an option."""
-    named = data.task_type is not None
-    if isinstance(data.task_type, dict):
-        named = new.name in data.task_type
-    if old.kind != new.kind and not named:
-        return f"--task-type {shlex.quote(f'{old.name}={old.kind}')}"
-    if old.transform != new.transform and new.name not in data.transform:
-        return f"--transform {shlex.quote(f'{old.name}={old.transform}')}"
-    if old.classes != new.classes and new.name not in data.classes:
-        return f"--set 'data.classes={{{old.name}: [{', '.join(old.classes or new.classes)}]}}'"
-    return None
 
 
 def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
@@ -121,8 +82,6 @@ def _molecules_of_model(folder: Path, levels: list[Level]) -> tuple[str, ...]:
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
     """Return the SMILES that the network of a run was trained on, for an ensemble that of its first
     member, which is the one that another run starts from."""
-    from molsepnorm.training.recipes import encoding
-
     dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
     run.require_same_data(dataset, splits=False)
     assert dataset.smiles is not None

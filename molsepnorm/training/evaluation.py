@@ -20,10 +20,10 @@ from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.inputs import with_inputs
-from molsepnorm.training.objectives.supervised import dataset_scores
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.results.scores import leaks
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.scoring import dataset_scores
 
 
 class Evaluation(NamedTuple):

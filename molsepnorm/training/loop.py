@@ -10,25 +10,46 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
-from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
+from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
-from molsepnorm.training.start import Body
+from molsepnorm.training.start import in_head
 from molsepnorm.training.steps.optim import WeightAverage, learning_rate, make_optimizer
 from molsepnorm.training.steps.schedule import Schedule
 from molsepnorm.training.steps.step import TrainStep, estimate_statistics
+
+
+class Body:
+    """The part of a network before its head. While it is frozen, it has no gradients."""
+
+    def __init__(self, network: Graphormer) -> None:
+        self._modules = [child for name, child in network.named_children() if not in_head(name)]
+        parameters = (each for module in self._modules for each in module.parameters())
+        self._trained = [each for each in parameters if each.requires_grad]
+        self.frozen = False
+
+    def freeze(self, frozen: bool) -> bool:
+        """Freeze or unfreeze the body; return whether that changed anything."""
+        changed, self.frozen = self.frozen != frozen, frozen
+        for parameter in self._trained:
+            parameter.requires_grad_(not frozen)
+        return changed
+
+    def eval(self) -> None:
+        """Switch off dropout, and keep the statistics of batch norms."""
+        for module in self._modules:
+            module.eval()
 
 
 class Trainer:
@@ -40,44 +61,36 @@ class Trainer:
 
     Args:
         config: the configuration of the run.
-        dataset: the data set.
-        model: its network is trained in place; its task standardises the labels.
+        prepared: its data, and the model whose network is trained in place.
         folder: the storage of checkpoints and of the best model.
         callback: receives the events of training.
         world: the processes that train together.
-        new_targets: targets that the probe is fitted for before training; see `finetune.probe`.
-        inputs: the inputs of the molecules that the probe may read; those of the model if None.
-        probe: the fitted probe, of a run that is resumed.
     """
 
     def __init__(
         self,
         config: TrainConfig,
-        dataset: Dataset,
-        model: PropertyModel,
+        prepared: Prepared,
         folder: RunFolder | RunInMemory,
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
-        new_targets: Sequence[str] = (),
-        inputs: ExtraInputs | None = None,
-        probe: PropertyModel | None = None,
     ) -> None:
-        self.config, self.dataset = config, dataset
+        self.config, self.prepared, self.dataset = config, prepared, prepared.dataset
+        model, probe, new_targets = prepared.model, prepared.probe, prepared.new_targets
         self.folder, self.callback, self.world = folder, callback, world
         self.device = device_of_rank(config.run.device, world)
         self.network = model.network.to(self.device)
         if world.size > 1:
             synchronize_norms(self.network)
-        train = dataset.splits["train"]
-        probed = bool(new_targets) or probe is not None
-        self.examples = Examples.of(dataset, self.device, identify=probed)
+        train = self.dataset.splits["train"]
+        self.examples = Examples.of(self.dataset, self.device)
         self.graphs = self.examples.graphs
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         if new_targets:
             if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
                 self._estimate_statistics(self.network)
             fit_linear(model, self.examples, train, new_targets)
-            probe = fit_kernel(model, self.examples, train, inputs)
+            probe = fit_kernel(model, self.examples, train, prepared.inputs)
         self.probe = probe
         if probe is not None:
             partner = probe.to(self.device).network

@@ -88,7 +88,7 @@ def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
 
 
 def test_many_training_molecules_have_no_predictions(configure, tmp_path, monkeypatch):
-    monkeypatch.setattr("molsepnorm.training.objectives.supervised.MAX_TRAINING", 22)
+    monkeypatch.setattr("molsepnorm.training.scoring.MAX_TRAINING", 22)
     run = train(configure({"run.epochs": 1}), tmp_path / "run").folder
     assert len(json.loads((run / "splits.json").read_text())[0]["train"]) == 23
     assert not (run / "predictions_train.csv").exists()

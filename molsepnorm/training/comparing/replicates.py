@@ -24,10 +24,10 @@ from molsepnorm.training.comparing.out_of_fold import (
     write_out_of_fold,
 )
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.ensemble import train
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.results.scores import leaks
+from molsepnorm.training.run import train
 from molsepnorm.training.run_folder.folder import RunFolder
 
 

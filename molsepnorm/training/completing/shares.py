@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Loss, Task
 from molsepnorm.training.callback import Callback
+from molsepnorm.training.objectives import Examples
 
 _STEPS = 20
 """Number of steps between a share of 0 and of 1."""
@@ -23,9 +23,7 @@ _MOLECULES_OF_NETWORK = 200
 worth. It is higher, because the same molecules have chosen the epoch of the network."""
 
 
-def with_network_share(
-    model: PropertyModel, tensors: GraphTensors, dataset: Dataset
-) -> PropertyModel:
+def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:
     """Return a mean of a trained network and a kernel regression with another share of the network.
 
     It is 1/2 during training. Afterwards it is that of `_share`, which changes little for tables of
@@ -33,17 +31,21 @@ def with_network_share(
 
     Args:
         model: a network and its partner, which are averaged; other models stay as they are.
-        tensors: all molecules, on the device of the model.
-        dataset: the data of the run.
+        examples: the data of the run.
     """
     if len(model.networks) != 2:
         return model
-    graphs = dataset.splits["val"]
+    dataset = examples.dataset
+    assert dataset is not None
     network, kernel = (
-        predict(replace(model, network=each, partners=(), weights=(1.0,)), tensors, graphs)
+        predict(
+            replace(model, network=each, partners=(), weights=(1.0,)),
+            examples.graphs,
+            dataset.splits["val"],
+        )
         for each in model.networks
     )
-    share = _share(model.task, kernel, network, dataset, graphs, _MOLECULES_OF_NETWORK)
+    share = _share(model.task, kernel, network, dataset, _MOLECULES_OF_NETWORK)
     return replace(model, weights=(share, 1 - share))
 
 
@@ -52,7 +54,6 @@ def forest_share(
     networks: np.ndarray,
     forest: np.ndarray,
     dataset: Dataset,
-    graphs: np.ndarray,
     callback: Callback,
 ) -> float:
     """Return the share of the forest in the mean of networks and forest, see `_share`.
@@ -63,15 +64,14 @@ def forest_share(
         task: the targets.
         networks, forest: float32 [n, O], their predictions for the validation molecules.
         dataset: the data of the run.
-        graphs: int64 [n], the validation molecules.
         callback: receives a warning if the share is 0.
     """
-    if not _labelled(dataset, graphs):
+    if not _labelled(dataset):
         callback.on_warning(
             "The random forest is not blended in, because no validation molecule has a label."
         )
         return 0.0
-    share = _share(task, networks, forest, dataset, graphs, _MOLECULES)
+    share = _share(task, networks, forest, dataset, _MOLECULES)
     if not share:
         callback.on_warning(
             "The random forest is not blended in, because it does not help on the validation split."
@@ -79,27 +79,22 @@ def forest_share(
     return share
 
 
-def _labelled(dataset: Dataset, graphs: np.ndarray) -> int:
-    """Return how many different molecules have a label."""
+def _labelled(dataset: Dataset) -> int:
+    """Return how many different validation molecules have a label."""
+    graphs = dataset.splits["val"]
     counts = np.isfinite(dataset.labels[graphs]).any(axis=1)
     return len(np.unique(dataset.molecule_ids[graphs[counts]]))
 
 
-def _share(
-    task: Task,
-    one: np.ndarray,
-    other: np.ndarray,
-    dataset: Dataset,
-    graphs: np.ndarray,
-    prior: int,
-) -> float:
-    """Return the share of the other predictions [n, O] in their mean with one's, a multiple of
-    1 / `_STEPS`.
+def _share(task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, prior: int) -> float:
+    """Return the share of the other predictions [n, O] of the validation molecules in their mean
+    with one's, a multiple of 1 / `_STEPS`.
 
     It is a weighted mean of the share with the smallest validation loss, which counts as many
     molecules as have a label, and 1/2, which counts `prior` molecules. If one of them has a larger
     `_error` than the trivial baseline, and the other has not, the other one has all.
     """
+    graphs = dataset.splits["val"]
     trivial = task.baseline_prediction(dataset.labels[dataset.splits["train"]])
     limit = _error(task, np.tile(trivial, (len(graphs), 1)), dataset, graphs)
     is_worse = [_error(task, each, dataset, graphs) > limit for each in (one, other)]
@@ -117,7 +112,7 @@ def _share(
         return float(Loss(task)(outputs, labels, weights, bounds)[0])
 
     best = min((step / _STEPS for step in range(_STEPS + 1)), key=loss)
-    count = _labelled(dataset, graphs)
+    count = _labelled(dataset)
     share = (count * best + prior / 2) / (count + prior)
     return round(share * _STEPS) / _STEPS
 

@@ -58,7 +58,7 @@ class Embedded:
         if examples.weights is not None:
             own = examples.weights[torch.from_numpy(train).to(device)]
             weights = weights * own.cpu().double().numpy()
-        ids = train if examples.molecule_ids is None else examples.molecule_ids[train]
+        ids = train if examples.dataset is None else examples.dataset.molecule_ids[train]
         return Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
 
     def some(self, rows: np.ndarray) -> Embedded:

@@ -14,11 +14,11 @@ from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.drawing import draw_structure
 from molsepnorm.molecules.featurize.standardize import Level, molecule_key, standardized
 from molsepnorm.tasks.molecule_errors import describe_error, mean_errors, relative_errors
-from molsepnorm.training.completing.domain import drawn
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, TargetPredictions
 from molsepnorm.training.report.figures import Figure
 from molsepnorm.training.results.scores import domain_errors
+from molsepnorm.training.scoring import drawn
 
 _WORST = 20  # predictions that are drawn
 _SCAFFOLDS = 10  # that are listed

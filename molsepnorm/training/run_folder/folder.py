@@ -63,8 +63,9 @@ from molsepnorm.nn.graphormer import empty_network
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.objectives import Objective, Results
+from molsepnorm.training.objectives import Objective
 from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
+from molsepnorm.training.scoring import Predictions
 from molsepnorm.training.start import LoadedWeights
 
 LOG = "log.txt"
@@ -377,12 +378,12 @@ class RunFolder:
             scratch.write_bytes(content)
 
     def finish(
-        self, dataset: Dataset, task: Task, results: Results, metrics: dict[str, Any]
+        self, dataset: Dataset, task: Task, predictions: Predictions, metrics: dict[str, Any]
     ) -> None:
-        """Write the scores of a finished run, and its predictions (G, O) if there are any."""
-        for split, predicted in results.predictions.items():
-            graphs, baseline = results.graphs[split], results.baseline.get(split)
-            table = predictions_table(dataset, task, graphs, predicted, baseline)
+        """Write the scores of a finished run, and its predictions if there are any."""
+        for split, values in predictions.values.items():
+            graphs, forest = predictions.graphs[split], predictions.forest.get(split)
+            table = predictions_table(dataset, task, graphs, values, forest)
             with replacing(self.path / f"predictions_{split}.csv") as scratch:
                 _write_table(scratch, table)
         write_json(self.metrics, metrics)

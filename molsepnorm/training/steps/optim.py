@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.training.config import OptimConfig
-from molsepnorm.training.finetuning import FinetuneConfig, in_head
+from molsepnorm.training.config import FinetuneConfig, OptimConfig
 from molsepnorm.training.objectives.objective import Objective
+from molsepnorm.training.start import in_head
 
 
 def make_optimizer(
