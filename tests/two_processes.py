@@ -31,7 +31,7 @@ from molsepnorm.nn import GraphormerConfig
 from molsepnorm.sepnorm import MaskedBatchNorm1d, SepNorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.steps.step import estimate_statistics
+from molsepnorm.training.step import estimate_statistics
 
 WIDTH = 3
 ROWS = 9

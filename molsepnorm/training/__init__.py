@@ -8,7 +8,7 @@ from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.fit import fit
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run import train, train_on
-from molsepnorm.training.steps.step import estimate_statistics
+from molsepnorm.training.step import estimate_statistics
 
 __all__ = [
     "Ablation",

@@ -8,8 +8,8 @@ member under `members/`, whose models become one, which is completed and written
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,16 +25,15 @@ from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
-from molsepnorm.training.completing.shares import with_network_share
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import fit_inputs, training_dataset, with_inputs
-from molsepnorm.training.loop import Trainer
+from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
 from molsepnorm.training.parsing import seconds_of
-from molsepnorm.training.preparing import prepare
+from molsepnorm.training.preparing import prepare, trained_on_before
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
@@ -42,7 +41,6 @@ from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
 from molsepnorm.training.scoring import Predictions, about_split
 from molsepnorm.training.start import require_same_meaning, starting_model
-from molsepnorm.training.steps.budget import epochs_within
 
 _EPOCHS, _EPOCHS_OF_MANY = 15, 30
 _MANY = 2000  # training molecules from which on a regression gains from more epochs
@@ -128,7 +126,6 @@ def train_on(
         resume: continue the run in `folder` with the same data set.
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.
-        callback: as in `train`.
 
     Raises:
         ConfigError: the model does not fit the data set, or as in `train`.
@@ -177,21 +174,21 @@ def _train(
 ) -> TrainingResult:
     """Train one model.
 
-    Args:
-        config: the configuration of the run.
-        load: returns the data set.
-        storage: its folder, or memory.
-        resume: continue the run in the folder, with `lengthen` up to another number of epochs.
-        callback: receives the events of training.
-        may_blend: a random forest may be blended with a mean of this model and others, so its
-            kernel regression reads what that forest reads.
-        model: the model to start from, in place of the one that `finetune.start` names.
+    With `lengthen` a resumed run is trained up to another number of epochs. With `may_blend` a
+    random forest may be blended with a mean of this model and others, so its kernel regression
+    reads what that forest reads. `model` takes the place of the one that `finetune.start` names.
     """
     started = time.perf_counter()
     with ExitStack() as stack:
         world = stack.enter_context(DistributedContext.join(config.run.device))
-        stack.enter_context(_opened(config, storage, resume, world))
+        if isinstance(storage, RunFolder):
+            if resume:
+                storage.require_started()
+            world.on_main_process(lambda: stack.enter_context(locked(storage.path)))
+            if not resume:
+                world.on_main_process(storage.require_new)
         device = device_of_rank(config.run.device, world)
+        world.require_batch(config.run.batch_size)
         start = None if resume else starting_model(config, model)
         dataset = load(world)
         if config.objective.name != SUPERVISED:
@@ -370,26 +367,6 @@ def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
             f"{run.path} began with other settings, and a resumed run keeps its own: "
             f"{', '.join(changed[:3])}. Pass the settings of {run.config}, or start a new run"
         )
-
-
-@contextmanager
-def _opened(
-    config: TrainConfig,
-    storage: RunFolder | RunInMemory,
-    resume: bool,
-    world: DistributedContext,
-) -> Iterator[None]:
-    """Lock the folder of a run and check that it is new or begun; check device and batch size."""
-    with ExitStack() as held:
-        if isinstance(storage, RunFolder):
-            if resume:
-                storage.require_started()
-            world.on_main_process(lambda: held.enter_context(locked(storage.path)))
-            if not resume:
-                world.on_main_process(storage.require_new)
-        device_of_rank(config.run.device, world)
-        world.require_batch(config.run.batch_size)
-        yield
 
 
 def _require_readable(config: TrainConfig, run: Path | None, world: DistributedContext) -> None:
