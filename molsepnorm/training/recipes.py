@@ -45,7 +45,6 @@ def load_config(
         source: name of a data set, or path of a table. Without `config`, its default recipe is
             used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, that of `table_recipe`
             for a table.
-        config: a YAML file.
         preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
         overrides: single settings by their dotted names.
 

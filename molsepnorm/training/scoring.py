@@ -123,7 +123,6 @@ def comparisons(
     those of the trivial baseline, with 95 % intervals of a paired bootstrap.
 
     Args:
-        task: the targets.
         test, of_constant: scores of the model and of the trivial baseline.
         predictions, constant: float32 [n, O]: their predictions.
         labels: float32 [n, T].
@@ -168,10 +167,6 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     radius 2, 2,048 bits) of the test molecules to the nearest training molecule, and how many were
     compared: at most 500 and 20,000, drawn at random, which takes about 4 seconds. Molecules that
     are not SMILES have no such entry.
-
-    Args:
-        data: the data section of the configuration.
-        dataset: the data set.
     """
     if not dataset.targets:
         return {}

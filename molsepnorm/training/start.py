@@ -223,7 +223,6 @@ def load_weights(
 
     Args:
         model: model to change, on the CPU.
-        start: trained model, on the CPU.
         unfit: targets that get new output weights, see `unfit_targets`.
     """
     network, task, same_inputs = model.network, model.task, model.inputs == start.inputs

@@ -118,34 +118,30 @@ def _canonical(text: str) -> str:
 def _read(files: Sequence[Path]) -> Iterator[tuple[Path, list[str], np.ndarray]]:
     """Yield SMILES and vectors, float16 [n, D], of Parquet files, and their file."""
     for file in files:
-        for texts, vectors in _read_file(file):
-            yield file, texts, vectors
-
-
-def _read_file(file: Path) -> Iterator[tuple[list[str], np.ndarray]]:
-    arrow: Any = require_package("pyarrow", "parquet", f"reading {file}")
-    parquet: Any = require_package("pyarrow.parquet", "parquet", f"reading {file}")
-    try:
-        table = parquet.ParquetFile(file)
-        kinds = dict(zip(table.schema_arrow.names, table.schema_arrow.types, strict=True))
-        if "smiles" not in kinds or not hasattr(kinds.get("embedding"), "value_type"):
-            raise DataError(
-                f"{file} should have the columns smiles and embedding, the latter of lists of "
-                f"numbers; it has {', '.join(f'{name} ({kind})' for name, kind in kinds.items())}"
-            )
-        for batch in table.iter_batches(_ROWS, columns=["smiles", "embedding"]):
-            lists = batch.column("embedding").drop_null()
-            texts = batch.column("smiles").filter(batch.column("embedding").is_valid())
-            values = lists.flatten().to_numpy(zero_copy_only=False)
-            if len(lists) == 0:
-                continue
-            if len(values) != len(lists) * len(lists[0]):
-                raise DataError(f"{file} has vectors of different lengths")
-            limit = np.finfo(np.float16).max
-            if not (np.abs(values) <= limit).all():
+        arrow: Any = require_package("pyarrow", "parquet", f"reading {file}")
+        parquet: Any = require_package("pyarrow.parquet", "parquet", f"reading {file}")
+        try:
+            table = parquet.ParquetFile(file)
+            kinds = dict(zip(table.schema_arrow.names, table.schema_arrow.types, strict=True))
+            if "smiles" not in kinds or not hasattr(kinds.get("embedding"), "value_type"):
+                found = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
                 raise DataError(
-                    f"{file} has a vector with a number that is not within ±{limit:,.0f}"
+                    f"{file} should have the columns smiles and embedding, the latter of lists of "
+                    f"numbers; it has {found}"
                 )
-            yield texts.to_pylist(), values.astype(np.float16).reshape(len(lists), -1)
-    except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"{file} cannot be read as Parquet: {error}") from None
+            for batch in table.iter_batches(_ROWS, columns=["smiles", "embedding"]):
+                lists = batch.column("embedding").drop_null()
+                texts = batch.column("smiles").filter(batch.column("embedding").is_valid())
+                values = lists.flatten().to_numpy(zero_copy_only=False)
+                if len(lists) == 0:
+                    continue
+                if len(values) != len(lists) * len(lists[0]):
+                    raise DataError(f"{file} has vectors of different lengths")
+                limit = np.finfo(np.float16).max
+                if not (np.abs(values) <= limit).all():
+                    raise DataError(
+                        f"{file} has a vector with a number that is not within ±{limit:,.0f}"
+                    )
+                yield file, texts.to_pylist(), values.astype(np.float16).reshape(len(lists), -1)
+        except (arrow.ArrowException, OSError) as error:
+            raise DataError(f"{file} cannot be read as Parquet: {error}") from None

@@ -20,8 +20,8 @@ from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.completing import baseline, complete
-from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.evaluation import select
+from molsepnorm.training.preparing import trained_on_before
 from molsepnorm.training.probe import heads
 from molsepnorm.training.probe.kernel import kernel_regression
 from molsepnorm.training.scoring import refit_rows

@@ -32,9 +32,7 @@ def calibrate(
     molecules.
 
     Args:
-        model: the trained model.
         chosen: the model that predicted the validation molecules, which it has not seen.
-        dataset: the data.
         tensors: all molecules, on the device of the models.
         predictions: those for the validation and perhaps the test molecules.
 

@@ -49,12 +49,8 @@ def complete(
     to the validation molecules, too; validation scores and intervals are those of the model before.
 
     Args:
-        config: the configuration of the run.
         chosen: the networks, on the device of the examples, which have not seen the validation
             molecules. The networks of the result are on the CPU.
-        examples: the data set.
-        seconds: time that the run took so far.
-        callback: receives warnings and progress.
     """
     dataset = examples.dataset
     assert dataset is not None

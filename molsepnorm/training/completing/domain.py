@@ -49,8 +49,6 @@ def fit_domain(
     drawn at random.
 
     Args:
-        model: the trained model.
-        dataset: its data.
         predictions: those for the validation and perhaps the test molecules.
         is_refit: a part of the model is fitted to the validation molecules, too. The domain is then
             that of all molecules, its threshold that of the model before.

@@ -129,7 +129,6 @@ class Objective(nn.Module, ABC):
 
         Args:
             sums: function that returns the sums of a batch, (width,); arguments as for `forward`.
-            width: number of sums.
             graphs, world: as in `validate`.
         """
         run, tensors = self.config.run, self.examples.graphs

@@ -185,12 +185,9 @@ class RunFolder:
             remove_leftovers(self.path)
 
     def begin(
-        self,
-        config: TrainConfig,
-        dataset: Dataset,
-        loaded: LoadedWeights | None = None,
+        self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None = None
     ) -> None:
-        """Write the files that are known before training, with the weights that it starts from.
+        """Write the files that are known before training; `loaded` are the weights of the start.
 
         The other files of a run that ended before its first checkpoint are removed.
         """
@@ -201,11 +198,11 @@ class RunFolder:
                     shutil.rmtree(path)
                 else:
                     path.unlink(missing_ok=True)
-        environment = _environment_record(config, dataset, loaded)
-        write_json(self.environment, environment)
+        start = {} if loaded is None else {"loaded_weights": asdict(loaded)}
+        write_json(self.environment, _environment(dataset) | start | config.finetune.origin())
         config.save(self.config)
-        with replacing(self.splits) as scratch:
-            scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
+        with replacing(self.splits) as scratch:  # in the format of chemprop's splits.json
+            scratch.write_text(json.dumps([dataset.split_rows()]), encoding="utf-8")
         rejected = dataset.left_out
         if rejected is None:
             entries = [*dataset.rejected, *(Rejected(*each[:3]) for each in dataset.merged)]
@@ -232,7 +229,7 @@ class RunFolder:
         """
         if self._recorded().data != dataset.digest:
             problem = ""
-        elif splits and (saved := read_json(self.splits)) != _splits(dataset):
+        elif splits and (saved := read_json(self.splits)) != [dataset.split_rows()]:
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
             problem = " or have another split"
         else:
@@ -243,11 +240,7 @@ class RunFolder:
         )
 
     def loaded_weights(self) -> LoadedWeights | None:
-        """Return the weights that the run started from; None if they were random.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Return the weights that the run started from; None if they were random."""
         return self._recorded().loaded_weights
 
     def _recorded(self) -> _Environment:
@@ -258,8 +251,7 @@ class RunFolder:
         """Return the content of `metrics.json`; empty if the run is not finished."""
         if not self.metrics.exists():
             return {}
-        metrics = read_json(self.metrics)
-        check_types(_Metrics, metrics, f"{self.metrics} is damaged")
+        check_types(_Metrics, metrics := read_json(self.metrics), f"{self.metrics} is damaged")
         return metrics
 
     def finished_metrics(self) -> dict[str, Any] | None:
@@ -361,7 +353,7 @@ class RunFolder:
                 f"{self.history} is damaged: {error}. Remove the file, and resume the run to "
                 "restore it"
             ) from error
-        self._write_history(text.getvalue().encode())
+        self.restore_history(text.getvalue().encode())
 
     def read_history(self) -> bytes:
         """Return the content of the history; empty before the first line."""
@@ -369,13 +361,10 @@ class RunFolder:
             return self.history.read_bytes() if self.history.exists() else b""
 
     def restore_history(self, content: bytes) -> None:
-        """Replace the history by the checkpoint's."""
+        """Replace the history, such as by the checkpoint's."""
         if content != self.read_history():
-            self._write_history(content)
-
-    def _write_history(self, content: bytes) -> None:
-        with replacing(self.history) as scratch:
-            scratch.write_bytes(content)
+            with replacing(self.history) as scratch:
+                scratch.write_bytes(content)
 
     def finish(
         self, dataset: Dataset, task: Task, predictions: Predictions, metrics: dict[str, Any]
@@ -394,21 +383,12 @@ def _write_table(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
     write_csv(path, table, zip(*columns, strict=True))
 
 
-def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
-    """Return the rows of the source in each split, in the format of chemprop's `splits.json`."""
-    return [dataset.split_rows()]
-
-
-def _environment_record(
-    config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None
-) -> dict[str, Any]:
-    """Return the content of `environment.json`, with the weights that the run starts from if there
-    are any."""
+def _environment(dataset: Dataset) -> dict[str, Any]:
+    """Return the content of `environment.json` without the weights that the run starts from."""
     packages = {}
     for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
         with suppress(PackageNotFoundError):
             packages[name] = version(name)
-    start = {} if loaded is None else {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
     return {
         "molsepnorm": __version__,
         "python": platform.python_version(),
@@ -420,7 +400,6 @@ def _environment_record(
         "command": sys.argv,
         "data": dataset.digest,
         "warnings": list(dataset.warnings),
-        **start,
     }
 
 
