@@ -240,27 +240,26 @@ class Trainer:
                 lambda: save_checkpoint(folder.checkpoint, *parts, folder.read_history())
             )
 
-    def start(self) -> bool:
-        """Validate the probe, if there is one, as epoch 0, and write the first checkpoint; return
-        whether a callback stops the run."""
-        stopped = False
-        probe = self.probe
-        if probe is not None:
+    def start(self) -> None:
+        """Write the probe, if there is one, and the first checkpoint."""
+        if (probe := self.probe) is not None:
             self.world.on_main_process(lambda: self.folder.keep_probe(probe))
-            objective = make_objective(self.config, probe, self.examples).eval()
-            validated = objective.validate(self.dataset.splits["val"], self.world)
-            stopped = self._end_epoch(probe, objective, *validated)
         self.save()
-        return stopped
 
     def fit(self) -> bool:
-        """Train to the last epoch, or until patience ends or a callback stops the run.
+        """Train to the last epoch, or until patience ends or a callback stops the run. A probe is
+        validated as epoch 0.
 
         Returns:
             False if a callback stopped the run before its end.
         """
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
+        if self.probe is not None and not progress.step and progress.best_epoch is None:
+            objective = make_objective(self.config, self.probe, self.examples).eval()
+            validated = objective.validate(self.dataset.splits["val"], self.world)
+            stopped = self._end_epoch(self.probe, objective, *validated)
+            self.save()
         while not self._finished() and not stopped:
             started = time.perf_counter()
             stopped = self._train_epoch()

@@ -223,9 +223,9 @@ def _train(
         began = config.model_copy(update={"run": epochs})
         try:
             callback.on_start(began, prepared.dataset, prepared.model, storage.path)
-            stopped = not resume and trainer.start()
-            finished = not stopped and trainer.fit()
-            result = _end(trainer, finished)
+            if not resume:
+                trainer.start()
+            result = _end(trainer, trainer.fit())
             callback.on_end(result)
         except BaseException as error:
             callback.on_failure(error)

@@ -58,7 +58,7 @@ from molsepnorm.files.writing import (
     write_csv,
     write_json,
 )
-from molsepnorm.model import README, PropertyModel, require_replaceable
+from molsepnorm.model import README, PropertyModel
 from molsepnorm.nn.graphormer import empty_network
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
@@ -148,30 +148,12 @@ class RunFolder:
                 return
             remove_leftovers(self.path)
             present, begun = set(os.listdir(self.path)) - {LOCK}, self.has_begun
-            if not begun:
-                present -= self._initial(present)
+            if self.environment.name in present and not begun:
+                present -= {*_BEGIN, LOG, self.checkpoint.parent.name}
         if present:
             resume = f"--resume {shlex.quote(str(self.path))}"
             advice = f", or continue that run with {resume}" if begun else ""
             raise ConfigError(f"{self.path} exists and is not empty: choose another folder{advice}")
-        require_replaceable(self.model)
-
-    def _initial(self, present: set[str]) -> set[str]:
-        """Return the names that a run may have written before its first checkpoint; none if the
-        files that are present are not those of a run.
-
-        The model and the history can be those of epoch 0, the probe, if no card is in the model:
-        the card is written when training ends.
-        """
-        if self.environment.name not in present:
-            return set()
-        initial = {*_BEGIN, LOG, self.checkpoint.parent.name}
-        history = self.read_history().splitlines()
-        is_epoch_0 = not history or history[-1].startswith(b"0,")
-        ended = (self.model / README).exists()
-        if present >= _BEGIN and self._probe.exists() and is_epoch_0 and not ended:
-            initial |= {self.model.name, self.history.name}
-        return initial
 
     def require_started(self) -> None:
         """Raise a ModelError unless the folder holds a run that can be resumed. A model that a
@@ -189,15 +171,11 @@ class RunFolder:
     ) -> None:
         """Write the files that are known before training; `loaded` are the weights of the start.
 
-        The other files of a run that ended before its first checkpoint are removed.
+        The probe of a run that ended before its first checkpoint is removed.
         """
         with clear_errors(self.path, "write"):
-            # the probe is last, because `require_new` accepts a model only beside a probe
-            for path in (self.history, self.model, self._own, self._earlier, self._probe):
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
+            if self._probe.is_dir():
+                shutil.rmtree(self._probe)
         start = {} if loaded is None else {"loaded_weights": asdict(loaded)}
         write_json(self.environment, _environment(dataset) | start | config.finetune.origin())
         config.save(self.config)
