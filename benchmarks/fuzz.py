@@ -41,7 +41,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 
 from molsepnorm import MolsepnormError, Predictor, load_config, train
 from molsepnorm.cli.main import main as molsepnorm
-from molsepnorm.model import description
+from molsepnorm.model import folder
 from molsepnorm.training import StopWhen
 from molsepnorm.training.run_folder import checkpoint
 
@@ -282,7 +282,7 @@ def check_damage(case: tuple[str, Any, int, bytes, bool], work: Work) -> None:
     else:
         path.write_bytes(edited(before, edits))
     if forged:
-        description.has_digest, checkpoint.check_sealed = (lambda *_: True), str
+        folder.has_digest, checkpoint.check_sealed = (lambda *_: True), str
         old, new = (sha256(each).hexdigest() for each in (before, path.read_bytes()))
         config = Path("run/model/config.json")
         config.write_text(config.read_text().replace(old, new))

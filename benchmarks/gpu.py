@@ -41,7 +41,7 @@ from molsepnorm.molecules import featurize  # noqa: E402
 from molsepnorm.molecules.encodings import encode  # noqa: E402
 from molsepnorm.nn import GraphormerConfig  # noqa: E402
 from molsepnorm.training.config import OptimConfig  # noqa: E402
-from molsepnorm.training.steps.optim import make_optimizer  # noqa: E402
+from molsepnorm.training.step import make_optimizer  # noqa: E402
 
 BATCH, BATCHES, WARM_UPS, STEPS = 256, 8, 10, 100
 _EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.epochs": 1}

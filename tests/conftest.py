@@ -89,7 +89,7 @@ def no_baselines() -> Iterator[Callable[..., Any]]:
     """Runs in this process have no baseline, since its forest takes longer than a tiny network."""
     real = baseline.fit_baseline
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(baseline, "fit_baseline", lambda **_: None)
+        patch.setattr(baseline, "fit_baseline", lambda *_: None)
         yield real
 
 

@@ -31,7 +31,7 @@ from molsepnorm.nn import GraphormerConfig
 from molsepnorm.sepnorm import MaskedBatchNorm1d, SepNorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.steps.step import estimate_statistics
+from molsepnorm.training.step import estimate_statistics
 
 WIDTH = 3
 ROWS = 9
@@ -244,12 +244,6 @@ def random_numbers(world: DistributedContext) -> dict[str, Any]:
     return {"states": states, "alike": alike, "apart": apart, "again": again, "new": new}
 
 
-def own_program(world: DistributedContext) -> DistributedContext:
-    """A program that has initialised torch.distributed by itself."""
-    with DistributedContext.join("cpu") as again:
-        return again
-
-
 def message_of(action: Callable[[], Any]) -> str:
     """The class and the text of what it raises."""
     try:
@@ -278,7 +272,7 @@ def main() -> None:
             found[f"training {options}"] = training_steps(world, options)
         for scenario in (
             *(one_graph_each, one_graph_in_all, converted_by_torch, shared, agreed, errors),
-            *(in_turn, random_numbers, own_program),
+            *(in_turn, random_numbers),
         ):
             found[scenario.__name__] = scenario(world)
     found["left"] = not torch.distributed.is_initialized()

@@ -21,7 +21,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training.config import OptimConfig, RunConfig
-from molsepnorm.training.steps.optim import make_optimizer
+from molsepnorm.training.step import make_optimizer
 from stages import Settings
 from stages.common import SLIM_ENCODING, zinc_table
 

@@ -152,7 +152,7 @@ def ablate(
     from molsepnorm.cli.tables import ablation_tables, leak_notes
     from molsepnorm.training import ablate as run
     from molsepnorm.training.comparing.ablation import variants_of
-    from molsepnorm.training.finetuning import is_architecture
+    from molsepnorm.training.config import is_architecture
 
     first = next(iter(variants_of(vary).values()))
     if both := sorted(given_settings(options).keys() & first.keys()):

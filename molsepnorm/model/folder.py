@@ -1,55 +1,209 @@
 """Write a model to a folder, and read it back.
 
-A model folder holds `config.json` (featuriser, task, network, versions, digests of all files),
-`model.safetensors` and, unless they are left out, the training molecules. Nothing is pickled.
+`config.json` has the architectures of the networks, the task, the featuriser, versions, and the
+SHA-256 digests of all files, its own included. `model.safetensors` has the tensors. Those of the
+first network have the names of its `state_dict`; those of the other networks begin with
+`partner-1.`, `partner-2.` and so on, and those of the forests with `forest-1.`. The training
+molecules have a file unless they are left out. Nothing is pickled.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, did_you_mean
-from molsepnorm.files.digests import KEY, json_digest
+from molsepnorm._version import __version__
+from molsepnorm.errors import ModelError
+from molsepnorm.files.digests import KEY, has_digest
+from molsepnorm.files.reading import check_types, read_json
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
+from molsepnorm.tasks.calibration import Calibration
+from molsepnorm.tasks.domain import Domain
+
+if TYPE_CHECKING:
+    from molsepnorm.model.model import PropertyModel
+import hashlib
+import json
+from collections.abc import Sequence
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from molsepnorm.errors import ConfigError, StorageError, counted, did_you_mean
+from molsepnorm.files.digests import json_digest
 from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.forest import Forest
 from molsepnorm.model.checks import (
     require_calibration,
     require_enough_weights,
+    require_featurizer,
     require_fitting,
     require_forest_share,
     require_forests,
     require_shares,
 )
-from molsepnorm.model.description import (
-    CONFIG,
-    brief,
-    describe,
-    read_config,
-    read_entries,
-)
-from molsepnorm.model.encoding import require_featurizer
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
-from molsepnorm.model.weights import (
-    WEIGHTS,
-    other_weights,
-    pack_weights,
-    read_weights,
-    take_forests,
-    take_networks,
-)
+from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 
-if TYPE_CHECKING:
-    from molsepnorm.model.model import PropertyModel
-
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
 README = "README.md"
 """Name of the model card for people, which loading ignores; `training.results.card` writes it."""
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README, "conversion.json"}  # the last of `convert`
 
-_WRONG_ENTRY = (RecursionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+SCHEMA = 2
+"""Version of the folder's format; it is increased whenever the meaning of an entry changes."""
+
+SUPERVISED = "supervised"
+"""Name of the objective that trains the head of the network."""
+
+
+@dataclass
+class Description:
+    """The types of `config.json`."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - also finds a damaged name of `KEY`
+
+    schema: int
+    molsepnorm: str
+    featurizer: str
+    task: Task
+    network: GraphormerConfig
+    featurizer_version: str = "1"
+    objective: str = SUPERVISED
+    excludes: dict[str, str] = field(default_factory=dict)
+    partners: list[GraphormerConfig] = field(default_factory=list)
+    weights: list[float] = field(default_factory=lambda: [1.0])
+    standardize: Level = "none"
+    inputs: ExtraInputs = NO_INPUTS
+    forest_share: float = 0.0
+    calibration: list[Calibration] = field(default_factory=list)
+    domain: Domain | None = None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read `config.json` and compare it with its digest.
+
+    Raises:
+        ModelError: the file is damaged, or was written by a newer molsepnorm.
+        StorageError: it cannot be read.
+    """
+    about = read_json(path)
+    schema = about.get("schema") if isinstance(about, dict) else None
+    if type(schema) is not int:
+        raise ModelError(f"{path} is damaged: its schema is {schema!r:.80}, not a number")
+    if schema > SCHEMA:
+        raise ModelError(
+            f"{path} was written by molsepnorm {about.get('molsepnorm')!s:.80} (schema {schema}), "
+            f"and this is {__version__} (schema {SCHEMA}): upgrade molsepnorm to use this model"
+        )
+    digests = about.get(KEY)
+    expected = digests.pop(CONFIG, None) if isinstance(digests, dict) else None
+    if not has_digest(about, expected):
+        raise ModelError(
+            f"{path} is damaged or was changed: its content does not match its digest. Copy the "
+            "folder from its source again"
+        )
+    return about
+
+
+def brief(reason: object) -> str:
+    """Return the first line of an error, which may list every tensor or quote the file."""
+    return next(iter(str(reason).splitlines()), "")[:400]
+
+
+_WRONG_ENTRY = (RuntimeError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
+_FOREST = "forest-{}."  # prefix of a forest's tensors, counted from 1
+_PARTNER = "partner-{}."  # prefix of a partner's tensors, counted from 1
+
+
+def pack_weights(networks: Sequence[Graphormer], forests: Sequence[Forest]) -> bytes:
+    """Return the content of the file of tensors.
+
+    Raises:
+        ModelError: a number is not finite.
+    """
+    tensors: dict[str, Tensor] = {}
+    for number, network in enumerate(networks):
+        state, prefix = network.state_dict(), _network_prefix(number)
+        tensors |= {prefix + name: each for name, each in state.items()}
+    for number, forest in enumerate(forests, start=1):
+        content, prefix = forest.tensors(), _FOREST.format(number)
+        tensors |= {prefix + name: each for name, each in content.items()}
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ModelError(
+                f"the model cannot be saved: {name} has a number that is not finite, as after a "
+                "training that diverged. Train again with a lower learning rate"
+            )
+    return save({name: tensor.contiguous() for name, tensor in tensors.items()})
+
+
+def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Read the tensors and compare the file with its digest in `about`, the entries of
+    `config.json`.
+
+    Raises:
+        ModelError: the file is damaged, or holds a number that is not finite.
+        StorageError: it cannot be read.
+    """
+    with clear_errors(path, "read"):
+        content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != about[KEY].get(WEIGHTS):
+        raise other_weights(path, f"it does not match its digest in {CONFIG}")
+    try:
+        weights = load(content)
+    except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
+        raise other_weights(path, error) from error
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise other_weights(path, f"{name} has a number that is not finite")
+    return weights
+
+
+def take_forests(weights: dict[str, Tensor]) -> tuple[Forest, ...]:
+    """Remove the tensors of the forests from the weights, and return the forests."""
+    forests: list[Forest] = []
+    while True:
+        prefix = _FOREST.format(len(forests) + 1)
+        own = [name for name in weights if name.startswith(prefix)]
+        if not own:
+            return tuple(forests)
+        found = {name.removeprefix(prefix): weights.pop(name) for name in own}
+        forests.append(Forest.from_tensors(found))
+
+
+def take_networks(
+    configs: Sequence[GraphormerConfig], weights: dict[str, Tensor]
+) -> list[Graphormer]:
+    """Remove all tensors from the weights, and return the networks in evaluation mode."""
+    networks = []
+    for number, config in reversed([*enumerate(configs)]):  # the first network takes the rest
+        network = empty_network(config)
+        prefix = _network_prefix(number)
+        own = [name for name in weights if name.startswith(prefix)]
+        network.load_state_dict({name.removeprefix(prefix): weights.pop(name) for name in own})
+        networks.append(network.eval())
+    return networks[::-1]
+
+
+def other_weights(path: Path, reason: object) -> ModelError:
+    """Return the error for a file that does not contain the weights of this model."""
+    return ModelError(
+        f"{path} is damaged or belongs to another model ({brief(reason)}): copy the folder from "
+        "its source again"
+    )
+
+
+def _network_prefix(number: int) -> str:
+    return _PARTNER.format(number) if number else ""
 
 
 def write_folder(model: PropertyModel, folder: Path | str) -> None:
@@ -77,16 +231,29 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     files = {WEIGHTS: pack_weights(model.networks, model.forests)}
     if model.structures:
         files[TRAINING_FILE] = model.training_molecules().to_bytes()
-    about = describe(model)
-    about[KEY] = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    return about, files
+    described = Description(
+        schema=SCHEMA,
+        molsepnorm=__version__,
+        featurizer=model.featurizer,
+        featurizer_version=featurize.SIZES[model.featurizer].version,
+        task=model.task,
+        network=model.network.config,
+        objective=model.objective,
+        excludes=model.excludes,
+        partners=[partner.config for partner in model.partners],
+        weights=list(model.weights),
+        standardize=model.standardize,
+        inputs=model.inputs,
+        forest_share=model.forest_share,
+        calibration=list(model.calibration),
+        domain=model.domain,
+    )
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return {**asdict(described), KEY: digests}, files
 
 
 def read_folder(folder: Path | str) -> dict[str, Any]:
     """Read a model folder, or the model folder of a run, and return the fields of `PropertyModel`.
-
-    Args:
-        folder: the folder, or the name of a model that comes with the package.
 
     Raises:
         ModelError: the folder is missing, incomplete or damaged, was written by a newer molsepnorm,
@@ -96,7 +263,8 @@ def read_folder(folder: Path | str) -> dict[str, Any]:
     config_file, weights_file = folder / CONFIG, folder / WEIGHTS
     about = read_config(config_file)
     weights = read_weights(weights_file, about)
-    described = read_entries(config_file, about)
+    entries = {name: entry for name, entry in about.items() if name != KEY}
+    described = check_types(Description, entries, f"{config_file} does not describe a model")
     task, inputs = described.task, described.inputs
     configs = [described.network, *described.partners]
     try:
@@ -115,7 +283,7 @@ def read_folder(folder: Path | str) -> dict[str, Any]:
         structures = training_files(folder / TRAINING_FILE, about)
         require_forest_share(described.forest_share, len(forests))
         require_forests(forests, task, inputs)
-    except (RuntimeError, *_WRONG_ENTRY) as error:
+    except _WRONG_ENTRY as error:
         raise other_weights(weights_file, error) from error
     return {
         "network": network,

@@ -12,10 +12,8 @@ import torch
 
 from molsepnorm.errors import ConfigError, ModelError, counted
 from molsepnorm.forest import Forest
-from molsepnorm.model.checks import require_forest_share, require_shares
-from molsepnorm.model.description import SUPERVISED
-from molsepnorm.model.encoding import encoding_of
-from molsepnorm.model.folder import read_folder, write_folder
+from molsepnorm.model.checks import encoding_of, require_forest_share, require_shares
+from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
 from molsepnorm.model.training_molecules import (
     TRAINING_FILE,
     TrainingFile,
@@ -205,9 +203,6 @@ class PropertyModel:
 
         Both files are compared with the digests in `config.json`, if there are any. The file of
         the training molecules is read when they are needed.
-
-        Args:
-            folder: the folder, or the name of a model that comes with the package.
 
         Raises:
             ModelError: the folder is missing, incomplete or damaged, was written by a newer

@@ -4,12 +4,11 @@ from molsepnorm.training.callback import Callback, EpochRecord, StopWhen, Traini
 from molsepnorm.training.comparing.ablation import Ablation, ablate
 from molsepnorm.training.comparing.replicates import Replicates, train_replicates
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.ensemble import train
 from molsepnorm.training.evaluation import Evaluation, evaluate
 from molsepnorm.training.fit import fit
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.run import train_on
-from molsepnorm.training.steps.step import estimate_statistics
+from molsepnorm.training.run import train, train_on
+from molsepnorm.training.step import estimate_statistics
 
 __all__ = [
     "Ablation",

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.files.page import table
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks.metrics import label_of
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.results.conclusion import conclusion
-from molsepnorm.training.results.scores import listed_metrics, score_columns, score_rows
 
 
 @dataclass(frozen=True)
@@ -52,10 +47,6 @@ class TrainingResult:
     """The best model by validation; None if no epoch ended."""
     metrics: dict[str, Any]
     """The content of `metrics.json`; empty if the run is not finished or not scored."""
-
-    def _repr_html_(self) -> str:
-        """Return the scores and the conclusion, for notebooks."""
-        return result_html(self.folder, self.finished, self.metrics)
 
 
 class Callback:
@@ -151,23 +142,3 @@ class Callbacks(Callback):
     def _call(self, event: str, *args: Any) -> bool:
         stops = [getattr(each, event)(*args) for each in self.callbacks]  # every one is called
         return any(stops)
-
-
-def result_html(folder: Path | None, finished: bool, metrics: Mapping[str, Any]) -> str:
-    """Return the folder, the scores and the conclusion of a run; arguments as in
-    `TrainingResult`."""
-    where = "in memory" if folder is None else str(folder)
-    state = "finished" if finished else "not finished"
-    head = f"<p>Run <code>{escape(where)}</code>, {state}</p>"
-    if not metrics:
-        return f"<div>{head}</div>"
-    columns = score_columns(metrics)
-    cells = score_rows(columns)
-    rows = [(label_of(name), *cells[name]) for name in listed_metrics(cells)]
-    hidden = len(cells) - len(rows)
-    more = f"<p>{hidden:,} more in metrics.json</p>" if hidden else ""
-    sentences = "".join(f"<li>{escape(each)}</li>" for each in conclusion(metrics))
-    return (
-        f"<div>{head}{table(rows, ('metric', *columns))}{more}"
-        f"{f'<ul>{sentences}</ul>' if sentences else ''}</div>"
-    )

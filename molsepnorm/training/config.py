@@ -9,6 +9,7 @@ under. The docstring below it is its help text up to the first blank line, and i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,10 +29,16 @@ from molsepnorm.data.datasets.config import MAX_SEED, DataConfig
 from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import replacing
+from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
-from molsepnorm.training.finetuning import FinetuneConfig, with_start
 from molsepnorm.training.parsing import seconds_of, shown
+
+NO_START = "none"
+"""As `finetune.start`: train from random weights, also where the recipe has a start."""
+
+FREE = {"dropout", "attention_dropout", "activation_dropout", "init"}
+"""Settings of a network that decide how it is trained, not what its weights mean."""
 
 
 class _Section(BaseModel):
@@ -124,6 +131,58 @@ def _objective_settings(value: Any) -> Any:
                 f"remove '{key}'"
             )
     return OBJECTIVE_SETTINGS[name].model_validate(value)
+
+
+def _start_or_none(value: Any) -> Any:
+    return None if str(value) == NO_START else value
+
+
+class FinetuneConfig(_Section):
+    """Fine-tuning: where the initial weights come from, and how far they may change."""
+
+    start: Annotated[Path | None, BeforeValidator(_start_or_none), "--from", "Fine-tuning"] = None
+    """Model to start from: the folder of a run or a model, or a name that `molsepnorm models`
+    lists; none for random weights. By default a table starts from molsepnorm-small.
+
+    The section `model` and data.featurizer are taken from the model; only dropout rates and
+    model.init may be set to other values. So is data.standardize, unless it is set.
+    Targets with the same name, kind, classes and transform keep their output weights if their
+    labels fit them, other targets get new ones. Labels in another unit do not fit."""
+    weights_sha256: str | None = None
+    """SHA-256 digest of the weights file of the start, which is recorded automatically. Training
+    refuses a start with other weights."""
+    probe: bool = True
+    """Fit the head to the embeddings of the start before the first epoch.
+
+    Training then begins with the output weights of a linear regression. A kernel regression is
+    validated as epoch 0. It compares the embeddings, the feature columns and the molecule features
+    of the network, fingerprint counts where they reduce the leave-one-out error, and descriptors if
+    the model may have a random forest, which reads them, too. The counts are those of Morgan
+    environments, and beside a forest also those of atom pairs. From epoch 1 on the model is the
+    mean of this regression and the trained network (see `molsepnorm.training.probe`); in the end
+    the validation molecules choose the share of the network."""
+    freeze_epochs: Annotated[int, "--freeze-epochs", "Fine-tuning"] = Field(0, ge=0, le=1_000_000)
+    """Number of epochs at the beginning that train only the output weights.
+
+    The frozen body computes as in evaluation: without dropout, and with the batch-norm statistics
+    of the start. If no epoch is left, a linear probe is trained."""
+    body_lr: float = Field(1.0, gt=0, le=1)
+    """Learning rate of the body as a fraction of optim.lr, which the head is trained at."""
+
+    allow_leak: Annotated[bool, "--allow-leak", "Fine-tuning"] = False
+    """Train and score the model on a data set that its card excludes; metrics.json then says so."""
+
+    @property
+    def label(self) -> str:
+        """Name of the start in messages."""
+        return "a model in memory" if self.start is None else str(self.start)
+
+    def origin(self) -> dict[str, dict[str, str | None]]:
+        """Return where the weights came from, for the files of a run; empty without a start."""
+        if self.start is None:
+            return {}
+        model = str(recorded_path(self.start))
+        return {"start": {"model": model, "weights_sha256": self.weights_sha256}}
 
 
 def _checked_time(text: str) -> str:
@@ -299,6 +358,78 @@ class TrainConfig(_Section):
         content = self.resolved().content()
         with replacing(path) as scratch:
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+
+def is_architecture(name: str) -> bool:
+    """Return whether a setting, such as model.layers, is fixed by a model to start from."""
+    section, _, key = name.partition(".")
+    return name == "data.featurizer" or (section == "model" and key not in FREE)
+
+
+def with_start(
+    content: Mapping[str, Any], overrides: Mapping[str, Any], preset: str | None = None
+) -> dict[str, Any]:
+    """Return settings whose architecture and featuriser are those of the model to start from.
+
+    Args:
+        content: plain values of a configuration, by section.
+        overrides: settings that were named one by one; they must not contradict the model.
+        preset: name of the chosen preset, which cannot be combined with a start.
+
+    Raises:
+        ConfigError: a named setting contradicts the model.
+        ModelError: the folder holds no model, or a damaged one.
+    """
+    finetune = dict(content.get("finetune", {}))
+    if "finetune.start" in overrides:
+        finetune = {**finetune, "start": overrides["finetune.start"], "weights_sha256": None}
+    start = finetune.get("start")
+    if start is not None and str(start) == NO_START:
+        return {key: section for key, section in content.items() if key != "finetune"}
+    content = {**content, "finetune": finetune} if finetune else {**content}
+    if not isinstance(start, str | Path):
+        return content
+    if preset is not None:
+        raise ConfigError(
+            f"preset {preset} and finetune.start both choose an architecture: leave the preset out"
+        )
+    data = content.get("data", {})
+    is_table = overrides.get("data.dataset", data.get("dataset")) is None
+    if finetune.get("weights_sha256") is None:
+        model = PropertyModel.from_pretrained(start)
+        finetune["weights_sha256"] = weights_digest(start)
+        own = network_settings(model)
+        content["model"] = {name: each for name, each in own.items() if name not in FROM_DATA}
+        if is_table:
+            data = content["data"] = {**data, "featurizer": model.featurizer}
+            if model.standardize != "none":  # others read structures as they are
+                data.setdefault("standardize", model.standardize)
+    expected = {f"model.{k}": v for k, v in content.get("model", {}).items() if k not in FREE}
+    if is_table:
+        expected["data.featurizer"] = data.get("featurizer")
+    wrong = [
+        f"{name} is {expected[name]}, not {value}"
+        for name, value in overrides.items()
+        if name in expected and value != expected[name]
+    ]
+    if wrong:
+        raise other_architecture(start, wrong)
+    return content
+
+
+def network_settings(model: PropertyModel) -> dict[str, Any]:
+    """Return the settings of the network that is trained from a model: a kernel head is replaced,
+    and the fingerprint counts and descriptors that it compares are not read."""
+    config = model.network.config
+    return asdict(config.with_linear_head() if config.head == "kernel" else config)
+
+
+def other_architecture(start: object, wrong: list[str]) -> ConfigError:
+    """Return the error for settings that differ from those of a model to start from."""
+    return ConfigError(
+        f"{start} has another architecture or other features: {'; '.join(wrong)}. Leave these "
+        "settings out, and they are taken from the model"
+    )
 
 
 def with_settings(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:

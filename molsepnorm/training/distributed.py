@@ -14,7 +14,7 @@ import os
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
@@ -68,19 +68,16 @@ class DistributedContext:
     def join(device: str) -> Iterator[DistributedContext]:
         """Join the processes that torchrun started, if any, and leave them at the end.
 
-        A process group that the program has already initialised is used as it is.
-
         Args:
             device: the device to compute on, as in `run.device`.
 
         Raises:
-            ConfigError: there are not enough devices, or the program's own process group cannot
-                exchange CPU tensors.
+            ConfigError: there are not enough devices.
             MolsepnormError: another process has ended.
         """
-        own = dist.is_available() and dist.is_initialized()
-        world = _of_the_program() if own else _of_torchrun() or DistributedContext()
-        if own or world.size == 1:
+        names = _TORCHRUN if all(name in os.environ for name in _TORCHRUN) else ()
+        world = DistributedContext(*(int(os.environ[name]) for name in names))
+        if world.size == 1:
             yield world
             return
         chosen = device_of_rank(device, world)
@@ -241,26 +238,6 @@ def device_of_rank(name: str, world: DistributedContext) -> torch.device:
             f"this machine, which has {gpus}. Try --nproc-per-node {gpus}, or --device cpu"
         )
     return torch.device("cuda", world.local_rank)
-
-
-def _of_torchrun() -> DistributedContext | None:
-    """Read the variables that torchrun sets; None if it did not start this process."""
-    if not all(name in os.environ for name in _TORCHRUN):
-        return None
-    return DistributedContext(*(int(os.environ[name]) for name in _TORCHRUN))
-
-
-def _of_the_program() -> DistributedContext:
-    """Return the context of a process group that the program has initialised."""
-    backends = dist.get_backend_config()
-    if "cpu" not in backends:
-        raise ConfigError(
-            f"the program's process group ({backends}) has no backend for CPU tensors: initialise "
-            f"it by torch.distributed.init_process_group('{_BACKENDS['cuda']}')"
-        )
-    rank, size = dist.get_rank(), dist.get_world_size()
-    local = _of_torchrun() or DistributedContext(rank, size, rank, size)  # one machine
-    return replace(local, rank=rank, size=size)
 
 
 def _let_groups_end_before_python() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +19,10 @@ from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.inputs import with_inputs
-from molsepnorm.training.objectives.supervised import dataset_scores
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.results.scores import leaks
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.scoring import dataset_scores
 
 
 class Evaluation(NamedTuple):
@@ -47,13 +46,12 @@ class Evaluation(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """A model, and molecules encoded for it."""
+    """A model, and molecules encoded for it: `graphs`, int64 [n], are indices into the store."""
 
     model: PropertyModel
     dataset: Dataset
     split: str
     graphs: np.ndarray
-    """int64 [n]: indices into the data set's store."""
     leak: str | None
     """Why scores on them are too optimistic; None if they are not."""
 
@@ -108,14 +106,12 @@ def select(
     labelled: bool = True,
     allow_leak: bool = False,
 ) -> Selection:
-    """Load a model and the molecules of a split, encoded for it; errors as in `evaluate`.
+    """Load a model and the molecules of a split, encoded for it; arguments and errors as in
+    `evaluate`.
 
     Args:
-        model, data, split: as in `evaluate`.
         default: the split if `split` is None, unless it is all, as in `evaluate`.
-        labelled: whether the molecules are scored, so that the model must have targets and a table
-            must have them too.
-        allow_leak: as in `evaluate`.
+        labelled: whether the molecules are scored, so that model and table must have targets.
     """
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
@@ -132,7 +128,9 @@ def select(
     dataset = _load(data, model, split, labelled)
     if own_run is not None and split != "all":
         own_run.require_same_data(dataset)
-    graphs = _graphs_of(dataset, model, split)
+    graphs = dataset.splits[split]
+    if model.inputs.columns and not len(graphs):
+        raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
     if labelled and len(model.task.names) > 1:
         dataset = _with_labels(dataset, graphs)
     if own_run is not None:
@@ -216,18 +214,6 @@ def _require_same_targets(
         )
 
 
-def _graphs_of(dataset: Dataset, model: PropertyModel, split: str) -> np.ndarray:
-    """Return the molecules of a split, int64 [n].
-
-    Raises:
-        DataError: feature columns are missing in all rows.
-    """
-    graphs = dataset.splits[split]
-    if model.inputs.columns and not len(graphs):
-        raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
-    return graphs
-
-
 def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
     """Return the data set with a warning about targets without a label among the molecules (n,).
 
@@ -255,19 +241,12 @@ def _seen(run: RunFolder, split: str) -> str | None:
         return f"the model is trained on {some}these molecules"
     metrics = run.written_metrics()
     found = list(leaks(metrics))
-    if split == "val" and (fitted := _fitted_to_validation(run, metrics)) is not None:
-        found.append(fitted)
+    if split == "val" and (parts := metrics.get("refit")):
+        found.append(
+            f"the model is fitted to these molecules, too ({', '.join(parts)}). metrics.json has "
+            "the scores of the model before that"
+        )
     return "; ".join(found) or None
-
-
-def _fitted_to_validation(run: RunFolder, metrics: Mapping[str, Any]) -> str | None:
-    """Return how the model of a run is fitted to its validation molecules; None if it is not."""
-    if not (parts := metrics.get("refit")):
-        return None
-    return (
-        f"the model is fitted to these molecules, too ({', '.join(parts)}). {run.metrics.name} has "
-        "the scores of the model before that"
-    )
 
 
 def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> str | None:
@@ -296,14 +275,9 @@ def _require_same_columns(
         given = getattr(data, name)
         if given not in (expected, DataConfig.model_fields[name].default):
             raise ConfigError(
-                f"{run.path} was trained on this table with data.{name} {_listed(expected)}, and "
-                f"its split is scored with the same; got {_listed(given)}: leave it out, or use a "
-                "copy of the table"
+                f"{run.path} was trained on this table with data.{name} {expected}, and its split "
+                f"is scored with the same; got {given}: leave it out, or use a copy of the table"
             )
-
-
-def _listed(value: str | Sequence[str]) -> str:
-    return value if isinstance(value, str) else ", ".join(value)
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:

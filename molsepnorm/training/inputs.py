@@ -104,8 +104,6 @@ def with_inputs(
     out of the splits with a warning.
 
     Args:
-        dataset: the molecules and the feature columns.
-        inputs: the inputs of the model.
         progress: called with the number of molecules whose descriptors are done, and of all.
 
     Raises:
@@ -166,8 +164,6 @@ def input_values(
     """Return the extra inputs of all G molecules, float32 (G, F), and why one has none, or None.
 
     Args:
-        dataset: the molecules and the feature columns.
-        inputs: the inputs.
         progress: as in `with_inputs`.
         processes: maximum number of worker processes; by default one per core.
 

@@ -1,34 +1,105 @@
-"""The training loop."""
+"""The training loop, the molecules of every step, and a time budget."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
 import torch
 
-from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.batching.bucketing import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
-from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training.callback import Callback, EpochRecord
-from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.config import RunConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
+from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
-from molsepnorm.training.start import Body
-from molsepnorm.training.steps.optim import WeightAverage, learning_rate, make_optimizer
-from molsepnorm.training.steps.schedule import Schedule
-from molsepnorm.training.steps.step import TrainStep, estimate_statistics
+from molsepnorm.training.start import in_head
+from molsepnorm.training.step import (
+    TrainStep,
+    estimate_statistics,
+    learning_rate,
+)
+
+_SAMPLE = 1024  # molecules, enough for accurate batch-norm statistics
+
+
+class Schedule:
+    """The batches of a run. They depend only on the configuration and the training split.
+
+    Args:
+        run: batch size, seed and limits.
+        graphs: int64 [n], the training molecules.
+        sizes: int64 [G], the number of atoms of every molecule.
+    """
+
+    def __init__(
+        self, run: RunConfig, graphs: np.ndarray, sizes: np.ndarray, processes: int = 1
+    ) -> None:
+        self.run, self.graphs, self.sizes = run, graphs, sizes
+        # a batch norm needs two molecules, and each process at least one
+        self.min_batch = max(2, processes)
+
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """Return the molecules of each step of an epoch, over all processes."""
+        return self._batches(self.graphs, np.random.default_rng((self.run.seed, epoch)))
+
+    def statistics_batches(self) -> list[np.ndarray]:
+        """Return batches of some molecules, for `estimate_statistics`.
+
+        They are the same for all seeds, so that networks with equal weights have equal statistics.
+        """
+        rng = np.random.default_rng(0)
+        return self._batches(rng.permutation(self.graphs)[:_SAMPLE], rng)
+
+    def _batches(self, graphs: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+        run = self.run
+        return epoch_batches(
+            graphs, self.sizes, run.batch_size, rng, run.max_groups, run.max_pairs, self.min_batch
+        )
+
+    def count_steps(self, epochs: int) -> int:
+        """Return the number of steps in the first epochs."""
+        size = self.run.batch_size
+        if max_batch_pairs(self.graphs, self.sizes, size) <= self.run.max_pairs:
+            return epochs * num_batches(len(self.graphs), size)
+        return sum(len(self.batches(epoch)) for epoch in range(epochs))
+
+
+class Body:
+    """The part of a network before its head. While it is frozen, it has no gradients."""
+
+    def __init__(self, network: Graphormer) -> None:
+        self._modules = [child for name, child in network.named_children() if not in_head(name)]
+        parameters = (each for module in self._modules for each in module.parameters())
+        self._trained = [each for each in parameters if each.requires_grad]
+        self.frozen = False
+
+    def freeze(self, frozen: bool) -> bool:
+        """Freeze or unfreeze the body; return whether that changed anything."""
+        changed, self.frozen = self.frozen != frozen, frozen
+        for parameter in self._trained:
+            parameter.requires_grad_(not frozen)
+        return changed
+
+    def eval(self) -> None:
+        """Switch off dropout, and keep the statistics of batch norms."""
+        for module in self._modules:
+            module.eval()
 
 
 class Trainer:
@@ -39,52 +110,40 @@ class Trainer:
     steps as an uninterrupted one.
 
     Args:
-        config: the configuration of the run.
-        dataset: the data set.
-        model: its network is trained in place; its task standardises the labels.
+        prepared: its data, and the model whose network is trained in place.
         folder: the storage of checkpoints and of the best model.
-        callback: receives the events of training.
-        world: the processes that train together.
-        new_targets: targets that the probe is fitted for before training; see `finetune.probe`.
-        inputs: the inputs of the molecules that the probe may read; those of the model if None.
-        probe: the fitted probe, of a run that is resumed.
     """
 
     def __init__(
         self,
         config: TrainConfig,
-        dataset: Dataset,
-        model: PropertyModel,
+        prepared: Prepared,
         folder: RunFolder | RunInMemory,
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
-        new_targets: Sequence[str] = (),
-        inputs: ExtraInputs | None = None,
-        probe: PropertyModel | None = None,
     ) -> None:
-        self.config, self.dataset = config, dataset
+        self.config, self.prepared, self.dataset = config, prepared, prepared.dataset
+        model, probe, new_targets = prepared.model, prepared.probe, prepared.new_targets
         self.folder, self.callback, self.world = folder, callback, world
         self.device = device_of_rank(config.run.device, world)
         self.network = model.network.to(self.device)
         if world.size > 1:
             synchronize_norms(self.network)
-        train = dataset.splits["train"]
-        probed = bool(new_targets) or probe is not None
-        self.examples = Examples.of(dataset, self.device, identify=probed)
+        train = self.dataset.splits["train"]
+        self.examples = Examples.of(self.dataset, self.device)
         self.graphs = self.examples.graphs
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         if new_targets:
             if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
                 self._estimate_statistics(self.network)
             fit_linear(model, self.examples, train, new_targets)
-            probe = fit_kernel(model, self.examples, train, inputs)
+            probe = fit_kernel(model, self.examples, train, prepared.inputs)
         self.probe = probe
         if probe is not None:
             partner = probe.to(self.device).network
             model = replace(model, inputs=probe.inputs, partners=(partner,), weights=(0.5, 0.5))
         self.model = model
         self.objective = make_objective(config, model, self.examples)
-        self.optimizer = make_optimizer(self.objective, config.optim, config.finetune)
         self.body = Body(self.network)
         if config.finetune.freeze_epochs and not (
             self.objective.uses_all_outputs or self.objective.own_state()
@@ -93,11 +152,8 @@ class Trainer:
                 "finetune.freeze_epochs trains only the output weights, and the objective "
                 f"{config.objective.name} has none: leave it out"
             )
-        ema = config.optim.ema
-        self.average = WeightAverage(self.objective, ema) if ema else None
-        self.step = TrainStep(config, self.objective, self.average, self.optimizer, world)
-        self.threads = threads_of(config.run.threads)
-        torch.set_num_threads(self.threads)
+        self.step = TrainStep(config, self.objective, world)
+        torch.set_num_threads(threads_of(config.run.threads))
         self.progress = Progress()
         self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
@@ -122,7 +178,7 @@ class Trainer:
         folder, run, schedule = self.folder, self.config.run, self.schedule
         assert isinstance(folder, RunFolder)
         progress, random, history = load_checkpoint(
-            folder.checkpoint, self.objective, self.optimizer, self.average
+            folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
         taken = schedule.count_steps(progress.epoch) + progress.step_in_epoch
@@ -171,12 +227,6 @@ class Trainer:
                 f"continues with {self._learning_rate(taken):.3g}. The result differs from that of "
                 f"an uninterrupted run of {run.length} epochs."
             )
-        if epochs % run.validate_every and progress.epoch == epochs:
-            self.callback.on_warning(
-                f"The model was validated after epoch {epochs}, too, which an uninterrupted run of "
-                f"{run.length} epochs would not do (run.validate_every: {run.validate_every}), so "
-                "the best epoch may be another one."
-            )
         self.world.on_main_process(lambda: folder.lengthen(self.config))
         self.save()
 
@@ -185,32 +235,31 @@ class Trainer:
         folder = self.folder
         if isinstance(folder, RunFolder):
             random = self.world.random_states()
-            parts = (self.progress, self.objective, self.optimizer, self.average, random)
+            parts = (self.progress, self.objective, self.step.optimizer, self.step.average, random)
             self.world.on_main_process(
                 lambda: save_checkpoint(folder.checkpoint, *parts, folder.read_history())
             )
 
-    def start(self) -> bool:
-        """Validate the probe, if there is one, as epoch 0, and write the first checkpoint; return
-        whether a callback stops the run."""
-        stopped = False
-        probe = self.probe
-        if probe is not None:
+    def start(self) -> None:
+        """Write the probe, if there is one, and the first checkpoint."""
+        if (probe := self.probe) is not None:
             self.world.on_main_process(lambda: self.folder.keep_probe(probe))
-            objective = make_objective(self.config, probe, self.examples).eval()
-            validated = objective.validate(self.dataset.splits["val"], self.world)
-            stopped = self._end_epoch(probe, objective, *validated)
         self.save()
-        return stopped
 
     def fit(self) -> bool:
-        """Train to the last epoch, or until patience ends or a callback stops the run.
+        """Train to the last epoch, or until patience ends or a callback stops the run. A probe is
+        validated as epoch 0.
 
         Returns:
             False if a callback stopped the run before its end.
         """
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
+        if self.probe is not None and not progress.step and progress.best_epoch is None:
+            objective = make_objective(self.config, self.probe, self.examples).eval()
+            validated = objective.validate(self.dataset.splits["val"], self.world)
+            stopped = self._end_epoch(self.probe, objective, *validated)
+            self.save()
         while not self._finished() and not stopped:
             started = time.perf_counter()
             stopped = self._train_epoch()
@@ -269,8 +318,7 @@ class Trainer:
             self.body.eval()
         for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
             rate = self._learning_rate(progress.step)
-            weight = 1.0 if self.average is None else self.average.weight(progress.step)
-            self.step(batch, rate, weight)
+            self.step(batch, rate, progress.step)
             progress.step += 1
             yield len(graphs)
 
@@ -292,7 +340,8 @@ class Trainer:
 
     def trained_objective(self) -> Objective:
         """Return the objective to validate and to keep: the average if there is one."""
-        return self.objective if self.average is None else self.average.module
+        average = self.step.average
+        return self.objective if average is None else average.module
 
     def validate(self) -> tuple[float, dict[str, float]]:
         """Return loss and scores of the validation split, with batch-norm statistics estimated
@@ -340,3 +389,65 @@ class Trainer:
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))
+
+
+_WARM_UPS, _STEPS = 3, 100
+_MAX_SHARE = 0.03  # of the budget that measuring may take
+_MARGIN = 0.95  # machines slow down when they get warm or busy
+
+
+def epochs_within(trainer: Trainer, seconds: float) -> int:
+    """Return the number of epochs that fit into these seconds, with validations and final scores.
+
+    Some steps and a validation are timed before the first step; the state of the run does not
+    change.
+
+    Raises:
+        ConfigError: not even one epoch fits, or several processes train together.
+    """
+    if trainer.world.size > 1:  # each would measure something else
+        raise ConfigError(
+            f"run.budget is for one process, and there are {trainer.world.size}: give --epochs"
+        )
+    started, progress = time.perf_counter(), replace(trainer.progress)
+    parts: list[Any] = [trainer.objective, trainer.step.optimizer]
+    parts += [] if trainer.step.average is None else [trainer.step.average]
+    before = [deepcopy(each.state_dict()) for each in parts]
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(gpus):
+        step, validation = _measure(trainer, seconds * _MAX_SHARE)
+    for part, state in zip(parts, before, strict=True):
+        part.load_state_dict(state)
+    trainer.step.totals.zero_()
+    trainer.progress = progress
+    epoch = step * len(trainer.schedule.batches(0))
+    left = seconds * _MARGIN - (time.perf_counter() - started) - 2 * validation  # the final scores
+    epochs = int(left / (epoch + validation / trainer.config.run.validate_every))
+    if epochs < 1:
+        raise ConfigError(
+            f"run.budget is too short: an epoch with its validation takes some "
+            f"{epoch + validation:,.1f} s here, and {max(left, 0):,.1f} s are left of "
+            f"{trainer.config.run.budget}. Give more time, or train a smaller network"
+        )
+    return epochs
+
+
+def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
+    """Return the seconds of a step and of a validation."""
+    batches = cycle(trainer.schedule.batches(0))
+
+    def timed(work: Callable[[], object]) -> float:
+        started = time.perf_counter()
+        work()
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize(trainer.device)
+        return time.perf_counter() - started
+
+    def step(number: int) -> float:
+        """Return the mean seconds of a step."""
+        some = list(islice(batches, number))
+        return timed(lambda: trainer.take_steps(some)) / number
+
+    step(_WARM_UPS)
+    number = min(_STEPS, max(1, int(max_seconds / step(1))))
+    return step(number), timed(trainer.validate)

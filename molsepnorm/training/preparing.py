@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
@@ -12,58 +11,49 @@ from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.leaks import shared_molecules
 from molsepnorm.errors import MolsepnormError, counted
+from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.model.folder import find_folder
+from molsepnorm.model.training_molecules import TRAINING_FILE
+from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
+from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.completing import blending
+from molsepnorm.training.completing import baseline
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.continuing import trained_on_before
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.finetuning import open_start, require_fit
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.recipes import architecture
+from molsepnorm.training.recipes import architecture, encoding, load_config
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.start import LoadedWeights, load_weights, network_alone, unfit_targets
+from molsepnorm.training.start import (
+    LoadedWeights,
+    about_start,
+    about_unfit_targets,
+    load_weights,
+    unfit_targets,
+)
 
 
-class Prepared(NamedTuple):
+@dataclass(frozen=True)
+class Prepared:
     """The data and the model of a run."""
 
     dataset: Dataset
     """With the inputs that the model reads, the fitted targets, and the warnings of the run."""
     model: PropertyModel
-    loaded: LoadedWeights | None
-    """Its weights from the model that the run starts from."""
-    new_targets: tuple[str, ...]
+    loaded: LoadedWeights | None = None
+    """Its weights from the model that the run started from."""
+    new_targets: tuple[str, ...] = ()
     """Targets whose outputs are fitted before training."""
-    inputs: ExtraInputs
+    inputs: ExtraInputs | None = None
     """The inputs of the molecules: those of the model, or more that the probe may read."""
-    probe: PropertyModel | None
+    probe: PropertyModel | None = None
     """The kernel regression of a resumed run, which is not fitted again."""
-    leaked: int | None
+    leaked: int | None = None
     """Number of molecules in more than one split; None if they cannot be compared."""
-    trained_on: int
-    """Number of validation and test molecules that the start was trained on."""
-
-
-def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
-    """Return the model to start from, after checking that it fits the configuration: `model`, or
-    the one that `finetune.start` names.
-
-    Raises:
-        ConfigError, ModelError: it does not fit, or cannot be read.
-    """
-    network, featurizer = architecture(config), datasets.featurizer_of(config.data)
-    start = open_start(config.finetune) if model is None else model
-    if start is not None:
-        start.leak(config.data.dataset, config.finetune.allow_leak)
-        name = str(config.finetune.start) if model is None else "the start"
-        require_fit(start, network, featurizer, name)
-        start = network_alone(start)
-    return start
 
 
 def prepare(
@@ -78,12 +68,8 @@ def prepare(
     """Return the data set with the inputs of the model, and the model.
 
     Args:
-        config: the configuration of the run.
-        dataset: its data.
         start: the model to start from, see `starting_model`.
         resumed: the folder of the run if it is resumed.
-        world: the processes of the run.
-        callback: receives progress.
         may_blend: set for members of an ensemble, whose own configurations have no forest, if one
             may be blended with the ensemble.
 
@@ -97,27 +83,26 @@ def prepare(
     )
     probe = None if resumed is None else resumed.probe()
     inputs = fit_inputs(config, dataset)
-    blending.require_blendable(config, dataset, inputs)
+    baseline.require_blendable(config, dataset, inputs)
     read = inputs if probe is None else probe.inputs
     if start is not None and _is_probed(config):
-        with_forest = may_blend or blending.may_blend(config, dataset, inputs)
+        with_forest = may_blend or baseline.may_blend(config, dataset, inputs)
         read = probe_inputs(config, dataset, inputs, with_forest)
     dataset = world.main_process_first(lambda: with_inputs(dataset, read, callback.on_progress))
     task, dataset = objective.fit_task(config, dataset)
-    excludes = {} if start is None else start.excludes
-    trained_on = 0
-    if resumed is not None and (before := resumed.loaded_weights()) is not None:
-        excludes, trained_on = dict(before.excludes), before.trained_on
-    model = _new_model(config, dataset, task, inputs, excludes)
-    warnings, loaded = list(dataset.warnings), None
+    loaded = None if resumed is None else resumed.loaded_weights()
+    known = start or loaded
+    model = _new_model(config, dataset, task, inputs, {} if known is None else {**known.excludes})
+    warnings, new_targets = [*dataset.warnings], tuple[str, ...]()
     if start is not None:
-        unfit = unfit_targets(model, start, dataset)
+        unfit, label = unfit_targets(model, start, dataset), config.finetune.label
         loaded = load_weights(model, start, unfit)
-        warnings += _about_start(start, model, config.finetune.label, loaded)
-        warnings += _about_unfit_targets(start, task, config.finetune.label, unfit)
+        new_targets = loaded.new_targets if _is_probed(config) else ()
+        warnings += about_start(start, model, label, loaded)
+        warnings += about_unfit_targets(start, task, label, unfit)
         if config.finetune.start is not None and task.targets:
-            trained_on, warning = world.main_process_first(lambda: _trained_on(dataset, config))
-            loaded = replace(loaded, trained_on=trained_on)
+            count, warning = world.main_process_first(lambda: _trained_on(dataset, config))
+            loaded = replace(loaded, trained_on=count)
             warnings += [warning] * bool(warning)
     elif resumed is None and config.data.dataset is None and task.targets:
         warnings.append(
@@ -132,8 +117,7 @@ def prepare(
             "the scores are too optimistic. `molsepnorm data check` lists the rows."
         )
     dataset = replace(dataset, warnings=tuple(warnings))
-    new_targets = loaded.new_targets if loaded and _is_probed(config) else ()
-    return Prepared(dataset, model, loaded, new_targets, read, probe, leaked, trained_on)
+    return Prepared(dataset, model, loaded, new_targets, read, probe, leaked)
 
 
 def _new_model(
@@ -169,46 +153,6 @@ def _new_model(
     )
 
 
-def _about_start(
-    start: PropertyModel, model: PropertyModel, source: str, loaded: LoadedWeights
-) -> Iterator[str]:
-    """Yield sentences about the weights that a model has from its start, and the differences."""
-    yield f"Training starts from {source}: {loaded}."
-    if start.inputs.width and start.inputs != model.inputs:
-        yield (
-            f"{source} reads other feature columns or molecule features; their output weights are "
-            f"not used. {_keeping(start.inputs)}"
-        )
-    if start.standardize not in ("none", model.standardize):
-        yield (
-            f"{source} standardises structures by the level {start.standardize}, and this run by "
-            f"{model.standardize}."
-        )
-
-
-def _about_unfit_targets(
-    start: PropertyModel, task: Task, source: str, unfit: tuple[str, ...]
-) -> Iterator[str]:
-    """Yield a sentence about each target whose labels do not fit the output weights of a start."""
-    new, old = ({each.name: each for each in one.targets} for one in (task, start.task))
-    for name in unfit:
-        yield (
-            f"The labels of {name} (mean {new[name].mean:.4g}, standard deviation "
-            f"{new[name].scale:.4g}) do not fit the output weights of {source} (mean "
-            f"{old[name].mean:.4g}, standard deviation {old[name].scale:.4g}), so new ones are "
-            "trained. If the unit differs, convert the labels to keep the old ones."
-        )
-
-
-def _keeping(inputs: ExtraInputs) -> str:
-    """Return a sentence with the options for the inputs of a start."""
-    features = [name for name in ("morgan", "descriptors") if getattr(inputs, name)]
-    features = [name.replace("descriptors", "rdkit") for name in features]
-    options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
-    options += [f"--molecule-features {','.join(features)}"] * bool(features)
-    return f"To use them, add {' '.join(options)}."
-
-
 def _trained_on(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
     """Return the number of validation and test molecules that the start was trained on, and a
     warning; 0 and an empty text if there is none."""
@@ -231,3 +175,74 @@ def _is_probed(config: TrainConfig) -> bool:
     """Return whether the head is fitted before training."""
     linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
     return config.finetune.probe and linear and supervised
+
+
+def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
+    """Return the SMILES of validation and test molecules that the start was trained on.
+
+    These are the training molecules of the run in that folder, and of those that it was started
+    from in turn. For a model without a run folder, such as a joined one, and for a run on data in
+    memory, they are the molecules that the model folder has (`PropertyModel.training_molecules`);
+    for a joined model those of all its parts, although training starts from the first one.
+    Molecules of pre-training and of named data sets are not compared.
+
+    Args:
+        dataset: data set of the new run.
+        start: folder of the model to start from.
+        level: at which the new run standardises structures. Molecules are compared at the highest
+            level of all these runs.
+
+    Raises:
+        ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has
+            changed, or a file of the run is damaged.
+    """
+    if dataset.smiles is None:
+        return []
+    found: list[str] = []
+    levels = [level]
+    visited: set[Path] = set()
+    folder: Path | None = start
+    while folder is not None:
+        run = RunFolder.of_model(resolve(folder))
+        if run is None:
+            if folder == start or resolve(folder).exists():
+                found += _molecules_of_model(folder, levels)
+            break
+        if run.path.resolve() in visited:
+            break
+        visited.add(run.path.resolve())
+        config = load_config(config=run.config)
+        if config.data.in_memory:
+            found += _molecules_of_model(run.path, levels)
+        elif config.data.table is not None and config.objective.name == SUPERVISED:
+            found += _training_smiles(run, config)
+            levels.append(config.data.standardize)
+        folder = config.finetune.start
+    if not found:
+        return []
+    highest = max(levels, key=LEVELS.index)
+    trained = {molecule_key(text, highest) for text in found}
+    scored: dict[str, str] = {}
+    for split in ("val", "test"):
+        for row in dataset.store.rows[dataset.splits[split]]:
+            scored.setdefault(molecule_key(dataset.smiles[row], highest), dataset.smiles[row])
+    return [text for canonical, text in scored.items() if canonical in trained]
+
+
+def _molecules_of_model(folder: Path, levels: list[Level]) -> tuple[str, ...]:
+    """Return the SMILES of the training molecules that a model folder has, if any, and add the
+    level at which its model standardises them."""
+    if not (find_folder(folder) / TRAINING_FILE).is_file():
+        return ()
+    model = PropertyModel.from_pretrained(folder)
+    levels.append(model.standardize)
+    return model.training_molecules().smiles
+
+
+def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
+    """Return the SMILES that the network of a run was trained on, for an ensemble that of its first
+    member, which is the one that another run starts from."""
+    dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
+    run.require_same_data(dataset, splits=False)
+    assert dataset.smiles is not None
+    return [dataset.smiles[row] for row in read_json(run.splits)[0]["train"]]

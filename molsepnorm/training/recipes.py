@@ -15,8 +15,14 @@ from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.training.config import TrainConfig, validated, with_settings
-from molsepnorm.training.finetuning import NO_START, is_architecture, with_start
+from molsepnorm.training.config import (
+    NO_START,
+    TrainConfig,
+    is_architecture,
+    validated,
+    with_settings,
+    with_start,
+)
 from molsepnorm.training.parsing import parse_yaml, shown
 
 _MAX_PATH_LENGTH = 4096
@@ -39,7 +45,6 @@ def load_config(
         source: name of a data set, or path of a table. Without `config`, its default recipe is
             used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, that of `table_recipe`
             for a table.
-        config: a YAML file.
         preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
         overrides: single settings by their dotted names.
 

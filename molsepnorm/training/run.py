@@ -1,34 +1,46 @@
-"""`train_one` and `train_on`: from a configuration to a trained model and its scores."""
+"""The course of a run: load, start, fit, complete, write.
+
+`train` reads the configured data and writes a run folder; `train_on` has the data in memory, and
+writes a folder only if it is named. An ensemble is a run of runs: its folder has the run of each
+member under `members/`, whose models become one, which is completed and written like any other.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.tables import is_held, is_stream
+from molsepnorm.data.datasets.config import MAX_SEED
+from molsepnorm.data.tables import hold, is_held, is_stream
 from molsepnorm.devices import on_device, restored_threads
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.files.lock import locked
-from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
+from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing.baseline import with_network_share
+from molsepnorm.training.completing.complete import Completed, complete
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.continuing import require_same_meaning
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.finishing import finish, finish_unscored
-from molsepnorm.training.loop import Trainer
+from molsepnorm.training.inputs import fit_inputs, training_dataset, with_inputs
+from molsepnorm.training.loop import Trainer, epochs_within
+from molsepnorm.training.objectives import Examples, make_objective
 from molsepnorm.training.parsing import seconds_of
-from molsepnorm.training.preparing import Prepared, prepare, starting_model
+from molsepnorm.training.preparing import prepare, trained_on_before
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
+from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
-from molsepnorm.training.steps.budget import epochs_within
+from molsepnorm.training.scoring import Predictions, about_split
+from molsepnorm.training.start import require_same_meaning, starting_model
 
 _EPOCHS, _EPOCHS_OF_MANY = 15, 30
 _MANY = 2000  # training molecules from which on a regression gains from more epochs
@@ -36,57 +48,63 @@ _MAY_DIFFER = ("epochs", "budget", "device", "threads")
 """Settings of `run` with which a run may be resumed that began with others."""
 
 
-def train_one(
-    config: TrainConfig | None,
-    folder: Path | str,
+def train(
+    config: TrainConfig | None = None,
+    folder: Path | str | None = None,
     *,
     resume: bool = False,
     epochs: int | None = None,
-    may_blend: bool = False,
     callback: Callback | Iterable[Callback] | None = None,
 ) -> TrainingResult:
-    """Train one model; arguments and errors as for `training.train`.
+    """Load the configured data, train a model and score the best one once on the test split.
 
-    With `may_blend` a random forest may be blended with a mean of this model and others, so its
-    kernel regression reads what that forest reads.
+    If `run.ensemble` is above 1, that number of models is trained and joined. Finished members of a
+    stopped ensemble are not repeated.
+
+    >>> config = load_config("data/demo.csv", overrides={"run.epochs": 20})
+    >>> result = train(config, "runs/demo")                               # doctest: +SKIP
+    >>> result.metrics["test"]["mae"]                                     # doctest: +SKIP
+
+    Args:
+        config: the configuration, as `load_config` returns it. A resumed run uses its own.
+        folder: the run folder, see `RunFolder`; it must be empty unless the run is resumed.
+        resume: continue the run in `folder` exactly where its checkpoint was written.
+        epochs: train a resumed run, finished or not, up to this number of epochs. The learning rate
+            follows the schedule of this length from here on. The result equals that of an
+            uninterrupted run if both schedules agree so far, as with `optim.warmup: 0` and
+            `optim.decay: constant`; otherwise `callback.on_warning` is called. A finished run is
+            scored again, and `metrics.json` keeps the earlier scores under `earlier`.
+        callback: receives the events of training and may stop it; one or several.
+
+    Raises:
+        ConfigError: the folder is not empty, another process is training into it, a setting does
+            not fit the data, or a resumed run has trained for more than `epochs`.
+        DataError: the data cannot be loaded or used, or changed since the run began.
+        ModelError: there is no run to resume.
+        StorageError: a file cannot be written.
     """
-    run = RunFolder(folder)
+    run = RunFolder(folder or RunFolder.numbered("run"))
+    callback = Callbacks(callback)
+    if epochs is not None and not resume:
+        raise ConfigError("epochs is for a run that is resumed: set run.epochs of a new one")
+    if resume and (found := run.finished_metrics()) and epochs in (None, found["epochs"]):
+        callback.on_warning(
+            f"{run.path} is finished after {counted(found['epochs'], 'epoch')}. A higher --epochs "
+            "trains it for longer."
+        )
     if resume:
-        run.require_started()
-        config = with_epochs(load_config(config=run.config), epochs)
+        if not run.members.exists():
+            run.require_started()
+        config = load_config(config=run.config)
     elif config is None:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
-    chosen = config
-    chosen.data.require_split()
-
-    def load(world: DistributedContext) -> Dataset:
-        _require_readable(chosen, run.path if resume else None, world)
-        return world.main_process_first(lambda: load_dataset(chosen))
-
-    return _train(
-        chosen,
-        load,
-        run.path,
-        resume,
-        start=None,
-        callback=callback,
-        lengthen=epochs is not None,
-        may_blend=may_blend,
-    )
-
-
-def with_epochs(config: TrainConfig, epochs: int | None) -> TrainConfig:
-    """Return the configuration with another number of epochs, or as it is for None."""
-    return config if epochs is None else config.changed({"run.epochs": epochs, "run.budget": None})
-
-
-def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """Return the configuration with a number of epochs; see `RunConfig.epochs`."""
-    if config.run.epochs is not None:
-        return config
-    quantities = all(target.kind == "regression" for target in dataset.targets)
-    many = len(dataset.splits["train"]) >= _MANY and quantities
-    return config.changed({"run.epochs": _EPOCHS_OF_MANY if many else _EPOCHS})
+    lengthen = epochs is not None
+    if epochs is not None:
+        config = config.changed({"run.epochs": epochs, "run.budget": None})
+    if config.run.ensemble == 1:
+        return _train_one(config, run, resume, callback, lengthen)
+    with hold(config.data.table, config.data.splits_file):
+        return _train_ensemble(config, run, resume, callback, lengthen)
 
 
 def train_on(
@@ -108,7 +126,6 @@ def train_on(
         resume: continue the run in `folder` with the same data set.
         model: trained model to start from, in place of the one that `finetune.start` names. Its
             weights are copied, and targets that it does not have get new output weights.
-        callback: as in `train`.
 
     Raises:
         ConfigError: the model does not fit the data set, or as in `train`.
@@ -123,7 +140,210 @@ def train_on(
             "run.ensemble is for molsepnorm.train, which reads a file: train the members with one "
             "seed each, and join their models with molsepnorm.model.join"
         )
-    return _train(config, lambda world: dataset, folder, resume, model, callback)
+    storage = RunInMemory() if folder is None else RunFolder(folder)
+    return _train(config, lambda world: dataset, storage, resume, Callbacks(callback), model=model)
+
+
+def _train_one(
+    config: TrainConfig,
+    run: RunFolder,
+    resume: bool,
+    callback: Callback,
+    lengthen: bool,
+    may_blend: bool = False,
+) -> TrainingResult:
+    """Train one model on the configured data."""
+    config.data.require_split()
+
+    def load(world: DistributedContext) -> Dataset:
+        _require_readable(config, run.path if resume else None, world)
+        return world.main_process_first(lambda: load_dataset(config))
+
+    return _train(config, load, run, resume, callback, lengthen, may_blend)
+
+
+def _train(
+    config: TrainConfig,
+    load: Callable[[DistributedContext], Dataset],
+    storage: RunFolder | RunInMemory,
+    resume: bool,
+    callback: Callback,
+    lengthen: bool = False,
+    may_blend: bool = False,
+    model: PropertyModel | None = None,
+) -> TrainingResult:
+    """Train one model.
+
+    With `lengthen` a resumed run is trained up to another number of epochs. With `may_blend` a
+    random forest may be blended with a mean of this model and others, so its kernel regression
+    reads what that forest reads. `model` takes the place of the one that `finetune.start` names.
+    """
+    started = time.perf_counter()
+    with ExitStack() as stack:
+        world = stack.enter_context(DistributedContext.join(config.run.device))
+        if isinstance(storage, RunFolder):
+            if resume:
+                storage.require_started()
+            world.on_main_process(lambda: stack.enter_context(locked(storage.path)))
+            if not resume:
+                world.on_main_process(storage.require_new)
+        device = device_of_rank(config.run.device, world)
+        world.require_batch(config.run.batch_size)
+        start = None if resume else starting_model(config, model)
+        dataset = load(world)
+        if config.objective.name != SUPERVISED:
+            dataset.require_test("Pre-training")
+        config = with_length(config, dataset)
+        if start is not None:
+            require_same_meaning(start, dataset.targets, config.data, config.finetune.label)
+        # the caller's random state and threads are restored
+        stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
+        stack.enter_context(on_device(device))
+        stack.enter_context(restored_threads())
+        torch.manual_seed(config.run.seed)
+        resumed = storage if resume and isinstance(storage, RunFolder) else None
+        prepared = prepare(config, dataset, start, resumed, world, callback, may_blend)
+        if not (config.run.epochs or prepared.new_targets or resume):
+            raise ConfigError(
+                "run.epochs: 0 fits the probe of fine-tuning alone (finetune.probe), and this run "
+                "has no probe: set run.epochs to 1 or more, or start from a model (--from)"
+            )
+        world.spread_random(config.run.seed)
+        trainer = Trainer(config, prepared, storage, callback, world)
+        if resumed is not None:
+            resumed.require_same_data(prepared.dataset)
+            trainer.resume(lengthen)
+        else:
+            if config.run.budget is not None:
+                left = seconds_of(config.run.budget) - (time.perf_counter() - started)
+                trainer.set_epochs(epochs_within(trainer, left))
+            begun = (config, prepared.dataset, prepared.loaded)
+            world.on_main_process(lambda: storage.begin(*begun))
+        epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
+        began = config.model_copy(update={"run": epochs})
+        try:
+            callback.on_start(began, prepared.dataset, prepared.model, storage.path)
+            if not resume:
+                trainer.start()
+            result = _end(trainer, trainer.fit())
+            callback.on_end(result)
+        except BaseException as error:
+            callback.on_failure(error)
+            raise
+        return result
+
+
+def _end(trainer: Trainer, finished: bool) -> TrainingResult:
+    """Complete and write the best model of a run that has trained to its end."""
+    storage, dataset, world = trainer.folder, trainer.dataset, trainer.world
+    if trainer.progress.best_epoch is None:
+        return TrainingResult(storage.path, finished, None, {})
+    found: dict[str, Any] = {}
+    if finished:
+        found = world.on_main_process(lambda: storage.finished_metrics() or _complete(trainer))
+    model = _published(storage, trainer.config, dataset, found, world, trainer.callback)
+    return TrainingResult(storage.path, finished, model, found if dataset.has_test else {})
+
+
+def _complete(trainer: Trainer) -> dict[str, Any]:
+    """Complete, score and write the best model; return the content of `metrics.json`."""
+    config, progress, examples = trainer.config, trainer.progress, trainer.examples
+    best, own = trainer.folder.best()
+    chosen = _as_chosen(trainer, best)
+    if config.objective.name == SUPERVISED:
+        found = complete(config, chosen, examples, progress.seconds, trainer.callback)
+    else:
+        objective = make_objective(config, chosen, examples)
+        objective.load_state(chosen.network.state_dict(), own)
+        scores = objective.eval().final_scores(trainer.dataset)
+        found = Completed(chosen.to("cpu"), Predictions(), scores)
+    loaded = trainer.prepared.loaded
+    about = {
+        "best_epoch": progress.best_epoch,
+        "epochs": progress.epoch,
+        "steps": progress.step,
+        "seconds": round(progress.seconds, 1),
+        "molecules_in_several_splits": trainer.prepared.leaked,
+        **(_trained_before(loaded.trained_on) if loaded is not None else {}),
+        **({"network_share": chosen.weights[0]} if chosen.partners else {}),
+    }
+    return _write(trainer.folder, config, trainer.dataset, found, about)
+
+
+def _trained_before(molecules: int) -> dict[str, int]:
+    return {"molecules_trained_on_before": molecules} if molecules else {}
+
+
+def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
+    """Return the best model as its epoch left it, on the device of the run, but with the share of
+    its network that the validation split chooses.
+
+    A run that was scored before, after fewer epochs, or that was killed then, has kept it with
+    forests and with kernel regressions that were fitted again.
+    """
+    if best.forests:
+        best = replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
+    if (probe := trainer.probe) is not None:
+        if not best.partners:
+            return replace(best, network=probe.network).to(trainer.device)
+        best = replace(best, partners=(probe.network,))
+    return with_network_share(best.to(trainer.device), trainer.examples)
+
+
+def _write(
+    storage: RunFolder | RunInMemory,
+    config: TrainConfig,
+    dataset: Dataset,
+    found: Completed,
+    about: dict[str, Any],
+) -> dict[str, Any]:
+    """Write a completed model and its results, and return the content of `metrics.json`; `about`
+    are the entries about the training."""
+    model = found.model
+    metrics = {
+        "data": dataset.name,
+        "chosen_by": model.task.metric,
+        "parameters": model.parameters,
+        "seed": config.run.seed,
+        **about,
+        **({"class_weight": config.optim.class_weight} if config.optim.class_weight else {}),
+        **config.finetune.origin(),
+        **found.metrics,
+        **(about_split(config.data, dataset) if dataset.has_test else {}),
+        **storage.earlier(about["epochs"]),
+    }
+    if leak := model.leak(config.data.dataset, allow=True):
+        metrics["leak"] = leak
+    storage.keep(model)
+    storage.finish(dataset, model.task, found.predictions, metrics)
+    return metrics
+
+
+def _published(
+    storage: RunFolder | RunInMemory,
+    config: TrainConfig,
+    dataset: Dataset,
+    metrics: dict[str, Any],
+    world: DistributedContext,
+    callback: Callback,
+) -> PropertyModel:
+    """Return the model of a run, after its card and the report of the run are written."""
+    model, _ = storage.best()
+    if isinstance(storage, RunFolder):
+        card = model_card(model, config, dataset, metrics)
+        world.on_main_process(lambda: storage.write_card(card))
+        if metrics.get("test"):
+            world.on_main_process(lambda: try_report(storage.path, callback))
+    return model
+
+
+def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+    """Return the configuration with a number of epochs; see `RunConfig.epochs`."""
+    if config.run.epochs is not None:
+        return config
+    quantities = all(target.kind == "regression" for target in dataset.targets)
+    many = len(dataset.splits["train"]) >= _MANY and quantities
+    return config.changed({"run.epochs": _EPOCHS_OF_MANY if many else _EPOCHS})
 
 
 def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
@@ -149,128 +369,6 @@ def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
         )
 
 
-@contextmanager
-def _opened(
-    config: TrainConfig, folder: Path | str | None, resume: bool, world: DistributedContext
-) -> Iterator[RunFolder | RunInMemory]:
-    """Open the storage of a run, its folder, locked, or memory; check device and batch size."""
-    with ExitStack() as held:
-        storage: RunFolder | RunInMemory = RunInMemory()
-        if folder is not None:
-            storage = run = RunFolder(folder)
-            if resume:
-                run.require_started()
-            world.on_main_process(lambda: held.enter_context(locked(run.path)))
-            if not resume:
-                world.on_main_process(run.require_new)
-        device_of_rank(config.run.device, world)
-        world.require_batch(config.run.batch_size)
-        yield storage
-
-
-def _train(
-    config: TrainConfig,
-    load: Callable[[DistributedContext], Dataset],
-    folder: Path | str | None,
-    resume: bool,
-    start: PropertyModel | None,
-    callback: Callback | Iterable[Callback] | None,
-    lengthen: bool = False,
-    may_blend: bool = False,
-) -> TrainingResult:
-    started, callback = time.perf_counter(), Callbacks(callback)
-    with ExitStack() as stack:
-        world = stack.enter_context(DistributedContext.join(config.run.device))
-        run = stack.enter_context(_opened(config, folder, resume, world))
-        device = device_of_rank(config.run.device, world)
-        start = None if resume else starting_model(config, start)
-        dataset = load(world)
-        if config.objective.name != SUPERVISED:
-            dataset.require_test("Pre-training")
-        config = with_length(config, dataset)
-        if start is not None:
-            label = config.finetune.label
-            require_same_meaning(start, dataset.targets, config.data, label)
-        # the caller's random state and threads are restored
-        stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
-        stack.enter_context(on_device(device))
-        stack.enter_context(restored_threads())
-        torch.manual_seed(config.run.seed)
-        resumed = run if resume and isinstance(run, RunFolder) else None
-        prepared = prepare(config, dataset, start, resumed, world, callback, may_blend)
-        world.spread_random(config.run.seed)
-        trainer = _trainer(config, prepared, run, world, callback, resume)
-        if resumed is not None:
-            resumed.require_same_data(prepared.dataset)
-            trainer.resume(lengthen)
-        else:
-            if config.run.budget is not None:
-                left = seconds_of(config.run.budget) - (time.perf_counter() - started)
-                trainer.set_epochs(epochs_within(trainer, left))
-            begun = (config, prepared.dataset, prepared.loaded)
-            world.on_main_process(lambda: run.begin(*begun))
-        epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
-        began = config.model_copy(update={"run": epochs})
-        try:
-            callback.on_start(began, prepared.dataset, prepared.model, run.path)
-            stopped = not resume and trainer.start()
-            finished = not stopped and trainer.fit()
-            result = _result(trainer, prepared, finished)
-            callback.on_end(result)
-        except BaseException as error:
-            callback.on_failure(error)
-            raise
-        return result
-
-
-def _trainer(
-    config: TrainConfig,
-    prepared: Prepared,
-    run: RunFolder | RunInMemory,
-    world: DistributedContext,
-    callback: Callback,
-    resume: bool,
-) -> Trainer:
-    """Return the trainer of a run, with the probe of fine-tuning."""
-    if not (config.run.epochs or prepared.new_targets or resume):
-        raise ConfigError(
-            "run.epochs: 0 fits the probe of fine-tuning alone (finetune.probe), and this run has "
-            "no probe: set run.epochs to 1 or more, or start from a model (--from)"
-        )
-    return Trainer(
-        config,
-        prepared.dataset,
-        prepared.model,
-        folder=run,
-        callback=callback,
-        world=world,
-        new_targets=prepared.new_targets,
-        inputs=prepared.inputs,
-        probe=prepared.probe,
-    )
-
-
-def _result(trainer: Trainer, prepared: Prepared, finished: bool) -> TrainingResult:
-    """Finish a run that has trained to its end, write card and report, and return the result."""
-    run, world = trainer.folder, trainer.world
-    if trainer.progress.best_epoch is None:
-        return TrainingResult(run.path, finished, None, {})
-    found: dict[str, Any] = {}
-    score = prepared.dataset.has_test
-    if finished and score:
-        found = world.on_main_process(lambda: run.finished_metrics() or finish(trainer, prepared))
-    elif finished:
-        found = world.on_main_process(lambda: finish_unscored(trainer, prepared))
-    metrics = found if score else {}
-    best, _ = run.best()
-    if isinstance(run, RunFolder):
-        card = model_card(best, trainer.config, prepared.dataset, found)
-        world.on_main_process(lambda: run.write_card(card))
-        if metrics:
-            world.on_main_process(lambda: try_report(run.path, trainer.callback))
-    return TrainingResult(run.path, finished, best, metrics)
-
-
 def _require_readable(config: TrainConfig, run: Path | None, world: DistributedContext) -> None:
     """Check that data from a pipe are read once, unless they are held for a set of replicates."""
     data = config.data
@@ -290,3 +388,113 @@ def _require_readable(config: TrainConfig, run: Path | None, world: DistributedC
                 f"the same data to a file, set data.{name} to its path in {run / 'config.yaml'}, "
                 "and resume once more; or start a new run"
             )
+
+
+def _train_ensemble(
+    config: TrainConfig, run: RunFolder, resume: bool, callback: Callback, lengthen: bool
+) -> TrainingResult:
+    """Train the members that are not finished, join all, and score the joined model."""
+    if config.objective.name != SUPERVISED:
+        raise ConfigError(
+            "run.ensemble needs predictions to average, and pre-training makes none: set it to 1"
+        )
+    if config.run.epochs == 0 and not config.run.budget:
+        callback.on_warning(
+            f"Without epochs, all {config.run.ensemble} members of the ensemble are the same "
+            "model, since only training draws random numbers. Use --epochs 1 or more."
+        )
+    with DistributedContext.join(config.run.device) as world:
+        dataset = world.main_process_first(lambda: training_dataset(config))
+        dataset.require_test("An ensemble (run.ensemble)")
+        config = with_length(config, dataset)
+        configs = _members(config)
+        folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
+        inputs = fit_inputs(config, dataset)
+        baseline.require_blendable(config, dataset, inputs)
+        may_blend = baseline.may_blend(config, dataset, inputs)
+        if resume:
+            run.require_same_data(dataset)
+            _require_longer(folders, config)
+            if lengthen and config != load_config(config=run.config):
+                world.on_main_process(lambda: run.lengthen(config))
+        else:
+            world.on_main_process(run.require_new)
+            world.on_main_process(lambda: run.begin(config, dataset))
+    results = []
+    for member, each in zip(folders, configs, strict=True):
+        own = load_config(config=member.config).run if member.config.exists() else each.run
+        longer = (own.epochs, own.budget) != (each.run.epochs, each.run.budget)
+        if not longer and (metrics := member.complete_metrics()):
+            model = PropertyModel.from_pretrained(member.model)
+            results.append(TrainingResult(member.path, True, model, metrics))
+            continue
+        begun = member.checkpoint.exists()
+        result = _train_one(each, member, begun, callback, begun and longer, may_blend)
+        if not result.finished:
+            return replace(result, folder=run.path, metrics={})
+        results.append(result)
+    with DistributedContext.join(config.run.device) as world:
+        metrics = world.on_main_process(
+            lambda: run.finished_metrics() or _join(config, run, dataset, results, callback)
+        )
+        model = _published(run, config, dataset, metrics, world, callback)
+    result = TrainingResult(run.path, True, model, metrics)
+    callback.on_end(result)
+    return result
+
+
+def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
+    """Refuse a number of epochs that a member has trained for already, unless it stopped early."""
+    for member in members:
+        if config.run.budget is not None or not member.checkpoint.exists():
+            continue
+        progress = read_progress(member.checkpoint)
+        if progress.epoch == progress.epochs or not member.complete_metrics():
+            progress.require_longer(config.run.length, member.path)
+
+
+def _members(config: TrainConfig) -> list[TrainConfig]:
+    """Return the configuration of each member."""
+    count = config.run.ensemble
+    members = []
+    for number in range(count):
+        seed = (config.run.seed * count + number) % (MAX_SEED + 1)  # no seed in two ensembles
+        members.append(config.model_copy(update={"run": config.run.network_alone(seed=seed)}))
+    return members
+
+
+def _join(
+    config: TrainConfig,
+    run: RunFolder,
+    dataset: Dataset,
+    results: Sequence[TrainingResult],
+    callback: Callback,
+) -> dict[str, Any]:
+    """Join the members, and complete, score and write the joined model; return the content of
+    `metrics.json`."""
+    joined = join([result.model for result in results if result.model is not None])
+    dataset = with_inputs(dataset, joined.inputs, callback.on_progress)
+    device = device_of_rank(config.run.device, DistributedContext())
+    members = [result.metrics for result in results]
+    seconds = sum(each["seconds"] for each in members)
+    examples = Examples.of(dataset, device)
+    found = complete(config, joined.to(device), examples, seconds, callback)
+    known = max(each.get("molecules_trained_on_before", 0) for each in members)
+    if known and config.finetune.start is not None:
+        with suppress(MolsepnormError):  # the table of the start no longer exists
+            before = trained_on_before(dataset, config.finetune.start, config.data.standardize)
+            known = len(before)
+    shares = [each.get("network_share", 0.0) for each in members]
+    about = {
+        "best_epoch": None,
+        "epochs": members[0]["epochs"],
+        "steps": sum(each["steps"] for each in members),
+        "seconds": round(seconds, 1),
+        "molecules_in_several_splits": members[0]["molecules_in_several_splits"],
+        **_trained_before(known),
+        **({"network_share": sum(shares) / len(shares)} if any(shares) else {}),
+        "members": [
+            {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
+        ],
+    }
+    return _write(run, config, dataset, found, about)

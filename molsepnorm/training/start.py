@@ -1,4 +1,4 @@
-"""The weights that training starts from.
+"""The model that training starts from, and its weights.
 
 The head is the layer (or the two layers) that computes the outputs; the body is everything before
 it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
@@ -11,25 +11,36 @@ of two layers is not loaded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
+from molsepnorm.data import datasets
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.data.datasets import Dataset
-from molsepnorm.errors import first_of
-from molsepnorm.model import SUPERVISED, PropertyModel
-from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.data.datasets import DataConfig, Dataset
+from molsepnorm.errors import ConfigError, ModelError, first_of
+from molsepnorm.model import SUPERVISED, PropertyModel, weights_digest
+from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.parts import INTERACTIONS, output_layer
 from molsepnorm.predict.inference import predict
-from molsepnorm.tasks import NO_INPUTS, ExtraInputs
-from molsepnorm.training.finetuning import in_head
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Target, Task
+from molsepnorm.training.config import (
+    FREE,
+    FinetuneConfig,
+    TrainConfig,
+    network_settings,
+    other_architecture,
+)
+from molsepnorm.training.recipes import architecture
 
 _LIMIT = 2.0
 """Largest standard deviation of new labels in those of the start's labels, and largest RMSE of the
 start in those of the new labels. An RMSE of √2 has even a start that was hardly trained."""
+_OF_TABLE = {*FROM_DATA} - {"atom_sizes", "bond_sizes"}
+"""Settings of a network that may differ from those of the model that it starts from."""
 _MAX_MOLECULES = 1000  # whose labels are compared with the predictions of the start
 
 
@@ -57,6 +68,102 @@ class LoadedWeights:
         if self.new_targets:
             text += f"; new output weights for {first_of(self.new_targets, 5)}"
         return text
+
+
+def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
+    """Return the model to start from, after checking that it fits the configuration: `model`, or
+    the one that `finetune.start` names.
+
+    Raises:
+        ConfigError, ModelError: it does not fit, or cannot be read.
+    """
+    network, featurizer = architecture(config), datasets.featurizer_of(config.data)
+    start = open_start(config.finetune) if model is None else model
+    if start is not None:
+        start.leak(config.data.dataset, config.finetune.allow_leak)
+        name = str(config.finetune.start) if model is None else "the start"
+        require_fit(start, network, featurizer, name)
+        start = network_alone(start)
+    return start
+
+
+def open_start(config: FinetuneConfig) -> PropertyModel | None:
+    """Read the model that a run starts from; None if it starts from random weights.
+
+    Raises:
+        ConfigError: there is none, and a setting of fine-tuning has no effect.
+        ModelError: the folder holds no model, a damaged one, or other weights than those named.
+    """
+    if config.start is None:
+        for name, field in FinetuneConfig.model_fields.items():
+            if getattr(config, name) != field.default:
+                raise ConfigError(
+                    f"finetune.{name} has no effect without a model to start from: name one by "
+                    "finetune.start (--from), or leave it out"
+                )
+        return None
+    model = PropertyModel.from_pretrained(config.start)
+    if config.weights_sha256 not in (None, found := weights_digest(config.start)):
+        raise ModelError(
+            f"the weights of {config.start} have the digest {found[:12]}…, and "
+            f"finetune.weights_sha256 names {str(config.weights_sha256)[:12]}…: put that model "
+            "back, or name this one as finetune.start again"
+        )
+    return model
+
+
+def require_fit(
+    start: PropertyModel, architecture: GraphormerConfig, featurizer: str, name: str
+) -> None:
+    """Raise a `ConfigError` unless a model has this featuriser and this architecture."""
+    if start.featurizer != featurizer:
+        raise ConfigError(
+            f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
+            f"'{featurizer}': start from a model with the features of the data"
+        )
+    own, other = network_settings(start), asdict(architecture)
+    wrong = [
+        f"model.{key} is {value}, not {other[key]}"
+        for key, value in own.items()
+        if key not in FREE and key not in _OF_TABLE and value != other[key]
+    ]
+    if wrong:
+        raise other_architecture(name, wrong)
+
+
+def require_same_meaning(
+    start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
+) -> None:
+    """Check that targets with the name of one of the start also have its transform, kind and
+    classes, or that the configuration of the data names another one. `name` is that of the start
+    in the message.
+
+    Raises:
+        ConfigError: a target would lose its meaning and thus its output weights.
+    """
+    known = {target.name: target for target in start.task.targets}
+    for target in targets:
+        old = known.get(target.name)
+        if old is not None and (option := _missing_option(old, target, data)) is not None:
+            raise ConfigError(
+                f"{name} has the target '{target.name}' with other settings: add {option} to "
+                "continue with it, or name other settings for this run in the same way"
+            )
+
+
+def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
+    """Return the option that gives a target the meaning of the start; None if it has the same
+    meaning, or if the configuration already has such an option."""
+    named = data.task_type is not None
+    if isinstance(data.task_type, dict):
+        named = new.name in data.task_type
+    if old.kind != new.kind and not named:
+        return f"--task-type {shlex.quote(f'{old.name}={old.kind}')}"
+    if old.transform != new.transform and new.name not in data.transform:
+        return f"--transform {shlex.quote(f'{old.name}={old.transform}')}"
+    if old.classes != new.classes and new.name not in data.classes:
+        return f"--set 'data.classes={{{old.name}: [{', '.join(old.classes or new.classes)}]}}'"
+    return None
 
 
 def network_alone(start: PropertyModel) -> PropertyModel:
@@ -116,7 +223,6 @@ def load_weights(
 
     Args:
         model: model to change, on the CPU.
-        start: trained model, on the CPU.
         unfit: targets that get new output weights, see `unfit_targets`.
     """
     network, task, same_inputs = model.network, model.task, model.inputs == start.inputs
@@ -168,23 +274,46 @@ def load_weights(
     )
 
 
-class Body:
-    """The part of a network before its head. While it is frozen, it has no gradients."""
+def about_start(
+    start: PropertyModel, model: PropertyModel, source: str, loaded: LoadedWeights
+) -> Iterator[str]:
+    """Yield sentences about the weights that a model has from its start, and the differences."""
+    yield f"Training starts from {source}: {loaded}."
+    if start.inputs.width and start.inputs != model.inputs:
+        yield (
+            f"{source} reads other feature columns or molecule features; their output weights are "
+            f"not used. {_keeping(start.inputs)}"
+        )
+    if start.standardize not in ("none", model.standardize):
+        yield (
+            f"{source} standardises structures by the level {start.standardize}, and this run by "
+            f"{model.standardize}."
+        )
 
-    def __init__(self, network: Graphormer) -> None:
-        self._modules = [child for name, child in network.named_children() if not in_head(name)]
-        parameters = (each for module in self._modules for each in module.parameters())
-        self._trained = [each for each in parameters if each.requires_grad]
-        self.frozen = False
 
-    def freeze(self, frozen: bool) -> bool:
-        """Freeze or unfreeze the body; return whether that changed anything."""
-        changed, self.frozen = self.frozen != frozen, frozen
-        for parameter in self._trained:
-            parameter.requires_grad_(not frozen)
-        return changed
+def about_unfit_targets(
+    start: PropertyModel, task: Task, source: str, unfit: tuple[str, ...]
+) -> Iterator[str]:
+    """Yield a sentence about each target whose labels do not fit the output weights of a start."""
+    new, old = ({each.name: each for each in one.targets} for one in (task, start.task))
+    for name in unfit:
+        yield (
+            f"The labels of {name} (mean {new[name].mean:.4g}, standard deviation "
+            f"{new[name].scale:.4g}) do not fit the output weights of {source} (mean "
+            f"{old[name].mean:.4g}, standard deviation {old[name].scale:.4g}), so new ones are "
+            "trained. If the unit differs, convert the labels to keep the old ones."
+        )
 
-    def eval(self) -> None:
-        """Switch off dropout, and keep the statistics of batch norms."""
-        for module in self._modules:
-            module.eval()
+
+def _keeping(inputs: ExtraInputs) -> str:
+    """Return a sentence with the options for the inputs of a start."""
+    features = [name for name in ("morgan", "descriptors") if getattr(inputs, name)]
+    features = [name.replace("descriptors", "rdkit") for name in features]
+    options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
+    options += [f"--molecule-features {','.join(features)}"] * bool(features)
+    return f"To use them, add {' '.join(options)}."
+
+
+def in_head(name: str) -> bool:
+    """Return whether a parameter of a network belongs to its head."""
+    return name.partition(".")[0] == "head"

@@ -20,17 +20,17 @@ from molsepnorm.files.digests import short_digest
 from molsepnorm.model import SUPERVISED
 from molsepnorm.optional import require_package
 from molsepnorm.tasks.metrics import METRICS, Metric
-from molsepnorm.training import ensemble
+from molsepnorm.training import run as course
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
-from molsepnorm.training.completing.blending import require_blendable
+from molsepnorm.training.completing.baseline import require_blendable
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.finetuning import open_start
 from molsepnorm.training.inputs import fit_inputs
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.run import train_on, with_length
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.start import open_start
 from molsepnorm.tuning.result import TrialRecord, Tuning
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def train_best(
         )
     if (metrics := run.complete_metrics()) is not None:
         return TrainingResult(run.path, True, run.best()[0], metrics)
-    return ensemble.train(None if begun else best, run.path, resume=begun, callback=callback)
+    return course.train(None if begun else best, run.path, resume=begun, callback=callback)
 
 
 class _Watch(Callback):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.tasks.metrics import signed, significant
-from molsepnorm.training.steps.step import TrainStep
+from molsepnorm.training.step import TrainStep
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]

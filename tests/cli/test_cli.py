@@ -15,7 +15,7 @@ import yaml
 from safetensors.torch import load_file
 
 from molsepnorm.model import SCHEMA
-from molsepnorm.training.steps.step import TrainStep
+from molsepnorm.training.step import TrainStep
 
 from .conftest import TINY as SHORT
 from .conftest import fail, invoke, read_rows, succeed, write_csv
@@ -175,7 +175,7 @@ _MAIN = "from molsepnorm.cli import main; main()"
 
 _SIGNAL_AT_STEP = """
 import os, sys
-from molsepnorm.training.steps.step import TrainStep
+from molsepnorm.training.step import TrainStep
 number, step = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 plain, taken = TrainStep.__call__, []
 def stepped(self, *planned):

@@ -65,7 +65,7 @@ def _forge(about) -> None:
     [
         (("network", "layers"), 10**9, "network.layers: .*256; got 1000000000"),
         (("network", "layers"), 200, "network.layers and network.width need more weights than"),
-        (("network", "width"), 10**4, "network.width is 10000, more than all weights in model.s"),
+        (("network", "width"), 10**4, "network.width is 10000, more than all weights of the model"),
         (("network", "heads"), {}, "network.heads: .*valid integer; got {}"),
         (("network", "unheard_of"), 1, ""),
         (("task",), None, ""),

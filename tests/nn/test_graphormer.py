@@ -27,7 +27,7 @@ from molsepnorm.nn.norms import GraphTokenSepNorm, GraphTokenSharedNorm
 from molsepnorm.nn.parts import FAST, PLAIN, Parts
 from molsepnorm.nn.readout import Readout
 from molsepnorm.sepnorm import SepNorm, SharedNorm
-from molsepnorm.training.steps.step import estimate_statistics
+from molsepnorm.training.step import estimate_statistics
 
 SMILES = (
     "C1CC2CCC1C2",  # norbornane: bridged

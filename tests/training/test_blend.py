@@ -21,8 +21,8 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
-from molsepnorm.training.completing import baseline, blending, shares
-from molsepnorm.training.completing.blending import forest_inputs
+from molsepnorm.training.completing import baseline
+from molsepnorm.training.completing.baseline import forest_inputs
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 
@@ -50,7 +50,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
     with_columns, tmp_path, rows_of, monkeypatch
 ):
     """Its predictions, its scores, and those of both parts in metrics.json."""
-    monkeypatch.setattr(shares, "_MOLECULES", 0)
+    monkeypatch.setattr(baseline, "_MOLECULES", 0)
     config = of(with_columns, {**SETTINGS, "data.targets": ["y", "active"]})
     metrics = train(config, tmp_path / "run").metrics
     share = metrics["blend"]["forest_share"]
@@ -90,7 +90,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
 
 
 def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeypatch):
-    monkeypatch.setattr(shares, "_MOLECULES", 0)
+    monkeypatch.setattr(baseline, "_MOLECULES", 0)
     monkeypatch.setattr(
         Forest, "predict", lambda self, features: np.full((len(features), 1), -99, np.float32)
     )
@@ -106,7 +106,8 @@ def of_rows(labels, weights, ids) -> SimpleNamespace:
     """Rows to validate on, after one to train on, whose label makes a trivial baseline of -9."""
     labels = np.concatenate([labels, np.full_like(labels[:1], -9.0)])
     weights = None if weights is None else np.append(weights, weights[:1])
-    splits = {"train": np.array([len(labels) - 1])}
+    last = len(labels) - 1
+    splits = {"train": np.array([last]), "val": np.arange(last)}
     ids = np.append(ids, len(labels))
     return SimpleNamespace(
         labels=labels, weights=weights, bounds=None, molecule_ids=ids, splits=splits
@@ -130,20 +131,20 @@ def test_a_few_molecules_choose_a_share_near_one_half(right, counts):
         forest, own = (good, bad) if right == "forest" else (bad, good)
         ids = np.concatenate([np.arange(count * 3) // 3, rows[count * 3 :]])
         dataset, seen = of_rows(labels, None, ids), Recorder()
-        assert shares.forest_share(task, own, forest, dataset, rows, seen) == share
+        assert baseline.forest_share(task, own, forest, dataset, seen) == share
         assert has_warning(seen, "it does not help on the validation split") == (share == 0)
 
 
 def test_the_share_counts_molecules_by_their_weights(monkeypatch):
     """The forest is right where a molecule has a weight, and the network for the other one."""
-    monkeypatch.setattr(shares, "_MOLECULES", 0)
+    monkeypatch.setattr(baseline, "_MOLECULES", 0)
     task = Task((Target("y", "regression"),), "mae")
     labels = np.float32([[1.0], [2.0], [3.0]])
     forest, own = np.float32([[1.0], [2.0], [9.0]]), np.float32([[0.0], [1.0], [3.0]])
     for weights, share in ((None, 0.0), (np.float32([1, 1, 0]), 1.0)):
         rows = np.arange(3)
         dataset = of_rows(labels, weights, rows)
-        assert shares.forest_share(task, own, forest, dataset, rows, Callback()) == share
+        assert baseline.forest_share(task, own, forest, dataset, Callback()) == share
 
 
 def test_a_part_that_is_worse_than_the_trivial_baseline_has_no_share():
@@ -152,12 +153,12 @@ def test_a_part_that_is_worse_than_the_trivial_baseline_has_no_share():
     dataset = of_rows(np.float32([[1.0]] * 4), None, rows)
     good, bad, worse = (np.full((4, 1), value, np.float32) for value in (0.9, 12.0, 300.0))
     for own, forest, share in ((good, bad, 0.0), (bad, good, 1.0), (worse, bad, 0.6)):
-        assert shares.forest_share(task, own, forest, dataset, rows, Recorder()) == share
+        assert baseline.forest_share(task, own, forest, dataset, Recorder()) == share
     task = Task((Target("active", "binary"),), "roc_auc")
     dataset = of_rows(np.float32([[0], [0], [0], [1]]), None, rows)
     dataset.labels[-1] = 1
     own, forest = np.float32([[0.3], [0.3], [0.3], [0.6]]), np.float32([[0], [0], [0.5], [0]])
-    assert 0 < shares.forest_share(task, own, forest, dataset, rows, Recorder()) < 0.5
+    assert 0 < baseline.forest_share(task, own, forest, dataset, Recorder()) < 0.5
 
 
 def test_a_run_without_test_split_is_blended(tmp_path):
@@ -278,7 +279,7 @@ def test_a_table_is_blended_by_default(with_columns, tmp_path, monkeypatch):
     assert "blend" in train(plain, tmp_path / "run").metrics
     for name, change in (("none", {"run.blend": "none"}), ("off", {"run.baseline": False})):
         assert "blend" not in train(plain.changed(change), tmp_path / name).metrics
-    monkeypatch.setattr(blending, "_MAX_LABELS", 23)
+    monkeypatch.setattr(baseline, "_MAX_LABELS", 23)
     seen = Recorder()
     assert "blend" not in train(plain, tmp_path / "large", callback=seen).metrics
     assert has_warning(seen, "not blended in, because there are more than 23 training labels")

@@ -9,10 +9,9 @@ import pytest
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import load_config, train
 from molsepnorm.training import run as module
-from molsepnorm.training.loop import Trainer
+from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.parsing import seconds_of
-from molsepnorm.training.steps.budget import epochs_within
-from molsepnorm.training.steps.step import TrainStep
+from molsepnorm.training.step import TrainStep
 
 
 def test_durations_are_parsed(table):

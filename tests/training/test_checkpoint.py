@@ -14,7 +14,7 @@ from molsepnorm.training.config import OptimConfig
 from molsepnorm.training.objectives import Objective
 from molsepnorm.training.run_folder import checkpoint
 from molsepnorm.training.run_folder.checkpoint import Progress
-from molsepnorm.training.steps.optim import WeightAverage, make_optimizer
+from molsepnorm.training.step import WeightAverage, make_optimizer
 
 PROGRESS = Progress(2, 3, 17, 0.1 + 0.2, 5, 40, 1 / 3, 2.5, 9, 1e-17, 1)
 

@@ -14,10 +14,10 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.model import encoding_of
 from molsepnorm.tasks import Target, Task, json_scores
 from molsepnorm.tasks.metrics import draw_resamples, score
+from molsepnorm.training import scoring
 from molsepnorm.training.recipes import architecture
-from molsepnorm.training.results import entries
 from molsepnorm.training.results.conclusion import conclusion, conclusion_of_folds
-from molsepnorm.training.results.entries import about_split, comparisons
+from molsepnorm.training.scoring import about_split, comparisons
 
 
 def entry(difference, low, high):
@@ -225,8 +225,8 @@ def loaded(config):
 @pytest.mark.parametrize(("most_train", "most_test"), [(20_000, 500), (7, 3)])
 def test_the_similarity_equals_rdkits(configure, monkeypatch, most_train, most_test):
     """The median is that of all molecules, or of as many as are drawn."""
-    monkeypatch.setattr(entries, "_MAX_TRAIN", most_train)
-    monkeypatch.setattr(entries, "_MAX_TEST", most_test)
+    monkeypatch.setattr(scoring, "_MAX_TRAIN", most_train)
+    monkeypatch.setattr(scoring, "_MAX_TEST", most_test)
     config = configure({"data.split": [0.5, 0.2, 0.3]})
     dataset = loaded(config)
     found = about_split(config.data, dataset)

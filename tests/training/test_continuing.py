@@ -17,7 +17,8 @@ from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
-from molsepnorm.training.continuing import require_same_meaning, trained_on_before
+from molsepnorm.training.preparing import trained_on_before
+from molsepnorm.training.start import require_same_meaning
 
 ONE = {"run.epochs": 1}
 

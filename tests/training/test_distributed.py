@@ -146,7 +146,6 @@ def test_two_halves_of_a_batch_train_like_the_whole_batch(trained, part: str) ->
 
 def test_ranks_and_sizes_are_those_of_torchrun(both) -> None:
     assert both("world") == (DistributedContext(0, 2, 0, 2), DistributedContext(1, 2, 1, 2))
-    assert both("own_program") == both("world")
     assert both("left") == (True, True)
 
 

@@ -18,8 +18,8 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Task
 from molsepnorm.training import evaluate, train
-from molsepnorm.training.objectives.supervised import dataset_scores
 from molsepnorm.training.report.contents import Contents
+from molsepnorm.training.scoring import dataset_scores
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]

@@ -16,7 +16,8 @@ from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import ablate, load_config, train
-from molsepnorm.training.start import Body, load_weights
+from molsepnorm.training.loop import Body
+from molsepnorm.training.start import load_weights
 
 SMALL = {"layers": 3, "width": 8, "ffn_width": 8, "heads": 2, "max_path_length": 2}
 NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.seed": 5}

@@ -88,7 +88,7 @@ def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
 
 
 def test_many_training_molecules_have_no_predictions(configure, tmp_path, monkeypatch):
-    monkeypatch.setattr("molsepnorm.training.objectives.supervised.MAX_TRAINING", 22)
+    monkeypatch.setattr("molsepnorm.training.scoring.MAX_TRAINING", 22)
     run = train(configure({"run.epochs": 1}), tmp_path / "run").folder
     assert len(json.loads((run / "splits.json").read_text())[0]["train"]) == 23
     assert not (run / "predictions_train.csv").exists()
@@ -122,21 +122,24 @@ def _interrupt(*args, **kwargs):
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(
-    ("method", "written"),
-    [
-        ("RunFolder.keep_best", {"checkpoints"}),
-        ("Trainer.save", {"checkpoints", "history.csv", "model"}),
-    ],
-)
 def test_a_run_killed_before_its_first_checkpoint_is_started_anew(
-    probed, killed, outcome, tmp_path, method, written
+    probed, killed, outcome, tmp_path
 ):
-    """Also if its probe, epoch 0, is written."""
-    whole, run = train(probed, tmp_path / "whole").folder, killed(method)
+    """After its probe is written. Once there is a checkpoint, it is resumed."""
+    whole = train(probed, tmp_path / "whole").folder
+    run = killed("Trainer.save")
     present = {path.name for path in run.iterdir()}
-    assert present & {"checkpoints", "history.csv", "model"} == written
+    assert present & {"checkpoints", "history.csv", "model"} == {"checkpoints"}
     assert train(probed, run).finished
+    assert outcome(run) == outcome(whole)
+
+
+@pytest.mark.parametrize("method", ["RunFolder.keep_best", "RunFolder.append_history"])
+def test_a_run_killed_at_epoch_0_is_resumed(probed, killed, outcome, tmp_path, method):
+    whole, run = train(probed, tmp_path / "whole").folder, killed(method)
+    with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
+        train(probed, run)
+    assert train(folder=run, resume=True).finished
     assert outcome(run) == outcome(whole)
 
 
@@ -153,27 +156,13 @@ def test_a_run_started_anew_keeps_nothing_of_the_killed_one(
     assert [row["epoch"] for row in rows_of(run / "history.csv")] == ["1"]
 
 
-@pytest.mark.parametrize(
-    ("added", "removed"),
-    [
-        ("checkpoints/last.safetensors", ""),
-        ("metrics.json", ""),
-        ("history.csv", ""),
-        ("", "checkpoints/probe"),
-    ],
-)
-def test_only_epoch_0_of_a_killed_run_is_overwritten(
-    probed, killed, tree, tmp_path, added, removed
+@pytest.mark.parametrize("added", ["checkpoints/last.safetensors", "metrics.json", "history.csv"])
+def test_only_a_run_without_a_checkpoint_and_results_is_overwritten(
+    probed, killed, tree, tmp_path, added
 ):
-    """Not a run with a checkpoint, a longer or a finished one, or a model without its run."""
     run = killed("Trainer.save")
     RunFolder(run).require_new()
-    if added:
-        (run / added).parent.mkdir(exist_ok=True)
-        with open(run / added, "a") as file:
-            file.write("1,5,0.1\n")
-    if removed:
-        (run / removed).rename(tmp_path / "removed")
+    (run / added).touch()
     before = tree(run)
     with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
         train(probed, run)

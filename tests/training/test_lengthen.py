@@ -11,7 +11,7 @@ from support import Recorder
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.training import train
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.steps.optim import learning_rate
+from molsepnorm.training.step import learning_rate
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 

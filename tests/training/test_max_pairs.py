@@ -7,7 +7,7 @@ import pytest
 
 from molsepnorm.training import Callback, train
 from molsepnorm.training.loop import Trainer
-from molsepnorm.training.steps.optim import learning_rate
+from molsepnorm.training.step import learning_rate
 
 LARGE = {3: "C" * 40, 9: "C" * 33 + "O", 15: "N" + "C" * 25, 21: "CO" * 18}
 

@@ -8,7 +8,7 @@ import torch
 
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.training.config import OptimConfig
-from molsepnorm.training.steps.optim import WeightAverage, learning_rate, make_optimizer
+from molsepnorm.training.step import WeightAverage, learning_rate, make_optimizer
 
 
 def _rates(total: int, **settings) -> np.ndarray:

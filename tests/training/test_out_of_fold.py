@@ -14,7 +14,7 @@ from molsepnorm.errors import DataError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train, train_replicates
-from molsepnorm.training.comparing.out_of_fold import OOF
+from molsepnorm.training.comparing.replicates import OOF
 
 NESTED = {"data.folds": 3, "data.test_set": False, "run.epochs": 1}
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]

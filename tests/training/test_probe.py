@@ -13,7 +13,7 @@ from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Loss
 from molsepnorm.training import Callback, load_config, train
-from molsepnorm.training.completing import shares
+from molsepnorm.training.completing import baseline
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.probe.kernel import _approximate
@@ -114,7 +114,7 @@ def test_validation_chooses_the_share_of_the_network(
     configure, pretrained, tmp_path, monkeypatch, prior
 ):
     """The share with the smallest loss, drawn to 1/2 by as many molecules as `prior`."""
-    monkeypatch.setattr(shares, "_MOLECULES_OF_NETWORK", prior)
+    monkeypatch.setattr(baseline, "_MOLECULES_OF_NETWORK", prior)
     monkeypatch.setattr(Supervised, "validate", later_is_better(Supervised.validate))
     settings = {"finetune.start": pretrained, "data.targets": ["y", "active"], "run.metric": "loss"}
     result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")

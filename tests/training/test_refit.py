@@ -19,11 +19,12 @@ from molsepnorm.molecules.featurize.descriptors import (
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
-from molsepnorm.training.completing import baseline, refit
-from molsepnorm.training.continuing import trained_on_before
+from molsepnorm.training.completing import baseline, complete
 from molsepnorm.training.evaluation import select
+from molsepnorm.training.preparing import trained_on_before
 from molsepnorm.training.probe import heads
 from molsepnorm.training.probe.kernel import kernel_regression
+from molsepnorm.training.scoring import refit_rows
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 
@@ -149,7 +150,7 @@ def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path, split
     table = load_config(config=tmp_path / "run" / "config.yaml").data
     dataset = select(model, table, "all").dataset
     rows = split_rows(tmp_path / "run")
-    graphs = refit.refit_rows({name: np.array(each) for name, each in rows.items()})
+    graphs = refit_rows({name: np.array(each) for name, each in rows.items()})
     features = structure_inputs([dataset.smiles[row] for row in graphs], True, FAST_DESCRIPTORS)
     expected = Forest.fit(features, dataset.labels[graphs], model.task, seed=0, trees=12)
     (forest,) = model.forests
@@ -237,7 +238,7 @@ def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(
 
 
 def test_large_tables_keep_their_kernel_regression(with_columns, settings, tmp_path, monkeypatch):
-    monkeypatch.setattr(refit, "MAX_MOLECULES", 26)
+    monkeypatch.setattr(complete, "MAX_MOLECULES", 26)
     metrics = train(of(with_columns, settings), tmp_path / "large").metrics
     assert "refit" not in metrics
     model = PropertyModel.from_pretrained(tmp_path / "large")

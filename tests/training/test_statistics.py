@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from molsepnorm.sepnorm import MaskedBatchNorm1d
-from molsepnorm.training.steps.step import estimate_statistics
+from molsepnorm.training.step import estimate_statistics
 
 
 def _network() -> nn.Module:

@@ -19,6 +19,7 @@ from molsepnorm.nn import Graphormer
 from molsepnorm.tasks import Task
 from molsepnorm.training import Callback, TrainConfig, train
 from molsepnorm.training.loop import Trainer
+from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.run_folder.folder import RunFolder
 
@@ -38,7 +39,7 @@ def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[.
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
         model = PropertyModel(network, "zinc", task)
         folder = RunFolder(tmp_path / "run")
-        return Trainer(config, dataset, model, folder, callback or Callback())
+        return Trainer(config, Prepared(dataset, model), folder, callback or Callback())
 
     return make
 

@@ -20,7 +20,7 @@ from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training import StopWhen, load_config, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.objectives.supervised import Supervised
-from molsepnorm.training.steps.step import TrainStep
+from molsepnorm.training.step import TrainStep
 from molsepnorm.tuning import TrialRecord, Tuning, search, study, train_best, tune
 
 SPACE = {"optim.lr": {"low": 1e-4, "high": 0.1, "log": True}, "run.batch_size": [4, 8]}

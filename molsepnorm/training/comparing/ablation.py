@@ -87,7 +87,6 @@ def ablate(
         folder: the folder for the results, with a folder per variant.
         vary: settings and their values, see `variants_of`; all combinations are trained.
         seeds: random seeds, the same for every variant.
-        callback: receives the events of every run and may stop it; one or several.
 
     Raises:
         ConfigError: fewer than two variants, an unknown setting, variants that are scored on

@@ -1,33 +1,29 @@
-"""The baseline of a run on a table: a random forest on the same molecules."""
+"""The random forest of a run on a table, as a part of the model or a baseline beside it, and the
+shares of network, kernel regression and forest, which are chosen by the validation split.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.devices import threads_of
+from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.forest import TREES, Forest
-from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import Task, json_scores
+from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.predict.inference import predict
+from molsepnorm.tasks import ExtraInputs, Loss, Task
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.completing.blending import (
-    blend_problem,
-    forest_inputs,
-    may_blend,
-    num_labels,
-)
-from molsepnorm.training.completing.refit import refit_rows
-from molsepnorm.training.completing.shares import forest_share
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import input_values
-from molsepnorm.training.objectives import Results
-from molsepnorm.training.objectives.supervised import predicted_splits
-from molsepnorm.training.results.entries import differences
+from molsepnorm.training.objectives import Examples
+from molsepnorm.training.scoring import predicted_splits, refit_rows
 
 _SHARE = 1 / 4  # of the time of the run that the baseline may take
 _MIN_SECONDS = 20.0  # that it may always take
@@ -37,17 +33,17 @@ _TREE_LABELS = 10_000_000
 than `TREES` trees for each target."""
 _MIN_TREES = 200  # of a forest that is blended
 
+_MAX_LABELS = 100_000
+"""Maximum number of training labels of all targets with which a forest is blended by default."""
 
-@dataclass(frozen=True)
-class Baseline:
+
+class Baseline(NamedTuple):
     """A random forest, and its predictions."""
 
     forest: Forest
-    graphs: Mapping[str, np.ndarray]
-    """int64 [n]: the molecules of `val` and `test` (none if the run has no test split), and of
-    `train` if the forest is a part of the model."""
     predictions: Mapping[str, np.ndarray]
-    """float32 [n, O]: those for these molecules."""
+    """float32 [n, O]: those of `predicted_splits`, of `train` only if the forest is a part of the
+    model."""
     seconds: float
     share: float
     """Weight of the forest in the model; 0 if it is only compared with it."""
@@ -55,64 +51,51 @@ class Baseline:
     """True if the forest is fitted to the training and validation molecules. The predictions for
     the validation molecules are then those of another one, which is fitted to the former alone."""
 
-    def scores(self, dataset: Dataset, task: Task) -> dict[str, Any]:
-        """Return the entry `baseline` of `metrics.json`."""
-        return {
-            **{
-                split: json_scores(
-                    task.scores(self.predictions[split], dataset.exact_labels[self.graphs[split]])
-                )
-                for split in ("val", "test")
-            },
-            "trees": self.forest.trees,
-            "seconds": round(self.seconds, 1),
-        }
-
 
 def fit_baseline(
-    *,
     config: TrainConfig,
     dataset: Dataset,
     model: PropertyModel,
-    results: Results,
-    callback: Callback,
-    seconds: float,
-    threads: int,
+    val: np.ndarray,
     is_refit: bool,
+    seconds: float,
+    callback: Callback,
 ) -> Baseline | None:
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
     The number of trees of a forest that can be blended depends on the number of labels alone, so
     that runs can be repeated: 500, and 200 to 500 with more than 20,000 labels. A forest that is
     only compared takes at most a quarter of the time of the run, or 20 seconds if that is more. If
-    it needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name,
-    runs without targets and `run.baseline: false` have no baseline. Neither have molecules that are
-    not SMILES; `callback.on_warning` is then called, too.
+    it needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name
+    and `run.baseline: false` have no baseline. Neither have molecules that are not SMILES;
+    `callback.on_warning` is then called, too. Without a test split there is nothing to compare, and
+    a forest that is not blended is not fitted.
 
     With `run.refit` a forest that is blended, or compared with a model that is fitted to the
     validation molecules, is fitted to them as well. The weight of the forest is then chosen by
     another one of at most 200 trees, which is fitted to the training molecules. If the weight is 0
     and no part of the model is fitted again, this one is the baseline.
 
-    Args as for `complete`. Without scores in the results there is nothing to compare, and a forest
-    that is not blended is not fitted.
+    Args:
+        val: float32 [n, O], their predictions for the validation molecules.
+        is_refit: whether the networks are fitted to the validation molecules, too.
     """
-    task, inputs = model.task, model.inputs
-    if not config.run.baseline or config.data.dataset is not None or not task.targets:
+    if not config.run.baseline or config.data.dataset is not None:
         return None
     if dataset.smiles is None:
         callback.on_warning("The run has no baseline, because its molecules are not SMILES.")
         return None
-    can_blend = may_blend(config, dataset, inputs)
+    can_blend = may_blend(config, dataset, model.inputs)
     if not can_blend and config.run.blend != "none":
-        problem = blend_problem(config, dataset, inputs)
+        problem = blend_problem(config, dataset, model.inputs)
         callback.on_warning(f"The random forest is not blended in, because {problem}.")
-    if not (can_blend or results.scores):
+    if not (can_blend or dataset.has_test):
         return None
-    started = time.perf_counter()
+    started, threads = time.perf_counter(), threads_of(config.run.threads)
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
-        features, _ = input_values(dataset, forest_inputs(inputs), callback.on_progress, threads)
+        read = forest_inputs(model.inputs)
+        features, _ = input_values(dataset, read, callback.on_progress, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
@@ -125,7 +108,7 @@ def fit_baseline(
         return Forest.fit(
             features[rows],
             dataset.labels[rows],
-            task,
+            model.task,
             None if dataset.weights is None else dataset.weights[rows],
             seed=config.run.seed,
             trees=trees,
@@ -133,13 +116,10 @@ def fit_baseline(
             seconds=allowed,
         )
 
+    graphs = predicted_splits(dataset)
     forest = fit(dataset.splits["train"], min(trees, _MIN_TREES) if twice else trees)
-    graphs = {split: dataset.splits[split] for split in ("val", "test")}
-    unseen = forest.predict(features[graphs["val"]])
-    share = 0.0
-    if can_blend:
-        own = results.predictions["val"]
-        share = forest_share(task, own, unseen, dataset, graphs["val"], callback)
+    predictions = {"val": forest.predict(features[graphs.pop("val")])}
+    share = forest_share(model.task, val, predictions["val"], dataset, callback) if can_blend else 0
     refit = twice and (share > 0 or is_refit)
     if refit:
         forest = fit(refit_rows(dataset.splits), trees)
@@ -148,12 +128,10 @@ def fit_baseline(
             f"The random forest has {forest.trees} trees in place of {trees}, so that it takes "
             f"about {limit:,.0f} s."
         )
-    predictions = {"val": unseen, "test": forest.predict(features[graphs["test"]])}
-    if share and "train" in (written := predicted_splits(dataset)):
-        graphs["train"] = written["train"]
-        predictions["train"] = forest.predict(features[graphs["train"]])
-    took = time.perf_counter() - started
-    return Baseline(forest, graphs, predictions, took, share, refit)
+    for split, rows in graphs.items():
+        if share or split != "train":
+            predictions[split] = forest.predict(features[rows])
+    return Baseline(forest, predictions, time.perf_counter() - started, share, refit)
 
 
 def _blended_trees(dataset: Dataset) -> int:
@@ -161,24 +139,175 @@ def _blended_trees(dataset: Dataset) -> int:
     return min(TREES, max(_MIN_TREES, _TREE_LABELS // max(num_labels(dataset), 1)))
 
 
-def with_baseline(
-    results: Results, baseline: Baseline | None, dataset: Dataset, task: Task
-) -> Results:
-    """Return the results of a model with those of its baseline beside them.
+def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
+    """Return the inputs of the forest beside a network with these inputs: the columns of the table,
+    Morgan counts, and descriptors, which are those of the network if it reads any. Atom pairs,
+    which only a kernel head reads, follow them in the inputs of the model."""
+    from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 
-    The entry `baseline_difference` holds the test scores of the model minus those of the baseline,
-    with 95 % intervals of a paired bootstrap.
+    return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
+
+
+def blend_problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> str | None:
+    """Return the reason why no forest can be blended with the network; None if there is none.
+
+    Args:
+        inputs: the inputs of the network beside the atoms and bonds.
     """
-    if baseline is None or not results.predictions:
-        return results
-    scores, other = baseline.scores(dataset, task), baseline.predictions["test"]
-    rows = baseline.graphs["test"]
-    intervals = task.intervals(
-        results.predictions["test"],
-        dataset.exact_labels[rows],
-        minus=other,
-        molecules=dataset.molecule_ids[rows],
+    if config.objective.name != SUPERVISED:
+        return f"the objective {config.objective.name} has no predictions"
+    if config.data.dataset is not None or dataset.smiles is None:
+        return f"{dataset.name} is not a table with SMILES"
+    if not replace(inputs, pairs=0).is_start_of(forest_inputs(inputs)):
+        return "data.molecule_features has rdkit without morgan: name both or neither"
+    if config.run.blend == "auto" and num_labels(dataset) > _MAX_LABELS:
+        return (
+            f"there are more than {_MAX_LABELS:,} training labels (--blend forest includes it all "
+            "the same)"
+        )
+    return None
+
+
+def may_blend(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bool:
+    """Return whether a forest may become a part of the model; arguments as for `blend_problem`.
+
+    The validation molecules may still leave it out.
+    """
+    allowed = config.run.baseline and config.run.blend != "none"
+    return allowed and blend_problem(config, dataset, inputs) is None
+
+
+def require_blendable(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> None:
+    """Check that the run can have the blend that its configuration names.
+
+    Raises:
+        ConfigError: `run.blend` is `forest`, and no forest can be blended.
+    """
+    problem = blend_problem(config, dataset, inputs)
+    if config.run.blend == "forest" and problem is not None:
+        raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
+
+
+def num_labels(dataset: Dataset) -> int:
+    """Return the number of training labels of all targets."""
+    return int(np.isfinite(dataset.labels[dataset.splits["train"]]).sum())
+
+
+_STEPS = 20
+"""Number of steps between a share of 0 and of 1."""
+_MOLECULES = 20
+"""Number of validation molecules that a forest's share of 1/2 is worth."""
+_MOLECULES_OF_NETWORK = 200
+"""Number of validation molecules that the network's share of 1/2 beside the kernel regression is
+worth. It is higher, because the same molecules have chosen the epoch of the network."""
+
+
+def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:
+    """Return a mean of a trained network and a kernel regression with another share of the network.
+
+    It is 1/2 during training. Afterwards it is that of `_share`, which changes little for tables of
+    a few hundred rows. Large tables often have targets that the network predicts much better.
+
+    Args:
+        model: a network and its partner, which are averaged; other models stay as they are.
+    """
+    if len(model.networks) != 2:
+        return model
+    dataset = examples.dataset
+    assert dataset is not None
+    network, kernel = (
+        predict(
+            replace(model, network=each, partners=(), weights=(1.0,)),
+            examples.graphs,
+            dataset.splits["val"],
+        )
+        for each in model.networks
     )
-    found = differences(results.scores["test"], scores["test"], intervals)
-    entries = {**results.scores, "baseline": scores, "baseline_difference": found}
-    return results._replace(scores=entries, baseline=baseline.predictions)
+    share = _share(model.task, kernel, network, dataset, _MOLECULES_OF_NETWORK)
+    return replace(model, weights=(share, 1 - share))
+
+
+def forest_share(
+    task: Task,
+    networks: np.ndarray,
+    forest: np.ndarray,
+    dataset: Dataset,
+    callback: Callback,
+) -> float:
+    """Return the share of the forest in the mean of networks and forest, see `_share`.
+
+    A few dozen molecules alone often leave out a part that helps on other molecules.
+
+    Args:
+        networks, forest: float32 [n, O], their predictions for the validation molecules.
+        callback: receives a warning if the share is 0.
+    """
+    if not _labelled(dataset):
+        callback.on_warning(
+            "The random forest is not blended in, because no validation molecule has a label."
+        )
+        return 0.0
+    share = _share(task, networks, forest, dataset, _MOLECULES)
+    if not share:
+        callback.on_warning(
+            "The random forest is not blended in, because it does not help on the validation split."
+        )
+    return share
+
+
+def _labelled(dataset: Dataset) -> int:
+    """Return how many different validation molecules have a label."""
+    graphs = dataset.splits["val"]
+    counts = np.isfinite(dataset.labels[graphs]).any(axis=1)
+    return len(np.unique(dataset.molecule_ids[graphs[counts]]))
+
+
+def _share(task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, prior: int) -> float:
+    """Return the share of the other predictions [n, O] of the validation molecules in their mean
+    with one's, a multiple of 1 / `_STEPS`.
+
+    It is a weighted mean of the share with the smallest validation loss, which counts as many
+    molecules as have a label, and 1/2, which counts `prior` molecules. If one of them has a larger
+    `_error` than the trivial baseline, and the other has not, the other one has all.
+    """
+    graphs = dataset.splits["val"]
+    trivial = task.baseline_prediction(dataset.labels[dataset.splits["train"]])
+    limit = _error(task, np.tile(trivial, (len(graphs), 1)), dataset, graphs)
+    is_worse = [_error(task, each, dataset, graphs) > limit for each in (one, other)]
+    if is_worse[0] != is_worse[1]:
+        return float(is_worse[0])
+    labels, weights, bounds = (
+        None if each is None else torch.from_numpy(each[graphs])
+        for each in (dataset.labels, dataset.weights, dataset.bounds)
+    )
+    assert labels is not None
+
+    def loss(share: float) -> float:
+        mixed = (1 - share) * one + share * other
+        outputs = task.outputs_of(torch.from_numpy(mixed))
+        return float(Loss(task)(outputs, labels, weights, bounds)[0])
+
+    best = min((step / _STEPS for step in range(_STEPS + 1)), key=loss)
+    count = _labelled(dataset)
+    share = (count * best + prior / 2) / (count + prior)
+    return round(share * _STEPS) / _STEPS
+
+
+def _error(task: Task, predictions: np.ndarray, dataset: Dataset, graphs: np.ndarray) -> float:
+    """Return the summed error of predictions [n, O]: the loss of numbers, and the squared error of
+    probabilities, whose loss a single confident mistake would dominate."""
+    total = 0.0
+    for number, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
+        labels, values = dataset.labels[graphs, number], predictions[:, columns]
+        known = np.isfinite(labels)
+        if target.kind == "regression":
+            errors = (values[:, 0] - labels) / target.scale
+            if dataset.bounds is not None:
+                errors = np.where(dataset.bounds[graphs, number] * errors > 0, 0.0, errors)
+            errors = errors**2 if task.regression_loss == "mse" else np.abs(errors)
+        else:
+            classes = np.eye(max(target.width, 2))[np.nan_to_num(labels).astype(int)]
+            errors = ((values - classes[:, -target.width :]) ** 2).sum(axis=1)
+        weights = 1.0 if dataset.weights is None else dataset.weights[graphs]
+        total += float((errors * weights)[known].sum())
+    return total

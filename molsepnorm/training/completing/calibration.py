@@ -14,17 +14,17 @@ from molsepnorm.predict.inference import Predicted, predict_with_signals
 from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
-from molsepnorm.training.objectives import Results
+from molsepnorm.training.scoring import Predictions
 
 _LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
 
 
 def calibrate(
     model: PropertyModel,
+    chosen: PropertyModel,
     dataset: Dataset,
     tensors: GraphTensors,
-    results: Results,
-    chosen: PropertyModel,
+    predictions: Predictions,
 ) -> tuple[PropertyModel, dict[str, Any]]:
     """Return the model with intervals and calibrated probabilities, and their scores.
 
@@ -32,11 +32,9 @@ def calibrate(
     molecules.
 
     Args:
-        model: the trained model.
-        dataset: its data.
-        tensors: all molecules, on the device of the model.
-        results: its predictions for the validation and perhaps the test molecules.
         chosen: the model that predicted the validation molecules, which it has not seen.
+        tensors: all molecules, on the device of the models.
+        predictions: those for the validation and perhaps the test molecules.
 
     Returns:
         The model, and by target: `level`, `coverage` and `width` of the intervals of the test
@@ -44,16 +42,14 @@ def calibrate(
         depend on; the classes that are `always` in a set, since too few validation molecules have
         them; and the numbers of labelled validation `molecules` and `test_molecules`.
     """
-    if not results.predictions:  # a model without targets
-        return model, {}
+    graphs, labels = predictions.graphs, dataset.exact_labels
 
     def predicted(split: str, own: PropertyModel) -> Predicted:
-        # the results hold the predictions of forests, whose inputs the tensors may lack
+        # the given predictions are those with forests, whose inputs the tensors may lack
         networks = replace(own, forests=(), forest_share=0.0)
-        found = predict_with_signals(networks, tensors, results.graphs[split])
-        return found._replace(values=results.predictions[split])
+        found = predict_with_signals(networks, tensors, graphs[split])
+        return found._replace(values=predictions.values[split])
 
-    graphs, labels = results.graphs, dataset.exact_labels
     val = predicted("val", chosen)
     molecules = dataset.molecule_ids[graphs["val"]]
     fitted = _fit(model.task, labels[graphs["val"]], val, molecules)

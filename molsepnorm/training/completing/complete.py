@@ -1,98 +1,101 @@
-"""`complete`: what a model gets after its networks are trained and chosen."""
+"""`complete`: what a model gets after its networks are trained and chosen, and its scores."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
+from molsepnorm.predict.inference import predict
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
-from molsepnorm.training.completing.blending import forest_inputs
 from molsepnorm.training.completing.calibration import calibrate
 from molsepnorm.training.completing.domain import fit_domain
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.objectives import Results
-from molsepnorm.training.objectives.supervised import score
+from molsepnorm.training.objectives import Examples
+from molsepnorm.training.probe import MAX_MOLECULES, refit_kernels
+from molsepnorm.training.scoring import (
+    Predictions,
+    about_split,
+    predicted_splits,
+    refit_rows,
+    score,
+    split_scores,
+)
 
 
 class Completed(NamedTuple):
     """A model with all its parts."""
 
     model: PropertyModel
-    results: Results
-    entries: dict[str, Any]
-    """Further entries of `metrics.json`."""
+    predictions: Predictions
+    metrics: dict[str, Any]
+    """Entries of `metrics.json`."""
 
 
 def complete(
-    *,
     config: TrainConfig,
-    dataset: Dataset,
-    tensors: GraphTensors,
-    model: PropertyModel,
-    results: Results,
     chosen: PropertyModel,
-    callback: Callback,
+    examples: Examples,
     seconds: float,
-    threads: int,
+    callback: Callback,
 ) -> Completed:
-    """Blend a model with a random forest, and give it intervals and a domain.
+    """Return a model with a second fit of its kernel regressions, a random forest, intervals and a
+    domain, and its scores, for the first and only time on the test split.
 
-    The entry `refit` names the parts that are fitted to the validation molecules, too.
+    Kernel regressions are fitted a second time, to the training and validation molecules, unless
+    `run.refit` is off, the data set has a name, so that its split is a protocol, or it has more
+    molecules than a kernel regression compares. The entry `refit` names the parts that are fitted
+    to the validation molecules, too; validation scores and intervals are those of the model before.
 
     Args:
-        config: the configuration of the run.
-        dataset: the data set.
-        tensors: all molecules, on the device of the model.
-        model: the networks, after the second fit. They are on the CPU afterwards.
-        results: their predictions; for validation molecules those of `chosen`.
-        chosen: the networks before the second fit, which have not seen the validation molecules;
-            the same object as `model` if there is none.
-        callback: receives warnings and progress.
-        seconds: time that the run took so far.
-        threads: number of CPU threads.
+        chosen: the networks, on the device of the examples, which have not seen the validation
+            molecules. The networks of the result are on the CPU.
     """
-    is_refit = model is not chosen
-    forest = baseline.fit_baseline(
-        config=config,
-        dataset=dataset,
-        model=model,
-        results=results,
-        callback=callback,
-        seconds=seconds,
-        threads=threads,
-        is_refit=is_refit,
-    )
-    model, results = _blend(model, results, forest, dataset)
-    forests = bool(model.forests) and forest is not None and forest.refit
-    parts = ["kernel regression"] * is_refit + ["random forest"] * forests
-    model, calibrated = calibrate(model, dataset, tensors, results, chosen)
-    model.to("cpu")
-    model, domain = fit_domain(model, dataset, results, bool(parts), config.run.training_structures)
-    if results.scores:
-        results = baseline.with_baseline(results, forest, dataset, model.task)
-    entries = {"calibration": calibrated, "domain": domain, "refit": parts}
-    return Completed(model, results, {name: each for name, each in entries.items() if each})
-
-
-def _blend(
-    model: PropertyModel, results: Results, forest: baseline.Baseline | None, dataset: Dataset
-) -> tuple[PropertyModel, Results]:
-    """Return the model and the results with the forests blended in, if they have a share."""
-    if forest is None or not forest.share:
-        return model, results
-    inputs = replace(forest_inputs(model.inputs), pairs=model.inputs.pairs)
-    blended = replace(model, forests=(forest.forest,), forest_share=forest.share, inputs=inputs)
-    mixed = {
-        split: (1 - forest.share) * own + forest.share * forest.predictions[split]
-        for split, own in results.predictions.items()
+    dataset = examples.dataset
+    assert dataset is not None
+    rows = refit_rows(dataset.splits)
+    is_refit = config.run.refit and config.data.dataset is None and chosen.compares
+    is_refit = is_refit and len(rows) <= MAX_MOLECULES
+    final = refit_kernels(chosen, examples, rows) if is_refit else chosen
+    graphs = predicted_splits(dataset)
+    networks = {
+        split: predict(chosen if split == "val" else final, examples.graphs, rows)
+        for split, rows in graphs.items()
     }
-    if not results.scores:
-        return blended, results._replace(predictions=mixed)
-    found = score(dataset, model.task, results.graphs, mixed)
-    network = {split: results.scores[split] for split in ("val", "test")}
-    entry = {"forest_share": forest.share, "network": network}
-    return blended, found._replace(scores={**found.scores, "blend": entry})
+    forest = baseline.fit_baseline(
+        config, dataset, final, networks["val"], is_refit, seconds, callback
+    )
+    model, predictions = final, Predictions(graphs, networks)
+    parts = ["kernel regression"] * is_refit
+    if forest is not None:
+        predictions = predictions._replace(forest=forest.predictions)
+    if forest is not None and forest.share:
+        parts += ["random forest"] * forest.refit
+        model = replace(
+            final,
+            forests=(forest.forest,),
+            forest_share=forest.share,
+            inputs=replace(baseline.forest_inputs(final.inputs), pairs=final.inputs.pairs),
+        )
+        values = {
+            split: (1 - forest.share) * own + forest.share * forest.predictions[split]
+            for split, own in networks.items()
+        }
+        predictions = predictions._replace(values=values)
+    model, calibrated = calibrate(model, chosen, dataset, examples.graphs, predictions)
+    model.to("cpu")
+    keep_structures = config.run.training_structures
+    model, domain = fit_domain(model, dataset, predictions, bool(parts), keep_structures)
+    metrics = score(dataset, model.task, predictions)
+    if dataset.has_test:
+        metrics |= about_split(config.data, dataset)
+        if forest is not None:
+            about = {"trees": forest.forest.trees, "seconds": round(forest.seconds, 1)}
+            metrics["baseline"] |= about
+        if model.forests:
+            own = split_scores(dataset, model.task, graphs, networks)
+            metrics["blend"] = {"forest_share": model.forest_share, "network": own}
+    entries = {"calibration": calibrated, "domain": domain, "refit": parts}
+    metrics |= {name: each for name, each in entries.items() if each}
+    return Completed(model, predictions, metrics)

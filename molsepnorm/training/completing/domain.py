@@ -22,8 +22,7 @@ from molsepnorm.tasks.molecule_errors import (
     relative_errors,
     target_error,
 )
-from molsepnorm.training.completing.refit import refit_rows
-from molsepnorm.training.objectives import Results
+from molsepnorm.training.scoring import Predictions, drawn, refit_rows
 
 _MAX_COMPARED = 2000
 """Maximum number of molecules of a split that are compared with the training molecules."""
@@ -37,7 +36,7 @@ _Rows = np.ndarray  # int64, indices of molecules in the store
 def fit_domain(
     model: PropertyModel,
     dataset: Dataset,
-    results: Results,
+    predictions: Predictions,
     is_refit: bool,
     keep_structures: bool,
 ) -> tuple[PropertyModel, dict[str, Any]]:
@@ -50,15 +49,13 @@ def fit_domain(
     drawn at random.
 
     Args:
-        model: the trained model.
-        dataset: its data.
-        results: its predictions for the validation and perhaps the test molecules.
+        predictions: those for the validation and perhaps the test molecules.
         is_refit: a part of the model is fitted to the validation molecules, too. The domain is then
             that of all molecules, its threshold that of the model before.
         keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
 
     Returns:
-        The model, and the entry; it is empty without targets, without SMILES, or for one training
+        The model, and the entry; it is empty without SMILES, or for one training
         molecule or more than 1,000,000. `inside` and `outside` hold the number of molecules and the
         mean error on either side of the `threshold` by split, and `bins` the same by similarity.
     """
@@ -66,21 +63,21 @@ def fit_domain(
     if is_refit:
         seen["test"] = refit_rows(dataset.splits)
     train = np.sort(seen["test"])
-    if not results.predictions or dataset.smiles is None or len(train) > _MAX_TRAIN:
+    if dataset.smiles is None or len(train) > _MAX_TRAIN:
         return model, {}
     different = np.sort(np.unique(dataset.molecule_ids[train], return_index=True)[1])
     if len(different) < 2:
         return model, {}
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
-    compared = [split for split in ("val", "test") if split in results.graphs]
-    errors = _errors(model.task, dataset, results, compared)
+    compared = [split for split in ("val", "test") if split in predictions.graphs]
+    errors = _errors(model.task, dataset, predictions, compared)
     similarity: dict[str, np.ndarray] = {}
     try:
         bits = packed_morgan(dataset.smiles_of(train))
         for split in compared:
             chosen = drawn(np.flatnonzero(np.isfinite(errors[split])), _MAX_COMPARED)
-            rows = results.graphs[split][chosen]
+            rows = predictions.graphs[split][chosen]
             places = np.searchsorted(train, seen[split])
             found = nearest(packed_morgan(dataset.smiles_of(rows)), bits[places])[1]
             molecules = dataset.molecule_ids[rows]
@@ -115,16 +112,16 @@ def fit_domain(
 
 
 def _errors(
-    task: Task, dataset: Dataset, results: Results, splits: Iterable[str]
+    task: Task, dataset: Dataset, predictions: Predictions, splits: Iterable[str]
 ) -> dict[str, np.ndarray]:
     """Return the error of each molecule of these splits, [n]; NaN without a label."""
     by_target = {
         split: np.stack(
             [
-                target_error(target, labels, results.predictions[split][:, columns])
+                target_error(target, labels, predictions.values[split][:, columns])
                 for target, labels, columns in zip(
                     task.targets,
-                    dataset.exact_labels[results.graphs[split]].T,
+                    dataset.exact_labels[predictions.graphs[split]].T,
                     task.columns(),
                     strict=True,
                 )
@@ -143,13 +140,6 @@ def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
     """Return the mean of the values of each molecule, in the order in which they first occur."""
     index = numbered(molecules)
     return np.bincount(index, values) / np.bincount(index)
-
-
-def drawn(rows: np.ndarray, most: int) -> np.ndarray:
-    """Return the rows, or a sorted random sample if there are more than `most`, always the same."""
-    if len(rows) <= most:
-        return rows
-    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
 
 
 def _about(errors: np.ndarray) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.config import OBJECTIVE_SETTINGS, ObjectiveConfig, TrainConfig
-from molsepnorm.training.objectives.objective import Examples, Objective, Results
+from molsepnorm.training.objectives.objective import Examples, Objective
 from molsepnorm.training.objectives.pretraining import Pretraining
 from molsepnorm.training.objectives.supervised import Supervised
 
-__all__ = ["OBJECTIVES", "Examples", "Objective", "Results", "make_objective", "register"]
+__all__ = ["OBJECTIVES", "Examples", "Objective", "make_objective", "register"]
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "supervised": Supervised,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,19 +38,19 @@ class Examples:
     """float32 [G]; None if all molecules have the same weight."""
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     """The arrays that `Objective.prepare` added to the data set."""
-    molecule_ids: np.ndarray | None = None
-    """[G]: rows of the same molecule have the same number; None if all molecules differ."""
+    dataset: Dataset | None = None
+    """Where they are from; without it, all molecules differ."""
 
     @staticmethod
-    def of(dataset: Dataset, device: torch.device, identify: bool) -> Examples:
-        """Return the molecules of a data set; with `identify`, rows of one molecule are marked."""
+    def of(dataset: Dataset, device: torch.device) -> Examples:
+        """Return the molecules of a data set."""
         weights = dataset.weights
         return Examples(
             GraphTensors.of(dataset.store, device),
             torch.from_numpy(dataset.labels[:]).to(device),
             None if weights is None else torch.from_numpy(weights).to(device),
             {name: torch.from_numpy(a).to(device) for name, a in dataset.arrays.items()},
-            dataset.molecule_ids if identify else None,
+            dataset,
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Examples:
@@ -59,24 +58,10 @@ class Examples:
         return self
 
 
-class Results(NamedTuple):
-    """The scores of a trained model."""
-
-    scores: dict[str, Any]
-    """Entries of `metrics.json`: `val` and `test`, each with scores by name, and any others."""
-    graphs: Mapping[str, np.ndarray] = MappingProxyType({})
-    """int64 [n]: the molecules that have predictions, by split; empty if the model does not
-    predict."""
-    predictions: Mapping[str, np.ndarray] = MappingProxyType({})
-    """float32 [n, O]: predictions for these molecules."""
-    baseline: Mapping[str, np.ndarray] = MappingProxyType({})
-    """float32 [n, O]: predictions of the baseline, for the splits that it predicts."""
-
-
 class Objective(nn.Module, ABC):
     """The network with everything else that is trained, and its loss.
 
-    A subclass implements `forward`, and `validate` and `results` where the mean loss is not enough.
+    A subclass implements `forward`, and `validate` where the mean loss is not enough.
     Modules that it adds, such as a head, are trained, averaged and saved in checkpoints together
     with the network. They must not contain batch norms, whose statistics are estimated for the
     network only. `register` makes an objective available under a name.
@@ -144,7 +129,6 @@ class Objective(nn.Module, ABC):
 
         Args:
             sums: function that returns the sums of a batch, (width,); arguments as for `forward`.
-            width: number of sums.
             graphs, world: as in `validate`.
         """
         run, tensors = self.config.run, self.examples.graphs
@@ -160,19 +144,13 @@ class Objective(nn.Module, ABC):
         world.sum(totals)
         return totals.tolist()
 
-    def results(self, dataset: Dataset, final: PropertyModel) -> Results:
-        """Return the final scores on the validation and test splits; by default the losses.
-
-        Args:
-            dataset: the molecules and their splits.
-            final: the model that the run ends with. It predicts the test split, and may be fitted
-                to the validation split, too.
-        """
-        scores = {}
+    def final_scores(self, dataset: Dataset) -> dict[str, Any]:
+        """Return the entries `val` and `test` of `metrics.json`: the scores of `validate`."""
+        found = {}
         for split in ("val", "test"):
             loss, others = self.validate(dataset.splits[split], DistributedContext())
-            scores[split] = json_scores({"loss": loss, **others})
-        return Results(scores)
+            found[split] = json_scores({"loss": loss, **others})
+        return found
 
     def own_state(self) -> dict[str, Tensor]:
         """Return the tensors that do not belong to the network."""

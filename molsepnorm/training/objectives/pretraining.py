@@ -40,13 +40,6 @@ class Pretext(nn.Module, ABC):
         super().__init__()
         self.examples, self.settings = examples, settings
 
-    @staticmethod
-    def prepare(
-        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
-    ) -> Dataset:
-        """Return the data set with the arrays that the loss reads; see `Objective.prepare`."""
-        return dataset
-
     @abstractmethod
     def forward(
         self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
@@ -101,12 +94,6 @@ class Descriptors(Regression):
     values = "descriptors"
     is_sampled = True
 
-    @staticmethod
-    def prepare(
-        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
-    ) -> Dataset:
-        return _with_scaling(_with_structure_features(dataset, progress), "descriptors")
-
 
 class Teacher(Regression):
     """The regression of another model's embeddings of the same molecules (distillation).
@@ -116,16 +103,6 @@ class Teacher(Regression):
 
     values = "teacher"
 
-    @staticmethod
-    def prepare(
-        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
-    ) -> Dataset:
-        assert settings.teacher_vectors is not None
-        vectors, warnings = teacher_vectors(settings.teacher_vectors, dataset)
-        arrays = {**dataset.arrays, "teacher": vectors}
-        dataset = replace(dataset, arrays=arrays, warnings=(*dataset.warnings, *warnings))
-        return _with_scaling(dataset, "teacher")
-
 
 class Fingerprint(Pretext):
     """The mean cross-entropy of the bits of the Morgan fingerprint (radius 2).
@@ -134,12 +111,6 @@ class Fingerprint(Pretext):
     """
 
     shifts: Tensor
-
-    @staticmethod
-    def prepare(
-        settings: PretrainingConfig, dataset: Dataset, progress: Callable[[int, int], None]
-    ) -> Dataset:
-        return _with_structure_features(dataset, progress)
 
     def __init__(
         self, network: Graphormer, examples: Examples, settings: PretrainingConfig
@@ -202,26 +173,6 @@ PRETEXTS: dict[str, type[Pretext]] = {
     "contrastive": Contrastive,
 }
 """The losses, by the name of the setting that holds their weight."""
-
-
-def _with_structure_features(dataset: Dataset, progress: Callable[[int, int], None]) -> Dataset:
-    """Return the data set with its descriptors and fingerprints, which are computed once."""
-    if "descriptors" in dataset.arrays:
-        return dataset
-    if dataset.smiles is None:
-        raise ConfigError(
-            f"{dataset.name} has no SMILES to compute descriptors and fingerprints from: use "
-            "objective.contrastive, or a table of SMILES"
-        )
-    smiles = dataset.smiles_of(slice(None))
-    features = structure_features(smiles, ("descriptors", "fingerprint"), progress)
-    return replace(dataset, arrays={**dataset.arrays, **features})
-
-
-def _with_scaling(dataset: Dataset, name: str) -> Dataset:
-    """Return the data set with the scaling of one of its arrays."""
-    scaling = clipped_scaling(dataset.arrays[name], dataset.splits["train"])
-    return replace(dataset, arrays={**dataset.arrays, f"{name}_scaling": scaling})
 
 
 def clipped_scaling(values: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
@@ -299,9 +250,22 @@ class Pretraining(Objective):
         config: TrainConfig, dataset: Dataset, progress: Callable[[int, int], None]
     ) -> Dataset:
         settings = _settings(config)
-        for name in _weights(settings):
-            dataset = PRETEXTS[name].prepare(settings, dataset, progress)
-        return dataset
+        weights, arrays, warnings = _weights(settings), {**dataset.arrays}, dataset.warnings
+        if settings.teacher_vectors is not None:
+            arrays["teacher"], more = teacher_vectors(settings.teacher_vectors, dataset)
+            warnings += more
+        if {"descriptors", "fingerprint"} & weights.keys():
+            if dataset.smiles is None:
+                raise ConfigError(
+                    f"{dataset.name} has no SMILES to compute descriptors and fingerprints from: "
+                    "use objective.contrastive, or a table of SMILES"
+                )
+            names = ("descriptors", "fingerprint")
+            arrays |= structure_features(dataset.smiles_of(slice(None)), names, progress)
+        for name in ("teacher", "descriptors"):
+            if name in weights:
+                arrays[f"{name}_scaling"] = clipped_scaling(arrays[name], dataset.splits["train"])
+        return replace(dataset, arrays=arrays, warnings=warnings)
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,17 +12,12 @@ from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.errors import DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.predict.inference import infer, predict
-from molsepnorm.tasks import Loss, Task, json_scores
+from molsepnorm.predict.inference import infer
+from molsepnorm.tasks import Loss, Task
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.objectives.objective import TINY, Examples, Objective, Results, diverged
-from molsepnorm.training.results.entries import comparisons
-
-MAX_TRAINING = 20_000
-"""Maximum number of training molecules whose predictions a run writes. Each network of the model
-takes about a third of the time of an epoch for them."""
+from molsepnorm.training.objectives.objective import TINY, Examples, Objective, diverged
 
 _MANY_TARGETS = 20  # with more targets, only the selection metric is computed at a validation
 
@@ -114,50 +107,6 @@ class Supervised(Objective):
         scores = self.task.scores(self.task.predictions(outputs).numpy(), labels.numpy(), only)
         return float(loss_sum / count.clamp(min=TINY)), scores
 
-    def results(self, dataset: Dataset, final: PropertyModel) -> Results:
-        """Return scores, the scores of a constant, and intervals of the test scores."""
-        graphs = predicted_splits(dataset)
-        each = {
-            split: predict(self.model if split == "val" else final, self.examples.graphs, own)
-            for split, own in graphs.items()
-        }
-        return score(dataset, self.task, graphs, each)
-
-
-def predicted_splits(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Return the molecules, int64 [n], of the splits whose predictions a run writes: validation,
-    test, and training up to `MAX_TRAINING` molecules."""
-    names = ["val", "test"] + ["train"] * (len(dataset.splits["train"]) <= MAX_TRAINING)
-    return {split: dataset.splits[split] for split in names}
-
-
-def score(
-    dataset: Dataset,
-    task: Task,
-    graphs: Mapping[str, np.ndarray],
-    predictions: Mapping[str, np.ndarray],
-) -> Results:
-    """Return scores, those of a constant prediction, intervals of the test scores, and
-    `comparisons` of these scores.
-    """
-    exact = dataset.exact_labels
-    entries: dict[str, Any] = {}
-    for split in ("val", "test"):
-        labels = exact[graphs[split]]
-        entries[split] = json_scores(dataset_scores(dataset, task, predictions[split], labels))
-    predicted, labels = predictions["test"], exact[graphs["test"]]
-    baseline = task.baseline_prediction(exact[dataset.splits["train"]])
-    constant = np.tile(baseline, (len(labels), 1))
-    molecules = dataset.molecule_ids[graphs["test"]]
-    intervals = task.intervals(predicted, labels, molecules=molecules)
-    entries["test_constant"] = json_scores(task.scores(constant, labels))
-    entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
-    scores = entries["test"], entries["test_constant"]
-    entries |= comparisons(task, *scores, predicted, labels, constant, molecules)
-    if about := dataset.about_labels({**dataset.splits, **graphs}):
-        entries["labels"] = about
-    return Results(entries, graphs, predictions)
-
 
 def _require_exact_labels(dataset: Dataset) -> None:
     """Raise a `DataError` if all training labels of a target are bounds."""
@@ -172,13 +121,3 @@ def _require_exact_labels(dataset: Dataset) -> None:
                 "such as >10, and a regression needs exact numbers, too. Turn the labels into "
                 "yes/no, or choose another split"
             )
-
-
-def dataset_scores(
-    dataset: Dataset, task: Task, predictions: np.ndarray, labels: np.ndarray
-) -> dict[str, float]:
-    """Return `Task.scores`; a data set's own evaluator replaces the score of its metric."""
-    scores = task.scores(predictions, labels)
-    if dataset.evaluator is not None and dataset.metric is not None:
-        scores[dataset.metric] = dataset.evaluator(predictions, labels)
-    return scores

@@ -7,12 +7,11 @@ several temperatures, are left out together. No validation molecules are used.
 A label that is a bound, such as ">10", is used as if it were the number, since a one-sided loss has
 no closed form. The epochs after the probe use the one-sided loss.
 
-`ridge` solves ridge regressions of arrays, `targets` applies it to the embeddings and targets of
-training molecules, `kernel` chooses the kernel regression, and `heads` writes the solutions into
-models.
+`ridge` solves the regressions, `kernel` chooses the kernel regression, and `heads` writes the
+solutions into models.
 """
 
 from molsepnorm.training.probe.heads import fit_kernel, fit_linear, refit_kernels
-from molsepnorm.training.probe.targets import MAX_MOLECULES
+from molsepnorm.training.probe.ridge import MAX_MOLECULES
 
 __all__ = ["MAX_MOLECULES", "fit_kernel", "fit_linear", "refit_kernels"]

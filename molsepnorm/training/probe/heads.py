@@ -17,7 +17,7 @@ from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.objectives.objective import Examples
 from molsepnorm.training.probe.kernel import Compared, Regression, kernel_regression
-from molsepnorm.training.probe.targets import Embedded, ridge_of_targets
+from molsepnorm.training.probe.ridge import Embedded, ridge_of_targets
 
 
 class _Sizes(NamedTuple):
@@ -131,8 +131,6 @@ def _with_kernel(
     """Return a network with the same body and the best kernel regression.
 
     Args:
-        network: the network, whose head is replaced.
-        task: the targets.
         examples, train: as in `fit_linear`.
         own: number of molecule-level features of its featuriser, which are part of the embedding.
         sizes: the features that the kernel compares, which follow them.

@@ -21,8 +21,16 @@ from torch import Tensor
 
 from molsepnorm.nn.kernel_head import TanimotoTo, matern, of_column
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training.probe.ridge import SMALL, Inverse, LinearModel, invert, kernel_ridge
-from molsepnorm.training.probe.targets import Embedded, fit_targets, ridge_of_targets
+from molsepnorm.training.probe.ridge import (
+    SMALL,
+    Embedded,
+    Inverse,
+    LinearModel,
+    fit_targets,
+    invert,
+    kernel_ridge,
+    ridge_of_targets,
+)
 
 _MAX_CENTERS = 1500
 """Number of training molecules that an approximate kernel regression compares. With at most as many

@@ -1,16 +1,26 @@
-"""Ridge regression of arrays, with leave-one-out predictions in closed form.
+"""Ridge regressions with leave-one-out predictions in closed form: of arrays, and of the targets of
+a task on the embeddings of training molecules, as numbers or logits of classes.
 
 Rows have weights, and rows of the same group are left out together. The offset is not penalised.
 `ridge` is given features and chooses the penalty; `kernel_ridge` is given a kernel, inverted with
-a penalty by `invert`.
+a penalty by `invert`. A target is fitted to the molecules that have a label, with the weights of
+the molecules and of its classes. Rare classes have larger weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
+
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.predict.inference import infer
+from molsepnorm.tasks import Target, Task
+from molsepnorm.training.objectives.objective import Examples
 
 _PENALTIES = np.logspace(-4, 5, 28)
 _TINY = 1e-12
@@ -80,8 +90,6 @@ def ridge(
 
     Args:
         axes: the features, by `principal_axes` with the same weights.
-        labels: (n, k).
-        weights: (n,).
         groups: (n,); rows with the same number are left out together.
     """
     means, values, vectors, rotated, squares = axes
@@ -182,3 +190,183 @@ def _left_out(
         hat = (part * shrinkage) @ part.swapaxes(1, 2) + own[:, :, None] * own[:, None]
         result[rows] = np.linalg.solve((1 + _TINY) * np.eye(rows.shape[1]) - hat, residual[rows])
     return result
+
+
+MAX_MOLECULES = 12_000
+"""Maximum number of training molecules that a head is fitted to; see `_sample`."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Standardised embeddings of training molecules, and their labels."""
+
+    inputs: np.ndarray
+    """float64 [n, R]."""
+    mean: np.ndarray
+    """float64 [R], of the embeddings."""
+    scale: np.ndarray
+    """float64 [R]: their standard deviation, 1 for a constant channel."""
+    labels: np.ndarray
+    """float32 [n, T], NaN where missing."""
+    weights: np.ndarray
+    """float64 [n]: weights of the molecules. In a sample, each also counts for those that were not
+    drawn."""
+    molecules: np.ndarray
+    """int64 [n]: indices of the molecules."""
+    molecule_ids: np.ndarray
+    """[n]: rows of the same molecule have the same number."""
+
+    @staticmethod
+    def of(network: Graphormer, examples: Examples, train: np.ndarray, task: Task) -> Embedded:
+        """Embed the training molecules (n,) in evaluation mode: of more than `MAX_MOLECULES`, a
+        sample, which is always the same."""
+        device = examples.labels.device
+        known = examples.labels[torch.from_numpy(train).to(device)].cpu().numpy()
+        drawn, weights = _sample(known, task)
+        train, labels = train[drawn], known[drawn]
+        inputs = infer(network, examples.graphs, train, call=network.embed).double().numpy()
+        mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
+        scale[scale <= 1e-6 * np.abs(inputs).max(axis=0, initial=1e-6)] = 1.0
+        if examples.weights is not None:
+            own = examples.weights[torch.from_numpy(train).to(device)]
+            weights = weights * own.cpu().double().numpy()
+        ids = train if examples.dataset is None else examples.dataset.molecule_ids[train]
+        return Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
+
+    def some(self, rows: np.ndarray) -> Embedded:
+        """Return some of the molecules, given by their places (n,)."""
+        names = "inputs", "labels", "weights", "molecules", "molecule_ids"
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+
+def _sample(labels: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray]:
+    """Return which molecules a head is fitted to, and the number of molecules that each stands for.
+
+    Of more than `MAX_MOLECULES`, those of rare classes are kept, since few actives decide a screen:
+    the molecules outside of the most frequent class of a target, drawn at random if they are more
+    than half of the sample. The others are drawn at random.
+
+    Args:
+        labels: (n, T), NaN where missing.
+    """
+    if len(labels) <= MAX_MOLECULES:
+        return np.arange(len(labels)), np.ones(len(labels))
+    is_rare = np.zeros(len(labels), bool)
+    for target, own in zip(task.targets, labels.T, strict=True):
+        if target.kind != "regression" and np.isfinite(own).any():
+            classes, counts = np.unique(own[np.isfinite(own)], return_counts=True)
+            is_rare |= np.isfinite(own) & (own != classes[counts.argmax()])
+    rare, frequent = np.flatnonzero(is_rare), np.flatnonzero(~is_rare)
+    kept = min(len(rare), max(MAX_MOLECULES // 2, MAX_MOLECULES - len(frequent)))
+    random = np.random.default_rng(0)
+    parts = [(rare, kept), (frequent, MAX_MOLECULES - kept)]
+    drawn = [random.choice(part, size, replace=False) for part, size in parts]
+    weights = [np.full(size, len(part) / max(size, 1)) for part, size in parts]
+    return np.concatenate(drawn), np.concatenate(weights)
+
+
+Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[LinearModel, np.ndarray]]
+"""Returns a linear model, and leave-one-out predictions, for labels (n, k), weights and molecules;
+see `ridge`."""
+
+
+def fit_targets(
+    solve: Callable[..., tuple[LinearModel, np.ndarray]],
+    width: int,
+    task: Task,
+    embedded: Embedded,
+    penalties: Sequence[float],
+) -> list[LinearModel]:
+    """Return a model of each target.
+
+    Targets with labels for the same molecules, and the same penalty, are fitted one after the
+    other, so that a solver can use its last decomposition again.
+
+    Args:
+        solve: solves for a target: its number, the rows that have a label, and the arguments of
+            `Solve`.
+        penalties: the penalty of each target; all the same if the solver chooses them.
+    """
+    models: dict[int, LinearModel] = {}
+    labelled = np.isfinite(embedded.labels.T)
+    alike = [(row.tobytes(), each) for row, each in zip(labelled, penalties, strict=True)]
+    for number in sorted(range(len(alike)), key=alike.__getitem__):
+        target, labels = task.targets[number], embedded.labels[:, number]
+        weights = np.where(np.isnan(labels), 0.0, embedded.weights)
+        if target.class_weights:
+            weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
+        rows = np.flatnonzero(weights > 0)
+        own = labels[rows].astype(np.float64), weights[rows], embedded.molecule_ids[rows]
+        models[number] = _fit(target, partial(solve, number, rows), width, *own)
+    return [models[number] for number in range(len(models))]
+
+
+def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> list[LinearModel]:
+    """Return the ridge regression of each target on features (n, p), with a penalty of its own."""
+    last: dict[bytes, Axes] = {}  # many targets have labels for the same molecules
+
+    def solve(
+        _: int, rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+    ) -> tuple[LinearModel, np.ndarray]:
+        key = rows.tobytes() + weights.tobytes()
+        if key not in last:
+            last.clear()
+            last[key] = principal_axes(features[rows], weights)
+        return ridge(last[key], labels, weights, molecules)
+
+    none_chosen = [0.0] * len(task.targets)
+    return fit_targets(solve, features.shape[1], task, embedded, none_chosen)
+
+
+def _fit(
+    target: Target,
+    solve: Solve,
+    width: int,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    molecules: np.ndarray,
+) -> LinearModel:
+    """Return a model of one target from the molecules that have a label.
+
+    Without two different labels its outputs are 0: the mean label, or equal probabilities.
+    """
+    slopes, offsets = np.zeros((target.width, width)), np.zeros(target.width)
+    values, index = np.unique(labels, return_inverse=True)
+    if len(values) < 2:
+        return LinearModel(slopes, offsets)
+    if target.kind == "regression":
+        standardised = (labels - target.mean) / target.scale
+        return solve(standardised[:, None], weights, molecules)[0]
+    found = _logits(solve, index, weights, molecules)
+    if target.width == 1:
+        return found
+    if len(values) == 2:  # one logit is the difference of two
+        halves = [np.concatenate([-part, part]) / 2 for part in found[:2]]
+        found = found._replace(slopes=halves[0], offsets=halves[1])
+    offsets -= np.log(len(labels))  # of classes that no molecule has
+    slopes[values.astype(int)], offsets[values.astype(int)] = found[:2]
+    return found._replace(slopes=slopes, offsets=offsets)
+
+
+def _logits(
+    solve: Solve, classes: np.ndarray, weights: np.ndarray, molecules: np.ndarray
+) -> LinearModel:
+    """Return a model whose outputs are the logits of classes 0 … k - 1, or of class 1 if k is 2.
+
+    The indicators of the classes are regressed, with weights of 1 / √frequency for each class, as
+    in the random forest. Their leave-one-out predictions are the inputs of a logistic regression
+    without these weights, which gives the scale and the offset of the logits.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    indicators = np.eye(classes.max() + 1)[classes]
+    balance = (weights @ indicators)[classes] ** -0.5
+    if indicators.shape[1] == 2:
+        indicators = indicators[:, 1:]
+    model, left_out = solve(indicators, weights * balance, molecules)
+    scale = left_out.std() or 1.0
+    relative = weights * (len(weights) / weights.sum())  # the penalty has a fixed weight
+    logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, relative)
+    factors = logistic.coef_ / scale
+    offsets = factors @ model.offsets + logistic.intercept_
+    return model._replace(slopes=factors @ model.slopes, offsets=offsets)

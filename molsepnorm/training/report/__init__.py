@@ -23,7 +23,6 @@ def write_report(folder: Path | str, output: Path | str | None = None) -> Path:
     """Write the report of a finished run, and return its path.
 
     Args:
-        folder: the folder of the run.
         output: the file to write; by default report.html in the folder.
 
     Raises:

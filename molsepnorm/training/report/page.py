@@ -18,11 +18,13 @@ from molsepnorm.files.page import page
 from molsepnorm.tasks.metrics import METRICS, between, label_of, signed, significant
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
-from molsepnorm.training.report.figures import confusion_tables, learning_curves, target_figures
-from molsepnorm.training.report.molecules import (
+from molsepnorm.training.report.figures import (
+    confusion_tables,
     error_by_similarity,
+    learning_curves,
     molecule_errors,
     scaffolds,
+    target_figures,
     worst_predictions,
 )
 from molsepnorm.training.results.card import composition

@@ -1,6 +1,5 @@
 """The results of a run: in numbers, in sentences, and as a model to share.
 
-- `entries`: entries of `metrics.json` on the split and on compared scores;
 - `scores`: what is read from `metrics.json` to show, also as tables, and to compare runs;
 - `conclusion`: the meaning of the scores, in sentences;
 - `card`: the parts of a model, and its card;

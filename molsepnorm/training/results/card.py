@@ -44,9 +44,6 @@ def model_card(
     It names columns and the file of the data, but has no structure, label, path or user.
 
     Args:
-        model: the model that the run keeps.
-        config: the configuration of the run.
-        dataset: its data.
         metrics: the content of `metrics.json`; empty if the run is not finished.
     """
     names = model.task.names
@@ -160,7 +157,6 @@ def composition(model: PropertyModel, epochs: int) -> str:
     forest".
 
     Args:
-        model: the model of a run.
         epochs: number of epochs of the run. After one or more, a kernel regression without a
             network means that the fine-tuned network was left out.
     """

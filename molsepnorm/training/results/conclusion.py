@@ -51,9 +51,6 @@ def conclusion(metrics: Mapping[str, Any]) -> list[str]:
     """Return what the scores of a run mean; a sentence appears only where its numbers are defined.
 
     A difference is clear if its 95 % interval does not contain 0.
-
-    Args:
-        metrics: the content of `metrics.json`.
     """
     test, constant = metrics.get("test", {}), metrics.get("test_constant", {})
     forest = metrics.get("baseline", {}).get("test", {})

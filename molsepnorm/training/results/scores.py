@@ -73,7 +73,6 @@ def is_relative(name: str, names: Iterable[str]) -> bool:
     (True, False)
 
     Args:
-        name: name of the score.
         names: names of all scores of the model.
     """
     several = any(each.startswith(f"{name}/") for each in names)
@@ -136,11 +135,7 @@ def headline(summary: Mapping[str, Any]) -> str:
 
 
 def leaks(metrics: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the reasons why the scores of a run are too optimistic.
-
-    Args:
-        metrics: the content of `metrics.json`.
-    """
+    """Yield the reasons why the scores of a run are too optimistic."""
     if shared := metrics.get("molecules_in_several_splits"):
         are = "is" if shared == 1 else "are"
         yield f"{counted(shared, 'molecule')} {are} in more than one split"

@@ -67,7 +67,6 @@ def share(
     table, if that still exists. Nothing is written if one is found.
 
     Args:
-        run: the run folder.
         path: the archive, which is replaced with `force` only.
         models: include the model of each member of an ensemble.
         training_structures: include the structures and labels of the training molecules.

@@ -23,7 +23,7 @@ from molsepnorm.files.digests import BLANK, KEY, check_sealed, write_sealed
 from molsepnorm.files.reading import check_types
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.objectives.objective import Objective
-from molsepnorm.training.steps.optim import WeightAverage
+from molsepnorm.training.step import WeightAverage
 
 SCHEMA = 3
 """Version of the format; increased whenever the meaning of the file changes."""

@@ -58,13 +58,14 @@ from molsepnorm.files.writing import (
     write_csv,
     write_json,
 )
-from molsepnorm.model import README, PropertyModel, require_replaceable
+from molsepnorm.model import README, PropertyModel
 from molsepnorm.nn.graphormer import empty_network
 from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.objectives import Objective, Results
+from molsepnorm.training.objectives import Objective
 from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
+from molsepnorm.training.scoring import Predictions
 from molsepnorm.training.start import LoadedWeights
 
 LOG = "log.txt"
@@ -147,30 +148,12 @@ class RunFolder:
                 return
             remove_leftovers(self.path)
             present, begun = set(os.listdir(self.path)) - {LOCK}, self.has_begun
-            if not begun:
-                present -= self._initial(present)
+            if self.environment.name in present and not begun:
+                present -= {*_BEGIN, LOG, self.checkpoint.parent.name}
         if present:
             resume = f"--resume {shlex.quote(str(self.path))}"
             advice = f", or continue that run with {resume}" if begun else ""
             raise ConfigError(f"{self.path} exists and is not empty: choose another folder{advice}")
-        require_replaceable(self.model)
-
-    def _initial(self, present: set[str]) -> set[str]:
-        """Return the names that a run may have written before its first checkpoint; none if the
-        files that are present are not those of a run.
-
-        The model and the history can be those of epoch 0, the probe, if no card is in the model:
-        the card is written when training ends.
-        """
-        if self.environment.name not in present:
-            return set()
-        initial = {*_BEGIN, LOG, self.checkpoint.parent.name}
-        history = self.read_history().splitlines()
-        is_epoch_0 = not history or history[-1].startswith(b"0,")
-        ended = (self.model / README).exists()
-        if present >= _BEGIN and self._probe.exists() and is_epoch_0 and not ended:
-            initial |= {self.model.name, self.history.name}
-        return initial
 
     def require_started(self) -> None:
         """Raise a ModelError unless the folder holds a run that can be resumed. A model that a
@@ -184,27 +167,20 @@ class RunFolder:
             remove_leftovers(self.path)
 
     def begin(
-        self,
-        config: TrainConfig,
-        dataset: Dataset,
-        loaded: LoadedWeights | None = None,
+        self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None = None
     ) -> None:
-        """Write the files that are known before training, with the weights that it starts from.
+        """Write the files that are known before training; `loaded` are the weights of the start.
 
-        The other files of a run that ended before its first checkpoint are removed.
+        The probe of a run that ended before its first checkpoint is removed.
         """
         with clear_errors(self.path, "write"):
-            # the probe is last, because `require_new` accepts a model only beside a probe
-            for path in (self.history, self.model, self._own, self._earlier, self._probe):
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
-        environment = _environment_record(config, dataset, loaded)
-        write_json(self.environment, environment)
+            if self._probe.is_dir():
+                shutil.rmtree(self._probe)
+        start = {} if loaded is None else {"loaded_weights": asdict(loaded)}
+        write_json(self.environment, _environment(dataset) | start | config.finetune.origin())
         config.save(self.config)
-        with replacing(self.splits) as scratch:
-            scratch.write_text(json.dumps(_splits(dataset)), encoding="utf-8")
+        with replacing(self.splits) as scratch:  # in the format of chemprop's splits.json
+            scratch.write_text(json.dumps([dataset.split_rows()]), encoding="utf-8")
         rejected = dataset.left_out
         if rejected is None:
             entries = [*dataset.rejected, *(Rejected(*each[:3]) for each in dataset.merged)]
@@ -231,7 +207,7 @@ class RunFolder:
         """
         if self._recorded().data != dataset.digest:
             problem = ""
-        elif splits and (saved := read_json(self.splits)) != _splits(dataset):
+        elif splits and (saved := read_json(self.splits)) != [dataset.split_rows()]:
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
             problem = " or have another split"
         else:
@@ -242,11 +218,7 @@ class RunFolder:
         )
 
     def loaded_weights(self) -> LoadedWeights | None:
-        """Return the weights that the run started from; None if they were random.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Return the weights that the run started from; None if they were random."""
         return self._recorded().loaded_weights
 
     def _recorded(self) -> _Environment:
@@ -257,8 +229,7 @@ class RunFolder:
         """Return the content of `metrics.json`; empty if the run is not finished."""
         if not self.metrics.exists():
             return {}
-        metrics = read_json(self.metrics)
-        check_types(_Metrics, metrics, f"{self.metrics} is damaged")
+        check_types(_Metrics, metrics := read_json(self.metrics), f"{self.metrics} is damaged")
         return metrics
 
     def finished_metrics(self) -> dict[str, Any] | None:
@@ -360,7 +331,7 @@ class RunFolder:
                 f"{self.history} is damaged: {error}. Remove the file, and resume the run to "
                 "restore it"
             ) from error
-        self._write_history(text.getvalue().encode())
+        self.restore_history(text.getvalue().encode())
 
     def read_history(self) -> bytes:
         """Return the content of the history; empty before the first line."""
@@ -368,21 +339,18 @@ class RunFolder:
             return self.history.read_bytes() if self.history.exists() else b""
 
     def restore_history(self, content: bytes) -> None:
-        """Replace the history by the checkpoint's."""
+        """Replace the history, such as by the checkpoint's."""
         if content != self.read_history():
-            self._write_history(content)
-
-    def _write_history(self, content: bytes) -> None:
-        with replacing(self.history) as scratch:
-            scratch.write_bytes(content)
+            with replacing(self.history) as scratch:
+                scratch.write_bytes(content)
 
     def finish(
-        self, dataset: Dataset, task: Task, results: Results, metrics: dict[str, Any]
+        self, dataset: Dataset, task: Task, predictions: Predictions, metrics: dict[str, Any]
     ) -> None:
-        """Write the scores of a finished run, and its predictions (G, O) if there are any."""
-        for split, predicted in results.predictions.items():
-            graphs, baseline = results.graphs[split], results.baseline.get(split)
-            table = predictions_table(dataset, task, graphs, predicted, baseline)
+        """Write the scores of a finished run, and its predictions if there are any."""
+        for split, values in predictions.values.items():
+            graphs, forest = predictions.graphs[split], predictions.forest.get(split)
+            table = predictions_table(dataset, task, graphs, values, forest)
             with replacing(self.path / f"predictions_{split}.csv") as scratch:
                 _write_table(scratch, table)
         write_json(self.metrics, metrics)
@@ -393,21 +361,12 @@ def _write_table(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
     write_csv(path, table, zip(*columns, strict=True))
 
 
-def _splits(dataset: Dataset) -> list[dict[str, list[int]]]:
-    """Return the rows of the source in each split, in the format of chemprop's `splits.json`."""
-    return [dataset.split_rows()]
-
-
-def _environment_record(
-    config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None
-) -> dict[str, Any]:
-    """Return the content of `environment.json`, with the weights that the run starts from if there
-    are any."""
+def _environment(dataset: Dataset) -> dict[str, Any]:
+    """Return the content of `environment.json` without the weights that the run starts from."""
     packages = {}
     for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
         with suppress(PackageNotFoundError):
             packages[name] = version(name)
-    start = {} if loaded is None else {**config.finetune.origin(), "loaded_weights": asdict(loaded)}
     return {
         "molsepnorm": __version__,
         "python": platform.python_version(),
@@ -419,7 +378,6 @@ def _environment_record(
         "command": sys.argv,
         "data": dataset.digest,
         "warnings": list(dataset.warnings),
-        **start,
     }
 
 

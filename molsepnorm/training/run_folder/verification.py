@@ -2,17 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from safetensors import SafetensorError, safe_open
 
-from molsepnorm.files.digests import check_sealed
+from molsepnorm.errors import ModelError
+from molsepnorm.files.digests import KEY, check_sealed
 from molsepnorm.files.writing import clear_errors
-from molsepnorm.model import check_files
-from molsepnorm.pretrained import resolve
+from molsepnorm.model.folder import (
+    CONFIG,
+    WEIGHTS,
+    find_folder,
+    read_config,
+    read_folder,
+    read_weights,
+    training_files,
+    weights_digest,
+)
+from molsepnorm.model.training_molecules import TRAINING_FILE
+from molsepnorm.pretrained import read_card, resolve
+from molsepnorm.pretrained.card import CARD
 from molsepnorm.training.run_folder.folder import RunFolder
+
+
+def check_files(folder: Path | str) -> dict[Path, str | None]:
+    """Compare every file of a model folder with its digest, and load the model.
+
+    Returns:
+        The problem of each file: a message if it is damaged or missing, an empty text if it matches
+        its digest, None if there is no digest of it.
+
+    Raises:
+        ModelError: the folder is missing or incomplete.
+        StorageError: a file cannot be read.
+    """
+    folder = find_folder(folder)
+    found: dict[Path, str | None] = dict.fromkeys(sorted(folder.iterdir()))
+    config, weights, structures = (folder / n for n in (CONFIG, WEIGHTS, TRAINING_FILE))
+    found[config] = _problem(lambda: read_config(config))
+    if found[config]:
+        return found  # the digests of the other files are in this one
+    about = read_config(config)
+    found[weights] = _problem(lambda: read_weights(weights, about))
+    for file in training_files(structures, about):
+        found[structures] = _problem(file.read)
+    if TRAINING_FILE in about[KEY] and not structures.exists():
+        found[structures] = f"{structures} is missing: copy the folder from its source again"
+    if (card := folder / CARD) in found:
+        found[card] = _problem(lambda: _require_card_of(folder))
+    if not any(found.values()):
+        found[config] = _problem(lambda: read_folder(folder))
+    return found
+
+
+def _problem(read: Callable[[], object]) -> str:
+    """Return the message if a file cannot be read; otherwise an empty text."""
+    try:
+        read()
+    except ModelError as error:
+        return str(error)
+    return ""
+
+
+def _require_card_of(folder: Path) -> None:
+    if read_card(folder).weights_sha256 != weights_digest(folder):
+        raise ModelError(
+            f"{folder / CARD} is damaged or belongs to another model: its digest of {WEIGHTS} does "
+            "not match. Copy the folder from its source again"
+        )
 
 
 @dataclass(frozen=True)

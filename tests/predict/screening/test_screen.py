@@ -413,7 +413,7 @@ def test_a_changed_file_among_the_best_rows_is_screened_again_with_all_others(
 
 def test_a_screen_continues_after_an_upgrade(predictor, screened, library, tmp_path, monkeypatch):
     stopped_after(5, predictor, library, tmp_path / "out")
-    monkeypatch.setattr("molsepnorm.model.description.__version__", "99.0")
+    monkeypatch.setattr("molsepnorm.model.folder.__version__", "99.0")
     assert len(screened(library)) == 121
 
 

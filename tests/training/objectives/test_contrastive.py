@@ -18,9 +18,9 @@ from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.dropout import dropout_alone
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config, train
+from molsepnorm.training.loop import Schedule
 from molsepnorm.training.objectives.pretraining import Pretraining, info_nce
-from molsepnorm.training.steps.schedule import Schedule
-from molsepnorm.training.steps.step import estimate_statistics
+from molsepnorm.training.step import estimate_statistics
 
 GRAPHS = [featurize.get("zinc")(text) for text in ("CCO", "c1ccccc1", "CC(=O)N", "C", "C1CC1O")]
 

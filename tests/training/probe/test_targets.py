@@ -22,9 +22,8 @@ from sklearn.linear_model import LogisticRegression
 
 from molsepnorm.tasks import Target
 from molsepnorm.training.probe import fit_kernel, fit_linear
-from molsepnorm.training.probe import targets as embeddings
-from molsepnorm.training.probe.ridge import principal_axes
-from molsepnorm.training.probe.targets import Embedded, _logits, ridge_of_targets
+from molsepnorm.training.probe import ridge as embeddings
+from molsepnorm.training.probe.ridge import Embedded, _logits, principal_axes, ridge_of_targets
 
 
 def test_a_weak_signal_keeps_its_sign(random):
@@ -115,7 +114,7 @@ def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypat
         decompositions.append(len(features))
         return principal_axes(features, weights)
 
-    monkeypatch.setattr("molsepnorm.training.probe.targets.principal_axes", counted)
+    monkeypatch.setattr("molsepnorm.training.probe.ridge.principal_axes", counted)
     labels = np.stack([some_labels(random) * (1 + number) for number in range(6)], axis=1)
     labels[5:9, ::2] = np.nan
     names = [f"t{number}" for number in range(6)]

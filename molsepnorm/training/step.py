@@ -1,12 +1,15 @@
-"""One training step: forward pass, loss, gradients, clipping, optimiser, weight average.
+"""A training step: forward pass, loss, gradients, clipping, optimiser, weight average.
 
 Nothing in a step synchronises with the device.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +19,73 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from molsepnorm.data.batching.bucketing import Layout, tight_layout
 from molsepnorm.devices import autocast, products_in
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.config import FinetuneConfig, OptimConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Objective
-from molsepnorm.training.steps.optim import WeightAverage
+from molsepnorm.training.start import in_head
+
+
+def make_optimizer(
+    objective: Objective, config: OptimConfig, finetune: FinetuneConfig | None = None
+) -> torch.optim.Optimizer:
+    """Return AdamW over all parameters, with weight decay on all of them, as in Graphormer v1.
+
+    The body of the network and its head are in groups of their own if `finetune.body_lr` is set;
+    the entry `lr_factor` of a group is the factor on the learning rate.
+    """
+    groups: dict[float, dict[str, Any]] = {}
+    for name, parameter in objective.named_parameters():
+        before, of_network, own = name.partition("network.")
+        is_body = of_network and not before and not in_head(own)
+        factor = finetune.body_lr if finetune is not None and is_body else 1.0
+        group = groups.setdefault(factor, {"params": [], "lr_factor": factor})
+        group["params"].append(parameter)
+    every = list(groups.values())
+    return torch.optim.AdamW(every, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+
+
+class WeightAverage(nn.Module):
+    """An exponential moving average of the weights of an objective.
+
+    After n steps the decay is at most (1 + n) / (10 + n), so that the initial weights are soon
+    forgotten. Batch-norm statistics are not averaged, since they would not belong to the averaged
+    weights; `estimate_statistics` computes them.
+    """
+
+    def __init__(self, objective: Objective, decay: float) -> None:
+        super().__init__()
+        self.module = copy.deepcopy(objective).requires_grad_(False)
+        self.decay = decay
+
+    def weight(self, step: int) -> float:
+        """Return the weight in the average of the parameters after a step, counted from 0."""
+        return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
+
+    @torch.no_grad()
+    def update(self, objective: Objective, weight: float) -> None:
+        """Add the objective's weights to the average, with this weight."""
+        averages: list[Tensor] = list(self.module.parameters())
+        changes = torch._foreach_sub(list(objective.parameters()), averages)
+        torch._foreach_add_(averages, torch._foreach_mul(changes, weight))
+
+
+def learning_rate(step: int, total: int, config: OptimConfig) -> float:
+    """Return the learning rate of a step, counted from 0, of `total` steps.
+
+    Steps beyond the last, which measure the speed of a run, have the rate at the end of the decay.
+
+    >>> config = OptimConfig(lr=1.0, warmup=0.5, decay="linear")
+    >>> [learning_rate(step, 4, config) for step in range(4)]
+    [0.5, 1.0, 1.0, 0.5]
+    """
+    warmup = round(config.warmup * total)
+    if step < warmup:
+        return config.lr * (step + 1) / warmup
+    if config.decay == "constant":
+        return config.lr
+    done = min((step - warmup) / max(total - warmup, 1), 1.0)
+    share = 1 - done if config.decay == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return config.final_lr + (config.lr - config.final_lr) * share
 
 
 @dataclass(frozen=True)
@@ -32,24 +98,15 @@ class StepBatch:
 
 
 class TrainStep:
-    """Takes training steps.
-
-    Args:
-        config: the configuration of the run.
-        objective, average, optimizer: what a step changes; the average may be None.
-        world: the processes that take each step together.
-    """
+    """Takes training steps, which change the objective, the optimiser and the average."""
 
     def __init__(
-        self,
-        config: TrainConfig,
-        objective: Objective,
-        average: WeightAverage | None,
-        optimizer: torch.optim.Optimizer,
-        world: DistributedContext,
+        self, config: TrainConfig, objective: Objective, world: DistributedContext
     ) -> None:
-        self.config, self.objective = config, objective
-        self.optimizer, self.average, self.world = optimizer, average, world
+        self.config, self.objective, self.world = config, objective, world
+        self.optimizer = make_optimizer(objective, config.optim, config.finetune)
+        ema = config.optim.ema
+        self.average = WeightAverage(objective, ema) if ema else None
         self.graphs = objective.examples.graphs
         self.device = objective.examples.labels.device
         self.totals = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -66,8 +123,8 @@ class TrainStep:
         for part, (_, layout) in zip(parts, laid_out, strict=True):
             yield StepBatch(part, layout)
 
-    def __call__(self, batch: StepBatch, rate: float, weight: float = 1.0) -> None:
-        """Take a step at a learning rate; `weight` is that of the new parameters in the average."""
+    def __call__(self, batch: StepBatch, rate: float, number: int) -> None:
+        """Take a step, whose number is counted from 0, at a learning rate."""
         run, clip_norm = self.config.run, self.config.optim.clip_norm
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["lr_factor"]
@@ -84,7 +141,7 @@ class TrainStep:
             nn.utils.clip_grad_norm_(self.objective.parameters(), clip_norm)
         self.optimizer.step()
         if self.average is not None:
-            self.average.update(self.objective, weight)
+            self.average.update(self.objective, self.average.weight(number))
         self.totals += torch.stack([loss_sum.detach(), count])
 
     def rebuild(self) -> None:
@@ -92,15 +149,6 @@ class TrainStep:
         self._forward = _parallel(self.objective, self.world, self.device)
         if self.config.run.compile:
             self._forward = torch.compile(self._forward)
-
-    def state(self) -> Iterator[Tensor]:
-        """Yield every tensor that a step changes."""
-        yield self.totals
-        yield from self.objective.state_dict(keep_vars=True).values()
-        if self.average is not None:
-            yield from self.average.state_dict(keep_vars=True).values()
-        for state in self.optimizer.state.values():
-            yield from (value for value in state.values() if isinstance(value, Tensor))
 
     def _lay_out(self, batch: np.ndarray) -> tuple[np.ndarray, Layout]:
         """Return the molecules sorted by size, and their layout."""

@@ -1,0 +1,212 @@
+"""The predictions of a trained model for its data set, and their entries in `metrics.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.splits import split_name
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.tasks import Task, json_scores
+from molsepnorm.tasks.metrics import METRICS
+
+MAX_TRAINING = 20_000
+"""Maximum number of training molecules whose predictions a run writes. Each network of the model
+takes about a third of the time of an epoch for them."""
+
+_MAX_TRAIN, _MAX_TEST = 20_000, 500  # molecules whose similarities are computed
+
+
+class Predictions(NamedTuple):
+    """The predictions of a model by split: `val`, `test` and `train`, as far as a run writes
+    them."""
+
+    graphs: Mapping[str, np.ndarray] = MappingProxyType({})
+    """int64 [n]: the molecules of each split; empty if the model does not predict."""
+    values: Mapping[str, np.ndarray] = MappingProxyType({})
+    """float32 [n, O]: predictions for these molecules."""
+    forest: Mapping[str, np.ndarray] = MappingProxyType({})
+    """float32 [n, O]: predictions of the random forest beside the model, if there is one."""
+
+
+def predicted_splits(dataset: Dataset) -> dict[str, np.ndarray]:
+    """Return the molecules, int64 [n], of the splits whose predictions a run writes: validation,
+    test, and training up to `MAX_TRAINING` molecules; without a test split, validation alone."""
+    names = ["val"]
+    if dataset.has_test:
+        names += ["test"] + ["train"] * (len(dataset.splits["train"]) <= MAX_TRAINING)
+    return {split: dataset.splits[split] for split in names}
+
+
+def refit_rows(splits: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the molecules that parts of a model are fitted to a second time, int64 [n]: those of
+    the training and validation splits."""
+    return np.union1d(splits["train"], splits["val"])
+
+
+def dataset_scores(
+    dataset: Dataset, task: Task, predictions: np.ndarray, labels: np.ndarray
+) -> dict[str, float]:
+    """Return `Task.scores`; a data set's own evaluator replaces the score of its metric."""
+    scores = task.scores(predictions, labels)
+    if dataset.evaluator is not None and dataset.metric is not None:
+        scores[dataset.metric] = dataset.evaluator(predictions, labels)
+    return scores
+
+
+def split_scores(
+    dataset: Dataset, task: Task, graphs: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]
+) -> dict[str, dict[str, Any]]:
+    """Return the scores of the validation and the test split, as far as there are predictions."""
+    exact = dataset.exact_labels
+    return {
+        split: json_scores(dataset_scores(dataset, task, values[split], exact[graphs[split]]))
+        for split in ("val", "test")
+        if split in graphs
+    }
+
+
+def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, Any]:
+    """Return scores, those of a constant prediction and of the forest, intervals of the test
+    scores, and `comparisons`; only the validation scores if there is no test split.
+
+    The entry `baseline_difference` holds the test scores of the model minus those of the forest,
+    with 95 % intervals of a paired bootstrap.
+    """
+    graphs, values, forest = predictions
+    entries: dict[str, Any] = {**split_scores(dataset, task, graphs, values)}
+    if "test" not in graphs:
+        return entries
+    exact, test = dataset.exact_labels, values["test"]
+    labels, molecules = exact[graphs["test"]], dataset.molecule_ids[graphs["test"]]
+    constant = np.tile(task.baseline_prediction(exact[dataset.splits["train"]]), (len(labels), 1))
+    intervals = task.intervals(test, labels, molecules=molecules)
+    entries["test_constant"] = json_scores(task.scores(constant, labels))
+    entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
+    entries |= comparisons(
+        task, entries["test"], entries["test_constant"], test, labels, constant, molecules
+    )
+    if about := dataset.about_labels({**dataset.splits, **graphs}):
+        entries["labels"] = about
+    if forest:
+        entries["baseline"] = {
+            split: json_scores(task.scores(forest[split], exact[graphs[split]]))
+            for split in ("val", "test")
+        }
+        paired = task.intervals(test, labels, molecules=molecules, minus=forest["test"])
+        entries["baseline_difference"] = differences(
+            entries["test"], entries["baseline"]["test"], paired
+        )
+    return entries
+
+
+def comparisons(
+    task: Task,
+    test: Mapping[str, float | None],
+    of_constant: Mapping[str, float | None],
+    predictions: np.ndarray,
+    labels: np.ndarray,
+    constant: np.ndarray,
+    molecules: np.ndarray,
+) -> dict[str, Any]:
+    """Return the entries of `metrics.json` that compare the test scores with those of the trivial
+    baseline.
+
+    `scored_targets` has the targets of each headline that have a test score, all of them if none
+    has one, if there are several targets. `constant_difference` holds the scores of the model minus
+    those of the trivial baseline, with 95 % intervals of a paired bootstrap.
+
+    Args:
+        test, of_constant: scores of the model and of the trivial baseline.
+        predictions, constant: float32 [n, O]: their predictions.
+        labels: float32 [n, T].
+        molecules: [n]: the same number for rows of one molecule.
+    """
+    names = task.headlines
+    only = {*names, *replace(task, metric="loss").headlines, "log_loss"}
+    paired = task.intervals(predictions, labels, molecules=molecules, minus=constant, only=only)
+    scored = {}
+    for name in names:
+        own = [target.name for target in task.targets if target.kind in METRICS[name].kinds]
+        with_score = [each for each in own if test.get(f"{name}/{each}") is not None]
+        scored[name] = with_score or own  # a single target has no score of its own
+    return {
+        "headlines": list(names),
+        **({"scored_targets": scored} if len(task.targets) > 1 else {}),
+        "constant_difference": differences(test, of_constant, paired),
+    }
+
+
+def differences(
+    scores: Mapping[str, float | None],
+    others: Mapping[str, float | None],
+    intervals: Mapping[str, tuple[float, float]],
+) -> dict[str, dict[str, Any]]:
+    """Return the scores minus the others, with the intervals; without those that are undefined."""
+    found = {}
+    for name, ends in intervals.items():
+        one, other = scores[name], others[name]
+        if one is not None and other is not None:
+            found[name] = {"difference": one - other, "interval_95": list(ends)}
+    return found
+
+
+def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
+    """Return the entries of `metrics.json` about the molecules that the scores are computed from.
+
+    `molecules` is the number of different molecules of each split, `labelled` that of the
+    validation and test molecules with a label that is no bound, `labelled_test` that of the test
+    molecules with such a label of each target, and `split` says how they were split, if that is
+    known. `nearest_train_similarity` has the median Tanimoto similarity (Morgan fingerprints of
+    radius 2, 2,048 bits) of the test molecules to the nearest training molecule, and how many were
+    compared: at most 500 and 20,000, drawn at random, which takes about 4 seconds. Molecules that
+    are not SMILES have no such entry.
+    """
+    if not dataset.targets:
+        return {}
+    parts = dataset.splits
+    # graphs of a data set with a name may leave out what tells two molecules apart
+    ids = np.arange(len(dataset.store)) if data.dataset else dataset.molecule_ids
+    sizes = {name: len(np.unique(ids[part])) for name, part in parts.items()}
+    exact = np.isfinite(dataset.exact_labels)
+    is_labelled = exact.any(axis=1)
+    scored = {name: part[is_labelled[part]] for name, part in parts.items() if name != "train"}
+    labelled = {name: len(np.unique(ids[part])) for name, part in scored.items()}
+    entries: dict[str, Any] = {"molecules": sizes, "labelled": labelled}
+    if "test" in parts:
+        of_test = (parts["test"][own] for own in exact[parts["test"]].T)
+        counts = (len(np.unique(ids[own])) for own in of_test)
+        entries["labelled_test"] = dict(zip(dataset.target_names, counts, strict=True))
+    if (name := split_name(data)) is not None:
+        entries["split"] = name
+    if dataset.smiles is not None:
+        from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+
+        found = []
+        for name, most in (("test", _MAX_TEST), ("train", _MAX_TRAIN)):
+            first_rows = np.unique(ids[parts[name]], return_index=True)[1]
+            part = parts[name][np.sort(first_rows)]
+            try:
+                found.append(packed_morgan(dataset.smiles_of(drawn(part, most))))
+            except InvalidMolecule:  # the text of another package's featuriser
+                return entries
+        test, train = found
+        entries["nearest_train_similarity"] = {
+            "median": float(np.median(nearest(test, train)[1])),
+            "test": len(test),
+            "train": len(train),
+        }
+    return entries
+
+
+def drawn(rows: np.ndarray, most: int) -> np.ndarray:
+    """Return the rows, or a sorted random sample if there are more than `most`, always the same."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
