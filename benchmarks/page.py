@@ -150,15 +150,22 @@ def public() -> dict[str, str]:
     starts = pd.read_csv(HERE / "pretraining" / "starts.csv", dtype=str)
     adme = starts[starts["table"].str.match("TDC|Biogen")]
     small, taught = (starts[f"molsepnorm-{start}"].astype(float) for start in ("small", "taught"))
-    better = (taught < small) == (starts["score"] == "RMSE")
+    better = (taught - small) * starts["score"].map({"RMSE": -1}).fillna(1) > 0
     every = pd.concat([rows, adme.rename(columns={"molsepnorm-small": "molsepnorm"})]).fillna("")
     shown = ["table", "score", "molsepnorm", "chemprop", "forest", "commit"]
     return {
         "public": table(shown, every[shown].to_numpy().tolist()),
         "public_source": source(every.to_dict("records")),
-        "taught": ", ".join(adme["molsepnorm-taught"]),
         "taught_better": f"{better.sum()} of {len(better)}",
+        **{f"starts_{score}": _pairs(rows) for score, rows in starts.groupby("score")},
+        "starts_source": source(starts.to_dict("records")),
     }
+
+
+def _pairs(starts: pd.DataFrame) -> str:
+    """Return the scores of each table from both starts."""
+    names, before, after = (starts[each] for each in starts.columns[[0, 2, 3]])
+    return ", ".join(f"{n} {b} → {a}" for n, b, a in zip(names, before, after, strict=True))
 
 
 def zinc_and_norms() -> dict[str, str]:

@@ -142,7 +142,7 @@ class FinetuneConfig(_Section):
 
     start: Annotated[Path | None, BeforeValidator(_start_or_none), "--from", "Fine-tuning"] = None
     """Model to start from: the folder of a run or a model, or a name that `molsepnorm models`
-    lists; none for random weights. By default a table starts from molsepnorm-small.
+    lists; none for random weights. By default a table starts from molsepnorm-taught.
 
     The section `model` and data.featurizer are taken from the model; only dropout rates and
     model.init may be set to other values. So is data.standardize, unless it is set.

@@ -227,8 +227,8 @@ def test_a_malformed_file_gives_a_clear_error(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("settings", "preset", "start"),
     [
-        ({}, None, "molsepnorm-small"),
-        ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-small"),
+        ({}, None, "molsepnorm-taught"),
+        ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-taught"),
         ({"finetune.start": "none"}, None, None),
         ({"model.layers": 2}, None, None),
         ({"data.featurizer": "rich"}, None, None),
