@@ -9,34 +9,21 @@ molecules have a file unless they are left out. Nothing is pickled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from molsepnorm._version import __version__
-from molsepnorm.errors import ModelError
-from molsepnorm.files.digests import KEY, has_digest
-from molsepnorm.files.reading import check_types, read_json
-from molsepnorm.molecules import featurize
-from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
-from molsepnorm.tasks.calibration import Calibration
-from molsepnorm.tasks.domain import Domain
-
-if TYPE_CHECKING:
-    from molsepnorm.model.model import PropertyModel
-import hashlib
-import json
-from collections.abc import Sequence
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from molsepnorm.errors import ConfigError, StorageError, counted, did_you_mean
-from molsepnorm.files.digests import json_digest
+from molsepnorm._version import __version__
+from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, did_you_mean
+from molsepnorm.files.digests import KEY, has_digest, json_digest
+from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.forest import Forest
 from molsepnorm.model.checks import (
@@ -49,8 +36,17 @@ from molsepnorm.model.checks import (
     require_shares,
 )
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
+from molsepnorm.tasks.calibration import Calibration
+from molsepnorm.tasks.domain import Domain
+
+if TYPE_CHECKING:
+    from molsepnorm.model.model import PropertyModel
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
