@@ -308,11 +308,12 @@ class Campaign:
             found += unclear(outcome)
         if outcome.code:
             found += self._repeat(line, folder)
+        # a lock ends with its process, and a run that is complete is not locked again
+        allowed = [".lock is left over"]
+        if not outcome.code:  # a report that cannot be written is a warning
+            allowed.append("report.html is missing")
         changed = differences(folder, undisturbed, names_only)
-        if not outcome.code:
-            # a report that cannot be written is a warning, and a lock ends with its process
-            allowed = ("report.html is missing", ".lock is left over")
-            changed = [each for each in changed if not each.endswith(allowed)]
+        changed = [each for each in changed if not each.endswith(tuple(allowed))]
         return outcome, found + changed
 
     def _repeat(self, line: str, folder: Path) -> list[str]:

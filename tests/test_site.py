@@ -86,7 +86,7 @@ def test_pretraining(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert history.html.count("<tr") == 5
     assert "Training starts from runs/pretrained: 50,490 of" in fine_tuned.text
-    assert "Training starts from molsepnorm-taught: 479,086 of" in fine_tuned.text
+    assert "Training starts from molsepnorm-small: 479,086 of" in fine_tuned.text
     assert scores.html.count("<tr") == 5
 
 
