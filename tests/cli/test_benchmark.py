@@ -164,7 +164,7 @@ def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     [
         ("norm=shared,sep", None),
         ("model.layers=1,2", None),
-        ("optim.lr=1e-3,1e-4", "molsepnorm-small"),
+        ("optim.lr=1e-3,1e-4", "molsepnorm-taught"),
     ],
 )
 def test_a_varied_architecture_is_trained_from_random_weights(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from molsepnorm.training import train
-from molsepnorm.training.objectives import supervised
+from molsepnorm.training.completing import complete
 
 NAN = float("nan")
 
@@ -77,7 +77,7 @@ def test_resuming_a_run_that_patience_ended_does_nothing(
     def look(*args):
         raise AssertionError("predicts once more")
 
-    monkeypatch.setattr(supervised, "predict", look)
+    monkeypatch.setattr(complete, "predict", look)
     again = train(folder=tmp_path / "run", resume=True)
     assert (again.finished, again.metrics) == (True, result.metrics)
     assert tree(tmp_path / "run") == before
