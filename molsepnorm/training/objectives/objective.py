@@ -39,7 +39,7 @@ class Examples:
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     """The arrays that `Objective.prepare` added to the data set."""
     dataset: Dataset | None = None
-    """Where they are from; without it, all molecules differ."""
+    """The data set that they are from; without it, all molecules differ."""
 
     @staticmethod
     def of(dataset: Dataset, device: torch.device) -> Examples:
