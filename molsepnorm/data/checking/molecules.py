@@ -110,7 +110,7 @@ def forms(scan: Scan) -> Iterator[Finding]:
             break  # a higher level merges these, too
         options = {"--standardize": level}
     if not options:
-        text += ". Their labels agree no better than others, so they are left apart"
+        text += ". No --standardize is recommended, because their labels are not known to agree"
     yield from found("forms", False, count, text, groups, options)
 
 
@@ -130,9 +130,8 @@ def _agree(scan: Scan, groups: list[list[int]]) -> bool:
         values = column[:, None] if target.kind == "regression" else _indicators(column)
         within = [values[rows][~np.isnan(column[rows])] for rows in groups]
         within = [each for each in within if len(each) > 1]
-        if within:
+        if within and (variance := np.nanvar(values[scan.readable], axis=0).sum()):
             squares = sum(((each - each.mean(axis=0)) ** 2).sum() for each in within)
-            variance = np.nanvar(values[scan.readable], axis=0).sum()
             shares.append(squares / sum(len(each) - 1 for each in within) / variance)
     return bool(shares) and float(np.mean(shares)) < _AGREEING
 

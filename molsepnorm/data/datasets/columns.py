@@ -227,10 +227,15 @@ class Column:
         return self.unclear is not None and not self._clear_point
 
     @cached_property
+    def _counted(self) -> tuple[np.ndarray, np.ndarray]:
+        """The distinct numbers, without those of bounds, and how often each occurs."""
+        exact = self.numbers[self.bounds == 0]
+        return np.unique(exact[~np.isnan(exact)], return_counts=True)
+
+    @property
     def distinct(self) -> np.ndarray:
         """The distinct numbers, without those of bounds."""
-        exact = self.numbers[self.bounds == 0]
-        return np.unique(exact[~np.isnan(exact)])
+        return self._counted[0]
 
     @property
     def count(self) -> int:
@@ -282,8 +287,7 @@ class Column:
     def assay_limits(self) -> dict[Literal["smaller", "larger"], tuple[float, int]]:
         """Return the numbers that may be a limit of the assay, with their counts, by what is rare:
         many labels are equal to such a number, and hardly any is smaller, or larger."""
-        exact = self.numbers[self.bounds == 0]
-        numbers, counts = np.unique(exact[~np.isnan(exact)], return_counts=True)
+        numbers, counts = self._counted
         if len(numbers) < _MIN_DISTINCT:
             return {}
         *_, usual, _, _ = np.sort(counts)
@@ -299,8 +303,7 @@ class Column:
     def stands_for_missing(self) -> tuple[float, int] | None:
         """Return a number far from all others that may stand for a missing value, such as -999, and
         how often it occurs; None if there is none."""
-        exact = self.numbers[self.bounds == 0]
-        numbers, counts = np.unique(exact[~np.isnan(exact)], return_counts=True)
+        numbers, counts = self._counted
         if numbers.tolist() == [-1, 0, 1]:
             return -1.0, int(counts[0])
         if len(numbers) < _MIN_DISTINCT:

@@ -16,7 +16,6 @@ from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import MAX_MOLECULES, refit_kernels
 from molsepnorm.training.scoring import (
     Predictions,
-    about_split,
     predicted_splits,
     refit_rows,
     score,
@@ -89,7 +88,6 @@ def complete(
     model, domain = fit_domain(model, dataset, predictions, bool(parts), keep_structures)
     metrics = score(dataset, model.task, predictions)
     if dataset.has_test:
-        metrics |= about_split(config.data, dataset)
         if forest is not None:
             about = {"trees": forest.forest.trees, "seconds": round(forest.seconds, 1)}
             metrics["baseline"] |= about
