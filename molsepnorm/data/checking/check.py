@@ -24,7 +24,7 @@ from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.cells import word_of
 from molsepnorm.data.datasets.labels import Issue
 from molsepnorm.data.datasets.splits import assigns_splits, split_name
-from molsepnorm.errors import ConfigError, counted
+from molsepnorm.errors import ConfigError, OpenChoice, counted
 from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import transform_of
@@ -103,9 +103,14 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
 
 
 def _cells(scan: Scan) -> Iterator[Finding]:
-    for refusal in scan.refusals:
-        text = f"training would stop with an error: {refusal.reason}"
-        yield Finding(refusal.what, True, 1, text, options={**refusal.options})
+    for what, error in scan.refusals:
+        options: dict[str, str] = {}
+        if isinstance(error, OpenChoice):
+            options.update((option, value) for option, value in error.options)
+        lines = [*map(str.strip, error.lines)]
+        lines += [f"Name the targets, such as {shlex.join(each)}" for each in options.items()]
+        text = f"training would stop with an error: {'; '.join(lines)}"
+        yield Finding(what, True, 1, text, options=options)
     groups = [
         group(scan, f"{issue.column}: {some(_cells_of(scan, issue))}", issue.rows)
         for issue in scan.labels.issues

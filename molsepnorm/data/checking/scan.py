@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cells import marked_number, plain_numbers
-from molsepnorm.data.datasets.columns import Columns, configured_kind, parse_columns
+from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import used_rows
-from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
+from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.data.datasets.qualifiers import Qualifiers
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
 from molsepnorm.data.datasets.summary import TargetSummary
-from molsepnorm.data.datasets.table import with_splits, without_splits
+from molsepnorm.data.datasets.table import Refusal, Rows, attempt, read_columns, with_splits
 from molsepnorm.data.datasets.times import read_times
-from molsepnorm.data.tables import hold, locate, read_table
-from molsepnorm.errors import DataError, OpenChoice
+from molsepnorm.data.tables import locate
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 _SAME = 1e-6
 """Numbers that differ by no more than this share of their column's standard deviation agree."""
-_T = TypeVar("_T")
-What = Literal["targets", "weights", "features", "split"]
-
-
-class Refusal(NamedTuple):
-    """An error that would stop training."""
-
-    what: What
-    reason: str
-    options: Mapping[str, str] = {}
-    """Options that avoid it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,63 +178,28 @@ def scan_table(config: DataConfig, encoding: EncodingSpec, read_marked: bool = F
         DataError: the file is not a table.
         StorageError: it cannot be read, or the cache cannot be written.
     """
-    path = config.table
-    assert path is not None
-    config = config.model_copy(update={"on_invalid": "skip"})
-    with hold(path):
-        table = read_table(path, config.reading)
-    columns = parse_columns([table], config)
-    marked = _without_marks(table, columns, config) if read_marked else {}
-    if marked:
-        columns = parse_columns([table], config)
-    for name in (config.smiles_column, config.column_of_split):
-        if name is not None:
-            columns.require(name)
-    refusals: list[Refusal] = []
-
-    def attempt(what: What, read: Callable[[], _T], otherwise: _T) -> _T:
-        try:
-            return read()
-        except DataError as error:
-            refusals.append(Refusal(what, str(error)))
-            return otherwise
-
-    labels = Labels((), np.zeros((len(table), 0)))
-    try:
-        labels = attempt("targets", lambda: read_labels(columns, config), labels)
-    except OpenChoice as error:
-        reason, options = str(error), {}
-        for option, value in error.options:
-            options[option] = value
-            reason += f"\nName the targets, such as {shlex.join([option, value])}"
-        refusals.append(Refusal("targets", "; ".join(map(str.strip, reason.split("\n"))), options))
-    weights = attempt("weights", lambda: read_weights(columns, config), None)
-    unchecked = read_features(columns, config, check=False)
-    features, lines = attempt("features", lambda: read_features(columns, config), unchecked)
-    labels = replace(labels, warnings=(*labels.warnings, *lines)).without_weight_0(weights)
-    dataset = without_splits(columns, labels, weights, features, config, encoding)
+    table = read_columns(config.model_copy(update={"on_invalid": "skip"}))
+    marked = _without_marks(table) if read_marked else {}
+    rows = Rows.read(table, np.float64)
+    dataset, refusals = rows.encoded(encoding), rows.refusals
     if len(dataset.store):
-        dataset = attempt("split", lambda: with_splits(dataset, columns, config), dataset)
-    return Scan(
-        *(config, table, dataset, labels, columns.qualifiers, marked, weights, tuple(refusals))
-    )
+        dataset = attempt(refusals, "split", lambda: with_splits(dataset, table), dataset)
+    found = rows.labels, table.qualifiers, marked, rows.weights
+    return Scan(table.config, table.frame, dataset, *found, tuple(refusals))
 
 
-def _without_marks(
-    table: pd.DataFrame, columns: Columns, config: DataConfig
-) -> dict[str, dict[int, str]]:
+def _without_marks(table: Columns) -> dict[str, dict[int, str]]:
     """Replace marked numbers of the named regression targets in the table; return the cells as they
     were, by target and row."""
     found: dict[str, dict[int, str]] = {}
-    for name in columns.targets or ():
-        quantity = configured_kind(name, config) in (None, "regression")
-        column = columns.column(name) if name in columns.names and quantity else None
-        if column is None or not column.has_numbers:
+    for name in table.targets or ():
+        quantity = configured_kind(name, table.config) in (None, "regression")
+        if name not in table.names or not quantity or not table.column(name).has_numbers:
             continue
-        place = columns.names.index(name)
-        for row in column.bad_rows.tolist():
-            cell = str(table.iat[row, place])
+        place = table.names.index(name)
+        for row in table.column(name).bad_rows.tolist():
+            cell = str(table.frame.iat[row, place])
             if (number := marked_number(cell)) is not None:
                 found.setdefault(name, {})[row] = cell
-                table.iat[row, place] = number
+                table.frame.iat[row, place] = number
     return found

@@ -27,18 +27,23 @@ _MARKED = re.compile(
 _MINUS = "\u2212"  # the sign of mathematics, which Excel and Word may write
 
 
-class ParsedTexts(NamedTuple):
-    """Texts that are not plain numbers, as the cells of a target."""
+class Cells(NamedTuple):
+    """Cells of a target, each of which is a number, a bound, a word such as "yes", or bad."""
 
+    texts: list[str]
+    """The texts, without outer spaces."""
     numbers: np.ndarray
-    """float64 [n]: the number of a bound; 1 or 0 for words such as "yes"; NaN for other text."""
+    """float64 [n]: the number, also of a bound; 1 or 0 for words such as "yes"; NaN for others."""
     bounds: np.ndarray
     """int8 [n]: 1 where the value is at least the number, such as ">10"; -1 where it is at most the
-    number, such as "<0.1"; 0 for all other texts."""
+    number, such as "<0.1"; 0 for all others."""
     words: np.ndarray
     """bool [n]: True for words such as "yes"."""
-    bad: np.ndarray
-    """bool [n]: True for texts that are neither numbers, nor bounds, nor such words."""
+
+    @property
+    def bad(self) -> np.ndarray:
+        """bool [n]: True for cells that are neither numbers, nor bounds, nor such words."""
+        return np.isnan(self.numbers)
 
 
 def marked_number(cell: str) -> str | None:
@@ -64,32 +69,26 @@ def word_of(cell: str) -> str:
 
 def plain_numbers(cells: pd.Series, decimal: Literal[".", ","] | None = None) -> np.ndarray:
     """Return the numbers of cells, float64 (n,); NaN for blanks, other text, and numbers that are
-    not finite in single precision, the type of labels.
-
-    Args:
-        cells: numbers, or text.
-        decimal: the decimal mark of the table, see `with_points`.
-    """
+    not finite in single precision, the type of labels. `decimal` is as for `with_points`."""
     if decimal == ",":
         cells = with_points(cells.astype(str), decimal)
-    codes, distinct = pd.factorize(cells.to_numpy(dtype=object), use_na_sentinel=False)
-    numbers = pd.to_numeric(distinct, errors="coerce").astype(np.float64)[codes]
+    numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64, copy=True)
     with np.errstate(over="ignore"):
         numbers[~np.isfinite(numbers.astype(np.float32))] = np.nan
     return numbers
 
 
-def parse_texts(texts: Sequence[str], decimal: Literal[".", ","] | None = None) -> ParsedTexts:
-    """Return the numbers, the bounds and the words among texts without outer spaces."""
-    plain = [text.replace(_MINUS, "-") for text in texts]
+def parse_cells(cells: Sequence[object], decimal: Literal[".", ","] | None = None) -> Cells:
+    """Return cells, which are numbers or text, as numbers, bounds and words."""
+    texts = [each.strip() if isinstance(each, str) else f"{each:g}" for each in cells]
+    numbers = plain_numbers(pd.Series(cells, dtype=object), decimal)
+    others = np.flatnonzero(np.isnan(numbers))
+    plain = [texts[i].replace(_MINUS, "-") for i in others]
     signs = [_BOUND.fullmatch(text) for text in plain]
     bare = [s[2] if s else YES_NO.get(p.lower(), p) for s, p in zip(signs, plain, strict=True)]
-    numbers = plain_numbers(pd.Series(bare, dtype=object), decimal)
-    directions = np.array([0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs])
-    is_number = np.isfinite(numbers)
-    return ParsedTexts(
-        numbers,
-        bounds=np.where(is_number, directions, 0).astype(np.int8),
-        words=np.array([text.lower() in YES_NO for text in plain], dtype=bool),
-        bad=~is_number,
-    )
+    numbers[others] = plain_numbers(pd.Series(bare, dtype=object), decimal)
+    bounds, words = np.zeros(len(texts), dtype=np.int8), np.zeros(len(texts), dtype=bool)
+    bounds[others] = [0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs]
+    words[others] = [text.lower() in YES_NO for text in plain]
+    bounds[np.isnan(numbers)] = 0
+    return Cells(texts, numbers, bounds, words)

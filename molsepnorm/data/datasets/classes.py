@@ -51,8 +51,8 @@ def read_classes(
     """
     name = column.name
     where = f"{table.source}, column '{name}'"
-    text = whole(pd.Series(column.texts, dtype=object))
-    found = text.unique().tolist()
+    text = whole(pd.Series(column.texts, dtype=object)).mask(column.is_blank)
+    found = text.dropna().unique().tolist()
     named = whole(pd.Series(listed, dtype=object)).tolist()
     classes = tuple(named or sorted(found, key=_sort_key(found)))
     if kind != "multiclass" and len(found) == 2 and not named:
@@ -77,9 +77,8 @@ def read_classes(
     if not named:
         _require_one_spelling(table, column, text, classes)
     index = {each: float(number) for number, each in enumerate(classes)}
-    codes = text.map(index).to_numpy(dtype=np.float64)[column.other_codes]
-    labels = np.full(column.rows, np.nan)
-    labels[column.other_rows] = codes
+    labels = text.map(index).to_numpy(dtype=np.float64)[column.codes]
+    unknown = np.flatnonzero(np.isnan(labels) & ~column.is_blank[column.codes])
     warnings = [] if named else _rare_classes(name, labels, classes)
     if kind == "binary" and not named:
         negative, positive = classes
@@ -87,16 +86,16 @@ def read_classes(
             f"{name} is predicted as the probability of '{positive}'. For that of '{negative}': "
             f"{_option_of_classes(name, [positive, negative])}"
         )
-    return Classes(kind, classes, labels, column.other_rows[np.isnan(codes)], warnings)
+    return Classes(kind, classes, labels, unknown, warnings)
 
 
 def _require_one_spelling(
     table: Columns, column: Column, text: pd.Series, classes: Sequence[str]
 ) -> None:
     first: dict[str, str] = {}
-    for code, each in enumerate(text):
+    for code, each in text.dropna().items():
         if (other := first.setdefault(word_of(each), each)) != each:
-            row = int(column.other_rows[(column.other_codes == code).argmax()])
+            row = int((column.codes == code).argmax())
             raise DataError(
                 f"{table.cell(row, column.name)}: '{each}' and '{other}' would be two classes, and "
                 "look like one. Write each class in one way, or list the classes if all are "

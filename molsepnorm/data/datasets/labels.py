@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,8 @@ import numpy as np
 from molsepnorm.data.datasets.classes import MAX_CLASSES, Classes, read_classes
 from molsepnorm.data.datasets.columns import Column, Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_declared
 from molsepnorm.data.datasets.targets import choose_targets
-from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import unclear
 from molsepnorm.errors import ConfigError, DataError, counted, did_you_mean, listed
 from molsepnorm.files.tables import name_of_copy
@@ -93,36 +91,9 @@ class Labels:
             bounds[out] = 0
         return replace(self, values=values, bounds=bounds)
 
-    def dataset(
-        self,
-        name: str,
-        store: GraphStore,
-        weights: np.ndarray | None,  # (rows,)
-        smiles: Sequence[str] | None,
-        features: Mapping[str, Sequence[str]],  # (rows,) each
-    ) -> Dataset:
-        """Return the data set of the molecules in a store, without splits."""
-        return Dataset(
-            name=name,
-            store=store,
-            labels=self.values[store.rows].astype(np.float32),
-            targets=self.targets,
-            splits={},
-            weights=None if weights is None else weights[store.rows].astype(np.float32),
-            rejected=store.rejected,
-            smiles=smiles,
-            columns={name: [cells[r] for r in store.rows] for name, cells in features.items()},
-            warnings=self.warnings,
-            arrays={} if self.bounds is None else {BOUNDS: self.bounds[store.rows]},
-        )
 
-
-def read_labels(table: Columns, config: DataConfig) -> Labels:
-    """Return the labels of a table of text, as configured or as they look.
-
-    Args:
-        table: what `parse_columns` returned.
-        config: the roles of the columns.
+def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels:
+    """Return the labels of a table in numbers of this type, as configured or as they look.
 
     Raises:
         ConfigError: a column is missing or named twice; no target is named, and there is not
@@ -130,26 +101,27 @@ def read_labels(table: Columns, config: DataConfig) -> Labels:
             a number.
         DataError: a column cannot be a target. Cells that do not fit their target are `issues`.
     """
-    names, warnings = choose_targets(table, config)
+    config = table.config
+    names, warnings = choose_targets(table)
     warnings += table.notes
     if names:
         declared = config.relation_column, config.unit_column
-        require_declared(table.words, *declared, names[0], table.source)
+        require_declared(table.words(), *declared, names[0], table.source)
     factors = without_unit = None
     if (unit := table.qualifiers.unit) is not None:
         where = partial(table.cell, name=unit)
-        without_unit = np.array([not each.strip() for each in table.cells[unit]])
-        smiles = table.cells[config.smiles_column]
-        factors = factors_to_nanomolar(table.cells[unit], smiles, where)
-    values = np.empty((len(table.index), len(names)), dtype=table.dtype)
+        units, smiles = table.cells(unit), table.cells(config.smiles_column)
+        without_unit = np.array([not each.strip() for each in units])
+        factors = factors_to_nanomolar(units, smiles, where)
+    values = np.empty((len(table.frame), len(names)), dtype=dtype)
     bounds = np.zeros(values.shape, dtype=np.int8)
     targets: list[Target] = []
     issues: list[Issue] = []
     few: list[str] = []
     for number, (name, given) in enumerate(_configured_kinds(names, config).items()):
         column, own = table.column(name), values[:, number]
-        kind, classes = _kind(table, column, given, config)
-        transform, remarks = _transform_of(table, name, kind, config)
+        kind, classes = _kind(table, column, given)
+        transform, remarks = _transform_of(table, name, kind)
         found: list[Issue] = []
         if classes is not None:
             own[:] = classes.labels
@@ -159,14 +131,14 @@ def read_labels(table: Columns, config: DataConfig) -> Labels:
         else:
             own[:] = column.numbers
         if classes is None and len(column.bad_rows):
-            advice = _advice(table, column, config)
+            advice = _advice(table, column)
             found += _issue(table, column, column.bad_rows, "is not a number", advice)
         if classes is None and kind == "binary":
             odd = "is neither 0 nor 1, neither yes nor no, as a label of a binary target must be"
             found += _issue(table, column, column.odd_rows, odd)
         if kind == "regression":
             bounds[:, number] = column.bounds
-            warnings += _about_numbers(table, column, config)
+            warnings += _about_numbers(table, column)
         if kind == "regression" and factors is not None:
             bare = np.flatnonzero(without_unit & ~np.isnan(own))
             found += _issue(table, column, bare, "has no unit", "empty the cell, or add the unit")
@@ -208,14 +180,14 @@ def read_labels(table: Columns, config: DataConfig) -> Labels:
     )
 
 
-def read_weights(table: Columns, config: DataConfig) -> np.ndarray | None:  # (rows,)
+def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
     """Return the weight of each row in the loss, 1 for a blank; None without such a column.
 
     Raises:
         ConfigError: the column is missing.
         DataError: a weight is not a number, or negative, or all are 0.
     """
-    name = config.weight_column
+    name = table.config.weight_column
     if name is None:
         return None
     table.require(name)
@@ -238,28 +210,23 @@ def read_weights(table: Columns, config: DataConfig) -> np.ndarray | None:  # (r
     return weights
 
 
-def read_features(
-    table: Columns, config: DataConfig, check: bool = True
-) -> tuple[dict[str, list[str]], list[str]]:
+def read_features(table: Columns, check: bool = True) -> tuple[dict[str, list[str]], list[str]]:
     """Return the cells of the feature columns, by name, and how each is read.
 
-    Args:
-        table: what `parse_columns` returned.
-        config: the roles of the columns.
-        check: require columns that a model can be trained with, see `FeatureColumn.fit`.
+    With `check`, a model can be trained with these columns, see `FeatureColumn.fit`.
 
     Raises:
         ConfigError: a column is missing.
         DataError: a column cannot be an input.
     """
-    lines = []
-    for name, kind in config.features.items():
+    found, lines = {}, []
+    for name, kind in table.config.features.items():
         table.require(name)
+        cells = found[name] = table.cells(name)
         if check:
-            cells = table.cells[name]
             column = FeatureColumn.fit(name, cells, partial(table.cell, name=name), kind)
             lines.append(f"The input '{name}' is read as {column}{column.about_missing(cells)}.")
-    return {name: table.cells[name] for name in config.features}, lines
+    return found, lines
 
 
 def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
@@ -287,11 +254,9 @@ def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kin
     return found
 
 
-def _kind(
-    table: Columns, column: Column, given: Kind | None, config: DataConfig
-) -> tuple[Kind, Classes | None]:
+def _kind(table: Columns, column: Column, given: Kind | None) -> tuple[Kind, Classes | None]:
     """Return the kind of a target, and its classes if they are words."""
-    name = column.name
+    name, config = column.name, table.config
     words = given != "regression" and column.look_like_classes
     if given == "multiclass" or name in config.classes or words:
         classes = read_classes(table, column, given, config.classes.get(name, ()))
@@ -305,13 +270,11 @@ def _kind(
     return given or ("binary" if column.are_yes_no else "regression"), None
 
 
-def _about_numbers(table: Columns, column: Column, config: DataConfig) -> list[str]:
+def _about_numbers(table: Columns, column: Column) -> list[str]:
     """Check that numbers have one meaning, and return what to say about their bounds."""
-    where = f"{table.source}, column '{column.name}'"
-    if column.has_unclear_points:
-        assert column.unclear is not None
-        row, text = column.unclear
-        raise unclear(text, table.cell(row, column.name))
+    where, config = f"{table.source}, column '{column.name}'", table.config
+    if (row := column.unclear) is not None:
+        raise unclear(column.text(row), table.cell(row, column.name))
     suspect = None if config.missing_values else column.stands_for_missing()
     if suspect is not None:
         number, count = suspect
@@ -384,9 +347,9 @@ def _option(setting: Literal["task_type", "transform", "limits"], name: str, val
     return shlex.join([f"--{setting.replace('_', '-')}", f"{name}={value}"])
 
 
-def _advice(table: Columns, column: Column, config: DataConfig) -> str:
+def _advice(table: Columns, column: Column) -> str:
     """Return what labels are, and what to do about other cells."""
-    name, first = column.name, column.first_bad or ""
+    name, first, config = column.name, column.first_bad or "", table.config
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.are_few_whole_numbers and len(column.texts) <= MAX_CLASSES:
         advice += f". If these are classes: {option_of_kind(name, 'multiclass')}"
@@ -407,11 +370,9 @@ def _advice(table: Columns, column: Column, config: DataConfig) -> str:
     return advice
 
 
-def _transform_of(
-    table: Columns, name: str, kind: Kind, config: DataConfig
-) -> tuple[Transform | None, list[str]]:
+def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | None, list[str]]:
     """Return the transform of a target, and what to say about it."""
-    transform = transform_of(config.transform.get(name, NO_TRANSFORM), name)
+    transform = transform_of(table.config.transform.get(name, NO_TRANSFORM), name)
     if transform is None:
         return None, []
     if kind != "regression":

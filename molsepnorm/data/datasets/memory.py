@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cached import encode_chunks
-from molsepnorm.data.datasets.columns import configured_kind, parse_columns
+from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
-from molsepnorm.data.datasets.duplicates import merge_and_split
-from molsepnorm.data.datasets.labels import read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import make_splits, named_splits
+from molsepnorm.data.datasets.table import Rows, with_splits
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, counted, require_several
@@ -128,10 +125,8 @@ def memory_dataset(
         _require_length(f"feature column '{name}'", len(features[name]), len(listed))
         cells = _unmasked(features[name])
         table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
-    columns = parse_columns([table], config, np.float32)
-    inputs, lines = read_features(columns, config)
-    weights = read_weights(columns, config)
-    found = read_labels(columns, config).without_issues().without_weight_0(weights)
+    columns = Columns.of(table, config)
+    found = Rows.read(columns, np.float32).without_refusals()
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))
@@ -163,23 +158,9 @@ def memory_dataset(
     chunks = encode_chunks(graphs, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
 
-    def split(
-        rows: np.ndarray, molecules: np.ndarray, strata: np.ndarray | None
-    ) -> dict[str, np.ndarray]:
-        if splits is not None:
-            return named_splits(splits, rows, len(listed))
-        smiles, index = standard or [""] * len(listed), np.arange(len(listed))
-        source = "the list of molecules"
-        return make_splits(config, rows, molecules, smiles, None, source, index, strata)
-
-    dataset = found.dataset(f"{len(store):,} molecules", store, weights, standard, inputs)
-    return merge_and_split(
-        replace(dataset, written=texts, warnings=(*dataset.warnings, *lines)),
-        config,
-        split,
-        lambda row: f"molecule {row}",
-        named=splits is not None or config.splits_file is not None,
-    )
+    name = f"{len(store):,} molecules"
+    dataset = found.dataset(name, store, smiles=standard, written=texts)
+    return with_splits(dataset, columns, splits)
 
 
 def _unmasked(values: Any) -> Any:

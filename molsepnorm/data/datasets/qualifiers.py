@@ -180,11 +180,12 @@ def require_declared(
             )
 
 
-def few_words(known: set[str], cells: pd.Series) -> set[str] | None:
-    """Return the distinct cells of a column with those of another piece; None if they are many."""
-    found = known | {*cells.head(_MAX_WORDS * 10).unique()}
-    found = found if len(found) > _MAX_WORDS else known | {*cells.unique()}
-    return None if len(found) > _MAX_WORDS else found
+def few_words(cells: pd.Series) -> set[str] | None:
+    """Return the distinct cells of a column; None if they are many."""
+    for part in (cells.head(_MAX_WORDS * 10), cells):
+        if len(found := {*part.unique()}) > _MAX_WORDS:
+            return None
+    return found
 
 
 def _plain(cell: str) -> str:

@@ -15,7 +15,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_fold, draw_splits, draw_validation
 from molsepnorm.data.datasets.times import read_times
-from molsepnorm.data.tables import as_file, locate
+from molsepnorm.data.tables import as_file
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks import Target
@@ -51,7 +51,7 @@ def make_splits(
     smiles: Sequence[str],
     column: Sequence[str] | None,
     source: Path | str,
-    index: Sequence[int] | np.ndarray,
+    where: Callable[[int], str],
     strata: np.ndarray | None = None,  # (G,)
 ) -> _Splits:
     """Return the molecules of each split; an empty dictionary if `config.split` is None.
@@ -63,7 +63,7 @@ def make_splits(
             keeps them together.
         smiles: SMILES of every row of the source.
         column: cells of `splits_column` or `time_column` of every row, if there is one.
-        source, index: the source and the position of every row, for errors.
+        source, where: the source, and a function that returns the position of a row, for errors.
         strata: numbers of the molecules for a stratified split, see `strata_of`.
 
     Raises:
@@ -79,18 +79,18 @@ def make_splits(
     if config.time_column is not None:
         assert column is not None
         times, odd = read_times(column, config.time_format)
-        _refuse_cells(odd, column, config.time_column, source, index, _TIMES)
+        _refuse_cells(odd, column, config.time_column, where, _TIMES)
         return draw_splits(config, rows, molecules, smiles, source, times)
     if config.splits_column is not None:
         assert column is not None
         words = [text.strip().lower() for text in column]
         unknown = [row for row, word in enumerate(words) if word and word not in SPLIT_OF_WORD]
-        _refuse_cells(unknown, column, config.splits_column, source, index, _WORDS)
+        _refuse_cells(unknown, column, config.splits_column, where, _WORDS)
         named = {
             split: [row for row, word in enumerate(words) if SPLIT_OF_WORD.get(word) == split]
             for split in SPLITS
         }
-        where, remedy = f"{source}, column '{config.splits_column}'", "data.splits_column"
+        place, remedy = f"{source}, column '{config.splits_column}'", "data.splits_column"
     elif config.splits_file is not None:
         named = _read_file(config.splits_file, config.fold, source, len(smiles))
         # an empty text of another type is a structure that has no SMILES
@@ -99,10 +99,10 @@ def make_splits(
                 f"{source} has rows without a SMILES, which count in {config.splits_file}: a "
                 "program that skips blank lines numbers the rows after them differently"
             )
-        where, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
+        place, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
     else:
         return draw_splits(config, rows, molecules, smiles, source, strata=strata)
-    splits = _look_up(named, rows, len(smiles), where, remedy)
+    splits = _look_up(named, rows, len(smiles), place, remedy)
     if config.folds is not None:
         rest = np.concatenate([splits["train"], splits["val"]])
         splits["train"], splits["val"] = draw_fold(rest, molecules, config)
@@ -214,16 +214,15 @@ def _refuse_cells(
     odd: Sequence[int] | np.ndarray,
     column: Sequence[str],
     name: str,
-    source: Path | str,
-    index: Sequence[int] | np.ndarray,
+    where: Callable[[int], str],
     why: str,
 ) -> None:
     """Raise a `DataError` about the first of the odd rows of a column, if there are any."""
     if len(odd):
-        assert isinstance(source, Path)
-        where = f"{locate(source, int(index[odd[0]]))}, column '{name}'"
         cell, count = column[odd[0]].strip()[:40], counted(len(odd), "such cell")
-        raise DataError(f"{where}: '{cell}' {why}. {count} in this column")
+        raise DataError(
+            f"{where(int(odd[0]))}, column '{name}': '{cell}' {why}. {count} in this column"
+        )
 
 
 def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _Rows:

@@ -58,7 +58,7 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         smiles=standard,
         written=smiles,
     )
-    numbers, positions = dataset.molecule_ids, range(len(smiles))
+    numbers = dataset.molecule_ids
     strata = strata_of(config, dataset.targets, dataset.labels)
-    splits = make_splits(config, store.rows, numbers, standard, None, name, positions, strata)
+    splits = make_splits(config, store.rows, numbers, standard, None, name, location, strata)
     return replace(dataset, splits=splits)

@@ -1,34 +1,132 @@
-"""A table of your own: a column of SMILES and columns of labels, blank where one is missing."""
+"""A table as a data set: labels and inputs of its rows, their molecules, and the split."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.cached import encoded_rows
-from molsepnorm.data.datasets.columns import Columns, parse_columns
+from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import assigns_splits, make_splits
+from molsepnorm.data.datasets.splits import assigns_splits, make_splits, named_splits
 from molsepnorm.data.datasets.times import describe_times
-from molsepnorm.data.tables import (
-    hold,
-    is_stream,
-    locate,
-    read_chunks,
-    row_word,
-)
-from molsepnorm.errors import DataError
+from molsepnorm.data.store import GraphStore
+from molsepnorm.data.tables import is_stream, read_table, row_word
+from molsepnorm.errors import DataError, OpenChoice
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
-_ROWS = 4096  # of a table, read together
+_T = TypeVar("_T")
+
+
+class Refusal(NamedTuple):
+    """An error that stops training."""
+
+    what: Literal["targets", "weights", "features", "split"]
+    error: DataError | OpenChoice
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a table says about its rows, read to its end whatever is wrong with it."""
+
+    table: Columns
+    labels: Labels
+    """Labels of rows of weight 0 are missing. There are no targets if none can be read."""
+    weights: np.ndarray | None  # (rows,)
+    """None without such a column, or if it cannot be read."""
+    features: Mapping[str, Sequence[str]]  # (rows,) each
+    refusals: list[Refusal]
+
+    @staticmethod
+    def read(table: Columns, dtype: type[np.floating], for_training: bool = True) -> Rows:
+        """Read the labels in numbers of this type, the weights, and the feature columns, which must
+        neither be empty nor constant for training.
+
+        Raises:
+            ConfigError: a column is missing, or one that is needed is there several times.
+        """
+        refusals: list[Refusal] = []
+        labels = Labels((), np.zeros((len(table.frame), 0)))
+        labels = attempt(refusals, "targets", lambda: read_labels(table, dtype), labels)
+        weights = attempt(refusals, "weights", lambda: read_weights(table), None)
+        inputs = read_features(table, check=False)
+        if for_training:
+            inputs = attempt(refusals, "features", lambda: read_features(table), inputs)
+        labels = replace(labels, warnings=(*labels.warnings, *inputs[1])).without_weight_0(weights)
+        return Rows(table, labels, weights, inputs[0], refusals)
+
+    def without_refusals(self) -> Rows:
+        """Return the rows if all can be used.
+
+        Raises:
+            DataError: a cell does not fit its column.
+            OpenChoice: the targets are not named.
+        """
+        for refusal in self.refusals:
+            raise refusal.error
+        self.labels.without_issues()
+        return self
+
+    def dataset(self, name: str, store: GraphStore, **more: Any) -> Dataset:
+        """Return the data set of the molecules in a store, with further fields, without splits."""
+        rows, labels = store.rows, self.labels
+        return Dataset(
+            name=name,
+            store=store,
+            labels=labels.values[rows].astype(np.float32),
+            targets=labels.targets,
+            splits={},
+            weights=None if self.weights is None else self.weights[rows].astype(np.float32),
+            rejected=store.rejected,
+            columns={name: [cells[r] for r in rows] for name, cells in self.features.items()},
+            warnings=labels.warnings,
+            arrays={} if labels.bounds is None else {BOUNDS: labels.bounds[rows]},
+            **more,
+        )
+
+    def encoded(self, encoding: EncodingSpec) -> Dataset:
+        """Return the data set of the molecules of a file, before duplicates are merged.
+
+        Raises:
+            DataError: a molecule cannot be read, and `on_invalid` is fail.
+            StorageError: the cache cannot be written.
+        """
+        table, path = self.table, self.table.config.table
+        assert path is not None
+        smiles = table.cells(table.config.smiles_column)
+        store, standard = encoded_rows(smiles, table.config, encoding, table.where)
+        identifiers = [name for name in table.identifiers if name not in self.labels.names]
+        return self.dataset(
+            str(path) if is_stream(path) else path.name,
+            store,
+            smiles=standard,
+            written=smiles,
+            identifiers={name: table.cells(name) for name in identifiers},
+            positions=(row_word(path), table.frame.index.to_numpy()),
+        )
+
+
+def attempt(
+    refusals: list[Refusal],
+    what: Literal["targets", "weights", "features", "split"],
+    read: Callable[[], _T],
+    otherwise: _T,
+) -> _T:
+    """Return what is read; if it stops training, note that and return the other value."""
+    try:
+        return read()
+    except (DataError, OpenChoice) as error:
+        refusals.append(Refusal(what, error))
+        return otherwise
 
 
 def load_table(
@@ -36,92 +134,75 @@ def load_table(
 ) -> Dataset:
     """Load `config.table`, split as the configuration says; arguments as for `datasets.load`.
 
-    A stream, such as a pipe, is read once. The store depends on the SMILES only, so that other
-    targets of the same table, or another table of the same molecules, use the same store.
+    The store depends on the SMILES only, so that other targets of the same table, or another table
+    of the same molecules, use the same store.
 
     Raises:
         ConfigError: a column is missing, or one that is needed is there several times.
         DataError: the file is empty, a cell does not fit its column, or too few molecules can be
             read.
     """
-    assert config.table is not None
-    with hold(config.table):
-        dataset = _load(config, encoding, labelled, for_training)
-        return replace(dataset, left_out=_left_out(dataset, config)) if for_training else dataset
-
-
-def _load(
-    config: DataConfig, encoding: EncodingSpec, labelled: bool, for_training: bool
-) -> Dataset:
-    path = config.table
-    assert path is not None
-    blank = [] if labelled else config.targets or []
-    pieces = read_chunks(path, rows=_ROWS, options=config.reading)
-    pieces = (p.assign(**dict.fromkeys({*blank} - {*p.columns}, "")) for p in pieces)
-    table = parse_columns(pieces, config, np.float32)
-    table.require(config.smiles_column)
-    features, lines = read_features(table, config, for_training)
-    weights = read_weights(table, config)
-    labels = read_labels(table, config).without_issues().without_weight_0(weights)
-    if config.column_of_split is not None:
-        table.require(config.column_of_split)
-    table.parsed.clear()  # numbers, which the labels are a copy of
-    labels = replace(labels, warnings=(*labels.warnings, *lines))
-    dataset = without_splits(table, labels, weights, features, config, encoding)
+    table = read_columns(config, [] if labelled else config.targets or [])
+    dataset = Rows.read(table, np.float32, for_training).without_refusals().encoded(encoding)
     if not len(dataset.store):
         reason = dataset.rejected[0].reason
-        raise DataError(f"{path} has no molecule that can be read: {reason}")
-    dataset = with_splits(dataset, table, config)
+        raise DataError(f"{config.table} has no molecule that can be read: {reason}")
+    dataset = with_splits(dataset, table)
+    if not for_training:
+        return dataset
     named = config.column_of_split or config.splits_file or config.folds or config.split is None
-    unused = [n for n, words in table.words.items() if assigns_splits(words)]
-    if unused and for_training and not named:
-        dataset = replace(dataset, warnings=(*dataset.warnings, _about_unused(unused)))
-    return dataset
+    unused = [] if named else [n for n, words in table.words().items() if assigns_splits(words)]
+    if unused:
+        line = (
+            f"The split is drawn, although {', '.join(map(repr, unused))} could assign the rows to "
+            f"training, validation and test: --splits-column {shlex.quote(unused[0])}"
+        )
+        dataset = replace(dataset, warnings=(*dataset.warnings, line))
+    return replace(dataset, left_out=_left_out(dataset, table.frame))
 
 
-def without_splits(
-    table: Columns,
-    labels: Labels,
-    weights: np.ndarray | None,  # (rows,)
-    features: Mapping[str, Sequence[str]],
-    config: DataConfig,
-    encoding: EncodingSpec,
-) -> Dataset:
-    """Return the molecules of a table with their labels, before duplicates are merged.
+def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
+    """Read `config.table`; `blank` are columns that are blank if it lacks them.
 
     Raises:
-        DataError: a molecule cannot be read, and `on_invalid` is fail.
-        StorageError: the cache cannot be written.
+        ConfigError: there is no column of SMILES or of the split.
+        DataError: the file is not a table.
     """
-    path = config.table
-    assert path is not None
-    smiles = table.cells[config.smiles_column]
-    store, standard = encoded_rows(
-        smiles, config, encoding, lambda row: locate(path, table.index[row])
-    )
-    name = str(path) if is_stream(path) else path.name
-    return replace(
-        labels.dataset(name, store, weights, standard, features),
-        written=smiles,
-        identifiers={n: table.cells[n] for n in table.identifiers if n not in labels.names},
-        positions=(row_word(path), table.index),
-    )
+    assert config.table is not None
+    frame = read_table(config.table, config.reading)
+    for name in {*blank} - {*frame.columns}:
+        frame[name] = ""
+    table = Columns.of(frame, config)
+    for needed in (config.smiles_column, config.column_of_split):
+        if needed is not None:
+            table.require(needed)
+    return table
 
 
-def with_splits(dataset: Dataset, table: Columns, config: DataConfig) -> Dataset:
-    """Return the data set with its duplicates merged and its splits, see `merge_and_split`."""
-    path, index, column = config.table, table.index, table.cells.get(config.column_of_split or "")
-    assert path is not None and dataset.smiles is not None
-    smiles = dataset.smiles
-    dataset = merge_and_split(
-        dataset,
-        config,
-        lambda rows, molecules, strata: make_splits(
-            config, rows, molecules, smiles, column, path, index, strata
-        ),
-        lambda row: locate(path, index[row]),
-        named=config.names_rows,
-    )
+def with_splits(
+    dataset: Dataset, table: Columns, given: Mapping[str, Any] | None = None
+) -> Dataset:
+    """Return the data set with its duplicates merged and its splits, see `merge_and_split`.
+
+    Args:
+        dataset: a data set without splits.
+        table: its columns.
+        given: the rows of each split, if they are not those of the settings.
+    """
+    config, count = table.config, len(table.frame)
+    source = table.source if config.table else "the list of molecules"
+    column = config.column_of_split and table.cells(config.column_of_split)
+    smiles = dataset.smiles or [""] * count
+
+    def split(
+        rows: np.ndarray, molecules: np.ndarray, strata: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
+        if given is not None:
+            return named_splits(given, rows, count)
+        return make_splits(config, rows, molecules, smiles, column, source, table.where, strata)
+
+    named = given is not None or config.names_rows
+    dataset = merge_and_split(dataset, config, split, table.where, named)
     if config.time_column is not None and column is not None and dataset.splits:
         parts = {split: dataset.store.rows[part] for split, part in dataset.splits.items()}
         line = describe_times(parts, column, config.time_column, config.time_format)
@@ -129,34 +210,14 @@ def with_splits(dataset: Dataset, table: Columns, config: DataConfig) -> Dataset
     return dataset
 
 
-def _about_unused(columns: Sequence[str]) -> str:
-    """Return the warning about columns that could assign rows to splits."""
-    named = ", ".join(f"'{name}'" for name in columns)
-    return (
-        f"The split is drawn, although {named} could assign the rows to training, validation and "
-        f"test: --splits-column {shlex.quote(columns[0])}"
-    )
-
-
-def _left_out(dataset: Dataset, config: DataConfig) -> pd.DataFrame:
-    """Read the rows of the table that were rejected or merged, with all their cells."""
-    assert config.table is not None
+def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the table that were rejected or merged, with all their cells."""
     reasons = {each.row: each.reason for each in dataset.rejected}
     reasons |= {each.row: each.reason for each in dataset.merged}
     rows = np.array(sorted(reasons), dtype=np.int64)
-    found: list[tuple[str, ...]] = []
-    header: list[str] = []
-    start = 0
-    for piece in read_chunks(config.table, rows=_ROWS, options=config.reading):
-        own = rows[(rows >= start) & (rows < start + len(piece))] - start
-        header, start = [*piece.columns], start + len(piece)
-        found += piece.iloc[own].itertuples(index=False, name=None)
-        if len(found) == len(rows):
-            break
     word, numbers = dataset.position(rows)
-    first, last = (free_name(name, header, "_") for name in (word, "reason"))
-    table = [
-        (number, *cells, reasons[row])
-        for number, cells, row in zip(numbers.tolist(), found, rows.tolist(), strict=True)
-    ]
-    return pd.DataFrame(table, columns=[first, *header, last])
+    first, last = (free_name(name, frame.columns, "_") for name in (word, "reason"))
+    found = frame.iloc[rows].reset_index(drop=True)
+    found.insert(0, first, numbers)
+    found[last] = [reasons[row] for row in rows.tolist()]
+    return found

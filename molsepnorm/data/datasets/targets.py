@@ -8,7 +8,6 @@ import re
 import numpy as np
 
 from molsepnorm.data.datasets.columns import Column, Columns
-from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.errors import ConfigError, OpenChoice, counted, separated
 from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import four_digits
@@ -34,21 +33,18 @@ _YEARS = (1900, 2100)
 _NAMED_SO, _ALL_DIFFERENT = "named like an identifier", "whole numbers, all different"
 
 
-def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...], list[str]]:
+def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
     """Return the targets, and what to say about them if none are named.
 
     Without names, the only column of numbers is the target. Identifiers are left out: whole numbers
     that are named like them, or are all different beside another column of numbers.
-
-    Args:
-        table: the columns.
-        config: the roles of the columns.
 
     Raises:
         ConfigError: a column is missing, is named twice, or has another role.
         OpenChoice: there is not exactly one column of numbers. A target is recommended only if one
             column is left without years and properties that are computed from the structure.
     """
+    config = table.config
     for name in config.targets_except:
         if not any(sign in name for sign in "*?["):
             table.require(name, once=False)
@@ -61,7 +57,7 @@ def choose_targets(table: Columns, config: DataConfig) -> tuple[tuple[str, ...],
         if len(set(table.targets)) < len(table.targets):
             raise ConfigError(f"a target is named twice: {', '.join(table.targets)}")
         return table.targets, []
-    columns = [each for each in table.parsed.values() if each.name != config.weight_column]
+    columns = table.candidates()
     numeric = [each for each in columns if each.count and each.mostly_numbers]
     reasons = {each.name: _no_label(each) for each in numeric}
     labels = [each for each in numeric if reasons[each.name] is None]

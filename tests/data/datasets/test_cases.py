@@ -11,10 +11,9 @@ import pytest
 from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.report import TableReport
 from molsepnorm.data.checking.scan import scan_table
-from molsepnorm.data.datasets.columns import parse_columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import Labels, read_labels
-from molsepnorm.data.tables import read_chunks
+from molsepnorm.data.datasets.table import read_columns
 from molsepnorm.errors import ConfigError, DataError, OpenChoice
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
@@ -28,9 +27,7 @@ pytestmark = [
 
 def _read(name: str, **settings) -> Labels:
     config = DataConfig(table=CASES / name, **settings)
-    table = parse_columns(read_chunks(config.table, options=config.reading), config)
-    table.require("smiles")
-    return read_labels(table, config).without_issues()
+    return read_labels(read_columns(config)).without_issues()
 
 
 def _check(name: str) -> TableReport:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support import of_targets
 
 from molsepnorm.data.datasets.classes import MAX_CLASSES
-from molsepnorm.data.datasets.columns import parse_columns
+from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
 from molsepnorm.errors import ConfigError, DataError
@@ -33,7 +33,7 @@ def table_of(columns: dict[str, list[str]]) -> pd.DataFrame:
 
 def read(columns: dict[str, list[str]], **settings) -> Labels:
     config = DataConfig(table=TABLE, **settings)
-    return read_labels(parse_columns([table_of(columns)], config), config).without_issues()
+    return read_labels(Columns.of(table_of(columns), config)).without_issues()
 
 
 def values(labels: Labels) -> list:
@@ -219,18 +219,13 @@ CENSORED = ["1.5", ">10", " > 10 ", "<0.1", ">=3", "≤ 0.5", "≥2", "<= 7", ""
 
 
 def test_a_cell_may_be_a_bound():
-    """A column of numbers and bounds is a regression target, also where its first piece has bounds
-    only."""
-    table = table_of({"y": [">10", *CENSORED]})
-    config = DataConfig(table=TABLE, targets=["y"])
-    for size in (1, 3, 20):
-        pieces = [table.iloc[start : start + size] for start in range(0, 11, size)]
-        labels = read_labels(parse_columns(pieces, config), config).without_issues()
-        assert of_targets(labels, "kind") == ("regression",)
-        assert values(labels) == [[10, 1.5, 10, 10, 0.1, 3, 0.5, 2, 7, None, 10]]
-        assert labels.bounds is not None
-        assert labels.bounds[:, 0].tolist() == [1, 0, 1, 1, -1, 1, -1, 1, -1, 0, 0]
-        assert labels.warnings == ("8 of 10 labels of y are bounds, such as '>10'.",)
+    """A column of numbers and bounds is a regression target."""
+    labels = read({"y": [">10", *CENSORED]}, targets=["y"])
+    assert of_targets(labels, "kind") == ("regression",)
+    assert values(labels) == [[10, 1.5, 10, 10, 0.1, 3, 0.5, 2, 7, None, 10]]
+    assert labels.bounds is not None
+    assert labels.bounds[:, 0].tolist() == [1, 0, 1, 1, -1, 1, -1, 1, -1, 0, 0]
+    assert labels.warnings == ("8 of 10 labels of y are bounds, such as '>10'.",)
     assert read({"y": ["1", "2", "3.5"]}).bounds is None
 
 
@@ -299,13 +294,9 @@ def test_one_kind_for_all_or_for_one(kind):
 )
 def test_yes_and_no_among_quantities_are_mistakes(number, settings):
     """They would be the numbers 1 and 0."""
-    table = table_of({"y": ["1", "inactive", "", number, "Yes", "0"]})
-    config = DataConfig(table=TABLE, targets=["y"], **settings)
     message = "my.csv, line 3, column 'y': 'inactive' is not a number. 2 such cells in this column"
-    for size in (1, 6):
-        pieces = [table.iloc[start : start + size] for start in range(0, 6, size)]
-        with pytest.raises(DataError, match=message):
-            read_labels(parse_columns(pieces, config), config).without_issues()
+    with pytest.raises(DataError, match=message):
+        read({"y": ["1", "inactive", "", number, "Yes", "0"]}, targets=["y"], **settings)
 
 
 # Classes
@@ -420,7 +411,7 @@ def test_a_number_that_may_stand_for_a_missing_label(numbers, suspect):
 def weights(cells: list[str], **settings) -> np.ndarray | None:
     config = DataConfig(table=TABLE, **settings)
     table = table_of({"y": ["1"] * len(cells), "w": cells})
-    return read_weights(parse_columns([table], config), config)
+    return read_weights(Columns.of(table, config))
 
 
 def test_weights_are_numbers_and_blanks_1():

@@ -40,8 +40,8 @@ def make(smiles, rows=None, column=None, molecules=None, strata=None, **settings
     config = DataConfig(table=TABLE).model_copy(update=settings)
     rows = np.arange(len(smiles)) if rows is None else np.array(rows)
     molecules = np.arange(len(rows)) if molecules is None else molecules
-    index = range(2, len(smiles) + 2)
-    return make_splits(config, rows, molecules, smiles, column, TABLE, index, strata)
+    source = TABLE, lambda row: f"my.csv, line {row + 2}"
+    return make_splits(config, rows, molecules, smiles, column, *source, strata)
 
 
 def feasible(smiles, **settings):

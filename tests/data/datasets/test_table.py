@@ -12,7 +12,6 @@ from rdkit import Chem
 from support import of_targets
 
 from molsepnorm.data.datasets import DataConfig, load
-from molsepnorm.data.datasets import table as tables
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import descriptors, get
@@ -367,40 +366,3 @@ def test_a_table_from_a_pipe_has_its_own_labels(write):
     assert dataset.labels[:, 0].tolist() == [-i / 4 for i in range(20)]
     with pytest.raises(DataError, match=f"^{other} is empty"):
         _load(other)
-
-
-# Memory
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_a_table_in_pieces_is_the_same_as_in_one(write, monkeypatch, rows):
-    """Labels of all kinds, guesses, remarks, and places of what is refused."""
-    words = ("", "", "mild", "strong")
-    path = write(
-        _csv(
-            _twenty(
-                *(lambda i: i, lambda i: "" if i < 5 else i / 8, lambda i: words[i % 4]),
-                *(lambda i: "yes" if i > 15 else "", lambda i: i % 4, lambda i: 2 if i > 11 else 1),
-                *(lambda i: "x" if i == 13 else i, lambda i: ["train", "val", "test"][i % 3]),
-            ),
-            "smiles,id,y,odour,active,grade,w,nearly,split",
-        )
-    )
-    settings = {"weight_column": "w", "splits_column": "split"}
-    named = {"targets": ["odour", "active", "id", "grade"], "task_type": {"grade": "multiclass"}}
-
-    def all_of_it():
-        found = []
-        for each in ({"targets": ["y"]}, named):
-            dataset = _load(path, **settings, **each)
-            found += [dataset.targets, _known(dataset.labels)]
-            found += [dataset.warnings, dataset.weights.tolist(), list(dataset.smiles)]
-        with pytest.raises(DataError, match="line 15, column 'nearly': 'x'"):
-            _load(path, targets=["y"], weight_column="nearly")
-        with pytest.raises(DataError, match="line 14, column 'w': '2' is neither 0 nor 1"):
-            _load(path, targets=["w"], task_type="binary")
-        return found
-
-    whole = all_of_it()
-    monkeypatch.setattr(tables, "_ROWS", rows)
-    assert all_of_it() == whole

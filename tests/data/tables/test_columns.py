@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from molsepnorm.data.datasets.cells import parse_texts, plain_numbers
+from molsepnorm.data.datasets.cells import parse_cells, plain_numbers
 from molsepnorm.data.tables import (
     ReadOptions,
     locate,
@@ -98,7 +98,7 @@ def test_a_title_above_the_header(tmp_path):
     ],
 )
 def test_numbers_with_decimal_commas(cell, number):
-    found = parse_texts([cell, f">{cell}"], ",")
+    found = parse_cells([cell, f">{cell}"], ",")
     assert found.bad.tolist() == [number is None] * 2
     if number is not None:
         assert found.numbers.tolist() == [number] * 2
@@ -109,7 +109,7 @@ def test_numbers_with_decimal_commas(cell, number):
 @pytest.mark.parametrize("decimal", [None, "."])
 def test_commas_are_no_decimal_marks_unless_declared(decimal):
     cells = pd.Series(["0,5", "1,234", "1.234"])
-    assert parse_texts(cells, decimal).bad.tolist() == [True, True, False]
+    assert parse_cells(cells, decimal).bad.tolist() == [True, True, False]
     assert with_points(cells, decimal).tolist() == cells.tolist()
 
 
