@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import chain, combinations
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.checking.molecules import forms, largest, molecules
 from molsepnorm.data.checking.report import (
@@ -24,11 +25,14 @@ from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.cells import word_of
 from molsepnorm.data.datasets.labels import Issue
 from molsepnorm.data.datasets.splits import assigns_splits, split_name
+from molsepnorm.data.datasets.summary import TargetSummary
 from molsepnorm.errors import ConfigError, OpenChoice, counted
 from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import transform_of
 
+_SAME = 1e-6
+"""Numbers that differ by no more than this share of their column's standard deviation agree."""
 _RANGE = 1000.0
 """Positive numbers whose largest is this many times the smallest are spread over powers of ten."""
 
@@ -44,14 +48,15 @@ def check_table(scan: Scan) -> TableReport:
     molecule conflict if classes differ, or numbers differ by more than a millionth of their
     column's standard deviation.
     """
+    labels = scan.labels.values[scan.readable].T
     return TableReport(
         source=str(scan.config.table),
         rows=len(scan.table),
         readable=len(scan.readable),
-        molecules=int(scan.molecules.max()) + 1,
+        molecules=scan.molecules.nunique(),
         atoms=int(scan.sizes.sum()),
         warnings=scan.dataset.warnings,
-        targets=scan.summaries,
+        targets=tuple(map(TargetSummary.of, scan.labels.targets, labels, scan.columns)),
         splits={name: len(rows) for name, rows in scan.parts.items()},
         findings=tuple(_findings(scan)),
     )
@@ -151,16 +156,23 @@ def _spellings(scan: Scan) -> Iterator[Finding]:
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:
     """Show for each target the molecule whose labels differ most."""
-    labels, groups = scan.labels, []
-    for i in np.flatnonzero(scan.conflicting.any(axis=0)).tolist():
-        worst = int(np.nanargmax(scan.spread[:, i]))
-        rows = scan.merged[worst]
-        rows = rows[~np.isnan(scan.exact[rows, i])]
-        what = f"{labels.names[i]}, such as {some(scan.table[labels.names[i]].iloc[rows])}"
-        if labels.targets[i].kind == "regression":
-            what += f", {scan.spread[worst, i] / scan.sd[i]:.2g} sd apart"
-        groups.append(group(scan, what, rows, int(scan.conflicting[:, i].sum())))
-    count = int(scan.conflicting.any(axis=1).sum())
+    groups, conflicting = [], np.zeros(len(scan.merged), dtype=bool)
+    molecule = np.repeat(np.arange(len(scan.merged)), list(map(len, scan.merged)))
+    for i, target in enumerate(scan.labels.targets if scan.merged else ()):
+        values = pd.Series(scan.exact[np.concatenate(scan.merged), i]).groupby(molecule)
+        spread = (values.max() - values.min()).to_numpy()
+        is_number, present = target.kind == "regression", ~np.isnan(scan.columns[i])
+        sd = scan.columns[i][present].std() if present.any() else 0.0
+        apart = spread > (_SAME * sd if is_number else 0)
+        if apart.any():
+            worst = int(np.nanargmax(spread))
+            rows = scan.merged[worst]
+            rows = rows[~np.isnan(scan.exact[rows, i])]
+            what = f"{target.name}, such as {some(scan.table[target.name].iloc[rows])}"
+            what += f", {spread[worst] / sd:.2g} sd apart" * is_number
+            groups.append(group(scan, what, rows, int(apart.sum())))
+            conflicting |= apart
+    count = int(conflicting.sum())
     text = f"conflicting labels: {counted(count, 'molecule')} with different labels in several rows"
     if not scan.config.features and scan.table.shape[1] > 2:
         text += ". If a column has the conditions of the measurement: --feature-columns NAME"
@@ -186,13 +198,13 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
 
 
 def _leaks(scan: Scan) -> Iterator[Finding]:
-    inside = {name: np.unique(scan.molecules[rows]) for name, rows in scan.parts.items()}
+    inside = {name: scan.molecules.loc[rows].unique() for name, rows in scan.parts.items()}
     groups, shared = [], set()
     for one, other in combinations(inside, 2):
         both = np.intersect1d(inside[one], inside[other])
         if len(both):
             rows = np.union1d(scan.parts[one], scan.parts[other])
-            rows = rows[scan.molecules[rows] == both[0]]
+            rows = rows[scan.molecules.loc[rows] == both[0]]
             groups.append(group(scan, f"{one} and {other}", rows, len(both)))
             shared.update(both.tolist())
     if not shared:  # splits that are drawn, but for those by time, keep the rows of a molecule

@@ -135,7 +135,7 @@ def _in_a_later_split(scan: Scan) -> dict[int, str]:
     is_labelled = np.isfinite(scan.labels.values).any(axis=1)
     for name in reversed(scan.parts):
         for row in scan.parts[name][is_labelled[scan.parts[name]]].tolist():
-            split, other = known.setdefault(int(scan.conditions[row]), (name, row))
+            split, other = known.setdefault(int(scan.conditions.at[row]), (name, row))
             if split != name:
                 found[row] = f"the same molecule as {scan.location(other)}, in the split {split}"
     return found

@@ -72,9 +72,8 @@ def forms(scan: Scan) -> Iterator[Finding]:
     assert standard is not None
     if not levels or not len(scan.readable):
         return
-    _, firsts = np.unique(scan.molecules[scan.readable], return_index=True)
     candidates: dict[str, list[int]] = defaultdict(list)
-    for row in scan.readable[firsts].tolist():
+    for row in scan.molecules.drop_duplicates().index:
         try:
             candidates[protomer_key(standard[row])].append(row)
         except InvalidMolecule:
@@ -145,16 +144,15 @@ def _indicators(classes: np.ndarray) -> np.ndarray:
 def largest(scan: Scan) -> Iterator[Finding]:
     """Yield single atoms, and the largest molecules."""
     sizes = scan.sizes
-    single = np.flatnonzero(sizes == 1)
+    single = sizes.index[sizes == 1]
     text = f"single atoms: {counted(len(single), 'row')}"
     yield from found("single-atoms", False, len(single), text, [group(scan, "", single)])
     if not len(scan.readable):
         return
-    _, firsts = np.unique(scan.molecules[scan.readable], return_index=True)
-    rows = scan.readable[firsts]
-    rows = rows[np.argsort(-sizes[rows], kind="stable")][:_LARGEST]
-    groups = tuple(group(scan, counted(int(sizes[row]), "atom"), [row], 1) for row in rows)
-    text = f"atoms: median {np.median(sizes[scan.readable]):g}, maximum {sizes[rows[0]]}"
+    different = sizes[scan.molecules.drop_duplicates().index]
+    largest = different.sort_values(ascending=False, kind="stable").head(_LARGEST)
+    groups = tuple(group(scan, counted(n, "atom"), [row], 1) for row, n in largest.items())
+    text = f"atoms: median {sizes.median():g}, maximum {sizes.max()}"
     yield Finding("largest", False, len(groups), text, groups)
 
 

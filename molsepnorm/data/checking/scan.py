@@ -16,14 +16,10 @@ from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.data.datasets.qualifiers import Qualifiers
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
-from molsepnorm.data.datasets.summary import TargetSummary
 from molsepnorm.data.datasets.table import Refusal, Rows, attempt, read_columns, with_splits
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
-
-_SAME = 1e-6
-"""Numbers that differ by no more than this share of their column's standard deviation agree."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,57 +57,44 @@ class Scan:
         return {name: self.readable[each] for name, each in self.dataset.splits.items()}
 
     @cached_property
-    def molecules(self) -> np.ndarray:  # int64 (R,)
-        """Index of each row's molecule, in the order in which they first occur; -1 for none."""
-        return self._of_rows(pd.factorize(self.dataset.molecule_ids)[0], -1)
+    def molecules(self) -> pd.Series:
+        """Number of each readable row's molecule, in the order in which they first occur."""
+        return pd.Series(pd.factorize(self.dataset.molecule_ids)[0], index=self.readable)
 
     @cached_property
-    def sizes(self) -> np.ndarray:  # int64 (R,)
-        """Number of atoms of each row, 0 without a molecule."""
-        return self._of_rows(self.dataset.store.sizes, 0)
-
-    def _of_rows(self, values: np.ndarray, missing: int) -> np.ndarray:
-        found = np.full(len(self.table), missing, dtype=np.int64)
-        found[self.readable] = values
-        return found
+    def sizes(self) -> pd.Series:
+        """Number of atoms of each readable row."""
+        return pd.Series(self.dataset.store.sizes, index=self.readable)
 
     @cached_property
-    def conditions(self) -> np.ndarray:  # int64 (R,)
-        """Index of each row's molecule with its feature columns and its time, numbered as
-        `molecules`. Training refuses to merge rows of different times, see `data.duplicates`."""
-        cells = [self.molecules]
-        for name in self.config.features:
-            numbers = plain_numbers(self.table[name], self.config.decimal)
-            texts = self.table[name].str.strip().to_numpy(dtype=object)
-            cells.append(np.where(np.isnan(numbers), texts, numbers.astype(str)))  # 25.0 is 25
-        if self.config.time_column is not None:
-            column = self.table[self.config.time_column]
-            times, _ = read_times(column.tolist(), self.config.time_format)
-            texts = column.str.strip().to_numpy(dtype=object)
-            cells.append(np.where(np.isnan(times), texts, times.astype(str)))  # 2021 is 2021-01-01
-        return self._numbered(cells)
+    def conditions(self) -> pd.Series:
+        """Number of each readable row's molecule with its feature columns and its time. Training
+        refuses to merge rows of different times, see `data.duplicates`."""
+        keys, config = [self.molecules], self.config
+        for name in config.features:
+            keys.append(self._key(name, plain_numbers(self.table[name], config.decimal)))
+        if config.time_column is not None:
+            times, _ = read_times(self.table[config.time_column].tolist(), config.time_format)
+            keys.append(self._key(config.time_column, times))
+        return _numbered(keys)
 
-    @cached_property
-    def inputs(self) -> np.ndarray:  # int64 (R,)
-        """Index of each row's `conditions` with its named split. Training refuses to merge rows of
-        different splits, too."""
-        if self.config.splits_column is None:
-            return self.conditions
-        words = self.table[self.config.splits_column].str.strip().str.lower()
-        splits = [SPLIT_OF_WORD.get(word, word) for word in words]
-        return self._numbered([self.conditions, np.array(splits, dtype=object)])
-
-    def _numbered(self, cells: list[np.ndarray]) -> np.ndarray:  # int64 (R,)
-        """Return the index of each row's combination of cells, -1 where there is no molecule."""
-        found = pd.factorize(pd.MultiIndex.from_arrays(cells))[0] if cells[1:] else cells[0]
-        return np.where(self.molecules < 0, -1, found).astype(np.int64)
+    def _key(self, name: str, numbers: np.ndarray) -> pd.Series:
+        """Return the cells of the readable rows with numbers in place of text: 25.0 is 25."""
+        cells = self.table[name].str.strip().to_numpy(dtype=object)
+        cells = np.where(np.isnan(numbers), cells, numbers.astype(str))
+        return pd.Series(cells[self.readable], index=self.readable)
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
-        """Rows (int64, ascending) of each of the D `inputs` that occur more than once."""
-        rows = self.readable[np.argsort(self.inputs[self.readable], kind="stable")]
-        groups = np.split(rows, np.flatnonzero(np.diff(self.inputs[rows])) + 1)
-        return [each for each in groups if len(each) > 1]
+        """Rows (int64, ascending) of each of the D `conditions` that occur more than once, in one
+        split if splits are named."""
+        keys = [self.conditions]
+        if self.config.splits_column is not None:
+            cells = self.table[self.config.splits_column].iloc[self.readable]
+            words = cells.str.strip().str.lower().map(lambda word: SPLIT_OF_WORD.get(word, word))
+            keys.append(words.set_axis(self.readable))
+        groups = pd.Series(self.readable).groupby(_numbered(keys).to_numpy())
+        return [rows.to_numpy() for _, rows in groups if len(rows) > 1]
 
     @cached_property
     def merged(self) -> list[np.ndarray]:
@@ -129,38 +112,16 @@ class Scan:
         """Exact labels of the readable rows, by target."""
         return self.exact[self.readable].T
 
-    @property
-    def summaries(self) -> tuple[TargetSummary, ...]:
-        """The labels of each target in the readable rows."""
-        values = self.labels.values[self.readable].T
-        return tuple(map(TargetSummary.of, self.labels.targets, values, self.columns))
-
-    @cached_property
-    def sd(self) -> np.ndarray:  # float64 (T,)
-        """Standard deviation of each target's exact labels, NaN if there are none."""
-        present = [column[~np.isnan(column)] for column in self.columns]
-        return np.array([column.std() if len(column) else np.nan for column in present])
-
-    @cached_property
-    def spread(self) -> np.ndarray:  # float64 (D, T)
-        """Range of the exact labels of each of `merged`, NaN if it has none."""
-        if not self.repeated or not self.labels.names:
-            return np.zeros((len(self.repeated), len(self.labels.names)))
-        rows = np.concatenate(self.merged)
-        molecule = np.repeat(np.arange(len(self.merged)), list(map(len, self.merged)))
-        groups = pd.DataFrame(self.exact[rows]).groupby(molecule)
-        return groups.max().to_numpy() - groups.min().to_numpy()
-
-    @cached_property
-    def conflicting(self) -> np.ndarray:  # bool (D, T)
-        """True where the labels of one of `repeated` conflict."""
-        quantities = [target.kind == "regression" for target in self.labels.targets]
-        return self.spread > np.where(quantities, _SAME * np.nan_to_num(self.sd), 0.0)
-
     def location(self, row: int) -> str:
         """Return the position of a row in its file, such as "line 7"."""
         where = locate(str(self.config.table), self.table.index[row])
         return where.removeprefix(f"{self.config.table}, ")
+
+
+def _numbered(keys: list[pd.Series]) -> pd.Series:
+    """Return the number of each row's combination of keys, in the order of their first rows."""
+    frame = pd.concat(keys, axis=1, keys=range(len(keys)))
+    return frame.groupby(list(frame.columns), sort=False).ngroup()
 
 
 def scan_table(config: DataConfig, encoding: EncodingSpec, read_marked: bool = False) -> Scan:
@@ -168,10 +129,7 @@ def scan_table(config: DataConfig, encoding: EncodingSpec, read_marked: bool = F
 
     The encoded molecules are in the cache then, so that training starts at once.
 
-    Args:
-        config: the table and its settings.
-        encoding: the encoding of the store.
-        read_marked: read invalid labels such as 45* as numbers, see `marked_number`.
+    With `read_marked`, invalid labels such as 45* are numbers, see `marked_number`.
 
     Raises:
         ConfigError: a column or file named in the settings is missing.
