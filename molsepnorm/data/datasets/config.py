@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -35,6 +36,7 @@ _OF_LABELS = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
     *("transform", "duplicates", "relation_column", "unit_column", "missing_values", "limits"),
 )
+_NOT_OF_STRUCTURES = (*_OF_LABELS, "molecule_features", "splits_column", "time_column")
 _OF_TABLES = (
     *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column"),
     *("time_format", "fold", "test_set", "decimal", "encoding", "sheet", "header_row"),
@@ -71,8 +73,10 @@ def _parse_fractions(value: Any) -> Any:
     return train, val, test
 
 
-def _parse_pairs(text: str) -> dict[str, str]:
-    """Parse a text such as `a=binary,b=multiclass`."""
+def _parse_pairs(text: Any) -> Any:
+    """Parse a text such as `a=binary,b=multiclass`; return other values unchanged."""
+    if not isinstance(text, str):
+        return text
     pairs = (part.rpartition("=") for part in text.split(","))
     return {name.strip(): value.strip() for name, _, value in pairs}
 
@@ -81,37 +85,33 @@ def _parse_kinds(value: Any) -> Any:
     """Accept one kind, a dictionary of kinds, or a text such as `a=binary,b=multiclass`."""
     if value is None:
         return None
-    if isinstance(value, str) and "=" in value:
-        value = _parse_pairs(value)
-        if "" in value:
-            raise ValueError("write one kind for all targets, or only target=kind pairs")
-    kinds = value if isinstance(value, dict) else {"": value}
+    pairs = isinstance(value, dict) or (isinstance(value, str) and "=" in value)
+    kinds = _parse_pairs(value) if pairs else {"": value}
     kinds = {name: "binary" if kind == "classification" else kind for name, kind in kinds.items()}
-    for kind in kinds.values():
-        if kind not in get_args(Kind):
+    for name, kind in kinds.items():
+        if kind not in get_args(Kind) or pairs != bool(name):
             raise ValueError(
                 f"'{kind}' is none of {', '.join(get_args(Kind))}; give one of them for all "
                 "targets, or pairs such as activity=binary,colour=multiclass"
             )
-    return kinds if isinstance(value, dict) else kinds[""]
+    return kinds if pairs else kinds[""]
 
 
 def _parse_transforms(value: Any) -> Any:
     """Accept a dictionary, or a text such as `ic50_nM=pic50,dose=log10`; spell out the units."""
-    if isinstance(value, str):
-        value = _parse_pairs(value)
+    value = _parse_pairs(value)
     if not (
         isinstance(value, dict)
         and all(isinstance(text, str) and text for text in (*value, *value.values()))
     ):
         raise ValueError("write target=transform pairs, such as ic50_nM=pic50,dose=log10")
-    found = {str(name): transform_of(each, str(name)) for name, each in value.items()}
+    found = {name: transform_of(each, name) for name, each in value.items()}
     return {name: each.name if each else NO_TRANSFORM for name, each in found.items()}
 
 
 def _parse_limits(value: Any) -> Any:
     """Accept a dictionary, or a text such as `a=0.68:,b=:100,c=1:9`."""
-    pairs = _parse_pairs(value) if isinstance(value, str) else value
+    pairs = _parse_pairs(value)
     found: dict[Any, Any] = {}
     for name, limits in pairs.items() if isinstance(pairs, dict) else [("", pairs)]:
         ends = limits.split(":") if isinstance(limits, str) else limits
@@ -404,10 +404,8 @@ class DataConfig(BaseModel):
             raise ConfigError("data.split: null is for evaluation; training needs a split")
 
     def require_effect(self, given: Iterable[str]) -> None:
-        """Refuse settings of the random split beside another setting that defines the split.
-
-        Args:
-            given: dotted names of the settings that the user set.
+        """Refuse settings of the random split, if their dotted names are given, beside another
+        setting that defines the split.
 
         Raises:
             ConfigError: a setting is refused.
@@ -432,140 +430,110 @@ class DataConfig(BaseModel):
         return [name for name in names if getattr(self, name) != fields[name].get_default()]
 
     @model_validator(mode="after")
-    def _check_source(self) -> DataConfig:
+    def _check(self) -> DataConfig:
+        for message in chain(self._of_sources(), self._of_columns(), self._of_splits()):
+            raise ValueError(message)
+        return self
+
+    def _of_sources(self) -> Iterator[str]:
+        """Yield what is wrong with the source, and settings that it does not have."""
         named = (self.dataset is not None, self.table is not None, bool(self.structures))
         if sum(named) + self.in_memory != 1:
-            raise ValueError(
+            yield (
                 "name one source: data.dataset (such as zinc) or data.table (a file); files of "
                 "molecules without labels are data.structures"
             )
-        if self.dataset is not None:
-            for name in self._changed(_OF_TABLES):
-                raise ValueError(
-                    f"data.{name} is for tables: {self.dataset} has its own targets, splits and "
-                    "features"
-                )
-        if self.structures:
-            for name in self._changed((*_OF_LABELS, "splits_column", "time_column")):
-                raise ValueError(
-                    f"data.{name} is for tables of labels, and the only column that is read from "
-                    "data.structures is that of SMILES: leave it out"
-                )
-        if self.molecule_features and self.structures:
-            raise ValueError(
-                "data.molecule_features are inputs of a model with targets: leave it out, and set "
-                "it when the pre-trained model is fine-tuned"
+        for name in self._changed(_OF_TABLES if self.dataset is not None else ()):
+            yield (
+                f"data.{name} is for tables: {self.dataset} has its own targets, splits and "
+                "features"
             )
-        return self
+        for name in self._changed(_NOT_OF_STRUCTURES if self.structures else ()):
+            yield (
+                f"data.{name} is for tables of labels, and only the SMILES of data.structures are "
+                "read: leave it out, and set it when the pre-trained model is fine-tuned"
+            )
+        if self.structures and not self.draws_test:
+            yield "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
 
-    @model_validator(mode="after")
-    def _check_merging(self) -> DataConfig:
-        if self.feature_columns and self.duplicates == "mean":
-            raise ValueError(
-                "data.duplicates: mean would merge rows of a molecule with different feature "
-                "columns: leave data.duplicates or data.feature_columns out"
+    def _of_columns(self) -> Iterator[str]:
+        """Yield feature columns that have another role, names that are repeated, and merged rows
+        that are not alike."""
+        for role, names in self.columns_by_role.items():
+            if role not in ("feature_columns", "time_column"):
+                for name in {*names}.intersection(self.features):
+                    yield (
+                        f"data.feature_columns and data.{role} both name '{name}': a column has "
+                        "one role"
+                    )
+        for name in set(_OF_PREDICTIONS).intersection(self.features):
+            yield (
+                f"data.feature_columns names '{name}', a column that predict adds to a table: "
+                "rename the column"
             )
-        if self.split_type == "time" and self.duplicates == "mean":
-            raise ValueError(
-                "data.duplicates: mean would mix measurements of different times, so that training "
-                "labels contain later ones: leave data.duplicates or data.split_type: time out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_columns(self) -> DataConfig:
-        """Check that each feature column has no other role, and that no name is repeated."""
-        roles = {**self.columns_by_role, "time_column": []}
-        for name in self.features:
-            role = next(role for role, names in roles.items() if name in names)
-            if role != "feature_columns":
-                raise ValueError(
-                    f"data.feature_columns and data.{role} both name '{name}': a column has one "
-                    "role"
-                )
-            if name in _OF_PREDICTIONS:
-                raise ValueError(
-                    f"data.feature_columns names '{name}', a column that predict adds to a table: "
-                    "rename the column"
-                )
-        for setting, distinct in (
-            ("feature_columns", {*self.features}),
-            ("molecule_features", {*self.molecule_features}),
-        ):
-            names = getattr(self, setting)
+        lists = {f"classes of '{name}'": classes for name, classes in self.classes.items()}
+        lists |= {"feature_columns": self.feature_columns}
+        lists |= {"molecule_features": [*self.molecule_features]}
+        for setting, names in lists.items():
+            distinct = self.features if setting == "feature_columns" else {*names}
             if len(distinct) < len(names):
-                raise ValueError(f"data.{setting} repeats a name: {', '.join(names)}")
-        for name, classes in self.classes.items():
-            if len(set(classes)) < len(classes):
-                raise ValueError(f"data.classes repeats a class of '{name}': {', '.join(classes)}")
-        return self
+                yield f"data.{setting} repeats a name: {', '.join(names)}"
+        for setting, differs in (
+            ("data.feature_columns", bool(self.feature_columns)),
+            ("data.split_type: time", self.split_type == "time"),
+        ):
+            if self.duplicates == "mean" and differs:
+                yield (
+                    "data.duplicates: mean would mix measurements under different conditions or at "
+                    f"different times: leave data.duplicates or {setting} out"
+                )
 
-    @property
-    def _ways_to_split(self) -> list[str]:
-        return [name for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
-
-    @model_validator(mode="after")
-    def _check_split(self) -> DataConfig:
-        ways = self._ways_to_split
-        if len(ways) > 1 and ways != ["splits_column", "folds"]:
-            raise ValueError(f"data.{ways[0]} and data.{ways[1]} both define the split: keep one")
+    def _of_splits(self) -> Iterator[str]:
+        """Yield settings of the split that contradict each other."""
+        ways = [f"data.{name}" for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
         if self.split_type != "random" and self.names_rows:
-            raise ValueError(
-                f"data.split_type: {self.split_type} and data.{ways[0]} both define the split: "
-                "keep one"
-            )
+            ways.append(f"data.split_type: {self.split_type}")
+        if self.split is None and ways:
+            ways.append("data.split: null")
+        if len(ways) > 1 and ways != ["data.splits_column", "data.folds"]:
+            yield f"{ways[0]} and {ways[-1]} both define the split: keep one"
         if (self.split_type == "time") != (self.time_column is not None):
-            raise ValueError(
+            yield (
                 "data.split_type: time (--split-type time) and data.time_column (--time-column) "
                 "belong together: set both or neither"
             )
         if self.time_format is not None and self.time_column is None:
-            raise ValueError("data.time_format is that of data.time_column: set both or neither")
-        if self.structures and not self.draws_test:
-            raise ValueError(
-                "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
-            )
-        if self.split is None and ways:
-            raise ValueError(
-                f"data.split: null means no split, but data.{ways[0]} defines one: keep one"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_folds(self) -> DataConfig:
+            yield "data.time_format is that of data.time_column: set both or neither"
         if self.folds is not None and not self.draws_test:
-            raise ValueError(
+            yield (
                 "data.folds divides the rows outside the test split, whose share in data.split is "
                 "0: use shares such as 0.8,0.1,0.1, or data.test_set: false (--no-test), which "
                 "makes each fold a test split in turn"
             )
         if self.split_type == "time" and (self.folds is not None or self.fold):
-            raise ValueError(
+            yield (
                 "data.split_type: time is not random, so there are neither folds nor replicates: "
                 "leave data.folds and data.fold out"
             )
         if self.fold and self.splits_column is not None and self.folds is None:
-            raise ValueError(
-                f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}"
-            )
-        if self.fold and self.split_type == "scaffold-ogb" and not self._ways_to_split:
-            raise ValueError(
+            yield f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}"
+        if self.fold and self.split_type == "scaffold-ogb" and not ways:
+            yield (
                 "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
                 "data.folds, or leave data.fold out"
             )
         if not self.test_set and self.splits_column is not None:
-            raise ValueError(
+            yield (
                 "data.test_set: false (--no-test) makes each fold a test split, and "
                 "data.splits_column names the test rows: keep one"
             )
         if not self.test_set and self.folds is None:
-            raise ValueError(
+            yield (
                 "data.test_set: false (--no-test) makes each fold the test set of one run: set "
                 "data.folds (--folds 5)"
             )
         if self.folds is not None and self.fold >= self.folds:
-            raise ValueError(
+            yield (
                 f"data.fold counts from 0, so with {self.folds} folds it is at most "
                 f"{self.folds - 1}; got {self.fold}"
             )
-        return self
