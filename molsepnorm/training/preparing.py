@@ -9,7 +9,7 @@ import torch
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.datasets.leaks import shared_molecules
+from molsepnorm.data.datasets.duplicates import shared_molecules
 from molsepnorm.errors import MolsepnormError, counted
 from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, PropertyModel

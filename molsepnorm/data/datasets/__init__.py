@@ -61,7 +61,7 @@ def load(
             "same molecules, labels and settings (and the run folder and resume=True to resume)"
         )
     if config.structures:
-        from molsepnorm.data.datasets.structures import load_structures
+        from molsepnorm.data.datasets.table import load_structures
 
         return load_structures(config, encoding)
     if config.dataset is None:

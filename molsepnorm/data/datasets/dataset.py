@@ -139,15 +139,15 @@ class Dataset:
 
     @cached_property
     def molecule_ids(self) -> np.ndarray:
-        """Numbers [G], the same for rows of the same molecule; see `leaks.molecule_numbers`."""
-        from molsepnorm.data.datasets.leaks import molecule_numbers
+        """Numbers [G], the same for rows of one molecule; see `duplicates.molecule_numbers`."""
+        from molsepnorm.data.datasets.duplicates import molecule_numbers
 
         return molecule_numbers(self)
 
     @cached_property
     def graph_hashes(self) -> np.ndarray:
         """Hashes [G], equal for equal graphs; those of other graphs hardly ever agree."""
-        from molsepnorm.data.datasets.leaks import graph_hashes
+        from molsepnorm.data.datasets.duplicates import graph_hashes
 
         return graph_hashes(self.store)
 

@@ -1,18 +1,24 @@
-"""Several rows of the same molecule: merge their labels before the split."""
+"""Rows of the same molecule: recognise them, and merge their labels before the split."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, RepeatSpread
-from molsepnorm.data.datasets.leaks import same_molecules
 from molsepnorm.data.datasets.splits import split_labelled, strata_of, with_validation
-from molsepnorm.errors import ConfigError, DataError, counted
+from molsepnorm.data.store import GraphStore
+from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, counted
+
+_PAIRS = 1 << 22  # atom pairs hashed at once
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 / 1.618, so it spreads all bits
 
 
 def merge_and_split(
@@ -24,7 +30,8 @@ def merge_and_split(
 ) -> Dataset:
     """Return a data set with splits, after merging duplicates if `data.duplicates` is mean.
 
-    Rows without any label are in no split, except named test rows; see `split_labelled`.
+    Rows without any label are in no split, except named test rows; see `split_labelled`. Validation
+    molecules are drawn if there are none.
 
     Args:
         dataset: a data set without splits.
@@ -40,30 +47,55 @@ def merge_and_split(
         DataError: rows of the same molecule are in several splits; or as `split` raises.
     """
     rows, is_labelled = dataset.store.rows, ~np.isnan(dataset.labels).all(axis=1)
+    numbers = np.arange(len(rows))
+    if config.duplicates == "mean":
+        groups = _same_in_split(dataset, split, location, named)
+        for group in groups:  # labels that conflict are counted by `_merged`
+            is_labelled[group] = is_labelled[group].any()
+        dataset = _merged(dataset, groups, location)
+    elif config.split is not None and config.draws_molecules:
+        numbers = dataset.molecule_ids
 
-    def divided(molecules: np.ndarray, numbers: np.ndarray) -> dict[str, np.ndarray]:
-        def divide(chosen: np.ndarray) -> dict[str, np.ndarray]:
-            strata = strata_of(config, dataset.targets, dataset.labels[chosen])
-            return split(rows[chosen], numbers[chosen], strata)
+    def divide(chosen: np.ndarray) -> dict[str, np.ndarray]:
+        strata = strata_of(config, dataset.targets, dataset.labels[chosen])
+        return split(rows[chosen], numbers[chosen], strata)
 
-        return split_labelled(divide, molecules, ~np.isnan(dataset.labels).all(axis=1), named)
+    has_label = ~np.isnan(dataset.labels).all(axis=1)
+    splits = split_labelled(divide, dataset.molecules, has_label, named)
+    unused = ~is_labelled
+    for part in splits.values():
+        unused[part] = False  # named test rows stay
+    lines, bare = [], int(unused.sum())
+    if splits and 0 < bare < len(is_labelled):
+        or_weight = "" if dataset.weights is None else " or with the weight 0"
+        lines.append(f"Left out: {counted(bare, 'row')} without a label{or_weight}.")
+    complete = with_validation(splits, numbers, config)
+    if complete is not splits:
+        count = counted(len(complete["val"]), "molecule")
+        lines.append(
+            f"Validation: {count} drawn from the training split, since no row is named val."
+        )
+    return replace(dataset, splits=complete, warnings=(*dataset.warnings, *lines))
 
-    if config.duplicates == "keep":
-        drawn = config.split is not None and config.draws_molecules
-        numbers = dataset.molecule_ids if drawn else np.arange(len(rows))
-        splits = divided(np.arange(len(rows)), numbers)
-        return _with_splits(dataset, splits, is_labelled, numbers, config)
+
+def _same_in_split(
+    dataset: Dataset,
+    split: Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, np.ndarray]],
+    location: Callable[[int], str],
+    named: bool,
+) -> list[np.ndarray]:
+    """Return the indices of each molecule with several rows, which must be in one split."""
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
+    rows = dataset.store.rows
     split_of = np.zeros(len(rows), dtype=int)
-    every = np.arange(len(rows))  # merged rows are not in the splits
-    if named and (parts := split(rows, every, None)):
+    if named and (parts := split(rows, np.arange(len(rows)), None)):
         split_of -= 1
         for number, part in enumerate(parts.values()):
             split_of[part] = number
-    among = np.flatnonzero(split_of >= 0)
-    groups = sorted(same_molecules(dataset, among), key=lambda group: int(group[0]))
-    for group in groups:
+    groups = same_molecules(dataset, np.flatnonzero(split_of >= 0))
+    found = sorted(groups, key=lambda group: int(group[0]))
+    for group in found:
         if (other := group[split_of[group] != split_of[group[0]]]).size:
             one, two = (int(each) for each in (group[0], other[0]))
             raise DataError(
@@ -71,11 +103,7 @@ def merge_and_split(
                 f"is in {SPLITS[split_of[one]]} at {location(int(rows[one]))}: data.duplicates: "
                 "mean needs all rows of a molecule in one split"
             )
-    for group in groups:  # labels that conflict are counted by `_merged`
-        is_labelled[group] = is_labelled[group].any()
-    dataset = _merged(dataset, groups, location)
-    splits = divided(dataset.molecules, every)
-    return _with_splits(dataset, splits, is_labelled, every, config)
+    return found
 
 
 def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
@@ -102,30 +130,6 @@ def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (
     if (directions != directions[0]).any():
         return np.zeros(len(values), dtype=bool)
     return present & (values * directions[0] == np.max(values[present] * directions[0]))
-
-
-def _with_splits(
-    dataset: Dataset,
-    splits: dict[str, np.ndarray],
-    is_labelled: np.ndarray,
-    numbers: np.ndarray,
-    config: DataConfig,
-) -> Dataset:
-    """Return the data set with the splits. Validation molecules are drawn if there are none."""
-    unused = ~is_labelled
-    for part in splits.values():
-        unused[part] = False  # named test rows stay
-    bare = int(unused.sum())
-    if splits and 0 < bare < len(is_labelled):
-        or_weight = "" if dataset.weights is None else " or with the weight 0"
-        line = f"Left out: {counted(bare, 'row')} without a label{or_weight}."
-        dataset = replace(dataset, warnings=(*dataset.warnings, line))
-    complete = with_validation(splits, numbers, config)
-    if complete is not splits:
-        count = counted(len(complete["val"]), "molecule")
-        line = f"Validation: {count} drawn from the training split, since no row is named val."
-        dataset = replace(dataset, warnings=(*dataset.warnings, line))
-    return replace(dataset, splits=complete)
 
 
 class _Label(NamedTuple):
@@ -191,6 +195,14 @@ def _merged(
         if freedom[i]
     }
     arrays = {} if dataset.bounds is None else {BOUNDS: bounds}
+    count, lines = counted(len(groups), "molecule"), []
+    if groups:
+        lines.append(f"Merged: {sum(map(len, groups)):,} rows of {count} with more than one row.")
+    if conflicts:
+        lines.append(
+            f"Left out: {counted(conflicts, 'label')} of merged rows, because classes differ or "
+            "there are lower and upper bounds only."
+        )
     return replace(
         dataset,
         labels=labels,
@@ -198,18 +210,91 @@ def _merged(
         weights=None if dataset.weights is None else weights.astype(np.float32),
         merged=tuple(sorted(merged)),
         repeats=repeats,
-        warnings=(*dataset.warnings, *_warnings(groups, conflicts)),
+        warnings=(*dataset.warnings, *lines),
     )
 
 
-def _warnings(groups: Sequence[np.ndarray], conflicts: int) -> list[str]:
-    if not groups:
-        return []
-    rows = sum(map(len, groups))
-    found = [f"Merged: {rows:,} rows of {counted(len(groups), 'molecule')} with more than one row."]
-    if conflicts:
-        found.append(
-            f"Left out: {counted(conflicts, 'label')} of merged rows, because classes differ or "
-            "there are lower and upper bounds only."
-        )
-    return found
+def shared_molecules(dataset: Dataset) -> int | None:
+    """Count the molecules that occur in more than one split, however their SMILES are written;
+    None if the data set has no SMILES."""
+    if dataset.smiles is None:
+        return None
+    parts = (np.unique(dataset.molecule_ids[part]).tolist() for part in dataset.splits.values())
+    return sum(count > 1 for count in Counter(chain.from_iterable(parts)).values())
+
+
+def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
+    """Return the same number for rows of the same molecule; without SMILES, of the same graph."""
+    if dataset.smiles is None:
+        return dataset.graph_hashes
+    every = np.arange(len(dataset.store))
+    numbers = every.copy()
+    for group in same_molecules(dataset, every):
+        numbers[group] = group[0]
+    return numbers
+
+
+def same_molecules(dataset: Dataset, among: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the indices (int64, ascending) of each molecule that occurs more than once `among`
+    these indices of a data set with SMILES.
+
+    Two rows are the same molecule if their canonical SMILES are equal, after structures are
+    standardised; texts of another package's featuriser are compared as they are. Canonical SMILES
+    are slow to compute, so they are compared only for molecules whose graphs have the same hash.
+    """
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    hashes = dataset.graph_hashes[among]
+    order = np.argsort(hashes, kind="stable")
+    starts = np.unique(hashes[order], return_index=True)[1]
+    for alike in np.split(among[order], starts[1:]):
+        if len(alike) < 2:
+            continue
+        texts = dataset.smiles_of(alike)
+        canonical = {text: text for text in texts}
+        for text in canonical if len(canonical) > 1 else ():
+            with suppress(InvalidMolecule):
+                canonical[text] = canonical_smiles(text)
+        found: dict[str, list[int]] = {}
+        for molecule, text in zip(alike.tolist(), texts, strict=True):
+            found.setdefault(canonical[text], []).append(molecule)
+        yield from (np.array(group) for group in found.values() if len(group) > 1)
+
+
+def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
+    """Hash every molecule's graph, independently of the order of its atoms.
+
+    An atom is hashed with all other atoms and the paths to them, so that isomers differ.
+    """
+    random = np.random.default_rng(0)
+
+    def numbers(count: int) -> np.ndarray:
+        return random.integers(0, 1 << 64, count, dtype=np.uint64)
+
+    of_atom = numbers(256)[store.degrees]
+    for feature in store.atoms.T:
+        of_atom = of_atom * _FACTOR + numbers(256)[feature]
+    of_path = numbers(len(store.paths))
+    sizes = store.sizes.astype(np.int64)
+    first_atom = np.append(0, np.cumsum(sizes))
+    first_pair = np.append(0, np.cumsum(sizes**2))
+    hashes = np.zeros(len(store), dtype=np.uint64)
+    chunk_ends = np.searchsorted(first_pair, np.arange(0, first_pair[-1] + _PAIRS, _PAIRS))
+    for start, end in pairwise(np.unique(np.append(chunk_ends.clip(max=len(store)), 0))):
+        atoms = np.arange(first_atom[start], first_atom[end])
+        molecule = np.repeat(np.arange(start, end), sizes[start:end])  # of each atom
+        counts = sizes[molecule]  # of each atom's pairs
+        rows = np.cumsum(counts) - counts
+        own = np.repeat(np.arange(len(atoms)), counts)
+        other = first_atom[molecule][own] + np.arange(len(own)) - rows[own]
+        paths = of_path[store.pairs[first_pair[start] : first_pair[end]]]
+        around = np.add.reduceat(_mixed(paths + _FACTOR * of_atom[other]), rows)
+        mixed = _mixed(around + _FACTOR * of_atom[atoms])
+        hashes[start:end] = np.add.reduceat(mixed, first_atom[start:end] - first_atom[start])
+    return hashes
+
+
+def _mixed(hashes: np.ndarray) -> np.ndarray:
+    """Return hashes of hashes (uint64), whose sums depend on what was combined in each."""
+    hashes = (hashes ^ (hashes >> np.uint64(32))) * _FACTOR
+    return hashes ^ (hashes >> np.uint64(29))

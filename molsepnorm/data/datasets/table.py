@@ -1,10 +1,11 @@
-"""A table as a data set: labels and inputs of its rows, their molecules, and the split."""
+"""Files as data sets: labels and inputs of the rows, their molecules, and the split."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -16,10 +17,17 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import assigns_splits, make_splits, named_splits
+from molsepnorm.data.datasets.splits import assigns_splits, make_splits, named_splits, strata_of
 from molsepnorm.data.datasets.times import describe_times
 from molsepnorm.data.store import GraphStore
-from molsepnorm.data.tables import is_stream, read_table, row_word
+from molsepnorm.data.tables import (
+    is_stream,
+    locate,
+    read_chunks,
+    read_table,
+    require_column,
+    row_word,
+)
 from molsepnorm.errors import DataError, OpenChoice
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
@@ -221,3 +229,49 @@ def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
     found.insert(0, first, numbers)
     found[last] = [reasons[row] for row in rows.tolist()]
     return found
+
+
+def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
+    """Load the SMILES of all `config.structures`, one file after the other, split at random.
+
+    Rows are counted from 0 over all files; the reason of a rejected row names its file and line.
+
+    Raises:
+        ConfigError: a file has no column of SMILES.
+        DataError: a file is empty, or too few molecules can be read. With `on_invalid` fail, an
+            invalid SMILES.
+    """
+    smiles: list[str] = []
+    index: list[tuple[Path, int]] = []  # file and position in it, of every row
+    for path in config.structures:
+        for chunk in read_chunks(path, options=config.reading):
+            require_column(chunk.columns, config.smiles_column, path)
+            smiles += chunk[config.smiles_column].tolist()
+            index += [(path, number) for number in chunk.index]
+
+    def location(row: int) -> str:
+        return locate(*index[row])
+
+    store, standard = encoded_rows(smiles, config, encoding, location)
+    left_out = pd.DataFrame(
+        [(location(row), text, reason) for row, text, reason in store.rejected],
+        columns=["where", "smiles", "reason"],
+    )
+    found = tuple(e._replace(reason=f"{location(e.row)}: {e.reason}") for e in store.rejected)
+    name = " + ".join(path.name for path in config.structures)
+    if not len(store):
+        raise DataError(f"no molecule can be read: {found[0].reason}")
+    dataset = Dataset(
+        name=name,
+        store=store,
+        labels=np.zeros((len(store), 0), dtype=np.float32),
+        targets=(),
+        splits={},
+        rejected=found,
+        left_out=left_out,
+        smiles=standard,
+        written=smiles,
+    )
+    strata = strata_of(config, dataset.targets, dataset.labels)
+    given = dataset.molecule_ids, standard, None, name, location, strata
+    return replace(dataset, splits=make_splits(config, store.rows, *given))

@@ -9,8 +9,8 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 from rdkit.ML.Cluster import Butina
 
-from molsepnorm.data.datasets import clusters
-from molsepnorm.data.datasets.clusters import butina_clusters
+from molsepnorm.data.datasets import splitters
+from molsepnorm.data.datasets.splitters import butina_clusters
 from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
 
 
@@ -37,11 +37,11 @@ def molecules(datasets):
 
 @pytest.mark.parametrize(
     ("name", "max_distance", "pairs"),
-    [("bace", 0.6, clusters._PAIRS), ("bace", 0.35, 1000), ("freesolv", 0.6, 1000)],
+    [("bace", 0.6, splitters._PAIRS), ("bace", 0.35, 1000), ("freesolv", 0.6, 1000)],
 )
 def test_clusters_equal_rdkit_s(molecules, monkeypatch, name, max_distance, pairs):
     """In their order and with their centres, whether or not the pairs fit into one block."""
-    monkeypatch.setattr(clusters, "_PAIRS", pairs)
+    monkeypatch.setattr(splitters, "_PAIRS", pairs)
     smiles = molecules(name)
     expected = by_rdkit(smiles, max_distance)
     found = butina_clusters(morgan_matrix(smiles), max_distance)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from molsepnorm.data.datasets import DataConfig, load
-from molsepnorm.data.datasets.leaks import shared_molecules
+from molsepnorm.data.datasets.duplicates import shared_molecules
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec

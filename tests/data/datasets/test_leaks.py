@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support import spelling
 
-from molsepnorm.data.datasets import DataConfig, leaks, load
-from molsepnorm.data.datasets.leaks import molecule_numbers, shared_molecules
+from molsepnorm.data.datasets import DataConfig, duplicates, load
+from molsepnorm.data.datasets.duplicates import molecule_numbers, shared_molecules
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
@@ -36,7 +36,7 @@ def loaded(tmp_path):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_count_equals_a_comparison_of_all_canonical_smiles(loaded, seed, monkeypatch):
     """Enantiomers and E/Z isomers are different molecules; blank splits do not count."""
-    monkeypatch.setattr(leaks, "_PAIRS", 100)  # several chunks
+    monkeypatch.setattr(duplicates, "_PAIRS", 100)  # several chunks
     rng = np.random.default_rng(seed)
     chosen = [str(each) for each in rng.choice(MOLECULES, 30)]
     splits = ["train", "train", "val", "test", *rng.choice(["train", "val", "test", ""], 26)]

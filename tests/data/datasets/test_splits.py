@@ -16,14 +16,14 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 
-from molsepnorm.data.datasets import DataConfig, clusters, load
-from molsepnorm.data.datasets.clusters import butina_clusters
+from molsepnorm.data.datasets import DataConfig, load, splitters
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.data.datasets.splits import (
     make_splits,
     strata_of,
     with_validation,
 )
+from molsepnorm.data.datasets.splitters import butina_clusters
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import get, scaffold
@@ -381,7 +381,7 @@ def test_butina_clusters_stay_whole_and_share_one_test_set(moleculenet):
 
 
 def test_too_many_molecules_for_clusters(monkeypatch):
-    monkeypatch.setattr(clusters, "MAX_MOLECULES", 19)
+    monkeypatch.setattr(splitters, "MAX_MOLECULES", 19)
     message = "^my.csv has 20 usable molecules, and data.split_type: butina, .* at most 19: use "
     with pytest.raises(DataError, match=message):
         make(alkanes(20), split_type="butina")
