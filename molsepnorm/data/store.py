@@ -100,8 +100,7 @@ class GraphStore(EncodedGraphs):
             path: the new file.
             chunks: molecules and their rows in the source (int64), some at a time.
             rejected: rows without a molecule; may be filled while `chunks` is read.
-            encoding: the encoding of the molecules.
-            featurizer: name of the featuriser that made them.
+            encoding, featurizer: how the molecules were made.
 
         Raises:
             StorageError: the file cannot be written.

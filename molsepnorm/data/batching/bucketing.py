@@ -51,21 +51,14 @@ def epoch_batches(
     max_pairs: int = 1 << 20,
     min_size: int = 2,
 ) -> list[np.ndarray]:
-    """Return `graphs` in random order, in batches whose sizes differ by at most one.
+    """Return `graphs` (int [G], indices of molecules) in random order, in batches whose sizes
+    differ by at most one.
 
     No molecule is dropped. No batch has a single molecule, on which batch norms cannot be trained,
     unless there is only one or `batch_size` is 1; batches of two become three if necessary. A batch
-    with too many slot pairs is halved repeatedly.
-
-    Args:
-        graphs: int [G], indices of molecules.
-        sizes: int, number of atoms of every molecule of the store.
-        batch_size: maximum number of molecules in a batch.
-        rng: random generator of the order.
-        max_groups: maximum number of padded groups of a batch.
-        max_pairs: maximum number of slot pairs of a batch, padding included, which bounds memory
-            for large molecules.
-        min_size: minimum number of molecules in a batch that was halved.
+    with more than `max_pairs` slot pairs, padding included, in `max_groups` padded groups is halved
+    repeatedly, to no fewer than `min_size` molecules. `sizes` are the numbers of atoms of all
+    molecules of the store.
     """
     batches = np.array_split(rng.permutation(graphs), num_batches(len(graphs), batch_size))
     if max_batch_pairs(graphs, sizes, batch_size) <= max_pairs:

@@ -96,13 +96,10 @@ class GraphTensors:
         return replace(batch, graph_token=batch.graph_token[rows], features=features)
 
     def gather(self, graphs: Tensor, layout: tuple[PaddedGroup, ...]) -> GraphBatch:
-        """Return the batch of these molecules, one after the other in the rows of a layout.
+        """Return the batch of these molecules (int64 [B], on the device), one after the other in
+        the B rows of a layout into which they must fit.
 
         All shapes depend on the layout only, and nothing synchronises with the device.
-
-        Args:
-            graphs: int64 [B], on the device; each must fit into its row.
-            layout: padded groups with B rows in total.
         """
         parts = graphs.split([group.graphs for group in layout])
         cuts = [self._group(part, group.slots) for part, group in zip(parts, layout, strict=True)]

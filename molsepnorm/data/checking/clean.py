@@ -142,18 +142,8 @@ def _in_a_later_split(scan: Scan) -> dict[int, str]:
 
 
 def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = False) -> Path:
-    """Write the copy, and `<name>.removed.csv` beside it.
-
-    The second file lists the source rows that were removed or changed, with position and reason.
-
-    Args:
-        clean: the result of `clean_table`.
-        output: a CSV file.
-        source: the file that was cleaned, which is never replaced.
-        force: replace existing files.
-
-    Returns:
-        The path of the second file.
+    """Write the copy as a CSV file, and `<name>.removed.csv` beside it, which lists the rows of
+    `source` that were removed or changed, with position and reason; return the path of the list.
 
     Raises:
         ConfigError: `output` does not end in .csv, or one of the two files is the source, or exists

@@ -53,17 +53,16 @@ def complete_folder(folders: Iterable[Path], files: Sequence[str], advice: str) 
 
 
 def download(folder: Path, urls: Mapping[str, str], files: Iterable[str], advice: str) -> None:
-    """Download files into a new folder. If this fails, nothing is left behind.
+    """Download files into a new folder of the cache. If this fails, nothing is left behind.
 
     Args:
-        folder: the folder, in the cache.
+        folder: the folder.
         urls: address of each file, by its path in the folder; archives are extracted there.
         files: paths in the folder of all files that are needed.
         advice: end of the error message.
 
     Raises:
         DataError: a file cannot be downloaded, or an archive lacks one.
-        StorageError: the folder cannot be written.
     """
     with replacing(folder, folder=True) as scratch:
         for name, url in urls.items():
@@ -104,12 +103,8 @@ def cached_set(
 ) -> tuple[GraphStore, np.ndarray, dict[str, np.ndarray]]:
     """Return the store, the labels (float32 [G, T]) and the splits (int64) of a named set.
 
-    Args:
-        name: the set.
-        files: the raw files; a change of one makes everything anew.
-        featurizer: name of the featuriser of the molecules.
-        encoding: the encoding of the store.
-        read: reads the raw files; called only if the store or the labels must be made.
+    A change of one of the raw files makes everything anew. `read` is called only if the store or
+    the labels must be made.
     """
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
@@ -143,12 +138,9 @@ def cached_store(
 ) -> GraphStore:
     """Return the store of that key from the cache, made from `molecules` where it is missing.
 
-    Args:
-        key: stands for the molecules; featuriser, encoding and schema are added to it.
-        featurizer: name of the featuriser of the molecules.
-        encoding: the encoding of the store.
-        molecules: each with the index of its row; read only if the store must be made.
-        rejected: rows without a molecule; may be filled while `molecules` is read.
+    The key stands for the molecules; featuriser, encoding and schema are added to it. Each molecule
+    comes with the index of its row. `rejected`, the rows without a molecule, may be filled while
+    `molecules` is read.
 
     Raises:
         StorageError: the cache cannot be written.
@@ -221,11 +213,7 @@ def encoded_rows(
 ) -> tuple[GraphStore, Sequence[str]]:
     """Return the store of the molecules of a table, and the standard form of every SMILES.
 
-    Args:
-        smiles: SMILES of every row.
-        config: standardisation, featuriser, and what is done with an invalid SMILES.
-        encoding: the encoding of the store.
-        location: returns the file and the position of a row.
+    `location` returns the file and the position of a row.
 
     Raises:
         DataError: a row cannot be read and `on_invalid` is fail.

@@ -38,13 +38,8 @@ class Classes(NamedTuple):
 def read_classes(
     table: Columns, column: Column, kind: Kind | None, listed: Sequence[str]
 ) -> Classes:
-    """Return a column as classes: binary if there are two, unless its kind is given.
-
-    Args:
-        table: the table.
-        column: the column, with the texts of all cells.
-        kind: binary, multiclass, or None.
-        listed: the classes in their order, if the settings list them.
+    """Return a column as classes: binary if there are two, unless its kind is given. `listed` are
+    the classes in their order, if the settings list them.
 
     Raises:
         DataError: there are fewer than two classes or too many, or two spellings of one.

@@ -50,15 +50,8 @@ _SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
 
 
 class Column:
-    """The cells of a column as numbers, bounds and words.
-
-    Args:
-        name: name of the column.
-        cells: numbers, or text.
-        config: decimal mark and missing values, and the kind and the classes of the column if it is
-            a target.
-        may_group: whether points may group thousands in the file.
-    """
+    """The cells of a column, which are numbers or text, as numbers, bounds and words. `may_group`
+    is True if points may group thousands in the file."""
 
     def __init__(
         self, name: str, cells: pd.Series, config: DataConfig, may_group: bool = False

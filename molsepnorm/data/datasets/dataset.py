@@ -183,10 +183,8 @@ class Dataset:
     def about_labels(self, parts: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
         """Return what a reader of scores needs to know about the labels, by target.
 
-        A target without a transform, bounds and repeated labels has no entry.
-
-        Args:
-            parts: int64 indices of the scored molecules, by name of the split.
+        A target without a transform, bounds and repeated labels has no entry. `parts` are int64
+        indices of the scored molecules, by name of the split.
         """
         about: dict[str, dict[str, Any]] = {}
         for i, target in enumerate(self.targets):

@@ -113,14 +113,11 @@ def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
 
 
 def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (n,)
-    """Return which labels of one molecule are used.
+    """Return which labels (n,) of one target of one molecule are used, NaN where missing; `bounds`
+    are as in `Dataset.bounds`.
 
     These are the exact labels if there are any, otherwise the tightest bound. Lower and upper
     bounds together are not used, since no single bound has the meaning of both.
-
-    Args:
-        values: (n,), labels of one target, NaN where missing.
-        bounds: (n,), 1 for a lower bound, -1 for an upper bound, 0 for an exact label.
     """
     present = ~np.isnan(values)
     exact = present & (bounds == 0)

@@ -100,12 +100,8 @@ def find(name: str, data_dir: Path | None) -> Path | None:
 
 
 def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
-    """Load a set with its official split: every molecule of it, missing labels as NaN.
-
-    Args:
-        name: one of `SETS`.
-        data_dir: folder that has the folder of the set, such as DIR/ogbg_molhiv.
-        encoding: the encoding of the store.
+    """Load one of `SETS` with its official split: every molecule of it, missing labels as NaN.
+    `data_dir` has the folder of the set, such as DIR/ogbg_molhiv.
 
     Raises:
         DataError: the files are missing and cannot be downloaded, or do not fit together.
@@ -140,12 +136,8 @@ def official_score(name: str, predictions: np.ndarray, labels: np.ndarray) -> fl
     """Return the score of OGB's `Evaluator`: the mean over the tasks, each over its labels.
 
     ROC-AUC and average precision leave out tasks without both classes. The score is NaN if it is
-    undefined: no labels, no task with both classes, or a prediction that is not finite.
-
-    Args:
-        name: one of `SETS`.
-        predictions: (G, T), for binary tasks increasing with the probability.
-        labels: (G, T), NaN where missing.
+    undefined: no labels, no task with both classes, or a prediction that is not finite. Predictions
+    (G, T) of binary tasks increase with the probability; labels (G, T) are NaN where missing.
     """
     present = ~np.isnan(labels)
     both_classes = (labels == 1).any(axis=0) & (labels == 0).any(axis=0)

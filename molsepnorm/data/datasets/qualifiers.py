@@ -57,11 +57,8 @@ def qualifiers_of(
 ) -> tuple[Qualifiers, list[str]]:
     """Return the columns of relations and units, and what to say about those that were not named.
 
-    Args:
-        names: names of all columns.
-        targets: the targets that are named.
-        relation, unit: the columns in the configuration; `NONE` if there is none, and None if the
-            names of a known export decide.
+    `names` are those of all columns. `relation` and `unit` are the columns in the configuration:
+    `NONE` if there is none, and None if the names of a known export decide.
 
     Raises:
         ConfigError: a column is named, and not exactly one target.
@@ -90,15 +87,11 @@ def qualifiers_of(
 
 
 def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -> pd.Series:
-    """Return the cells of a target with the signs of a column of relations in front of them.
+    """Return the cells of a target with the signs of a column of relations, which has the same
+    index, in front of them.
 
     >>> with_relations(pd.Series(["5", "50", ""]), pd.Series(["=", "'>'", ">"]), "my.csv").tolist()
     ['5', '>50', '']
-
-    Args:
-        cells: the cells of the target.
-        relations: those of the relations, with the same index.
-        source: the file, for errors.
 
     Raises:
         DataError: a cell is no relation.
@@ -120,10 +113,7 @@ def factors_to_nanomolar(
     """Return what turns the number of each row into nM, float64 (rows,), NaN without a unit; None
     if the only unit is another one, such as mV, and the numbers stay as they are.
 
-    Args:
-        units: the cells of the column of units.
-        smiles: SMILES of each row, for units of mass.
-        where: returns the position of a row, for errors.
+    The SMILES of each row are for units of mass; `where` returns the position of a row.
 
     Raises:
         DataError: one of several units is not known.
@@ -154,10 +144,8 @@ def require_declared(
 ) -> None:
     """Check that no unused column holds relations other than =, or several units.
 
-    Args:
-        words: the distinct cells of each unused column that has few of them.
-        relation, unit: as in `qualifiers_of`.
-        target, source: the target and the file, for errors.
+    `words` are the distinct cells of each unused column that has few of them; `relation` and `unit`
+    are as in `qualifiers_of`.
 
     Raises:
         DataError: such a column is neither used nor declared to be none.

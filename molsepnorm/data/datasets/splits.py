@@ -59,8 +59,7 @@ def make_splits(
     Args:
         config: `splits_column` or `splits_file`, or else how to draw the splits.
         rows: row in the source of each of the G molecules in the store.
-        molecules: numbers of these; rows of the same molecule have the same one. A random split
-            keeps them together.
+        molecules: numbers of these; a random split keeps those with the same number together.
         smiles: SMILES of every row of the source.
         column: cells of `splits_column` or `time_column` of every row, if there is one.
         source, where: the source, and a function that returns the position of a row, for errors.
@@ -71,8 +70,7 @@ def make_splits(
         DataError: the column or the file does not name a split, a cell is not a time, or a split
             has too few molecules: it needs 2 for training, 1 for validation and 1 for the test. A
             column or file may name no validation rows, see `with_validation`, and no test rows.
-            With `config.folds`, the rows that a column names for training and validation are
-            divided into folds.
+            With `config.folds`, its training and validation rows are divided into folds.
     """
     if config.split is None:
         return {}
@@ -131,13 +129,9 @@ def strata_of(
 
 
 def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> _Splits:
-    """Return the molecules of splits that are given as rows of the source.
-
-    Args:
-        splits: rows under the name of each split, such as train or valid. The test split may be
-            missing or empty, and so may the validation split; see `with_validation`.
-        rows: row in the source of each of the G molecules in the store.
-        num_rows: number of rows of the source.
+    """Return the molecules of splits that are given as rows of the source, under the name of each
+    split, such as train or valid. The test and the validation split may be missing or empty;
+    `rows` are as in `make_splits`.
 
     Raises:
         ConfigError: `splits` is not a dictionary.
@@ -160,17 +154,12 @@ def split_labelled(
     is_labelled: np.ndarray,
     named: bool,
 ) -> _Splits:
-    """Return the splits of the molecules that have a label; of all if none has one.
+    """Return the splits of the molecules (n,) that have a label; of all if none has one.
 
-    Splits that are drawn have no other molecules. Of splits that are named, training and validation
-    have no others if they are large enough without; test molecules without labels stay, so that
-    they are predicted.
-
-    Args:
-        split: function from molecules to their splits, as indices into these molecules.
-        molecules: (n,), indices.
-        is_labelled: bool (G,), whether each of all molecules has a label.
-        named: whether the splits are named row by row.
+    Splits that are drawn have no other molecules. Of splits that are named row by row, training and
+    validation have no others if they are large enough without; test molecules without labels stay,
+    so that they are predicted. `split` returns the splits of molecules as indices into these
+    molecules, and `is_labelled` has an element for each of all molecules.
     """
     if not is_labelled[molecules].any():
         is_labelled = np.ones_like(is_labelled)

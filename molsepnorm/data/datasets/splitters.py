@@ -92,12 +92,9 @@ def draw_splits(
 def draw_validation(
     rows: np.ndarray, molecules: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw validation rows at random. Returns the sorted training and validation rows.
-
-    Args:
-        rows: int64 (n,), n ≥ 3.
-        molecules: numbers by row; rows of the same molecule have the same one and stay together.
-        config: the seed, and the ratio of the two splits.
+    """Draw validation rows from three or more rows (n,) at random, in the ratio of the first two
+    splits; return the sorted training and validation rows. Rows with the same number in
+    `molecules` stay together.
 
     Raises:
         DataError: the rows are those of one molecule, or nearly all are.
@@ -116,8 +113,8 @@ def draw_validation(
 def draw_fold(
     rows: np.ndarray, molecules: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw folds of rows. Returns the sorted rows outside and inside of the configured fold;
-    arguments as for `draw_validation`.
+    """Draw folds of rows; return the sorted rows outside and inside of the configured fold. The
+    arguments are those of `draw_validation`.
 
     Raises:
         DataError: there are too few molecules.
@@ -385,17 +382,14 @@ def _replicate_rng(config: DataConfig) -> np.random.Generator:
 
 
 def butina_clusters(bits: csr_matrix, max_distance: float = MAX_DISTANCE) -> list[np.ndarray]:
-    """Return the indices of the molecules of each cluster, the centre first.
+    """Return the indices of the molecules of each cluster, the centre first; `bits` are float32 (G,
+    bits) fingerprints of zeros and ones.
 
     The molecule with the most neighbours, those within `max_distance`, is the centre of the first
     cluster, which its neighbours join. The next centre has the most neighbours of the remaining
     molecules. Neighbours are counted once, before the first cluster is made. The clusters are those
     of `rdkit.ML.Cluster.Butina.ClusterData`, which needs 8 bytes for every pair of molecules; here
     the neighbours are computed again when they are needed, so memory grows with G only.
-
-    Args:
-        bits: float32 (G, bits), fingerprints of zeros and ones.
-        max_distance: largest Tanimoto distance between neighbours.
 
     Source: Butina, J. Chem. Inf. Comput. Sci. 1999, 39, 747.
     """

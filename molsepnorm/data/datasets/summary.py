@@ -36,13 +36,8 @@ class TargetSummary:
 
     @staticmethod
     def of(target: Target, labels: np.ndarray, exact: np.ndarray) -> TargetSummary:
-        """Return the summary of the labels of n rows.
-
-        Args:
-            target: the target.
-            labels: (n,), with bounds, NaN if missing.
-            exact: (n,), with NaN in place of bounds.
-        """
+        """Return the summary of the labels (n,), NaN if missing; `exact` has NaN in place of
+        bounds."""
         present = exact[~np.isnan(exact)].astype(float)
         count = int(np.count_nonzero(~np.isnan(labels)))
         is_measured = target.kind == "regression" and len(present) > 0

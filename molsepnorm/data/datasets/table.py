@@ -190,13 +190,8 @@ def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
 def with_splits(
     dataset: Dataset, table: Columns, given: Mapping[str, Any] | None = None
 ) -> Dataset:
-    """Return the data set with its duplicates merged and its splits, see `merge_and_split`.
-
-    Args:
-        dataset: a data set without splits.
-        table: its columns.
-        given: the rows of each split, if they are not those of the settings.
-    """
+    """Return the data set with its duplicates merged and its splits, see `merge_and_split`. `given`
+    are the rows of each split, if they are not those of the settings."""
     config, count = table.config, len(table.frame)
     source = table.source if config.table else "the list of molecules"
     column = config.column_of_split and table.cells(config.column_of_split)

@@ -27,20 +27,13 @@ NUMBER = "number"
 def read_times(
     column: Sequence[str], time_format: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times of a column as numbers in order, and the rows that have no valid time.
+    """Return the times of a column (R,) as numbers in order, float64 with NaN for an empty cell,
+    and the rows (int64) whose cell is not empty and not a time.
 
-    Cells are dates of the format, or else numbers, or dates in ISO 8601 such as 2021, 2021-05,
-    2021-05-03 and 2021-05-03T14:30:00Z, where a year or a month stands for its first moment. If all
-    cells are numbers, their order is numerical; it is left open if all look like dates of another
-    order.
-
-    Args:
-        column: the cells.
-        time_format: such as %d/%m/%Y, see `time.strptime`; or number.
-
-    Returns:
-        float64 [R]: numbers, or microseconds since 1970; NaN for an empty cell.
-        int64: rows whose cell is not empty and not a time of the column's kind.
+    Cells are dates of the format (see `time.strptime`), or else numbers, or dates in ISO 8601 such
+    as 2021, 2021-05, 2021-05-03 and 2021-05-03T14:30:00Z, where a year or a month stands for its
+    first moment. If all cells are numbers, or the format is `number`, their order is numerical; it
+    is left open if all look like dates of another order. Dates are microseconds since 1970.
     """
     cells = pd.Series(list(column), dtype=object).str.strip()
     present = ~cells.isin(MISSING).to_numpy()
@@ -74,11 +67,8 @@ def split_by_time(
     """Return the indices of the training, validation and test molecules, from old to new.
 
     Molecules of the same time stay together in the earlier one of two splits, so every molecule is
-    newer than those of the splits before.
-
-    Args:
-        times: float64 [G], NaN for a molecule that is left out.
-        num_train, num_val: numbers of training and validation molecules, which ties may raise.
+    newer than those of the splits before, and ties may raise `num_train` and `num_val`. Times are
+    float64 [G], NaN for a molecule that is left out.
     """
     order = np.argsort(times, kind="stable")[: np.count_nonzero(~np.isnan(times))]
     ends = np.array([num_train, num_train + num_val])
@@ -92,14 +82,9 @@ def split_by_time(
 def describe_times(
     parts: Mapping[str, np.ndarray], column: Sequence[str], name: str, time_format: str | None
 ) -> str:
-    """Return a line with the first and the last time of each split that has rows.
-
-    Args:
-        parts: rows of the table in each split.
-        column: cells of every row.
-        name: name of the column.
-        time_format: see `read_times`.
-    """
+    """Return a line with the first and the last time of each split that has rows. `parts` are the
+    rows of the table in each split, `column` the cells of every row, and `name` that of the
+    column."""
     times, _ = read_times(column, time_format)
     spans = []
     for split, rows in parts.items():

@@ -89,8 +89,7 @@ def read_chunks(
     Args:
         source: a path, or the open text of a CSV. A pipe is copied to a temporary file first.
         name: name of the source in errors.
-        rows: maximum number of rows of a piece. Pieces of a CSV or Parquet file with thousands of
-            columns have fewer.
+        rows: maximum number of rows of a piece; fewer in files with thousands of columns.
         options: how the table is written.
         numbers: columns that are used as numbers; decimal commas become points.
 

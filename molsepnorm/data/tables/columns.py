@@ -118,12 +118,8 @@ def require_column(
     once: bool = True,
     in_file: Iterable[str] | None = None,
 ) -> None:
-    """Check that there is a column of this name, and with `once` that there is only one.
-
-    Args:
-        columns, wanted: the names of the columns, and the one that is needed.
-        source: name of the table in errors.
-        in_file: the names in errors, if they differ; see `names_in_file`.
+    """Check that there is a column of this name, and with `once` that there is only one. `in_file`
+    are the names in errors, if they differ; see `names_in_file`.
 
     Raises:
         ConfigError: there is none, in which case the message has the nearest name, or several.

@@ -50,12 +50,10 @@ def parquet_layout(path: Path, name: str) -> tuple[list[str], int]:
 def read_parquet_rows(
     path: Path, name: str, start: int, stop: int, columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Return rows of a Parquet file as `read_parquet` yields them, with `columns` in this order.
+    """Return the rows of a Parquet file from index `start` to before `stop` as `read_parquet`
+    yields them, with `columns` in this order.
 
     Only row groups that hold these rows are read, a part at a time.
-
-    Args:
-        start, stop: indices of the first row, from 0, and of the row after the last.
 
     Raises:
         ConfigError, DataError: as `read_parquet`; or the file has fewer rows.
