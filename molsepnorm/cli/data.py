@@ -126,7 +126,7 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     molsepnorm data list --data-dir /data --json
     """
     from molsepnorm.cli.data_display import print_sets
-    from molsepnorm.data.datasets.catalog import list_sets
+    from molsepnorm.data.datasets import list_sets
 
     sets = list_sets(data_dir)
     if as_json:

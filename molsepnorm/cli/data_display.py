@@ -10,10 +10,9 @@ from rich.table import Table
 
 from molsepnorm.cli.console import make_console, make_table, print_dataset
 from molsepnorm.data.checking.clean import CleanTable
-from molsepnorm.data.checking.report import Group, TableReport
-from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.datasets.catalog import NamedSet
-from molsepnorm.data.datasets.summary import TargetSummary
+from molsepnorm.data.checking.scan import Group, TableReport
+from molsepnorm.data.datasets import Dataset, NamedSet
+from molsepnorm.data.datasets.dataset import TargetSummary
 from molsepnorm.errors import counted
 from molsepnorm.files.tables import name_of_copy
 from molsepnorm.molecules.featurize.standardize import LEVELS

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,17 +97,6 @@ def test_a_store_may_have_no_molecules(tmp_path):
     assert len(store) == 0 and store.rejected == REJECTED
 
 
-def test_arrays_are_mapped_not_read(path):
-    store = GraphStore.open(path)
-    for name in ("pairs", "atoms", "degrees"):
-        array = getattr(store, name)
-        assert isinstance(array, np.memmap)
-        assert array.flags.aligned
-    before = path.read_bytes()
-    store.pairs[:] = 0  # a slip of a reader's stays the reader's
-    assert path.read_bytes() == before
-
-
 def test_it_is_a_safetensors_file(path):
     """The public library reads the same arrays, so this package is not needed for them."""
     safetensors = pytest.importorskip("safetensors.numpy")
@@ -202,18 +188,3 @@ def test_a_changed_byte_is_noticed_wherever_it_is(path):
         path.write_bytes(changed)
         with pytest.raises(StorageError, match="some.store is damaged or no graph store of schema"):
             GraphStore.open(path)
-
-
-def test_a_killed_writer_leaves_nothing_for_long(tmp_path, tree, graphs):
-    """The next one into that folder removes what it left."""
-    code = (
-        "import os, signal, sys; from molsepnorm.data.store import GraphStore; "
-        "from molsepnorm.molecules.encodings.encoding import EncodingSpec; "
-        "chunks = (os.kill(os.getpid(), signal.SIGKILL) for _ in range(1)); "
-        "GraphStore.write(sys.argv[1], chunks, (), EncodingSpec((3,)), 'zinc')"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.store")])
-    assert done.returncode == -signal.SIGKILL
-    assert any(name.endswith(".spool") for name in tree(tmp_path))
-    write(tmp_path / "b.store", graphs, chunk=2)
-    assert list(tree(tmp_path)) == ["b.store"]

@@ -12,21 +12,21 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.checking.molecules import forms, largest, molecules
-from molsepnorm.data.checking.report import (
+from molsepnorm.data.checking.scan import (
     GROUPS,
     Finding,
     Group,
+    Scan,
     TableReport,
     found,
     group,
     some,
 )
-from molsepnorm.data.checking.scan import Scan
-from molsepnorm.data.datasets.cells import word_of
+from molsepnorm.data.datasets.columns import word_of
+from molsepnorm.data.datasets.dataset import TargetSummary
 from molsepnorm.data.datasets.labels import Issue
 from molsepnorm.data.datasets.splits import assigns_splits, split_name
-from molsepnorm.data.datasets.summary import TargetSummary
-from molsepnorm.errors import ConfigError, OpenChoice, counted
+from molsepnorm.errors import ConfigError, OpenChoice
 from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import transform_of
@@ -102,9 +102,9 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
         reasons.setdefault(key, reason)
         rows[key].append(entry.row)
     groups = [group(scan, reasons[key], rows[key]) for key in rows]
-    count = len(scan.dataset.rejected)
-    text = f"invalid SMILES: {counted(count, 'row')}; training skips such rows"
-    yield from found("unreadable", True, count, text, groups)
+    yield from found(
+        "unreadable", True, groups, "invalid SMILES", "row", "; training skips such rows"
+    )
 
 
 def _cells(scan: Scan) -> Iterator[Finding]:
@@ -120,15 +120,11 @@ def _cells(scan: Scan) -> Iterator[Finding]:
         group(scan, f"{issue.column}: {some(_cells_of(scan, issue))}", issue.rows)
         for issue in scan.labels.issues
     ]
-    count = sum(each.count for each in groups)
-    text = (
-        f"invalid labels: {counted(count, 'cell')}. Training would stop with an error; --fix "
-        "empties them"
-    )
+    text = ". Training would stop with an error; --fix empties them"
     bad = chain.from_iterable(_cells_of(scan, issue) for issue in scan.labels.issues)
     if any(map(_WITH_UNIT.fullmatch, bad)):
         text += ". Some cells have a unit: convert them to the unit of the column first"
-    yield from found("invalid-labels", True, count, text, groups)
+    yield from found("invalid-labels", True, groups, "invalid labels", "cell", text)
 
 
 def _cells_of(scan: Scan, issue: Issue) -> list[str]:
@@ -148,10 +144,9 @@ def _spellings(scan: Scan) -> Iterator[Finding]:
                 rows = np.flatnonzero(cells.isin(words))
                 groups.append(group(scan, f"{name}: {some(sorted(words))}", rows))
     text = (
-        f"spellings: {counted(len(groups), 'word')} written in several ways, which training reads "
-        "as different words. Write each in one way"
+        " written in several ways, which training reads as different words. Write each in one way"
     )
-    yield from found("spellings", True, len(groups), text, groups)
+    yield from found("spellings", True, groups, "spellings", "word", text, len(groups))
 
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:
@@ -172,12 +167,11 @@ def _conflicts(scan: Scan) -> Iterator[Finding]:
             what += f", {spread[worst] / sd:.2g} sd apart" * is_number
             groups.append(group(scan, what, rows, int(apart.sum())))
             conflicting |= apart
-    count = int(conflicting.sum())
-    text = f"conflicting labels: {counted(count, 'molecule')} with different labels in several rows"
+    text = " with different labels in several rows"
     if not scan.config.features and scan.table.shape[1] > 2:
         text += ". If a column has the conditions of the measurement: --feature-columns NAME"
-    kept = scan.config.duplicates == "keep"
-    yield from found("conflicts", kept, count, text, groups)
+    kept, count = scan.config.duplicates == "keep", int(conflicting.sum())
+    yield from found("conflicts", kept, groups, "conflicting labels", "molecule", text, count)
 
 
 def _duplicates(scan: Scan) -> Iterator[Finding]:
@@ -189,12 +183,12 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
     equal += ["times"] * (scan.config.time_column is not None)
     equal += ["splits"] * (scan.config.splits_column is not None)
     text = (
-        f"duplicates: {counted(count, 'molecule')} in {sum(map(len, scan.repeated)):,} rows"
+        f" in {sum(map(len, scan.repeated)):,} rows"
         f"{' with equal ' * bool(equal)}{' and '.join(equal)}; {unlike:,} with different SMILES"
     )
     if not (kept := scan.config.duplicates == "keep"):
         text += "; training merges them (--duplicates mean)"
-    yield from found("duplicates", kept, count, text, groups)
+    yield from found("duplicates", kept, groups, "duplicates", "molecule", text, count)
 
 
 def _leaks(scan: Scan) -> Iterator[Finding]:
@@ -207,14 +201,10 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
             rows = rows[scan.molecules.loc[rows] == both[0]]
             groups.append(group(scan, f"{one} and {other}", rows, len(both)))
             shared.update(both.tolist())
-    if not shared:  # splits that are drawn, but for those by time, keep the rows of a molecule
-        return
-    origin = split_name(scan.config)
-    text = (
-        f"train/test leakage ({origin}): {counted(len(shared), 'molecule')} in more "
-        "than one split; the scores would be too optimistic"
-    )
-    yield from found("leak", True, len(shared), text, groups)
+    # splits that are drawn, but for those by time, keep the rows of a molecule
+    what = f"train/test leakage ({split_name(scan.config)})"
+    text = " in more than one split; the scores would be too optimistic"
+    yield from found("leak", True, groups, what, "molecule", text, len(shared))
 
 
 def _constants(scan: Scan) -> Iterator[Finding]:
@@ -233,15 +223,12 @@ def _constants(scan: Scan) -> Iterator[Finding]:
                 elif target.kind != "regression" or np.isnan(column).all():
                     unscored.append(group)
     text = (
-        f"constant targets: {counted(len(constant), 'target')}. Training would stop with an error: "
-        "leave such columns out with --targets or --targets-except"
+        ". Training would stop with an error: leave such columns out with --targets or "
+        "--targets-except"
     )
-    yield from found("constant", True, len(constant), text, constant)
-    text = (
-        "undefined scores, because all labels of a split are equal or missing: "
-        f"{counted(len(unscored), 'case')}"
-    )
-    yield from found("unscored", False, len(unscored), text, unscored)
+    yield from found("constant", True, constant, "constant targets", "target", text)
+    what = "undefined scores, because all labels of a split are equal or missing"
+    yield from found("unscored", False, unscored, what, "case")
 
 
 def suggested_transform(name: str) -> str:
@@ -281,27 +268,24 @@ def _decades(scan: Scan) -> Iterator[Finding]:
         if fits and transform == "log10" and _POTENCY.search(name):
             what += f", or {shlex.quote(f'{name}=pic50:nM')} if these are concentrations in nM"
         groups.append(Group(what, 1, ()))
-    text = (
-        "positive numbers over three or more powers of ten: "
-        f"{counted(len(groups), 'target')}. Their logarithm is easier to learn"
-    )
+    what = "positive numbers over three or more powers of ten"
+    text = ". Their logarithm is easier to learn"
     options = {"--transform": ",".join(pairs)} if pairs else {}
-    yield from found("decades", False, len(groups), text, groups, options)
+    yield from found("decades", False, groups, what, "target", text, options=options)
 
 
 def _bounds(scan: Scan) -> Iterator[Finding]:
     groups = []
     for i, name in enumerate(scan.labels.names):
-        rows = scan.readable[scan.labels.bound_signs[scan.readable, i] != 0]
+        rows = scan.readable[scan.labels.bounds[scan.readable, i] != 0]
         if len(rows):
             groups.append(group(scan, f"{name}: {some(scan.table[name].iloc[rows])}", rows))
-    count = sum(each.count for each in groups)
     text = (
-        f"bounds: {counted(count, 'label')}. Training uses them without any option: for the "
-        "network a prediction beyond a bound has no loss, the kernel regression and the forest "
-        "read a bound as the number, and scores use exact labels only"
+        ". Training uses them without any option: for the network a prediction beyond a bound has "
+        "no loss, the kernel regression and the forest read a bound as the number, and scores use "
+        "exact labels only"
     )
-    yield from found("bounds", False, count, text, groups)
+    yield from found("bounds", False, groups, "bounds", "label", text)
 
 
 def _outliers(scan: Scan) -> Iterator[Finding]:
@@ -319,26 +303,19 @@ def _outliers(scan: Scan) -> Iterator[Finding]:
             middle = four_digits(np.nanmedian(column))
             what = f"{target.name}: {values}{', …' * (len(far) > 3)} (median {middle})"
             groups.append(group(scan, what, scan.readable[far]))
-    count = sum(group.count for group in groups)
-    text = (
-        f"outliers: {counted(count, 'label')} more than {_OUTLIER:g} robust standard deviations "
-        "from the median"
-    )
-    yield from found("outliers", False, count, text, groups)
+    text = f" more than {_OUTLIER:g} robust standard deviations from the median"
+    yield from found("outliers", False, groups, "outliers", "label", text)
 
 
 def _unused(scan: Scan) -> Iterator[Finding]:
     """Find columns that name splits and are not used."""
-    if not scan.config.names_rows:
-        groups = []
-        for name, column in scan.table.items():
-            if assigns_splits(column.unique()):
-                groups.append(Group(f"{name}: --splits-column {shlex.quote(name)}", 1, ()))
-        text = (
-            f"unused split: {counted(len(groups), 'column')} that could assign rows to the "
-            "training, validation and test split"
-        )
-        yield from found("unused-split", False, len(groups), text, groups)
+    groups = [
+        Group(f"{name}: --splits-column {shlex.quote(name)}", 1, ())
+        for name, column in scan.table.items()
+        if not scan.config.names_rows and assigns_splits(column.unique())
+    ]
+    text = " that could assign rows to the training, validation and test split"
+    yield from found("unused-split", False, groups, "unused split", "column", text)
 
 
 def _constant(column: np.ndarray) -> str | None:

@@ -229,7 +229,7 @@ def _merged_label(
     whose relation and unit it has."""
     labels = scan.labels
     of, values = labels.targets[target], labels.values[used, target]
-    bounds = labels.bound_signs[used, target]
+    bounds = labels.bounds[used, target]
     weights = np.ones(len(used)) if scan.weights is None else scan.weights[used]
     merged = merged_label(values, bounds, weights, of.kind == "regression")
     if np.isnan(merged.value):

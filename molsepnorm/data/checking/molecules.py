@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from molsepnorm.data.checking.report import Finding, Group, found, group
-from molsepnorm.data.checking.scan import Scan
+from molsepnorm.data.checking.scan import Finding, Group, Scan, found, group
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
 
@@ -42,22 +41,23 @@ def molecules(scan: Scan) -> Iterator[Finding]:
             for what, pattern in _CLEARED.items():
                 if pattern.search(written):
                     cleared[what].append(row)
-    salts = "salts and mixtures: {}. The model reads all fragments"
-    charges = "charged molecules: {}. The model reads the charges as they are written"
-    for kind, text, members in (
-        ("mixtures", salts, fragments),
-        ("charged", charges, {"": charged} if charged else {}),
-        ("elements", "rare elements in organic molecules: {} (* is any)", elements),
-        ("cleared", "isotopes or atom-map numbers: {}. The model ignores them", cleared),
+    for kind, what, members, text in (
+        ("mixtures", "salts and mixtures", fragments, ". The model reads all fragments"),
+        (
+            *("charged", "charged molecules", {"": charged} if charged else {}),
+            ". The model reads the charges as they are written",
+        ),
+        ("elements", "rare elements in organic molecules", elements, " (* is any)"),
+        ("cleared", "isotopes or atom-map numbers", cleared, ". The model ignores them"),
     ):
         count = len({row for rows in members.values() for row in rows})
-        groups = [group(scan, what, rows) for what, rows in members.items()]
-        yield from found(kind, False, count, text.format(counted(count, "row")), groups)
+        groups = [group(scan, each, rows) for each, rows in members.items()]
+        yield from found(kind, False, groups, what, "row", text, count)
     if scan.labels.names:
         bare = scan.readable[np.isnan(scan.labels.values[scan.readable]).all(axis=1)]
-        or_weight = "" if scan.weights is None else " or the weight 0"
-        text = f"no label{or_weight}: {counted(len(bare), 'row')}; training does not use such rows"
-        yield from found("unlabelled", False, len(bare), text, [group(scan, "", bare)])
+        what = "no label" if scan.weights is None else "no label or the weight 0"
+        text = "; training does not use such rows"
+        yield from found("unlabelled", False, [group(scan, "", bare)], what, "row", text)
 
 
 def forms(scan: Scan) -> Iterator[Finding]:
@@ -98,10 +98,9 @@ def forms(scan: Scan) -> Iterator[Finding]:
         what = {"salts": "salts", "parent": "charged forms", "tautomer": "tautomers"}[level]
         for rows in found_there:
             groups.append(group(scan, f"{what}, equal with --standardize {level}", rows))
-    count = sum(map(len, compounds.values()))
     text = (
-        f"forms of one compound: {counted(count, 'case')} in which the model reads a salt, a "
-        "charged form or a tautomer as another molecule, with another prediction"
+        " in which the model reads a salt, a charged form or a tautomer as another molecule, with "
+        "another prediction"
     )
     options = {}
     for level in filter(compounds.get, levels):
@@ -110,7 +109,8 @@ def forms(scan: Scan) -> Iterator[Finding]:
         options = {"--standardize": level}
     if not options:
         text += ". No --standardize is recommended, because their labels are not known to agree"
-    yield from found("forms", False, count, text, groups, options)
+    what, count = "forms of one compound", len(groups)
+    yield from found("forms", False, groups, what, "case", text, count, options)
 
 
 def _has_carbon(smiles: str) -> bool:
@@ -145,8 +145,7 @@ def largest(scan: Scan) -> Iterator[Finding]:
     """Yield single atoms, and the largest molecules."""
     sizes = scan.sizes
     single = sizes.index[sizes == 1]
-    text = f"single atoms: {counted(len(single), 'row')}"
-    yield from found("single-atoms", False, len(single), text, [group(scan, "", single)])
+    yield from found("single-atoms", False, [group(scan, "", single)], "single atoms", "row")
     if not len(scan.readable):
         return
     different = sizes[scan.molecules.drop_duplicates().index]

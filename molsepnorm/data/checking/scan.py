@@ -1,17 +1,18 @@
-"""`scan_table`: a table as training reads it, with what would stop training."""
+"""`scan_table`: a table as training reads it, with what would stop training; and what is found."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cells import marked_number, plain_numbers
-from molsepnorm.data.datasets.columns import Columns, configured_kind
+from molsepnorm.data.datasets.columns import Columns, configured_kind, marked_number, plain_numbers
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.dataset import Dataset, TargetSummary
 from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.data.datasets.qualifiers import Qualifiers
@@ -19,6 +20,7 @@ from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
 from molsepnorm.data.datasets.table import Refusal, Rows, attempt, read_columns, with_splits
 from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate
+from molsepnorm.errors import counted
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 
@@ -105,7 +107,7 @@ class Scan:
     @cached_property
     def exact(self) -> np.ndarray:  # float64 (R, T)
         """The labels without bounds, NaN where missing."""
-        return np.where(self.labels.bound_signs, np.nan, self.labels.values)
+        return np.where(self.labels.bounds, np.nan, self.labels.values)
 
     @cached_property
     def columns(self) -> np.ndarray:  # float64 (T, molecules)
@@ -161,3 +163,119 @@ def _without_marks(table: Columns) -> dict[str, dict[int, str]]:
                 found.setdefault(name, {})[row] = cell
                 table.frame.iat[row, place] = number
     return found
+
+
+GROUPS = 10
+"""Maximum number of groups listed for each finding."""
+
+_PLACES = 5  # rows listed for each group
+
+
+@dataclass(frozen=True)
+class Location:
+    """A row of the table."""
+
+    row: int
+    """Index counted from 0, as in `splits.json` and `rejected.csv`."""
+    where: str
+    """Position in the file, such as "line 7"."""
+    smiles: str
+    """The SMILES in the file."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that share a property."""
+
+    what: str
+    count: int
+    """Number of rows, molecules, labels or columns, as in the finding."""
+    places: tuple[Location, ...]
+    """The first few rows."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding in a table."""
+
+    kind: str
+    """Identifier: unreadable, duplicates, conflicts, leak, …"""
+    problem: bool
+    """True if it stops training or biases the model or its scores; False for information."""
+    count: int
+    """Number of rows, molecules, labels or columns; the text says which."""
+    text: str
+    """A sentence for the user."""
+    groups: tuple[Group, ...] = ()
+    """The largest groups, in descending order."""
+    options: dict[str, str] = field(default_factory=dict, hash=False)
+    """Options of training that resolve it, such as {"--transform": "ic50_nM=pic50"}."""
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """The result of `check_table`."""
+
+    source: str
+    rows: int
+    readable: int
+    """Number of rows with a readable SMILES."""
+    molecules: int
+    """Number of distinct molecules in them."""
+    atoms: int
+    """Number of atoms in all rows, without implicit hydrogens."""
+    warnings: tuple[str, ...]
+    """Guesses about the table, such as which columns are targets."""
+    targets: tuple[TargetSummary, ...]
+    """The labels of each target in the rows that are molecules."""
+    splits: dict[str, int]
+    """Number of rows in train, val and test; empty if there is no split."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Return the findings that should be resolved before training."""
+        return tuple(finding for finding in self.findings if finding.problem)
+
+    @property
+    def information(self) -> tuple[Finding, ...]:
+        """Return the other findings."""
+        return tuple(finding for finding in self.findings if not finding.problem)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return asdict(self)
+
+
+def found(
+    kind: str,
+    problem: bool,
+    groups: Sequence[Group],
+    what: str,
+    noun: str,
+    more: str = "",
+    count: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Iterator[Finding]:
+    """Yield a finding of `count` things (by default those of the groups) if there are any; the text
+    is what they are, their number with the noun, and more."""
+    count = sum(group.count for group in groups) if count is None else count
+    if count:
+        ordered = sorted(groups, key=lambda group: -group.count)[:GROUPS]
+        text = f"{what}: {counted(count, noun)}{more}"
+        yield Finding(kind, problem, count, text, tuple(ordered), dict(options or {}))
+
+
+def group(
+    scan: Scan, what: str, rows: Sequence[int] | np.ndarray, count: int | None = None
+) -> Group:
+    """Return a group of these rows, or of `count` things, with the rows as an example."""
+    first = [int(row) for row in rows[:_PLACES]]
+    places = tuple(Location(row, scan.location(row), scan.smiles[row]) for row in first)
+    return Group(what, len(rows) if count is None else count, places)
+
+
+def some(cells: Iterable[str]) -> str:
+    """Return the first few distinct cells."""
+    distinct = list(dict.fromkeys(cell.strip() for cell in cells))
+    return ", ".join(f"'{cell}'" for cell in distinct[:3]) + ", …" * (len(distinct) > 3)

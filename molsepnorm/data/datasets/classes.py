@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cells import YES_NO, word_of
-from molsepnorm.data.datasets.columns import Column, Columns
+from molsepnorm.data.datasets.columns import YES_NO, Column, Columns, word_of
 from molsepnorm.errors import DataError, first_of
 from molsepnorm.tasks.metrics import Kind
 

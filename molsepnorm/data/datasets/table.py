@@ -63,7 +63,8 @@ class Rows:
             ConfigError: a column is missing, or one that is needed is there several times.
         """
         refusals: list[Refusal] = []
-        labels = Labels((), np.zeros((len(table.frame), 0)))
+        empty = np.zeros((len(table.frame), 0))
+        labels = Labels((), empty, empty.astype(np.int8))
         labels = attempt(refusals, "targets", lambda: read_labels(table, dtype), labels)
         weights = attempt(refusals, "weights", lambda: read_weights(table), None)
         inputs = read_features(table, check=False)
@@ -97,7 +98,7 @@ class Rows:
             rejected=store.rejected,
             columns={name: [cells[r] for r in rows] for name, cells in self.features.items()},
             warnings=labels.warnings,
-            arrays={} if labels.bounds is None else {BOUNDS: labels.bounds[rows]},
+            arrays={BOUNDS: labels.bounds[rows]} if labels.bounds.any() else {},
             **more,
         )
 

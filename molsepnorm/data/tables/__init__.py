@@ -27,8 +27,16 @@ from molsepnorm.data.tables.columns import (
     with_smiles,
 )
 from molsepnorm.data.tables.delimited import separated_by
-from molsepnorm.data.tables.formats import ReadOptions, kind_of, locate, row_word
-from molsepnorm.data.tables.streams import as_file, hold, is_held, is_stream
+from molsepnorm.data.tables.formats import (
+    ReadOptions,
+    as_file,
+    hold,
+    is_held,
+    is_stream,
+    kind_of,
+    locate,
+    row_word,
+)
 from molsepnorm.errors import DataError
 
 __all__ = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ import pytest
 from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig, load
-from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.errors import DataError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import protomer_key, standardized
@@ -102,22 +101,6 @@ def test_rows_that_cannot_be_read_are_grouped_by_reason_and_named_by_line(write)
     assert [place.smiles for place in found.groups[0].places] == ["C1CC", "C1CCCC"]
 
 
-@pytest.mark.parametrize("featurizer", ["ogb", "zinc"])
-def test_the_rows_called_unreadable_are_those_that_training_leaves_out(write, featurizer):
-    """Also those whose atoms the features have no place for."""
-    rows = [*FINE, ("C[Si](C)(C)C", 1), ("c1ccccc1", 2), ("C1CC", 3), ("[Na+].[Cl-]", 4)]
-    path = write(rows)
-    bonds = featurize.SIZES[featurizer].bonds
-    dataset = load(
-        DataConfig(table=path, featurizer=featurizer), EncodingSpec(bonds, max_path_length=2)
-    )
-    report = _check(path, featurizer=featurizer)
-    assert report.readable == len(dataset.store)
-    rejected = [entry.row for entry in dataset.rejected]
-    assert sorted(chain(*_rows(_found(report, "unreadable")))) == rejected
-    assert {name: len(rows) for name, rows in dataset.splits.items()} == report.splits
-
-
 # --- repeated molecules ---------------------------------------------------------------------------
 
 
@@ -176,44 +159,6 @@ def test_molecules_on_both_sides_of_a_column_s_split(write):
     assert [group.what for group in found.groups] == ["train and test"]
     assert _rows(found) == [[20, 21]]
     assert report.splits == {"train": 15, "val": 5, "test": 4}
-
-
-def test_molecules_on_both_sides_of_a_file_s_split(write, tmp_path):
-    path = write([*FINE, ("CCO", 1), ("OCC", 1), ("OCC", 1)])
-    file = tmp_path / "splits.json"
-    file.write_text(json.dumps([{"train": [0, 1, 20], "val": [2, 3, 21], "test": [4, 22]}]))
-    found = _found(_check(path, splits_file=file), "leak")
-    assert found.count == 1
-    assert {group.what for group in found.groups} == {
-        *("train and test", "train and val", "val and test")
-    }
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"split_seed": 3, "folds": 4, "fold": 1},
-        {"folds": 4, "test_set": False},
-        {"duplicates": "mean"},
-        {"splits_column": "part"},
-        {"split_type": "time", "time_column": "date"},
-        {"split_type": "stratified", "duplicates": "mean", "task_type": "multiclass"},
-    ],
-)
-def test_the_splits_are_those_of_training(write, settings):
-    """Rows without a label and molecules whose classes conflict are in none of them."""
-    rows = [
-        (*row[:1], "" if i % 3 == 0 else i % 5, "train", 2000 + i)
-        for i, row in enumerate([*FINE, *FINE])
-    ]
-    for i, part in ((1, "val"), (2, "test"), (21, "val"), (22, "test")):
-        rows[i] = (*rows[i][:2], part, rows[i][3])
-    path = write(rows, "smiles,y,part,date")
-    config = DataConfig(table=path, targets=["y"], **settings)
-    dataset, scan = load(config, OGB), scan_table(config, OGB)
-    assert check_table(scan).splits == {name: len(part) for name, part in dataset.splits.items()}
-    for name, part in scan.parts.items():
-        assert part.tolist() == dataset.store.rows[dataset.splits[name]].tolist()
 
 
 def test_a_column_that_names_a_split_and_is_not_used_is_information(write):
@@ -375,14 +320,6 @@ def test_salts_single_atoms_rare_elements_and_isotopes_are_information(write):
     assert list(groups["largest"]) == ["21 atoms", "20 atoms", "19 atoms"]
 
 
-def test_atoms_are_those_of_the_graph(write):
-    for smiles in (
-        *("c1ccccc1Br", "[H][H]", "[2H]C", "*c1ccccc1", "[Cu+2].[O-]S(=O)(=O)[O-]", "C%12CCCC%12"),
-        *("c1cc[se]c1", "F[Co-3](F)(F)(F)(F)F", "[Cn]", "N->[Pt](Cl)Cl"),
-    ):
-        assert _check(write([(smiles, 1)])).atoms == featurize.get("ogb")(smiles).num_atoms
-
-
 def test_forms_of_one_compound_are_found_with_the_level_that_makes_them_equal(write):
     """Stereoisomers, constitutional isomers and C-H tautomers are not among them."""
     rows = [
@@ -477,16 +414,6 @@ def test_the_report_is_plain_json(write):
     assert set(report.problems) | set(report.information) == set(report.findings)
 
 
-def test_a_file_that_is_no_table_is_an_error(write, tmp_path):
-    with pytest.raises(StorageError, match="cannot read"):
-        _check(tmp_path / "none.csv")
-    (tmp_path / "empty.csv").write_text("")
-    with pytest.raises(DataError, match="empty"):
-        _check(tmp_path / "empty.csv")
-    with pytest.raises(ConfigError, match="has no column 'z'"):
-        _check(write(FINE), targets=["z"])
-
-
 # --- real tables ----------------------------------------------------------------------------------
 
 
@@ -497,10 +424,3 @@ def test_esol_has_eleven_molecules_twice_and_six_with_two_solubilities(datasets)
         "conflicts": 6,
         "duplicates": 11,
     }
-
-
-def test_tox21_has_eight_rows_that_cannot_be_read(datasets):
-    report = _check(datasets / "moleculenet" / "tox21.csv", split=None, targets=["NR-*", "SR-*"])
-    assert (report.rows, report.readable) == (7831, 7823)
-    assert _found(report, "unreadable").groups[0].what.startswith("Explicit valence for atom")
-    assert [target.labels + target.missing for target in report.targets] == [7823] * 12

@@ -15,7 +15,7 @@ from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.clean import clean_table, write_clean
 from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.errors import ConfigError, StorageError
+from molsepnorm.errors import ConfigError
 from tests.data.checking.test_check import OGB
 
 FINE = [(f"{'C' * length}F", f"{0.5 * length:g}") for length in range(1, 21)]  # their sd is 2.9
@@ -230,15 +230,6 @@ def test_an_earlier_copy_is_replaced_only_by_force(write, tmp_path, tree):
     removed = write_clean(_clean(path), output, path, force=True)
     assert len(_rows(output)) == 21
     assert len(_rows(removed)) == 2
-
-
-def test_a_full_disk_leaves_what_was_there(write, small_disk):
-    path = write([(*row, "long" * 2000) for row in FINE], "smiles,y,note")
-    output = small_disk / "copy.csv"
-    output.write_text("old")
-    with pytest.raises(StorageError, match="disk is full"):
-        write_clean(_clean(path), output, path, force=True)
-    assert [(each.name, each.read_text()) for each in small_disk.iterdir()] == [("copy.csv", "old")]
 
 
 def test_the_copy_of_a_real_table_has_no_problem(datasets, tmp_path):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from molsepnorm.data.datasets import NAMES, DataConfig, load
-from molsepnorm.data.datasets.catalog import list_sets
+from molsepnorm.data.datasets import NAMES, DataConfig, list_sets, load
 from molsepnorm.data.store import SCHEMA
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import SIZES
@@ -43,13 +42,3 @@ def test_stores_are_counted_once_for_each_encoding(empty_cache, small_zinc):
     assert {name: each.stores for name, each in sets.items() if each.stores} == {"zinc-full": 2}
     assert sets["zinc-full"].folder == small_zinc / "zinc"
     assert sets["zinc-rich"].raw == "incomplete"
-
-
-def test_raw_files_of_the_data_folder(empty_cache, datasets, monkeypatch):
-    """Given, or named by the environment."""
-    here = {name for name, each in _sets(datasets).items() if each.raw == "here"}
-    assert {"zinc", "ogbg-molhiv"} <= here
-    monkeypatch.setenv("MOLSEPNORM_DATA", str(datasets))
-    sets = _sets()
-    assert {name for name, each in sets.items() if each.raw == "here"} == here
-    assert sets["ogbg-molhiv"].folder == datasets / "ogbg_molhiv"

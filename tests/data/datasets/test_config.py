@@ -32,17 +32,6 @@ OF_TABLES = {
 }
 
 
-def test_a_table_alone_is_split_at_random():
-    """And its targets are guessed."""
-    config = DataConfig(table=TABLE)
-    assert config.split == (0.8, 0.1, 0.1)
-    assert (config.split_type, config.split_seed, config.folds, config.fold) == (
-        *("random", 0, None, 0),
-    )
-    assert (config.targets, config.task_type, config.classes) == (None, None, {})
-    assert (config.smiles_column, config.featurizer, config.on_invalid) == ("smiles", "ogb", "skip")
-
-
 TIMED = {"split_type": "time", "time_column": "date"}
 
 
@@ -88,13 +77,6 @@ def test_settings_of_tables_are_refused_for_named_sets(name, value):
     assert getattr(DataConfig(dataset="zinc", **{name: default}), name) == default
 
 
-def test_folds_are_counted_from_0():
-    """The last of five is the fourth; without folds it is the replicate's number, of any size."""
-    assert DataConfig(table=TABLE, folds=5, fold=4).fold == 4
-    assert DataConfig(table=TABLE, splits_file=TABLE, fold=40).fold == 40
-    assert DataConfig(table=TABLE, split_type="scaffold-ogb", fold=2, folds=3).fold == 2
-
-
 @pytest.mark.parametrize(
     "split",
     [(0.8, 0.1, 0.2), (0.9, 0.0, 0.1), (0.9, 0.2, -0.1), (math.nan, 0.5, 0.5), (math.inf, -1, 1)],
@@ -102,29 +84,6 @@ def test_folds_are_counted_from_0():
 def test_shares_that_are_none(split):
     with pytest.raises(ValidationError, match="must be three fractions that sum to 1"):
         DataConfig(table=TABLE, split=split)
-
-
-@pytest.mark.parametrize(
-    "split", [(0.6, 0.3, 0.1), (1 / 3, 1 / 3, 1 / 3), (0.7, 0.2, 0.1), (0.9, 0.1, 0), None]
-)
-def test_shares_as_they_are_written(split):
-    """Decimals do not sum to 1 exactly."""
-    assert DataConfig(table=TABLE, split=split).split == split
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("task_type", {"y": "ordinal"}, "'ordinal' is none of regression, binary, multiclass"),
-        ("split_type", "murcko", "'random', 'stratified', 'scaffold'"),
-        ("folds", 1, "greater than or equal to 2"),
-        ("targets", "y", "valid list"),
-        ("weights", "w", "Extra inputs are not permitted"),
-    ],
-)
-def test_values_that_do_not_fit(name, value, message):
-    with pytest.raises(ValidationError, match=message):
-        DataConfig(table=TABLE, **{name: value})
 
 
 def test_mistakes_reach_the_user_as_one_line():
@@ -156,8 +115,3 @@ def test_every_setting_survives_the_run_s_file(tmp_path, way):
     assert again.data.classes == settings["classes"]
     written = yaml.safe_load((tmp_path / "config.yaml").read_text())["data"]
     assert Path(written["table"]).is_absolute()
-
-
-def test_missing_values_are_numbers():
-    with pytest.raises(ValueError, match="'n.d.' is not a number"):
-        DataConfig(table=Path("x.csv"), missing_values=["-999", "n.d."])

@@ -16,7 +16,7 @@ from molsepnorm.data.datasets.classes import MAX_CLASSES
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import ConfigError, DataError, OpenChoice
 from molsepnorm.tasks import Target
 
 NAN = float("nan")
@@ -190,28 +190,6 @@ def test_a_yes_no_target_with_other_numbers(bad):
         read({"y": ["1", bad, "no", "7"]}, task_type="binary")
 
 
-def test_a_name_that_was_cut_at_its_comma():
-    """--targets 'IC50, nM' names two columns."""
-    message = r"'IC50'\. .*Known: 'IC50, nM', smiles\. .* --set 'data\.targets=\[\"IC50, nM\"\]'\."
-    with pytest.raises(ConfigError, match=message):
-        read({"IC50, nM": ["1", "2", "x"]}, targets=["IC50", "nM"])
-
-
-@pytest.mark.parametrize(
-    ("name", "transform", "remarked"),
-    [
-        ("IC50 (nM)", "pic50:uM", True),
-        ("ic50_µM", "pic50:nM", True),
-        ("IC50 (nM)", "pic50:nM", False),
-        ("activity", "pic50:nM", False),
-        ("IC50 (nM)", "log10", False),
-    ],
-)
-def test_a_unit_that_contradicts_the_name_is_remarked_on(name, transform, remarked):
-    remarks = read({name: ["1", "2", "30"]}, targets=[name], transform={name: transform}).warnings
-    assert any("has the unit" in each for each in remarks) == remarked
-
-
 # Bounds
 
 
@@ -223,10 +201,9 @@ def test_a_cell_may_be_a_bound():
     labels = read({"y": [">10", *CENSORED]}, targets=["y"])
     assert of_targets(labels, "kind") == ("regression",)
     assert values(labels) == [[10, 1.5, 10, 10, 0.1, 3, 0.5, 2, 7, None, 10]]
-    assert labels.bounds is not None
     assert labels.bounds[:, 0].tolist() == [1, 0, 1, 1, -1, 1, -1, 1, -1, 0, 0]
     assert labels.warnings == ("8 of 10 labels of y are bounds, such as '>10'.",)
-    assert read({"y": ["1", "2", "3.5"]}).bounds is None
+    assert not read({"y": ["1", "2", "3.5"]}).bounds.any()
 
 
 def test_a_column_of_bounds_alone_is_refused_unless_its_kind_is_given():
@@ -237,7 +214,6 @@ def test_a_column_of_bounds_alone_is_refused_unless_its_kind_is_given():
     several = read({"y": cells}, targets=["y"], task_type="multiclass")
     assert of_targets(several, "classes") == (("<2", ">5"),)
     labels = read({"y": cells}, targets=["y"], task_type="regression")
-    assert labels.bounds is not None
     assert labels.bounds[:, 0].tolist() == [1, -1, 1, 0, -1]
 
 
@@ -253,7 +229,6 @@ def test_labels_and_bounds_are_transformed():
     np.testing.assert_allclose(labels.values[:, 0], [8, 6, 10, NAN])
     np.testing.assert_allclose(labels.values[:, 1], [1, 3, -1, NAN])
     np.testing.assert_allclose(labels.values[:, 2], [10, 1000, 0.1, NAN])
-    assert labels.bounds is not None
     assert labels.bounds.T.tolist() == [[0, -1, 1, 0], [0, 1, -1, 0], [0, 1, -1, 0]]
     assert of_targets(labels, "transform") == ("pic50:nM", "log10", "none")
     assert "ic50_nM is learned and scored as pic50 = 9 - log10(value in nM)." in labels.warnings
@@ -433,3 +408,138 @@ def test_weights_are_numbers_and_blanks_1():
 def test_weights_that_cannot_be_used(cells, message):
     with pytest.raises(DataError, match=message):
         weights(cells, weight_column="w")
+
+
+# Relations and units
+
+EXPORT = {
+    "Standard Relation": ["'='", "'>'", "'='", "'<='", ""],
+    "Standard Value": ["12.0", "10000.0", "0.03", "5", "7"],
+    "Standard Units": ["nM", "nM", "uM", "nM", "pM"],
+}
+
+
+def test_an_export_of_chembl_needs_no_option():
+    labels = read(EXPORT)
+    assert labels.names == ("Standard Value",)
+    np.testing.assert_allclose(labels.values[:, 0], [12, 10000, 30, 5, 0.007])
+    assert labels.bounds[:, 0].tolist() == [0, 1, 0, -1, 0]
+    assert "ChEMBL" in labels.warnings[0]
+    ignored = read(EXPORT, targets=["Standard Value"], relation_column="none", unit_column="none")
+    assert (ignored.bounds.any(), ignored.values[:, 0].tolist()) == (False, [12, 10000, 0.03, 5, 7])
+
+
+QUALIFIED = {
+    "ic50": ["1.2", "50", "", "3"],
+    "qualifier": ["=", ">", "<", ""],
+    "unit": ["uM", "ng/mL", "nM", "mM"],
+}
+
+
+def test_a_column_of_relations_or_units_has_to_be_declared():
+    with pytest.raises(DataError, match="--relation-column 'qualifier'.*--relation-column none"):
+        read(QUALIFIED, targets=["ic50"])
+    with pytest.raises(DataError, match="--unit-column 'unit'.*--unit-column none"):
+        read(QUALIFIED, targets=["ic50"], relation_column="qualifier")
+    found = read(QUALIFIED, targets=["ic50"], relation_column="qualifier", unit_column="unit")
+    methane = 16.043  # the molar mass of the test's SMILES
+    np.testing.assert_allclose(
+        found.values[:, 0], [1200, 50 * 1000 / methane, np.nan, 3e6], rtol=1e-4
+    )
+    assert found.bounds[:, 0].tolist() == [0, 1, 0, 0]
+    plain = read(QUALIFIED, targets=["ic50"], relation_column="none", unit_column="none")
+    assert not plain.bounds.any()
+    equal = {**QUALIFIED, "qualifier": ["="] * 4, "unit": ["mV"] * 4}
+    assert not read(equal, targets=["ic50"]).bounds.any()  # they change nothing
+
+
+@pytest.mark.parametrize(
+    ("changed", "settings", "message"),
+    [
+        ({"qualifier": ["=", "about", "", ""]}, {}, "'about' is no relation"),
+        ({"unit": ["uM", "mV", "", ""]}, {}, "the unit 'mV' cannot be converted beside others"),
+        ({"unit": ["uM", "nM", "nM", ""]}, {}, "line 5, column 'ic50': '3' has no unit"),
+        ({}, {"targets": ["ic50", "qualifier"]}, "belong to one target"),
+        ({}, {"unit_column": "units"}, "has no column 'units'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(changed, settings, message):
+    given = {"targets": ["ic50"], "relation_column": "qualifier", "unit_column": "unit", **settings}
+    with pytest.raises((ConfigError, DataError), match=message):
+        read({**QUALIFIED, **changed}, **given)
+
+
+# Targets that are not named
+
+RNG = np.random.default_rng(0)
+ROWS = 32
+
+
+def numbers(decimals: int = 2) -> list[str]:
+    return [f"{value:.{decimals}f}" for value in RNG.uniform(1, 5, ROWS)]
+
+
+WHOLE = [str(number) for number in RNG.permutation(ROWS)]
+YEARS = [str(1990 + number % 30) for number in range(ROWS)]
+MOLECULES = [f"molecule {number}" for number in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {},
+        {"name": MOLECULES, "series": ["a", "b"] * 16},
+        {"id": WHOLE},
+        {"molregno": WHOLE, "BindingDB MonomerID": WHOLE, "Tag": WHOLE},
+        {"catalogue": WHOLE},  # whole numbers that are all different
+    ],
+)
+@pytest.mark.parametrize("name", ["logS", "pKa", "weighted", "y"])
+def test_the_only_column_of_numbers_beside_identifiers_is_the_target(name, beside):
+    labels = read({**beside, name: numbers()})
+    assert labels.names == (name,)
+    assert f"'{name}'" in labels.warnings[0]
+    identifiers = [each for each, cells in beside.items() if cells is WHOLE]
+    assert all(each in labels.warnings[1] for each in identifiers)
+
+
+def _choices(columns, **settings):
+    with pytest.raises(OpenChoice) as caught:
+        read(columns, **settings)
+    assert all(name in str(caught.value) for name in columns)
+    return caught.value.options
+
+
+@pytest.mark.parametrize(
+    ("beside", "cells"),
+    [
+        *(
+            (name, numbers())
+            for name in (
+                *("MW", "Molecular Weight", "cLogP", "TPSA", "HBD", "Number of Rings", "HBA"),
+                *("ESOL predicted solubility", "Prediction"),
+            )
+        ),
+        ("Document Year", YEARS),
+    ],
+)
+def test_one_column_is_recommended_beside_numbers_that_are_no_labels(beside, cells):
+    assert _choices({beside: cells, "pIC50": numbers()}) == [["--targets", "pIC50"]]
+    assert _choices({beside: cells}) == []
+
+
+def test_of_several_columns_none_is_recommended():
+    """Nor one with cells that are no numbers."""
+    assert _choices({"logS": numbers(), "logP of ours": numbers()}) == []
+    assert _choices({"y": [*numbers()[:-1], "n.d."], "z": numbers()}) == []
+    assert _choices({"y": ["a", "b"] * 16}) == []
+
+
+def test_patterns_name_targets():
+    columns = {name: numbers() for name in ("pIC50 a", "pIC50 b", "pred pIC50 a", "z[1]", "z1")}
+    assert read(columns, targets=["pIC50*"]).names == ("pIC50 a", "pIC50 b")
+    assert read(columns, targets=["z[1]"]).names == ("z[1]",)
+    found = read(columns, targets=["*"], targets_except=["pred*", "z1"])
+    assert found.names == ("pIC50 a", "pIC50 b", "z[1]")
+    with pytest.raises(ConfigError, match="has no column 'q\\*'"):
+        read(columns, targets=["q*"])

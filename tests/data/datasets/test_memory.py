@@ -52,16 +52,6 @@ def test_a_missing_value_of_python_is_no_class():
     assert np.isnan(dataset.labels[:, 0]).tolist() == [pd.isna(cell) for cell in cells]
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), pd.NA])
-def test_a_missing_value_in_a_list_of_words_is_missing(missing):
-    table = label_table(["red", missing, "blue"])
-    assert table["y"].isna().tolist() == [False, True, False]
-    table = label_table([["red", 1.5], ["blue", missing], [missing, 2.5]], ["colour", "logS"])
-    assert table["colour"].isna().tolist() == [False, False, True]
-    assert table["logS"].isna().tolist() == [False, True, False]
-    assert table["logS"].dropna().astype(float).tolist() == [1.5, 2.5]
-
-
 def test_masked_weights_are_1_and_masked_inputs_are_empty():
     weights = np.ma.masked_array([5.0] * 10, MASK)
     assert _dataset(range(10), weights=weights).weights.tolist() == [5, 5, 5, 1, *[5] * 6]
@@ -77,20 +67,6 @@ def test_repeated_targets_are_refused():
         with pytest.raises(ConfigError, match="y: the target '[a1]' is repeated"):
             label_table(y, targets)
     assert label_table(table, ["a"]).columns.tolist() == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"weight_column": "part"}, "data.weight_column .* pass the argument weights instead"),
-        ({"split_type": "scaffold"}, "split_type: scaffold and the argument splits both"),
-    ],
-)
-def test_settings_that_arguments_replace_are_refused(settings, message):
-    config = DataConfig(in_memory=True, targets=["y"], featurizer="zinc", **settings)
-    table, splits = label_table(np.arange(10.0), ["y"]), {"train": [0, 1, 2, 3], "test": [4]}
-    with pytest.raises(ConfigError, match=message):
-        memory_dataset(ALKANES, table, config, ZINC, splits=splits)
 
 
 @pytest.mark.parametrize(

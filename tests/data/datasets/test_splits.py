@@ -14,7 +14,9 @@ import pandas as pd
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from rdkit import Chem, rdBase
+from rdkit import Chem, DataStructs, rdBase
+from rdkit.Chem import rdFingerprintGenerator
+from rdkit.ML.Cluster import Butina
 
 from molsepnorm.data.datasets import DataConfig, load, splitters
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
@@ -189,20 +191,6 @@ def test_rows_that_could_not_be_read_take_no_part():
 
 
 # Drawn one by one
-
-
-@pytest.mark.parametrize(
-    ("count", "shares", "sizes"),
-    [
-        (1000, (0.5, 0.25, 0.25), (500, 250, 250)),
-        (10, (0.8, 0.1, 0.1), (8, 1, 1)),
-        (4, (0.8, 0.1, 0.1), (2, 1, 1)),
-        (3, (0.9, 0.1, 0), (2, 1, 0)),
-    ],
-)
-def test_a_random_split_has_the_shares_asked_for(count, shares, sizes):
-    splits = make(alkanes(count), split=shares)
-    assert tuple(map(len, splits.values())) == sizes
 
 
 def test_a_random_split_of_a_seed_stays_what_it_was():
@@ -380,11 +368,36 @@ def test_butina_clusters_stay_whole_and_share_one_test_set(moleculenet):
     assert listed(other)["test"] != tests[0]
 
 
-def test_too_many_molecules_for_clusters(monkeypatch):
-    monkeypatch.setattr(splitters, "MAX_MOLECULES", 19)
-    message = "^my.csv has 20 usable molecules, and data.split_type: butina, .* at most 19: use "
-    with pytest.raises(DataError, match=message):
-        make(alkanes(20), split_type="butina")
+def by_rdkit(smiles: list[str], max_distance: float) -> list[list[int]]:
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    prints = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in smiles]
+    distances = []
+    for i, one in enumerate(prints):
+        distances += DataStructs.BulkTanimotoSimilarity(one, prints[:i], returnDistance=True)
+    found = Butina.ClusterData(distances, len(prints), max_distance, isDistData=True)
+    return [list(cluster) for cluster in found]
+
+
+@pytest.mark.parametrize(
+    ("name", "max_distance", "pairs"),
+    [("bace", 0.6, splitters._PAIRS), ("bace", 0.35, 1000), ("freesolv", 0.6, 1000)],
+)
+def test_clusters_equal_rdkit_s(moleculenet, monkeypatch, name, max_distance, pairs):
+    """In their order and with their centres, whether or not the pairs fit into one block."""
+    monkeypatch.setattr(splitters, "_PAIRS", pairs)
+    smiles = moleculenet(name)[0][:300]
+    expected = by_rdkit(smiles, max_distance)
+    found = butina_clusters(morgan_matrix(smiles), max_distance)
+    assert [cluster.tolist() for cluster in found] == expected
+    assert 1 < len(expected) < 300
+
+
+def test_few_molecules():
+    assert butina_clusters(morgan_matrix([])) == []
+    one = butina_clusters(morgan_matrix(["CCO"]))
+    same = butina_clusters(morgan_matrix(["CCO", "OCC", "c1ccccc1"]))
+    assert [cluster.tolist() for cluster in one] == [[0]]
+    assert [cluster.tolist() for cluster in same] == [[1, 0], [2]]
 
 
 # Drawn by time
@@ -555,11 +568,6 @@ GOOD = {"train": [0, 1], "val": [2], "test": [3]}
 def test_a_file_that_names_no_split(by_file, content, message):
     with pytest.raises(DataError, match=message):
         by_file(content)
-
-
-def test_an_entry_that_does_not_exist(by_file):
-    with pytest.raises(ConfigError, match=r"^data.fold is 2, but .*splits.json has 2 splits"):
-        by_file([GOOD, GOOD], fold=2)
 
 
 # --- rows without a label -------------------------------------------------------------------------

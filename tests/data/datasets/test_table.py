@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from rdkit import Chem
 from support import of_targets
 
-from molsepnorm.data.datasets import DataConfig, load
+from molsepnorm.data.datasets import SPLITS, DataConfig, load
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import descriptors, get
@@ -105,120 +105,7 @@ def test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed(write)
         load(config, ZINC)
 
 
-@pytest.mark.parametrize(
-    ("words", "settings", "mentioned"),
-    [
-        (("Train", "test", "valid", ""), {}, True),
-        (("Train", "test", "valid", ""), {"splits_column": "part"}, False),
-        (("Train", "test", "valid", ""), {"targets_except": ["part"]}, False),
-        (("Train", "test", "valid", "control"), {}, False),
-    ],
-)
-def test_a_column_that_could_name_the_split_is_mentioned(write, words, settings, mentioned):
-    path = write(_csv(_twenty(lambda i: i, lambda i: words[i % 4]), "smiles,y,part"))
-    found = _load(path, targets=["y"], **settings).warnings
-    assert any("--splits-column part" in each for each in found) == mentioned
-
-
 # Formats
-
-
-MIXED = [
-    {
-        "smiles": "C[Si](C)(C)C" if i == 4 else "C" * (i + 1) + "O",
-        "logS": None if i % 5 == 3 else 0.25 * i,
-        "active": None if i % 7 == 6 else i % 2 == 0,
-        "odour": (None, "mild", "quite strong")[i % 3],
-        "w": None if i == 8 else i,
-        "split": (None, "train", "Valid", "test", "train")[i % 5],
-    }
-    for i in range(25)
-]
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value)
-
-
-def _delimited(separator: str):
-    def write(path: Path) -> None:
-        with open(path, "w", newline="") as file:
-            writer = csv.writer(file, delimiter=separator)
-            writer.writerow(MIXED[0])
-            writer.writerows([map(_text, row.values()) for row in MIXED])
-
-    return write
-
-
-def _parquet(path: Path) -> None:
-    """Numbers, yes/no and blanks in types of their own."""
-    pa = pytest.importorskip("pyarrow")
-    pytest.importorskip("pyarrow.parquet").write_table(pa.Table.from_pylist(MIXED), path)
-
-
-def _sdf(path: Path) -> None:
-    """Labels as properties, which a molecule without label lacks."""
-    writer = Chem.SDWriter(str(path))
-    for row in MIXED:
-        molecule = Chem.MolFromSmiles(row["smiles"])
-        for name, value in row.items():
-            if value is not None and name != "smiles":
-                molecule.SetProp(name, _text(value))
-        writer.write(molecule)
-    writer.close()
-
-
-FORMATS = {
-    "my.csv": (_delimited(","), "line 6"),
-    "my.tsv": (_delimited("\t"), "line 6"),
-    "my.smi": (_delimited("\t"), "line 6"),
-    "my.parquet": (_parquet, "row 5"),
-    "my.sdf": (_sdf, "record 5"),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "make", "place"), [(name, *entry) for name, entry in FORMATS.items()]
-)
-def test_every_format_gives_the_same(tmp_path, name, make, place):
-    """A row that is refused is called as in the programs of the format."""
-    make(tmp_path / name)
-    with pytest.raises(DataError, match=f"{name}, {place}: .*'Si' is not among ZINC's"):
-        _load(tmp_path / name, targets=["logS"], on_invalid="fail")
-    columns = {"weight_column": "w", "splits_column": "split"}
-    dataset = _load(tmp_path / name, targets=["odour", "logS", "active"], **columns)
-    assert dataset.name == name
-    assert of_targets(dataset, "kind") == ("binary", "regression", "binary")
-    assert of_targets(dataset, "classes") == (("mild", "quite strong"), (), ())
-    assert list(dataset.smiles) == [row["smiles"] for row in MIXED]
-    assert [entry.row for entry in dataset.rejected] == [4]
-    kept = [i for i in range(25) if i != 4]
-    assert dataset.store.rows.tolist() == kept
-    assert _known(dataset.labels) == [
-        [(None, 0, 1)[i % 3], MIXED[i]["logS"], MIXED[i]["active"]] if i else [None] * 3
-        for i in kept  # the first has the weight 0
-    ]
-    assert dataset.weights.tolist() == [1 if i == 8 else i for i in kept]
-    assert (dataset.weights.dtype, dataset.store.featurizer) == (np.float32, "zinc")
-    named = {
-        split: dataset.store.rows[indices].tolist() for split, indices in dataset.splits.items()
-    }
-    assert named == {
-        split: [i for i in kept if MIXED[i]["split"] == word]
-        for split, word in (("train", "train"), ("val", "Valid"), ("test", "test"))
-    }
-    guessed = _load(tmp_path / name, **columns, targets=["logS", "active"])
-    assert guessed.target_names == ("logS", "active")
-
-
-def test_line_numbers_are_those_an_editor_shows(write):
-    """Blank lines count, and are rows that cannot be read."""
-    text = "smiles,y\n\n\n" + "\n".join(f"{text},{i}" for i, text in enumerate(ALKANES))
-    with pytest.raises(DataError, match="line 24, column 'y'"):
-        _load(write(text + "\nCCO,x\n"), targets=["y"])
-    assert _load(write(text)).store.rows.tolist() == list(range(2, 22))
 
 
 # Errors
@@ -306,39 +193,7 @@ def test_the_reasons_of_rows_without_a_smiles_are_those_of_the_file(write):
         assert load(config, OGB, labelled=False).rejected[0].reason.startswith(reason)
 
 
-def test_the_cache_knows_what_it_holds(write):
-    """A changed file or another choice of columns, features or classes is loaded anew."""
-    path = write(_csv(_twenty(lambda i: i, lambda i: -i, lambda i: "N" * (i + 1)), "smiles,a,b,s"))
-    assert _load(path, targets=["a"]).labels[3, 0] == 3
-    assert _load(path, targets=["b"]).labels[3, 0] == -3
-    classes = {"a": [str(i) for i in range(19, -1, -1)]}
-    assert _load(path, targets=["a"], classes=classes).labels[3, 0] == 16
-    atoms = _load(path, targets=["a"], smiles_column="s").store.atoms
-    assert set(atoms[:, 0]) == {2}
-    dataset = load(DataConfig(table=path, targets=["a"], featurizer="ogb"), OGB)
-    assert dataset.store.atoms.shape[1] == len(get("ogb").atom_sizes)
-    write(_csv(_twenty(lambda i: i + 1, lambda i: -i), "smiles,a,b"))
-    assert _load(path, targets=["a"]).labels[0, 0] == 1
-
-
 # Columns of one name
-
-
-@pytest.mark.parametrize(
-    ("header", "settings", "name"),
-    [
-        ("smiles,z,z,w,split", {"targets": ["z"]}, "z"),
-        ("smiles,y,z,z,split", {"targets": ["y"], "weight_column": "z"}, "z"),
-        ("y,smiles,smiles,w,split", {"targets": ["y"]}, "smiles"),
-    ],
-)
-def test_a_column_that_is_needed_and_there_twice(write, header, settings, name):
-    """It is no hindrance where it is not needed."""
-    rows = _twenty(float, float, float, lambda i: ("train", "val", "test")[i % 3])
-    with pytest.raises(ConfigError, match=f"my.csv has 2 columns called '{name}'"):
-        _load(write(_csv(rows, header)), **settings)
-    path = write(_csv(rows, "smiles,y,z,z,split"))
-    assert _load(path, targets=["y"]).target_names == ("y",)
 
 
 # Streams
@@ -366,3 +221,51 @@ def test_a_table_from_a_pipe_has_its_own_labels(write):
     assert dataset.labels[:, 0].tolist() == [-i / 4 for i in range(20)]
     with pytest.raises(DataError, match=f"^{other} is empty"):
         _load(other)
+
+
+# Files of molecules without labels
+
+CHAINS = ["C" * length + "O" for length in range(1, 9)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A CSV, a .smi with names, and a Parquet file, each with eight molecules."""
+    pd.DataFrame({"id": range(8), "smiles": CHAINS}).to_csv(tmp_path / "a.csv", index=False)
+    names = [f"{text.replace('O', 'N')} name-{row}\n" for row, text in enumerate(CHAINS)]
+    (tmp_path / "b.smi").write_text("".join(names))
+    fluorides = pd.DataFrame({"smiles": [text.replace("O", "F") for text in CHAINS]})
+    fluorides.to_parquet(tmp_path / "c.parquet")
+    return [tmp_path / name for name in ("a.csv", "b.smi", "c.parquet")]
+
+
+def _structures(files, **settings):
+    return load(DataConfig(structures=files, **settings), OGB)
+
+
+def test_several_files_of_several_formats_are_one_set(files):
+    dataset = _structures(files)
+    ends = [text[:-1] + end for end in "ONF" for text in CHAINS]
+    assert dataset.smiles == ends
+    assert dataset.store.rows.tolist() == list(range(24))
+    assert dataset.store.sizes.tolist() == [len(text) for text in ends]
+    assert dataset.name == "a.csv + b.smi + c.parquet"
+    assert (dataset.labels.shape, dataset.targets, dataset.rejected) == ((24, 0), (), ())
+    everything = np.concatenate([*dataset.splits.values()])
+    assert sorted(everything.tolist()) == list(range(24))
+    assert [len(dataset.splits[name]) for name in SPLITS] == [19, 3, 2]
+
+
+def test_invalid_smiles_are_listed_with_their_file_and_line_or_an_error(files, tmp_path):
+    """Also when the encoded molecules come from the cache, and the files have other names."""
+    (tmp_path / "bad.smi").write_text("CC\nC1CC\nCCC\nCCCC\n")
+    for second in ("bad.smi", "renamed.smi"):
+        if second == "renamed.smi":
+            (tmp_path / "bad.smi").replace(tmp_path / second)
+        dataset = _structures([files[0], tmp_path / second])
+        assert dataset.store.rows.tolist() == [*range(8), 8, 10, 11]
+        (entry,) = dataset.rejected
+        assert entry[:2] == (9, "C1CC")
+        assert entry.reason.startswith(f"{tmp_path / second}, line 2: RDKit cannot read 'C1CC'")
+        with pytest.raises(DataError, match=r"\.smi, line 2: RDKit cannot read 'C1CC'.*Fix the"):
+            _structures([files[0], tmp_path / second], on_invalid="fail")

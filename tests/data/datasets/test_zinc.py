@@ -83,12 +83,6 @@ def test_labels_and_sizes_are_those_of_the_raw_files_in_their_order(official, da
         assert official.store.sizes[part].tolist() == sizes
 
 
-def test_raw_files_are_not_read_again(official, datasets, monkeypatch):
-    monkeypatch.setattr(zinc, "_read_pickle", None)
-    monkeypatch.setenv("MOLSEPNORM_DATA", str(datasets))
-    assert (load(DataConfig(dataset="zinc"), SPEC).labels == official.labels).all()
-
-
 def test_zinc_rich_has_the_molecules_of_the_official_files_in_their_order(
     official, datasets, monkeypatch
 ):
@@ -108,12 +102,6 @@ def test_zinc_rich_has_the_molecules_of_the_official_files_in_their_order(
     )
     orders = [np.lexsort((atoms, molecule)) for atoms in (found, expected)]
     assert (found[orders[0]] == expected[orders[1]]).all()
-
-
-def test_the_real_tables_have_the_size_of_the_full_set(datasets):
-    for split, size in zip(SPLITS, zinc.SETS["zinc-full"].sizes, strict=True):
-        with gzip.open(datasets / "zinc" / f"{split}.csv.gz") as file:
-            assert abs(sum(1 for _ in file) - 1 - size) <= size // 100
 
 
 def test_tables_are_read_whole_or_by_the_index_in_its_order(few):

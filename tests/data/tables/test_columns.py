@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from molsepnorm.data.datasets.cells import parse_cells, plain_numbers
+from molsepnorm.data.datasets.columns import parse_cells, plain_numbers
 from molsepnorm.data.tables import (
     ReadOptions,
     locate,
@@ -38,16 +38,6 @@ def test_two_such_columns_are_refused(tmp_path):
     message = "no column 'smiles', and 'SMILES' and 'Canonical SMILES' may be meant: choose one"
     with pytest.raises(ConfigError, match=message):
         read_table(tmp_path / "x.csv")
-
-
-@pytest.mark.parametrize(
-    ("header", "wanted"),
-    [("smiles,SMILES", "smiles"), ("SMILES,a", "b"), ("structure,a", "smiles")],
-)
-def test_other_columns_keep_their_names(tmp_path, header, wanted):
-    (tmp_path / "x.csv").write_text(f"{header}\nC,1\n")
-    (chunk,) = read_chunks(tmp_path / "x.csv", options=ReadOptions(wanted))
-    assert list(chunk.columns) == names_in_file(chunk) == header.split(",")
 
 
 def test_a_column_that_is_not_there_or_several_times():

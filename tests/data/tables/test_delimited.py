@@ -63,13 +63,6 @@ def test_the_separator_is_the_one_beside_the_smiles_column(text, columns):
     assert chunk.iloc[0, 0] == "C"
 
 
-def test_column_names_of_a_tsv_may_contain_commas(tmp_path):
-    (tmp_path / "x.tsv").write_text("structure, dry\tdose, mg\nC\t1\n")
-    assert list(read_table(tmp_path / "x.tsv").columns) == ["structure, dry", "dose, mg"]
-    (tmp_path / "x.csv").write_text("structure, dry\tdose, mg\nC\t1,2\n")
-    assert list(read_table(tmp_path / "x.csv").columns) == ["structure", " dry\tdose", " mg"]
-
-
 LINES = [
     ('smiles,"no', None),
     ('te"', None),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import tracemalloc
 from pathlib import Path
 
@@ -113,17 +112,3 @@ def test_columns_of_one_name_are_all_kept(tmp_path):
         for table in (read_table(tmp_path / name), next(read_chunks(tmp_path / name))):
             assert list(table.columns) == names[:width]
             assert table.to_numpy().tolist() == [cells[:width]]
-
-
-@pytest.mark.parametrize(
-    ("header", "names"),
-    [
-        ('smiles,5" x.1,5" x.1', ["smiles", '5" x.1', '5" x.1']),
-        ("\ufeffsmiles;smiles;y.1", ["smiles", "smiles", "y.1"]),
-        (",smiles,,a.1,a.1", ["Unnamed: 0", "smiles", "Unnamed: 2", "a.1", "a.1"]),
-    ],
-)
-def test_names_of_a_header_stay_as_they_are(header, names):
-    """Also where a quotation mark opens nothing, and behind a mark of byte order."""
-    (table,) = read_chunks(io.StringIO(f"{header}\nC\n"))
-    assert list(table.columns) == names

@@ -93,6 +93,7 @@ def test_the_column_of_smiles_is_the_structures(tmp_path, column, others):
         ("> <a>\n> 50\n\n> <b>\n<5\n\n", {"a": "> 50", "b": "<5"}),
         ("> <a>\n>=10 <M>\n\n> <b>\n>5 <M>\n\n", {"a": ">=10 <M>", "b": ">5 <M>"}),
         ("> DT12 <a b> (7) \n 7 \n\n", {"a b": " 7 "}),
+        ("> <a>\n3\n\n> <a> (7)\n4\n\n", {"a": "3\n4"}),
     ],
 )
 def test_values_reach_to_the_next_property(tmp_path, text, values):
@@ -123,11 +124,6 @@ def test_a_record_that_cannot_be_read_stays_a_row(tmp_path):
         canonical_smiles(rows[1]["smiles"])
 
 
-def test_what_is_no_sdf(tmp_path):
-    with pytest.raises(DataError, match=r"x\.sdf has no structures"):
-        _rows(tmp_path, "smiles,y\nCCO,1\n")
-
-
 @pytest.mark.parametrize("version", [2000, 3000])
 def test_what_rdkit_writes_is_read_back(tmp_path, datasets, version):
     """Real molecules keep their structure (canonical SMILES) and every property."""
@@ -150,7 +146,3 @@ def test_what_rdkit_writes_is_read_back(tmp_path, datasets, version):
     assert back["structure"].tolist() == [Chem.CanonSmiles(s) for s in table[smiles_column]]
     for name in table:
         assert back[name].tolist() == table[name].tolist()
-
-
-def test_no_value_of_a_property_that_a_record_has_twice_is_lost(tmp_path):
-    assert _values(tmp_path, "> <a>\n3\n\n> <a> (7)\n4\n\n") == {"a": "3\n4"}

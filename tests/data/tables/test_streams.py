@@ -33,14 +33,6 @@ def pipe():
         os.close(end)
 
 
-def test_a_file_is_itself(tmp_path):
-    for path in (tmp_path, tmp_path / "none.csv", tmp_path / "a\0b"):
-        with as_file(path) as file:
-            assert file == path
-        assert not is_stream(path)
-        assert not is_held(path)
-
-
 def test_a_stream_is_read_once_for_all_within(pipe):
     path = pipe(CSV)
     with hold(path, None), as_file(path) as file, as_file(path) as again:
@@ -53,14 +45,6 @@ def test_a_stream_is_read_once_for_all_within(pipe):
     assert not is_held(path)
     with as_file(path) as file:
         assert file.read_bytes() == b""
-
-
-def test_nothing_is_left_of_a_block_that_fails(pipe):
-    path = pipe(CSV)
-    with pytest.raises(DataError, match="no"), as_file(path) as file:
-        raise DataError("no")
-    assert not file.parent.exists()
-    assert not is_held(path)
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.zip"])
