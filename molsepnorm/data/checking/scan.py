@@ -17,8 +17,8 @@ from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.data.datasets.qualifiers import Qualifiers
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
+from molsepnorm.data.datasets.splitters import read_times
 from molsepnorm.data.datasets.table import Refusal, Rows, attempt, read_columns, with_splits
-from molsepnorm.data.datasets.times import read_times
 from molsepnorm.data.tables import locate
 from molsepnorm.errors import counted
 from molsepnorm.molecules.encodings.encoding import EncodingSpec

@@ -90,7 +90,7 @@ class NamedContent(NamedTuple):
     """G molecules."""
     labels: np.ndarray
     """(G, T): NaN where a label is missing."""
-    splits: Mapping[str, Sequence[int]]
+    splits: Mapping[str, Sequence[int] | np.ndarray]
     """Indices for each of `SPLITS`."""
 
 

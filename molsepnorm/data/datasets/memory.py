@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -144,22 +145,18 @@ def memory_dataset(
             f"data.split_type: {config.split_type} and the argument splits both define the split: "
             "keep one"
         )
-    if texts is None and splits is None and not config.draws_molecules:
-        raise ConfigError(
-            f"data.split_type: {config.split_type} needs SMILES or RDKit molecules; got {kind}"
-        )
-    if texts is None and config.standardize != "none":
-        raise ConfigError(
-            f"data.standardize: {config.standardize} needs SMILES or RDKit molecules; got {kind}"
-        )
+    for what, is_needed in (
+        (f"data.split_type: {config.split_type}", splits is None and not config.draws_molecules),
+        (f"data.standardize: {config.standardize}", config.standardize != "none"),
+    ):
+        if texts is None and is_needed:
+            raise ConfigError(f"{what} needs SMILES or RDKit molecules; got {kind}")
     standard = None if texts is None else standardized(texts, config.standardize)
     rejected: list[Rejected] = []
     graphs = _graphs(listed, texts, standard, kind, config, bond_offset, rejected)
     chunks = encode_chunks(graphs, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
-
-    name = f"{len(store):,} molecules"
-    dataset = found.dataset(name, store, smiles=standard, written=texts)
+    dataset = found.dataset(f"{len(store):,} molecules", store, smiles=standard, written=texts)
     return with_splits(dataset, columns, splits)
 
 
@@ -173,9 +170,8 @@ def _unmasked(values: Any) -> Any:
 
 
 def _require_unique(targets: Iterable[str]) -> None:
-    names = list(targets)
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(targets).items():
+        if count > 1:
             raise ConfigError(f"y: the target '{name}' is repeated; each target needs its own name")
 
 
@@ -190,7 +186,7 @@ def kind_of(molecules: Sequence[Any]) -> str:
     Raises:
         ConfigError: they are of several types or of another type, or there are none.
     """
-    kinds: list[str] = []
+    first = None
     for number, molecule in enumerate(molecules):
         names = (f"{each.__module__}.{each.__qualname__}" for each in type(molecule).__mro__)
         kind = next((_KINDS[name] for name in names if name in _KINDS), None)
@@ -199,14 +195,14 @@ def kind_of(molecules: Sequence[Any]) -> str:
                 f"molecule {number}: {type(molecule).__name__} is not one of "
                 f"{', '.join(_KINDS.values())}"
             )
-        kinds.append(kind)
-        if kind != kinds[0]:
+        first = first or kind
+        if kind != first:
             raise ConfigError(
-                f"molecule {number} is a {kind}, but molecule 0 is a {kinds[0]}: pass one type"
+                f"molecule {number} is a {kind}, but molecule 0 is a {first}: pass one type"
             )
-    if not kinds:
+    if first is None:
         raise ConfigError("molecules is an empty list")
-    return kinds[0]
+    return first
 
 
 def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:

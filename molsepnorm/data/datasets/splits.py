@@ -13,8 +13,13 @@ from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
-from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_fold, draw_splits, draw_validation
-from molsepnorm.data.datasets.times import read_times
+from molsepnorm.data.datasets.splitters import (
+    MIN_SIZES,
+    draw_fold,
+    draw_splits,
+    draw_validation,
+    read_times,
+)
 from molsepnorm.data.tables import as_file
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors

@@ -18,7 +18,7 @@ from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, make_splits, named_splits, strata_of
-from molsepnorm.data.datasets.times import describe_times
+from molsepnorm.data.datasets.splitters import describe_times
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import (
     is_stream,

@@ -13,7 +13,6 @@ import pickle
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import accumulate, pairwise, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -163,20 +162,16 @@ def _read_tables(name: str, folder: Path) -> NamedContent:
 
 
 def _labels(parts: Mapping[Path, pd.DataFrame]) -> np.ndarray:  # (G, 1)
-    labels = []
-    for path, table in parts.items():
-        try:
-            labels.append(table["y"].astype(float).to_numpy())
-        except ValueError as error:
-            raise DataError(f"{path}, column 'y': {error}") from None
-        if not np.isfinite(labels[-1]).all():
+    labels = [pd.to_numeric(table["y"], errors="coerce").to_numpy() for table in parts.values()]
+    for path, column in zip(parts, labels, strict=True):
+        if not np.isfinite(column).all():
             raise DataError(f"{path}, column 'y': a label is not a finite number")
     return np.concatenate(labels)[:, None]
 
 
-def _consecutive(sizes: Iterable[int]) -> dict[str, range]:
-    ends = [0, *accumulate(sizes)]
-    return dict(zip(SPLITS, starmap(range, pairwise(ends)), strict=True))
+def _consecutive(sizes: Iterable[int]) -> dict[str, np.ndarray]:
+    ends = np.cumsum([*sizes])
+    return dict(zip(SPLITS, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
 
 
 def _listed(path: Path, split: str, length: int, size: int) -> list[int]:

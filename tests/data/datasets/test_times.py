@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molsepnorm.data.datasets.times import read_times, split_by_time
+from molsepnorm.data.datasets.splitters import read_times, split_by_time
 
 
 def order_of(cells):
