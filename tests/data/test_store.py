@@ -134,20 +134,6 @@ def test_a_failure_in_the_middle_leaves_the_folder_as_it_was(tmp_path, tree, gra
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("num_atoms", [20, 90, 110, 300])
-def test_a_full_disk(small_disk, tree, label, num_atoms):
-    """Full while chunks come (300 atoms), while the file is put together (90, 110), or from the
-    start (20, on a disk that others have filled)."""
-    store = write(small_disk / "a", [label(nx.path_graph(3), 0, (3, 2))], 1)
-    assert len(store) == 1
-    if num_atoms == 20:
-        (small_disk / "others").write_bytes(b"x" * (13 << 12))
-    before = tree(small_disk)
-    with pytest.raises(StorageError, match=r"cannot write .*a: the disk is full: free some space"):
-        write(small_disk / "a", [label(nx.path_graph(num_atoms), 0, (3, 2))], 1)
-    assert tree(small_disk) == before
-
-
 DEEP = (100_000).to_bytes(8, "little") + b"[" * 100_000
 
 

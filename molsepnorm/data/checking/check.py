@@ -38,6 +38,22 @@ _RANGE = 1000.0
 
 _MOLAR = re.compile(r"M[)\] ]*$")  # ic50_nM, but not wavelength_nm
 _POTENCY = re.compile(r"(IC|EC|AC|DC|CC|GI|XC)_?50|K[id](?![a-z])|conc|activity|potency", re.I)
+_WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
+_OUTLIER = 6.0  # robust standard deviations from the median
+_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # as repr writes it
+_QUOTED = re.compile(
+    rf"^RDKit cannot read (?:its canonical form )?{_TEXT}: (.*)"  # RDKit writes Can't
+    rf"|^({_TEXT})(?= in ['\"])"  # an invalid character
+    rf"|(?: in )?{_TEXT}(?:;.*|:?)"
+)
+"""The SMILES in a reason; the groups match what remains."""
+_LARGEST = 3  # molecules listed
+_AGREEING = 0.5  # share of the variance of all labels
+_USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
+_BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
+_CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\d+\]")}
+_SIGNED = re.compile(r"([+-])(\d*)\]")
+_PROTONATED = re.compile(r"\[[Nn]H\d?\+\]")
 
 
 def check_table(scan: Scan) -> TableReport:
@@ -60,18 +76,6 @@ def check_table(scan: Scan) -> TableReport:
         splits={name: len(rows) for name, rows in scan.parts.items()},
         findings=tuple(_findings(scan)),
     )
-
-
-_WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
-_OUTLIER = 6.0  # robust standard deviations from the median
-
-_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # as repr writes it
-_QUOTED = re.compile(
-    rf"^RDKit cannot read (?:its canonical form )?{_TEXT}: (.*)"  # RDKit writes Can't
-    rf"|^({_TEXT})(?= in ['\"])"  # an invalid character
-    rf"|(?: in )?{_TEXT}(?:;.*|:?)"
-)
-"""The SMILES in a reason; the groups match what remains."""
 
 
 def _findings(scan: Scan) -> Iterator[Finding]:
@@ -324,15 +328,6 @@ def _constant(column: np.ndarray) -> str | None:
     if not len(present):
         return "no label"
     return f"all {len(present):,} labels equal" if (present == present[0]).all() else None
-
-
-_LARGEST = 3  # molecules listed
-_AGREEING = 0.5  # share of the variance of all labels
-_USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
-_BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
-_CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\d+\]")}
-_SIGNED = re.compile(r"([+-])(\d*)\]")
-_PROTONATED = re.compile(r"\[[Nn]H\d?\+\]")
 
 
 def molecules(scan: Scan) -> Iterator[Finding]:

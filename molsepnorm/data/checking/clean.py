@@ -161,11 +161,7 @@ def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = Fal
 
 
 def removed_path(output: Path, source: Path, force: bool = False) -> Path:
-    """Return the path of the list that `write_clean` writes, after checking both paths.
-
-    Raises:
-        ConfigError: as `write_clean`.
-    """
+    """Return the path of the list that `write_clean` writes, after checking both paths."""
     if output.suffix.lower() != ".csv":
         raise ConfigError(f"the cleaned copy is a CSV file; '{output}' should end in .csv")
     removed = output.with_suffix(".removed.csv")

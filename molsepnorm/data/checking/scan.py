@@ -23,6 +23,10 @@ from molsepnorm.data.tables import locate
 from molsepnorm.errors import counted
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
+GROUPS = 10
+"""Maximum number of groups listed for each finding."""
+_PLACES = 5  # rows listed for each group
+
 
 @dataclass(frozen=True, eq=False)
 class Scan:
@@ -129,14 +133,12 @@ def _numbered(keys: list[pd.Series]) -> pd.Series:
 def scan_table(config: DataConfig, encoding: EncodingSpec, read_marked: bool = False) -> Scan:
     """Read every row of `config.table` as training does, but go on after errors.
 
-    The encoded molecules are in the cache then, so that training starts at once.
-
-    With `read_marked`, invalid labels such as 45* are numbers, see `marked_number`.
+    The encoded molecules are in the cache then, so that training starts at once. With
+    `read_marked`, invalid labels such as 45* are numbers, see `marked_number`.
 
     Raises:
         ConfigError: a column or file named in the settings is missing.
         DataError: the file is not a table.
-        StorageError: it cannot be read, or the cache cannot be written.
     """
     table = read_columns(config.model_copy(update={"on_invalid": "skip"}))
     marked = _without_marks(table) if read_marked else {}
@@ -163,12 +165,6 @@ def _without_marks(table: Columns) -> dict[str, dict[int, str]]:
                 found.setdefault(name, {})[row] = cell
                 table.frame.iat[row, place] = number
     return found
-
-
-GROUPS = 10
-"""Maximum number of groups listed for each finding."""
-
-_PLACES = 5  # rows listed for each group
 
 
 @dataclass(frozen=True)

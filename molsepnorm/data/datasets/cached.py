@@ -38,11 +38,8 @@ _PATIENCE = 60  # seconds without data after which a download fails
 
 
 def complete_folder(folders: Iterable[Path], files: Sequence[str], advice: str) -> Path | None:
-    """Return the first folder that has all of these files; None if none has any of them.
-
-    Raises:
-        DataError: a folder has only some of the files; the message ends with `advice`.
-    """
+    """Return the first folder that has all of these files; None if none has any of them. If a
+    folder has only some of them, a `DataError` ends with `advice`."""
     for folder in folders:
         lacking = [file for file in files if not (folder / file).is_file()]
         if not lacking:
@@ -55,11 +52,8 @@ def complete_folder(folders: Iterable[Path], files: Sequence[str], advice: str) 
 def download(folder: Path, urls: Mapping[str, str], files: Iterable[str], advice: str) -> None:
     """Download files into a new folder of the cache. If this fails, nothing is left behind.
 
-    Args:
-        folder: the folder.
-        urls: address of each file, by its path in the folder; archives are extracted there.
-        files: paths in the folder of all files that are needed.
-        advice: end of the error message.
+    The keys of `urls` are paths in the folder; archives are extracted there. All of `files` are
+    needed, and `advice` ends the error message.
 
     Raises:
         DataError: a file cannot be downloaded, or an archive lacks one.
@@ -141,9 +135,6 @@ def cached_store(
     The key stands for the molecules; featuriser, encoding and schema are added to it. Each molecule
     comes with the index of its row. `rejected`, the rows without a molecule, may be filled while
     `molecules` is read.
-
-    Raises:
-        StorageError: the cache cannot be written.
     """
     bonds = "x".join(map(str, encoding.bond_sizes))
     plug_in = plugin_digest(featurizer)
@@ -172,9 +163,6 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
 
     A SMILES that cannot be standardised is an empty text that holds the reason, as in
     `standardized`. At the level `none`, `smiles` itself is returned, and no file is written.
-
-    Raises:
-        StorageError: the cache cannot be written.
     """
     if level == "none":
         return smiles
@@ -212,12 +200,10 @@ def encoded_rows(
     location: Callable[[int], str],
 ) -> tuple[GraphStore, Sequence[str]]:
     """Return the store of the molecules of a table, and the standard form of every SMILES.
-
-    `location` returns the file and the position of a row.
+    `location` returns the position of a row.
 
     Raises:
         DataError: a row cannot be read and `on_invalid` is fail.
-        StorageError: the cache cannot be written.
     """
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 

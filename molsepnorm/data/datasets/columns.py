@@ -22,14 +22,9 @@ from molsepnorm.data.datasets.qualifiers import (
     qualifiers_of,
     with_relations,
 )
-from molsepnorm.data.tables import (
-    locate,
-    names_in_file,
-    require_column,
-    separated_by,
-    unclear_point,
-    with_points,
-)
+from molsepnorm.data.tables import locate, names_in_file, require_column
+from molsepnorm.data.tables.columns import unclear_point, with_points
+from molsepnorm.data.tables.delimited import separated_by
 from molsepnorm.tasks.inputs import MISSING, WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.rounding import offset_of
@@ -48,6 +43,17 @@ _MARKED = re.compile(
     r"(?:(?:±|\+/?-).*|[*†‡]+|[a-d])?"
 )
 _MINUS = "\u2212"  # the sign of mathematics, which Excel and Word may write
+_IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
+_BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
+_MAX_CODES = 10
+"""Maximum number of distinct numbers that may be class codes rather than quantities."""
+_MIN_SHARE = 0.02
+_MIN_DISTINCT = 5  # numbers, among which one may be far from the others
+_MIN_LIMITED, _MAX_BEYOND = 0.1, 0.01
+"""Shares of the labels that are equal to a limit of the assay, and beyond it."""
+_FAR = 10  # ranges of the other numbers
+_SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
+"""-99, -999, …: numbers that stand for missing values even if they occur once."""
 
 
 class Cells(NamedTuple):
@@ -115,20 +121,6 @@ def parse_cells(cells: Sequence[object], decimal: Literal[".", ","] | None = Non
     words[others] = [text.lower() in YES_NO for text in plain]
     bounds[np.isnan(numbers)] = 0
     return Cells(texts, numbers, bounds, words)
-
-
-_IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
-_BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
-_MAX_CODES = 10
-"""Maximum number of distinct numbers that may be class codes rather than quantities."""
-
-_MIN_SHARE = 0.02
-_MIN_DISTINCT = 5  # numbers, among which one may be far from the others
-_MIN_LIMITED, _MAX_BEYOND = 0.1, 0.01
-"""Shares of the labels that are equal to a limit of the assay, and beyond it."""
-_FAR = 10  # ranges of the other numbers
-_SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
-"""-99, -999, …: numbers that stand for missing values even if they occur once."""
 
 
 class Column:
@@ -294,12 +286,8 @@ class Columns:
 
     @staticmethod
     def of(frame: pd.DataFrame, config: DataConfig) -> Columns:
-        """Return a table with the roles of its columns.
-
-        Raises:
-            ConfigError: relations or units are named, and not exactly one target; or there is no
-                such column.
-        """
+        """Return a table with the roles of its columns. It is a `ConfigError` if relations or units
+        are named without exactly one target, or are in no column."""
         names = list(frame.columns)
         targets = _named_targets(names, config)
         if targets is None and (exported := exported_target(names)) is not None:

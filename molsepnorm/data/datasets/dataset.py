@@ -20,6 +20,9 @@ from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import Kind, four_digits
 
 _MAX_CLASSES = 5  # classes that are listed
+SPLITS = ("train", "val", "test")
+BOUNDS = "bounds"
+"""Name of the array of bounds, see `Dataset.bounds`."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,6 @@ class TargetSummary:
         ordered = sorted(self.classes.items(), key=lambda item: -item[1])
         shown = [f"{name} {count / self.labels:.1%}" for name, count in ordered[:_MAX_CLASSES]]
         return ", ".join(shown) + (", …" if len(ordered) > _MAX_CLASSES else "")
-
-
-SPLITS = ("train", "val", "test")
-
-BOUNDS = "bounds"
-"""Name of the array of bounds, see `Dataset.bounds`."""
 
 
 class Merged(NamedTuple):

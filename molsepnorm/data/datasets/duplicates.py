@@ -34,8 +34,6 @@ def merge_and_split(
     molecules are drawn if there are none.
 
     Args:
-        dataset: a data set without splits.
-        config: the settings.
         split: function from the rows of some molecules, their `molecule_ids` and their
             `strata_of` to their splits, as indices into these rows.
         location: returns the position of a row in the source, for errors and `rejected.csv`.

@@ -17,7 +17,7 @@ from molsepnorm.data.datasets.classes import MAX_CLASSES, Classes, read_classes
 from molsepnorm.data.datasets.columns import Column, Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_declared
-from molsepnorm.data.tables import unclear
+from molsepnorm.data.tables.columns import unclear
 from molsepnorm.errors import (
     ConfigError,
     DataError,
@@ -33,6 +33,26 @@ from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import Kind, four_digits
 from molsepnorm.tasks.rounding import too_close
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of, unit_in
+
+_SHOWN = 12
+"""Maximum number of columns that a message lists."""
+_NUMBERING = re.compile(
+    r"(.*[_ ])?(id|index|row|number|num|no|nr|cid|sid|key|tag)|name|unnamed: ?\d+|.*id|molregno",
+    re.IGNORECASE,
+)
+_COMPUTED = re.compile(
+    "(exact|average|avg|mono(isotopic)?)?(mw|mol(ecular)?w(eigh)?t|(molecular)?(weight|mass))"
+    "|[acmswx]?logp(crippen)?|[acmswx]logd|t?psa|(topological)?polarsurfacearea|mr|molarrefractivity"
+    "|hb?[ad]|h(ydrogen)?bond(donor|acceptor)s?|donors?|acceptors?|n?rot(atable)?b(onds?)?"
+    "|(aromatic)?rings?(count)?|heavyatoms?(count)?|fsp3|fractioncsp3|qed|(formal)?charge|sascore"
+    "|lipinski.*|ro5.*|num.*|numberof.*|.*count|.*(predict|calculated|computed|estimated).*"
+    "|calc|pred|.*degree"
+)
+"""Names, without spaces and signs, of properties that are computed from the structure."""
+_MIN_DIFFERENT = 20
+"""Minimum number of whole numbers that are identifiers because all are different."""
+_YEARS = (1900, 2100)
+_NAMED_SO, _ALL_DIFFERENT = "named like an identifier", "whole numbers, all different"
 
 
 class Issue(NamedTuple):
@@ -393,27 +413,6 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
             f"{_option('transform', name, 'pic50')}"
         )
     return transform, warnings
-
-
-_SHOWN = 12
-"""Maximum number of columns that a message lists."""
-_NUMBERING = re.compile(
-    r"(.*[_ ])?(id|index|row|number|num|no|nr|cid|sid|key|tag)|name|unnamed: ?\d+|.*id|molregno",
-    re.IGNORECASE,
-)
-_COMPUTED = re.compile(
-    "(exact|average|avg|mono(isotopic)?)?(mw|mol(ecular)?w(eigh)?t|(molecular)?(weight|mass))"
-    "|[acmswx]?logp(crippen)?|[acmswx]logd|t?psa|(topological)?polarsurfacearea|mr|molarrefractivity"
-    "|hb?[ad]|h(ydrogen)?bond(donor|acceptor)s?|donors?|acceptors?|n?rot(atable)?b(onds?)?"
-    "|(aromatic)?rings?(count)?|heavyatoms?(count)?|fsp3|fractioncsp3|qed|(formal)?charge|sascore"
-    "|lipinski.*|ro5.*|num.*|numberof.*|.*count|.*(predict|calculated|computed|estimated).*"
-    "|calc|pred|.*degree"
-)
-"""Names, without spaces and signs, of properties that are computed from the structure."""
-_MIN_DIFFERENT = 20
-"""Minimum number of whole numbers that are identifiers because all are different."""
-_YEARS = (1900, 2100)
-_NAMED_SO, _ALL_DIFFERENT = "named like an identifier", "whole numbers, all different"
 
 
 def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:

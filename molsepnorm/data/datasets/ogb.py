@@ -88,11 +88,8 @@ def _advice(name: str) -> str:
 
 
 def find(name: str, data_dir: Path | None) -> Path | None:
-    """Return the folder of a set's raw files: DIR/ogbg_molhiv, or that of an earlier download.
-
-    Raises:
-        DataError: a folder has only some of the files.
-    """
+    """Return the folder of a set's raw files: DIR/ogbg_molhiv, or that of an earlier download;
+    errors are as in `complete_folder`."""
     own = name.replace("-", "_")
     folders = [] if data_dir is None else [data_dir / own]
     folders.append(cache_folder() / "ogb" / own / archive_of(name))
@@ -105,7 +102,6 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
 
     Raises:
         DataError: the files are missing and cannot be downloaded, or do not fit together.
-        StorageError: a file cannot be read, or the cache cannot be written.
     """
     about, folder = SETS[name], find(name, data_dir)
     if folder is None:

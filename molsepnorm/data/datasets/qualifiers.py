@@ -30,23 +30,16 @@ class Qualifiers(NamedTuple):
     unit: str | None = None
 
 
-class _Export(NamedTuple):
-    source: str
-    target: str
-    qualifiers: Qualifiers
-
-
-_EXPORTS = (
-    _Export("ChEMBL", "Standard Value", Qualifiers("Standard Relation", "Standard Units")),
-    _Export("ChEMBL", "standard_value", Qualifiers("standard_relation", "standard_units")),
-)
-"""Exports of databases, by the exact names of their columns."""
+_CHEMBL = {
+    "Standard Value": Qualifiers("Standard Relation", "Standard Units"),
+    "standard_value": Qualifiers("standard_relation", "standard_units"),
+}
+"""Columns of exports of ChEMBL, by the exact name of the target."""
 
 
 def exported_target(names: Sequence[str]) -> str | None:
-    """Return the target of an export of a database; None for another table."""
-    known = (each for each in _EXPORTS if {each.target, *each.qualifiers} <= {*names})
-    return next((each.target for each in known), None)
+    """Return the target of an export of ChEMBL; None for another table."""
+    return next((each for each, others in _CHEMBL.items() if {each, *others} <= {*names}), None)
 
 
 def qualifiers_of(
@@ -68,22 +61,20 @@ def qualifiers_of(
             "data.relation_column and data.unit_column belong to one target: name it (--targets)"
         )
     found = Qualifiers(*(None if each == NONE else each for each in (relation, unit)))
-    for export in _EXPORTS:
-        if [export.target] != [*(targets or ())] or not {*export.qualifiers} <= {*names}:
-            continue
-        known = Qualifiers(
-            export.qualifiers.relation if relation is None else found.relation,
-            export.qualifiers.unit if unit is None else found.unit,
-        )
-        if not any(known):
-            return known, []
-        columns = listed([f"'{each}'" for each in known if each is not None])
-        line = (
-            f"Read as an export of {export.source}, with {columns}; other columns by "
-            "--relation-column and --unit-column."
-        )
-        return known, [line]
-    return found, []
+    if targets is None or len(targets) != 1:
+        return found, []
+    known = _CHEMBL.get(targets[0], Qualifiers())
+    if not any(known) or not {*known} <= {*names}:
+        return found, []
+    relation = known.relation if relation is None else found.relation
+    found = Qualifiers(relation, known.unit if unit is None else found.unit)
+    if not any(found):
+        return found, []
+    columns = listed([f"'{each}'" for each in found if each is not None])
+    return found, [
+        f"Read as an export of ChEMBL, with {columns}; other columns by --relation-column and "
+        "--unit-column."
+    ]
 
 
 def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -> pd.Series:

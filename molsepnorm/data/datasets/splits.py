@@ -37,6 +37,12 @@ _ENTRIES = TypeAdapter(list[dict[str, list[StrictInt] | str]])
 
 _Rows = dict[str, list[int]]  # split -> rows of the source
 _Splits = dict[str, np.ndarray]  # split -> sorted int64 indices of molecules in the store
+_TIMES = (
+    "is not a time. Expected are dates of one format that --time-format gives, such as %d/%m/%Y, "
+    "%d-%b-%y or %m%Y, or ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers (--time-format "
+    "number if they look like dates), or a blank to leave the row out"
+)
+_WORDS = f"names no split. Expected are {', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
 
 
 def assigns_splits(cells: Iterable[str]) -> bool:
@@ -194,14 +200,6 @@ def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) 
         )
     train, val = draw_validation(splits["train"], molecules, config)
     return {**splits, "train": train, "val": val}
-
-
-_TIMES = (
-    "is not a time. Expected are dates of one format that --time-format gives, such as %d/%m/%Y, "
-    "%d-%b-%y or %m%Y, or ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers (--time-format "
-    "number if they look like dates), or a blank to leave the row out"
-)
-_WORDS = f"names no split. Expected are {', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
 
 
 def _refuse_cells(

@@ -38,6 +38,17 @@ MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
 
 Parts = Sequence[np.ndarray]  # train, validation and test molecules
 Groups = list[np.ndarray]  # molecules of each scaffold or cluster
+_MONTH = r"(0?[1-9]|1[0-2])"
+_OPEN_ORDER = re.compile(
+    rf"{_MONTH}\.(\d{{3,4}}|[0-2]\d|9\d)|\d{{4}}\.\d{{1,2}}|(0[1-9]|1[0-2])\d\d|\d{{5,7}}"
+    r"|(?!(19|20)\d\d)\d{8}"
+)
+"""Numbers such as 05.2021, 05.21, 2021.10, 0521, 052021 and 03052021, whose order may not be that
+of the dates that they stand for."""
+_YEAR_FIRST = re.compile(r"(19|20)\d\d(\d\d){0,2}")
+"""2021, 202105 and 20210503, whose order is that of the dates if all have the same length."""
+NUMBER = "number"
+"""The format of times that are numbers and no dates."""
 
 
 def draw_splits(
@@ -430,19 +441,6 @@ def _near(one: csr_matrix, other: csr_matrix, max_distance: float) -> np.ndarray
     from molsepnorm.molecules.featurize.fingerprints import tanimoto
 
     return 1 - tanimoto(one, other) <= max_distance
-
-
-_MONTH = r"(0?[1-9]|1[0-2])"
-_OPEN_ORDER = re.compile(
-    rf"{_MONTH}\.(\d{{3,4}}|[0-2]\d|9\d)|\d{{4}}\.\d{{1,2}}|(0[1-9]|1[0-2])\d\d|\d{{5,7}}"
-    r"|(?!(19|20)\d\d)\d{8}"
-)
-"""Numbers such as 05.2021, 05.21, 2021.10, 0521, 052021 and 03052021, whose order may not be that
-of the dates that they stand for."""
-_YEAR_FIRST = re.compile(r"(19|20)\d\d(\d\d){0,2}")
-"""2021, 202105 and 20210503, whose order is that of the dates if all have the same length."""
-NUMBER = "number"
-"""The format of times that are numbers and no dates."""
 
 
 def read_times(

@@ -35,10 +35,13 @@ from molsepnorm.molecules.encodings.encoding import EncodingSpec
 _T = TypeVar("_T")
 
 
+What = Literal["targets", "weights", "features", "split"]
+
+
 class Refusal(NamedTuple):
     """An error that stops training."""
 
-    what: Literal["targets", "weights", "features", "split"]
+    what: What
     error: DataError | OpenChoice
 
 
@@ -57,11 +60,7 @@ class Rows:
     @staticmethod
     def read(table: Columns, dtype: type[np.floating], for_training: bool = True) -> Rows:
         """Read the labels in numbers of this type, the weights, and the feature columns, which must
-        neither be empty nor constant for training.
-
-        Raises:
-            ConfigError: a column is missing, or one that is needed is there several times.
-        """
+        neither be empty nor constant for training. Columns that are missing are a `ConfigError`."""
         refusals: list[Refusal] = []
         empty = np.zeros((len(table.frame), 0))
         labels = Labels((), empty, empty.astype(np.int8))
@@ -74,12 +73,7 @@ class Rows:
         return Rows(table, labels, weights, inputs[0], refusals)
 
     def without_refusals(self) -> Rows:
-        """Return the rows if all can be used.
-
-        Raises:
-            DataError: a cell does not fit its column.
-            OpenChoice: the targets are not named.
-        """
+        """Return the rows if all can be used; otherwise raise the first error."""
         for refusal in self.refusals:
             raise refusal.error
         self.labels.without_issues()
@@ -103,12 +97,8 @@ class Rows:
         )
 
     def encoded(self, encoding: EncodingSpec) -> Dataset:
-        """Return the data set of the molecules of a file, before duplicates are merged.
-
-        Raises:
-            DataError: a molecule cannot be read, and `on_invalid` is fail.
-            StorageError: the cache cannot be written.
-        """
+        """Return the data set of the molecules of a file, before duplicates are merged; errors are
+        as in `encoded_rows`."""
         table, path = self.table, self.table.config.table
         assert path is not None
         smiles = table.cells(table.config.smiles_column)
@@ -124,12 +114,7 @@ class Rows:
         )
 
 
-def attempt(
-    refusals: list[Refusal],
-    what: Literal["targets", "weights", "features", "split"],
-    read: Callable[[], _T],
-    otherwise: _T,
-) -> _T:
+def attempt(refusals: list[Refusal], what: What, read: Callable[[], _T], otherwise: _T) -> _T:
     """Return what is read; if it stops training, note that and return the other value."""
     try:
         return read()
@@ -171,12 +156,8 @@ def load_table(
 
 
 def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
-    """Read `config.table`; `blank` are columns that are blank if it lacks them.
-
-    Raises:
-        ConfigError: there is no column of SMILES or of the split.
-        DataError: the file is not a table.
-    """
+    """Read `config.table`, with columns of SMILES and of the split. The columns `blank` are blank
+    if it lacks them."""
     assert config.table is not None
     frame = read_table(config.table, config.reading)
     for name in {*blank} - {*frame.columns}:
@@ -231,11 +212,7 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     """Load the SMILES of all `config.structures`, one file after the other, split at random.
 
     Rows are counted from 0 over all files; the reason of a rejected row names its file and line.
-
-    Raises:
-        ConfigError: a file has no column of SMILES.
-        DataError: a file is empty, or too few molecules can be read. With `on_invalid` fail, an
-            invalid SMILES.
+    Errors are as in `load_table`.
     """
     smiles: list[str] = []
     index: list[tuple[Path, int]] = []  # file and position in it, of every row

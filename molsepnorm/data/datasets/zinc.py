@@ -92,11 +92,8 @@ def _advice(name: str) -> str:
 
 
 def find(name: str, data_dir: Path | None) -> Path | None:
-    """Return the folder of a set's raw files: DIR/zinc, DIR/ZINC/raw or an earlier download.
-
-    Raises:
-        DataError: a folder has only some of the files.
-    """
+    """Return the folder of a set's raw files: DIR/zinc, DIR/ZINC/raw or an earlier download; errors
+    are as in `complete_folder`."""
     given = [] if data_dir is None else [data_dir]
     if tables := SETS[name].tables:
         folder = complete_folder([each / "zinc" for each in given], tables, _advice(name))
@@ -111,7 +108,6 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
 
     Raises:
         DataError: the files are missing and cannot be downloaded, or hold too few molecules.
-        StorageError: a file cannot be read, or the cache cannot be written.
     """
     about, folder = SETS[name], find(name, data_dir)
     if folder is None and name == "zinc-rich":
@@ -241,12 +237,8 @@ _ADMITTED = {
 
 
 def _read_pickle(path: Path) -> list[Any]:
-    """Return the list in a pickle.
-
-    Raises:
-        DataError: the file calls what no tensor needs, is damaged, or holds no list.
-        StorageError: it cannot be read.
-    """
+    """Return the list in a pickle; a `DataError` if it calls what no tensor needs, is damaged, or
+    holds no list."""
     with clear_errors(path, "read"), open(path, "rb") as file:
         try:
             molecules = _Unpickler(file).load()

@@ -26,7 +26,6 @@ from molsepnorm.data.tables.columns import (
     with_points,
     with_smiles,
 )
-from molsepnorm.data.tables.delimited import separated_by
 from molsepnorm.data.tables.formats import (
     ReadOptions,
     as_file,
@@ -51,10 +50,7 @@ __all__ = [
     "read_table",
     "require_column",
     "row_word",
-    "separated_by",
     "smiles_column_of",
-    "unclear",
-    "unclear_point",
     "with_points",
 ]
 

@@ -41,6 +41,8 @@ _DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, Ru
 _MAX_CELLS = 1 << 24  # of a piece: some 1 GB
 DEFAULT_SMILES = "smiles"
 """Name of the column of SMILES where none is chosen."""
+_copies: dict[tuple[int, int], Path] = {}
+"""Copies of streams in use, by device and inode."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,6 @@ def header_names(cells: Sequence[str]) -> pd.Index:
 def rows_of_piece(rows: int, columns: int) -> int:
     """Return the number of rows of a piece: `rows`, or fewer in a table of thousands of columns."""
     return max(1, min(rows, _MAX_CELLS // max(columns, 1)))
-
-
-_copies: dict[tuple[int, int], Path] = {}
-"""Copies of streams in use, by device and inode."""
 
 
 @contextmanager

@@ -22,18 +22,6 @@ FINE = [(smiles, f"{0.37 * i:.2f}") for i, smiles in enumerate(ALKANES)]
 OGB = EncodingSpec(bond_sizes=featurize.SIZES["ogb"].bonds, max_path_length=2)
 
 
-@pytest.fixture
-def write(tmp_path):
-    """`write(rows, header)` makes my.csv of texts."""
-
-    def make(rows, header="smiles,y", name="my.csv"):
-        path = tmp_path / name
-        path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
-        return path
-
-    return make
-
-
 def _check(path, **settings):
     config = DataConfig(table=path, **settings)
     bonds = featurize.SIZES[config.featurizer].bonds
@@ -52,9 +40,6 @@ def _rows(finding):
 
 def _kinds(findings):
     return [finding.kind for finding in findings]
-
-
-# --- what is in the table -------------------------------------------------------------------------
 
 
 def test_a_table_without_problems_has_none(write):
@@ -80,9 +65,6 @@ def test_the_numbers_of_each_target(write):
     assert (active.mean, active.max, y.classes) == (None, None, {})
 
 
-# --- rows that cannot be read ---------------------------------------------------------------------
-
-
 def test_rows_that_cannot_be_read_are_grouped_by_reason_and_named_by_line(write):
     """Reasons that differ by the number of an atom are one."""
     rows = [*FINE, ("C1CC", 1), ("", 2), ("CC(C)(C)(C)C", 3), ("C1CCCC", 4), ("CCC(C)(C)(C)C", 5)]
@@ -99,9 +81,6 @@ def test_rows_that_cannot_be_read_are_grouped_by_reason_and_named_by_line(write)
         "whitespace inside": ["line 28"],
     }
     assert [place.smiles for place in found.groups[0].places] == ["C1CC", "C1CCCC"]
-
-
-# --- repeated molecules ---------------------------------------------------------------------------
 
 
 def test_a_molecule_is_the_same_however_it_is_written(write):
@@ -138,9 +117,6 @@ def test_numbers_contradict_each_other_beyond_a_share_of_their_sd(
     assert (found is not None) == conflict
 
 
-# --- splits ---------------------------------------------------------------------------------------
-
-
 def _split_rows():
     parts = ["train"] * 12 + ["val"] * 4 + ["test"] * 3
     rows = [(*row, part) for row, part in zip(FINE[1:], parts, strict=True)]
@@ -169,9 +145,6 @@ def test_a_column_that_names_a_split_and_is_not_used_is_information(write):
     assert (found.count, found.problem) == (1, False)
     assert found.groups[0].what == "part: --splits-column part"
     assert _found(_check(path, splits_column="part"), "unused-split") is None
-
-
-# --- labels ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -209,28 +182,6 @@ def test_spellings_of_one_word_are_a_problem(write):
     assert _rows(found) == [[0, 1, 3, 4, 6]]
     rows = [(smiles, i, ("Na", " NA", " high")[i % 3]) for i, smiles in enumerate(ALKANES)]
     assert _found(_check(write(rows, "smiles,y,assay"), **settings), "spellings") is None
-
-
-def test_bounds_are_labels_of_which_the_summary_has_only_the_number(write):
-    rows = [(*row, i if i % 9 else "> 100") for i, row in enumerate(FINE)]
-    report = _check(write(rows, "smiles,y,IC50"), targets=["IC50"])
-    (target,) = report.targets
-    assert (target.labels, target.bounds, target.missing) == (20, 3, 0)
-    assert (target.min, target.max) == (1, 19)
-    found = _found(report, "bounds")
-    assert not found.problem
-    assert [(group.what, group.count) for group in found.groups] == [("IC50: '> 100'", 3)]
-
-
-def test_duplicates_that_training_merges_are_no_problem_and_no_leak(write):
-    """The splits are those of training; see tests/data/datasets/test_duplicates.py."""
-    rows = [(smiles, i) for i, smiles in enumerate(ALKANES * 2)]
-    report = _check(write(rows))
-    assert {"duplicates", "conflicts"} <= {f.kind for f in report.problems}
-    assert len(_found(report, "duplicates").groups) == 10  # the first ones are named
-    report = _check(write(rows), duplicates="mean")
-    assert report.problems == ()
-    assert sum(report.splits.values()) == len(ALKANES)
 
 
 def test_targets_with_nothing_to_learn_or_to_score_in_a_part_of_the_split(write):
@@ -287,9 +238,6 @@ def test_what_training_refuses_is_a_problem(write, rows, header, settings, kinds
     report = _check(write(rows, header), **settings)
     assert _kinds(report.problems) == kinds
     assert text in report.problems[0].text
-
-
-# --- molecules ------------------------------------------------------------------------------------
 
 
 def test_salts_single_atoms_rare_elements_and_isotopes_are_information(write):
@@ -355,9 +303,6 @@ def test_a_salt_has_the_key_of_its_parent(datasets):
         assert protomer_key(text) == protomer_key(parent)
 
 
-# --- bounds and scales ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "cells", "transform"),
     [
@@ -382,9 +327,6 @@ def test_numbers_over_three_powers_of_ten_get_the_transform_to_use(write, name, 
         assert _found(check_table(scan_table(learned, OGB)), "decades") is None
 
 
-# --- feature columns ------------------------------------------------------------------------------
-
-
 def test_rows_that_differ_in_a_feature_column_or_in_time_are_no_duplicates(write):
     """25 and 25.0 do not differ, and 2021 is its first day."""
     rows = [(smiles, i + t, t, 2000 + t) for i, smiles in enumerate(ALKANES) for t in (25, 37)]
@@ -400,9 +342,6 @@ def test_rows_that_differ_in_a_feature_column_or_in_time_are_no_duplicates(write
         assert report.molecules == 20
 
 
-# --- the whole ------------------------------------------------------------------------------------
-
-
 def test_the_report_is_plain_json(write):
     report = _check(write([*FINE, ("C1CC", 1), ("CCO", ""), ("OCC", 3), ("CCO", 4)]))
     again = json.loads(json.dumps(report.to_json(), allow_nan=False))
@@ -412,9 +351,6 @@ def test_the_report_is_plain_json(write):
         {"row": 20, "where": "line 22", "smiles": "C1CC"}
     ]
     assert set(report.problems) | set(report.information) == set(report.findings)
-
-
-# --- real tables ----------------------------------------------------------------------------------
 
 
 def test_esol_has_eleven_molecules_twice_and_six_with_two_solubilities(datasets):

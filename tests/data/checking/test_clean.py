@@ -22,19 +22,6 @@ FINE = [(f"{'C' * length}F", f"{0.5 * length:g}") for length in range(1, 21)]  #
 FIXED = {"unreadable", "invalid-labels", "conflicts", "duplicates", "leak"}
 
 
-@pytest.fixture
-def write(tmp_path):
-    """`write(rows, header)` makes my.csv of texts."""
-
-    def make(rows, header="smiles,y"):
-        path = tmp_path / "my.csv"
-        with open(path, "w", newline="") as file:
-            csv.writer(file).writerows([header.split(","), *rows])
-        return path
-
-    return make
-
-
 def _clean(path, **settings):
     return clean_table(scan_table(DataConfig(table=path, **settings), OGB))
 
@@ -195,9 +182,6 @@ def test_the_copy_has_no_problem_that_was_fixed_and_nothing_is_lost(tmp_path_fac
     assert [row[0] for row in copied[1:]] == [row[0] for row in kept]
     untouched = [row for number, row in enumerate(table[1:]) if number not in touched]
     assert not Counter(map(tuple, untouched)) - Counter(map(tuple, copied[1:]))
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["another name", "symlink", "hard link", "the list"])

@@ -253,17 +253,6 @@ def test_transforms_of_other_targets_are_refused():
 # Kinds
 
 
-@pytest.mark.parametrize("kind", ["regression", "binary", "multiclass"])
-def test_one_kind_for_all_or_for_one(kind):
-    columns = {"a": ["0", "1", "1"] * 5, "b": ["1", "0", "0"] * 5}
-    assert of_targets(read(columns, targets=["a", "b"], task_type=kind), "kind") == (kind, kind)
-    labels = read(columns, targets=["a", "b"], task_type={"b": kind})
-    assert of_targets(labels, "kind") == ("binary", kind)
-    assert values(labels) == [[0, 1, 1] * 5, [1, 0, 0] * 5]
-    yes_no = read({"y": ["yes", "no", "yes"]}, targets=["y"], task_type=kind)
-    assert values(yes_no) == [[1, 0, 1]]
-
-
 @pytest.mark.parametrize(
     ("number", "settings"), [("5.1", {}), (">5", {}), ("<= 0", {"transform": {"y": "none"}})]
 )

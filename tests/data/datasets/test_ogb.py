@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from sklearn import metrics
 
-from molsepnorm.data.datasets import cached, ogb
+from molsepnorm.data.datasets import ogb
 from molsepnorm.data.datasets.cached import cached_store
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.datasets.ogb import SETS, load_named, official_score
@@ -108,9 +108,6 @@ def _arrays(store):
     }
 
 
-# --- what is loaded ------------------------------------------------------------------------------
-
-
 def test_the_table_of_sets_is_ogb_s():
     master = pd.read_csv(
         Path(find_spec("ogb").origin).parent / "graphproppred" / "master.csv",
@@ -179,9 +176,6 @@ def test_a_molecule_that_rdkit_cannot_read_has_ogb_s_graph_without_chirality_tag
     assert [row[1] for row in atoms] == [0, 0, 0, 0]
 
 
-# --- the real set --------------------------------------------------------------------------------
-
-
 @pytest.mark.claim(
     "OGB data sets have the official counts and splits and are scored by OGB's evaluator."
 )
@@ -194,15 +188,9 @@ def test_molhiv_has_the_official_numbers(datasets):
     assert [labels[part].sum() for part in splits.values()] == [1_232, 81, 130]
 
 
-# --- where the files lie -------------------------------------------------------------------------
-
-
 def test_half_a_folder_is_told_what_it_lacks(tox21):
     (tox21 / "raw" / "edge.csv.gz").unlink()
     _refused(tox21, "ogbg_moltox21 lacks raw/edge.csv.gz. Unpack .* DIR/ogbg_moltox21")
-
-
-# --- files that do not fit -----------------------------------------------------------------------
 
 
 def _refused(folder: Path, match: str, name: str = "ogbg-moltox21"):
@@ -229,9 +217,6 @@ def test_damaged_files_are_named(tox21, file, damage):
     _refused(tox21, f"{path} cannot be read as a file of OGB")
 
 
-# --- downloads -----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def archive(tmp_path, monkeypatch):
     """An archive as OGB's server has it, in a place of this machine."""
@@ -255,31 +240,18 @@ def test_a_set_is_downloaded_once(archive, tmp_path, own_cache, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("damage", ["cut", "a page", "other files", "silence", "Ctrl-C"])
-def test_a_download_that_fails_leaves_nothing(archive, own_cache, damage, monkeypatch):
-    error, why = DataError, "downloading file:.* failed: .* Unpack .* into DIR/ogbg_moltox21"
-    if damage == "cut":
-        archive.write_bytes(archive.read_bytes()[:-200])
-    elif damage == "a page":
-        archive.write_text("<html>Log in to this network</html>")
-    elif damage == "other files":
+@pytest.mark.parametrize("damage", ["cut", "a page", "other files"])
+def test_a_download_that_fails_leaves_nothing(archive, own_cache, damage):
+    why = "downloading file:.* failed: .* Unpack .* into DIR/ogbg_moltox21"
+    if damage == "other files":
         why = "tox21.zip lacks tox21/raw/num-node-list"
         with zipfile.ZipFile(archive, "w") as file:
             file.writestr("tox21/raw/edge.csv.gz", b"")
     else:
-        failure = TimeoutError("timed out") if damage == "silence" else KeyboardInterrupt()
-        error, why = (DataError, why) if damage == "silence" else (KeyboardInterrupt, None)
-
-        def stop(url, timeout):
-            raise failure
-
-        monkeypatch.setattr(cached, "urlopen", stop)
-    with pytest.raises(error, match=why):
+        archive.write_bytes(archive.read_bytes()[:-200] if damage == "cut" else b"<html>Log in")
+    with pytest.raises(DataError, match=why):
         load_named("ogbg-moltox21", None, SPEC)
     assert not list((own_cache / "ogb").iterdir())
-
-
-# --- the official score --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["ogbg-molhiv", "ogbg-moltox21", "ogbg-molmuv", "ogbg-mollipo"])

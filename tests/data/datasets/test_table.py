@@ -14,7 +14,7 @@ from support import of_targets
 from molsepnorm.data.datasets import SPLITS, DataConfig, load
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.molecules.featurize import descriptors, get
+from molsepnorm.molecules.featurize import descriptors
 from molsepnorm.training import load_config, train
 
 ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
@@ -50,9 +50,6 @@ def _twenty(*columns):
 def _known(array: np.ndarray) -> list:
     """None for NaN, which equals nothing."""
     return [[None if np.isnan(x) else x for x in row] for row in array.tolist()]
-
-
-# Rows
 
 
 def _left_out(dataset) -> list[list[str]]:
@@ -105,12 +102,6 @@ def test_targets_that_a_table_lacks_are_blank_where_labels_are_not_needed(write)
         load(config, ZINC)
 
 
-# Formats
-
-
-# Errors
-
-
 @pytest.mark.parametrize("cached", [False, True])
 def test_on_invalid_fail_stops_at_the_first(write, cached):
     """Also where the table was loaded before, with such rows left out."""
@@ -146,30 +137,6 @@ def test_a_constant_target_cannot_be_trained_on(write, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-# The cache
-
-
-def test_the_second_load_comes_from_the_cache(write, monkeypatch):
-    """Rejected rows and reasons included; nothing is featurised again."""
-    rows = _twenty(lambda i: i * 1.25, lambda i: i)
-    rows[4] = ("C1CC", 1.0, 4)
-    path = write(_csv(rows, "smiles,y,w"))
-    first = _load(path, targets=["y"], weight_column="w")
-    monkeypatch.setattr(type(get("zinc")), "__call__", None)
-    second = _load(path, targets=["y"], weight_column="w")
-    assert second.rejected == first.rejected
-    assert len(second.rejected) == 1
-    np.testing.assert_array_equal(second.labels, first.labels)
-    assert second.weights.tolist() == first.weights.tolist() == [*range(4), *range(5, 20)]
-    for name, part in first.splits.items():
-        np.testing.assert_array_equal(second.splits[name], part)
-    # weights and splits are not in the store
-    unweighted = _load(path, targets=["y"], targets_except=["w"], split_seed=3)
-    assert unweighted.weights is None
-    assert unweighted.store.digest == first.store.digest
-    assert unweighted.digest != first.digest
-
-
 def test_another_version_of_rdkit_has_its_own_store(write, tmp_path, monkeypatch):
     """So has a file of the same content in another format: one line of it is a comment in a .smi
     file, and a row in a .tsv."""
@@ -191,12 +158,6 @@ def test_the_reasons_of_rows_without_a_smiles_are_those_of_the_file(write):
     for last, reason in ((none, "empty SMILES"), (huge, "5,000 atoms in the structure")):
         config = DataConfig(table=write(f"{good}{last}$$$$\n", "a.sdf"), targets=["y"])
         assert load(config, OGB, labelled=False).rejected[0].reason.startswith(reason)
-
-
-# Columns of one name
-
-
-# Streams
 
 
 def _pipe(text: str) -> Path:
@@ -222,8 +183,6 @@ def test_a_table_from_a_pipe_has_its_own_labels(write):
     with pytest.raises(DataError, match=f"^{other} is empty"):
         _load(other)
 
-
-# Files of molecules without labels
 
 CHAINS = ["C" * length + "O" for length in range(1, 9)]
 

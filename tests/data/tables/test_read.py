@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from molsepnorm.data.tables import formats, locate, read_chunks, read_table
+from molsepnorm.data.tables import locate, read_chunks, read_table
 from molsepnorm.errors import DataError
 
 METHANE = "\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n" + (
@@ -58,13 +58,6 @@ def test_pieces_together_are_the_whole(tmp_path, kind, rows):
     assert cells == [(i, row.smiles, row.y) for i, row in whole.iterrows()]
     assert {type(cell) for column in whole for cell in whole[column]} == {str}
     assert [list(piece.columns) for piece in pieces] == [list(whole.columns)] * len(pieces)
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_pieces_of_wide_tables_have_fewer_rows(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(formats, "_MAX_CELLS", 4)
-    pieces = list(read_chunks(write(tmp_path / f"x.{kind}", 7), rows=5))
-    assert [len(piece) for piece in pieces] == [2, 2, 2, 1]
 
 
 @kinds

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from molsepnorm.data.tables import ReadOptions, locate, read_chunks, read_table
-from molsepnorm.errors import DataError, DataWarning, InvalidMolecule
+from molsepnorm.errors import DataWarning, InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
 
@@ -98,16 +98,6 @@ def test_the_column_of_smiles_is_the_structures(tmp_path, column, others):
 )
 def test_values_reach_to_the_next_property(tmp_path, text, values):
     assert _values(tmp_path, text) == values
-
-
-def test_letters_of_another_encoding(tmp_path):
-    """In names, values and titles."""
-    data = f"{structure('C', title='Äthan')}> <µM>\n5–7 °C\n\n$$$$\n".encode("cp1252")
-    with pytest.raises(DataError, match="cannot be decoded: .*--encoding cp1252"):
-        _rows(tmp_path, data)
-    assert _rows(tmp_path, data, encoding="cp1252") == [
-        {"smiles": "C", "name": "Äthan", "µM": "5–7 °C"}
-    ]
 
 
 def test_a_record_that_cannot_be_read_stays_a_row(tmp_path):
