@@ -236,7 +236,7 @@ def _model() -> PropertyModel:
     from molsepnorm.tasks import Target, Task
 
     network = _network_of(_config())
-    return PropertyModel(network, "zinc", Task((Target("y", "regression"),), metric="mae"))
+    return PropertyModel.of(network, "zinc", Task((Target("y", "regression"),), metric="mae"))
 
 
 def _values(predictor: Predictor, smiles: list[str]) -> np.ndarray:  # float64 (R,)

@@ -1,4 +1,4 @@
-"""Models whose every part matters: networks, partners, forests and inputs beside the structure."""
+"""Models whose every part matters: networks, forests and inputs beside the structure."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 
@@ -31,7 +30,7 @@ def small_model(seed: int = 0, **config) -> PropertyModel:
     for name, buffer in network.named_buffers():
         if name.endswith("running_mean"):
             buffer.normal_()
-    return PropertyModel(network.eval(), "zinc", task)
+    return PropertyModel.of(network.eval(), "zinc", task)
 
 
 def outputs_of(model: PropertyModel) -> torch.Tensor:
@@ -45,8 +44,7 @@ def outputs_of(model: PropertyModel) -> torch.Tensor:
 def joined_model() -> PropertyModel:
     """Return a model of three networks, one of them with another architecture."""
     one, two, three = small_model(0), small_model(1), small_model(2, layers=2, heads=4)
-    partners = two.network, three.network
-    return dataclasses.replace(one, partners=partners, weights=(0.5, 0.3, 0.2))
+    return one.with_parts((*one.parts, *two.parts, *three.parts), (0.5, 0.3, 0.2))
 
 
 def change_description(path, change) -> None:

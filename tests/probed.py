@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
+from molsepnorm.model.parts import KernelPart, infer
+from molsepnorm.model.parts.kernel import compared
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe.ridge import LinearModel, principal_axes, ridge
@@ -32,27 +32,36 @@ def start(*targets: Target, **config) -> PropertyModel:
     network = Graphormer(
         GraphormerConfig(**{**SMALL, "init": "xavier", **config}, outputs=task.outputs)
     )
-    return PropertyModel(network.eval(), "zinc", task)
+    return PropertyModel.of(network.eval(), "zinc", task)
 
 
 def examples(
-    model: PropertyModel, labels: np.ndarray, weights: np.ndarray | None = None
+    model: PropertyModel,
+    labels: np.ndarray,
+    weights: np.ndarray | None = None,
+    **extra: np.ndarray,
 ) -> Examples:
-    encoded = encode(
-        [featurize.get("zinc")(each) for each in SMILES], encoding_of(model.network.config)
-    )
+    """All molecules, with arrays of `ExtraArrays` by name."""
+    encoded = encode([featurize.get("zinc")(each) for each in SMILES], model.encoding)
     given = None if weights is None else torch.from_numpy(weights.astype(np.float32))
     columns = torch.from_numpy(labels.astype(np.float32).reshape(len(SMILES), -1))
-    return Examples(GraphTensors.of(encoded), columns, given, {})
+    inputs = Inputs.of(encoded, ExtraArrays.none(len(SMILES))._replace(**extra))
+    return Examples(inputs, model.graphs(inputs), columns, given, {})
 
 
 def outputs(model: PropertyModel, given: Examples) -> np.ndarray:
-    return infer(model.network, given.graphs, np.arange(len(SMILES))).double().numpy()
+    every, (part,) = np.arange(len(SMILES)), model.parts
+    if not isinstance(part, KernelPart):
+        return infer(model.network, given.graphs, every).double().numpy()
+    embedded = infer(part.encoder, given.inputs.graphs, every, call=part.encoder.embed)
+    extra = compared(given.inputs.extra.read_by(part.reads))
+    return part.regression(embedded, *extra).double().numpy()
 
 
 def standardised(model: PropertyModel, given: Examples) -> np.ndarray:
     """The embeddings of all molecules, by mean and deviation of the training molecules."""
-    read = infer(model.network, given.graphs, np.arange(len(SMILES)), call=model.network.embed)
+    graphs = model.graphs(given.inputs)
+    read = infer(model.network, graphs, np.arange(len(SMILES)), call=model.network.embed)
     read = read.double().numpy()
     scale = read[TRAIN].std(0)
     scale[scale < 1e-6] = 1

@@ -20,14 +20,13 @@ MAY_IMPORT = {
     "sepnorm": {"errors"},
     "nn": {"errors", "sepnorm", "molecules"},
     "tasks": BASE,
-    "forest": BASE | {"tasks"},
     "pretrained": BASE,
     "data": BASE | {"molecules", "nn", "tasks"},
-    "model": BASE | {"molecules", "nn", "tasks", "pretrained", "forest"},
     "devices": BASE,
+    "model": BASE | {"molecules", "sepnorm", "nn", "tasks", "pretrained", "data", "devices"},
     "predict": BASE | {"molecules", "data", "nn", "tasks", "model", "devices"},
 }
-MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained", "forest"}
+MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained"}
 MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["serve"] = MAY_IMPORT["analysis"] | {"analysis"}
 MAY_IMPORT["tuning"] = MAY_IMPORT["analysis"] | {"analysis"}

@@ -76,7 +76,7 @@ def tiny_model(*targets: Target, seed: int = 0, **parts: Any) -> PropertyModel:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = Graphormer(GraphormerConfig(**shape, outputs=task.outputs))
-    return PropertyModel(network, "zinc", task, **parts)
+    return PropertyModel.of(network, "zinc", task, **parts)
 
 
 def batch_of(graphs: list[MolGraph], config: GraphormerConfig, max_groups: int = 1) -> GraphBatch:
@@ -123,7 +123,9 @@ REASON = "its labels are computed from descriptors that the model has learnt"
 def write_model_with_card(folder: Path) -> ModelCard:
     """A tiny model without targets for ZINC's features, which excludes two data sets."""
     network = Graphormer(GraphormerConfig(**{**SMALL, "layers": 1, "outputs": 0}))
-    PropertyModel(network, "zinc", Task((), "loss"), "pretraining").save_pretrained(folder)
+    PropertyModel.of(network, "zinc", Task((), "loss"), objective="pretraining").save_pretrained(
+        folder
+    )
     card = ModelCard(
         name=folder.name,
         version="1",

@@ -67,7 +67,7 @@ def test_the_spelling_of_real_molecules_does_not_matter(real: list[str]) -> None
     """SMILES written at random get the same predictions to rounding: the graphs are the same, the
     order of their atoms is not."""
     task = Task((Target("y", "regression", mean=2.0, scale=3.0),), "mae")
-    predictor = Predictor(PropertyModel(network("ogb"), "ogb", task))
+    predictor = Predictor(PropertyModel.of(network("ogb"), "ogb", task))
     with rdBase.BlockLogs():
         others = [
             Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(smiles), 1, randomSeed=0)[0]

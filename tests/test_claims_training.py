@@ -89,7 +89,7 @@ def test_ten_molecules_are_learnt_to_an_mae_below_a_hundredth(tmp_path: Path, no
     if norm == "sep":
         error = last.records[-1].train_loss * last.task.targets[0].scale
     else:
-        model = PropertyModel(last.network, "zinc", last.task)
+        model = PropertyModel.of(last.network, "zinc", last.task)
         predicted = [p.values["y"] for p in Predictor(model).predict([smiles[i] for i in rows])]
         error = np.abs(np.array(predicted) - truth).mean()
     assert error < 0.01
@@ -308,4 +308,4 @@ def test_the_average_of_the_weights_is_what_is_validated_and_kept(tmp_path: Path
 
     told = last.records[0].scores["mae"]
     assert mae(result.model) == pytest.approx(told, rel=1e-4)
-    assert abs(mae(PropertyModel(last.network, "zinc", last.task)) - told) > 1e-3
+    assert abs(mae(PropertyModel.of(last.network, "zinc", last.task)) - told) > 1e-3

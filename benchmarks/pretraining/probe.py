@@ -32,8 +32,8 @@ from sklearn.metrics import roc_auc_score  # noqa: E402
 from table import line  # noqa: E402
 
 from molsepnorm import Predictor  # noqa: E402
+from molsepnorm.model.parts.kernel import matern, tanimoto  # noqa: E402
 from molsepnorm.molecules.featurize.scaffold import murcko_scaffold  # noqa: E402
-from molsepnorm.nn.kernel_head import matern, tanimoto  # noqa: E402
 from molsepnorm.training.structures import structure_features  # noqa: E402
 
 MOLECULES = 2000

@@ -29,7 +29,7 @@ def slim_model(settings: Settings) -> Path:
     """Save untrained Graphormer-SLIM on ZINC's features; its speed is that of a trained one."""
     folder = settings.folder("models") / "slim"
     task = Task((Target("penalised_logp", "regression"),), "mae")
-    PropertyModel(Graphormer(GraphormerConfig()), "zinc", task).save_pretrained(folder)
+    PropertyModel.of(Graphormer(GraphormerConfig()), "zinc", task).save_pretrained(folder)
     return folder
 
 

@@ -68,7 +68,7 @@ def benchmark(
     from molsepnorm.cli.display import ReplicatesDisplay
     from molsepnorm.cli.tables import folds_table, label_notes, leak_notes, replicates_table
     from molsepnorm.training import train_replicates
-    from molsepnorm.training.results.conclusion import conclusion_of_folds
+    from molsepnorm.training.results.summary import conclusion_of_folds
 
     display = ReplicatesDisplay(quiet=as_json)
     result = _train_all(

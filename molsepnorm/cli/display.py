@@ -6,17 +6,18 @@ import io
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -24,21 +25,20 @@ from rich.progress import (
 
 from molsepnorm._version import __version__
 from molsepnorm.cli.console import make_console, print_dataset, say
-from molsepnorm.cli.tables import (
-    label_notes,
-    scores_table,
-    sizes,
-    splits_table,
-)
+from molsepnorm.cli.tables import label_notes, scores_table, splits_table
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.results.card import composition
-from molsepnorm.training.results.conclusion import conclusion
-from molsepnorm.training.results.scores import MAX_TARGETS, headline, score_columns
+from molsepnorm.training.results.metrics import Metrics, headline
+from molsepnorm.training.results.summary import (
+    MAX_TARGETS,
+    composition,
+    conclusion,
+    score_columns,
+)
 from molsepnorm.training.run_folder.folder import LOG, RunFolder
 
 if TYPE_CHECKING:
@@ -50,13 +50,22 @@ _KINDS = {"regression": "a number", "binary": "yes / no"}
 
 
 class _Display(Callback):
-    """A callback that prints each warning once, whichever run has it."""
+    """A callback that describes the data once, and prints each warning once, whichever run has
+    them."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = make_console()
         self.quiet = quiet
         self.training = False
         self._warnings: set[str] = set()
+
+    def on_start(
+        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
+    ) -> None:
+        if not self.quiet and not self.training:
+            print_dataset(self.console, dataset)
+            self.console.print(splits_table(dataset))
+        self.training = True
 
     def on_warning(self, warning: str) -> None:
         if not self.quiet and warning not in self._warnings:
@@ -72,7 +81,7 @@ class TrainingDisplay(_Display):
         self._live: Progress | None = None
         self._describing = False  # whether features are being computed
         self._epochs = 0
-        self._phase, self._since = "Reading the data", time.monotonic()
+        self._enter("Reading the data")
 
     @contextmanager
     def heartbeat(self) -> Iterator[None]:
@@ -97,6 +106,19 @@ class TrainingDisplay(_Display):
         """Remember what is being done from now on."""
         self._phase, self._since = phase, time.monotonic()
 
+    def _open(self, total: int, *columns: str | ProgressColumn) -> None:
+        """Show a bar on a terminal."""
+        if self.console.is_terminal:
+            self._live = Progress(*columns, console=self.console)
+            self._bar = self._live.add_task("", total=total, text="")
+            self._live.start()
+
+    def close(self) -> None:
+        """Remove the bar from the terminal; may be called at any time."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
@@ -113,12 +135,9 @@ class TrainingDisplay(_Display):
                 self.on_warning(warning)
         else:
             self._describe(config, dataset, model, ensemble or folder)
-        if self.console.is_terminal:
-            text = TextColumn("{task.fields[text]}", markup=False)
-            self._live = Progress(BarColumn(), text, TimeElapsedColumn(), console=self.console)
-            self._bar = self._live.add_task("training", total=self._epochs, text="")
-            self._live.start()
-        elif not is_further_member:
+        text = TextColumn("{task.fields[text]}", markup=False)
+        self._open(self._epochs, BarColumn(), text, TimeElapsedColumn())
+        if self._live is None and not is_further_member:
             self.console.print(f"* marks the best epoch so far by validation {self._metric}")
 
     def _describe(
@@ -140,7 +159,7 @@ class TrainingDisplay(_Display):
             )
         print_dataset(self.console, dataset, f". All are in {folder}/rejected.csv")
         self._warnings.update(dataset.warnings)
-        self.console.print(splits_table(dataset) if targets else sizes(dataset))
+        self.console.print(splits_table(dataset))
         self.console.print(
             f"Network: layers {config.model.layers}, width {config.model.width}, "
             f"{model.parameters:,} parameters. Folder: {folder}"
@@ -152,11 +171,7 @@ class TrainingDisplay(_Display):
         if not self._describing:
             self.close()  # the bar of training
             self._enter("Features of the molecules")
-        if not self._describing and self.console.is_terminal:
-            columns = (TextColumn("Features"), BarColumn(), MofNCompleteColumn())
-            self._live = Progress(*columns, TimeRemainingColumn(), console=self.console)
-            self._bar = self._live.add_task("features", total=of)
-            self._live.start()
+            self._open(of, "Features", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         self._describing = done < of
         if self._live is not None:
             self._live.update(self._bar, completed=done)
@@ -170,11 +185,9 @@ class TrainingDisplay(_Display):
             self._start = (time.perf_counter(), position)
         if done == 1:
             self._enter(f"Epoch {epoch + 1} of {self._epochs}")
-        if self._live is None:
-            return
-        text = f"epoch {epoch + 1}{_loss(loss)}{self._score}"
-        text += f"  {rate:,.0f} graphs/s  {self._time_left(position)}"
-        self._live.update(self._bar, completed=position, text=text)
+        if self._live is not None:
+            text = f"epoch {epoch + 1}{_loss(loss)}{self._score}{self._speed(rate, position)}"
+            self._live.update(self._bar, completed=position, text=text)
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> None:
         score = record.scores.get(self._metric, record.val_loss)
@@ -187,19 +200,34 @@ class TrainingDisplay(_Display):
         due = self._last_printed == 0 or record.epoch // every > self._last_printed // every
         if due or record.epoch == epochs:
             self._last_printed = record.epoch
-            speed = f"  {record.graphs_per_second:,.0f} graphs/s  {self._time_left(record.epoch)}"
+            speed = self._speed(record.graphs_per_second, record.epoch) if record.step else ""
             self.console.print(
                 f"epoch {record.epoch}/{epochs}{_loss(record.train_loss)}{self._score}"
-                f"{' *' if record.best else ''}{speed if record.step else ''}"
+                f"{' *' if record.best else ''}{speed}"
             )
+
+    def _speed(self, rate: float, position: float) -> str:
+        """Return the speed, and the time to the last epoch since this process began to train."""
+        start, first = self._start or (0.0, position)
+        left = ""
+        if position > first:
+            seconds_per_epoch = (time.perf_counter() - start) / (position - first)
+            left = f"{_clock(seconds_per_epoch * (self._epochs - position))} left"
+        return f"  {rate:,.0f} graphs/s  {left}"
 
     def on_end(self, result: TrainingResult) -> None:
         self.close()
-        if not result.finished:
+        model, folder = result.model, result.folder
+        if not result.finished or model is None:
             return
-        metrics, model, folder = result.metrics, result.model, result.folder
-        if folder is not None and RunFolder(folder).ensemble is not None:
-            self._print_member(folder, metrics)
+        metrics = Metrics.from_json(result.metrics) if result.metrics else None
+        if metrics and folder is not None and RunFolder(folder).ensemble is not None:
+            if not self.quiet:
+                name = headline(metrics.chosen_by, metrics.val)
+                self.console.print(
+                    f"Member {folder.name}: best epoch {metrics.best_epoch} of {metrics.epochs}, "
+                    f"validation {name} {significant(metrics.val[name])}"
+                )
             return
         if metrics:
             self._print_scores(metrics)
@@ -208,94 +236,51 @@ class TrainingDisplay(_Display):
                 "There are no scores, since no row was left for a test. Judge the model by a run "
                 "with the same settings and a test split."
             )
-        if self.quiet or model is None:
+        if self.quiet:
             return
         name = shlex.quote(str(folder))
+        use = f"Fine-tune: molsepnorm train --data FILE --from {name}"
         if model.task.targets:
-            parts = composition(model, metrics.get("epochs", self._epochs))
+            parts = composition(model, metrics.epochs if metrics else self._epochs)
             molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
             self.console.print(f"Model: {parts}.")
             use = f"Predict: molsepnorm predict --model {name} {molecules}"
-        else:
-            use = f"Fine-tune: molsepnorm train --data FILE --from {name}"
         if metrics and folder is not None and (report := RunFolder(folder).report).exists():
             self.console.print(f"Report: {report}")
         self.console.print(use)
 
-    def _print_member(self, folder: Path, metrics: Mapping[str, Any]) -> None:
+    def _print_scores(self, metrics: Metrics) -> None:
         if not self.quiet:
-            name = headline(metrics)
-            self.console.print(
-                f"Member {folder.name}: best epoch {metrics['best_epoch']} of {metrics['epochs']}, "
-                f"validation {name} {significant(metrics['val'][name])}"
-            )
-
-    def _print_scores(self, metrics: Mapping[str, Any]) -> None:
-        if not self.quiet:
-            made = f"Best epoch: {metrics['best_epoch']} of {metrics['epochs']}, by validation "
-            made += metrics["chosen_by"]
-            if "members" in metrics:
-                made = f"Mean of {len(metrics['members'])} models"
-            self.console.print(f"{made}. Time: {_clock(metrics['seconds'])}")
+            made = f"Best epoch: {metrics.best_epoch} of {metrics.epochs}, by validation "
+            made += metrics.chosen_by
+            if metrics.members:
+                made = f"Mean of {len(metrics.members)} models"
+            self.console.print(f"{made}. Time: {_clock(metrics.seconds)}")
         self.console.print(scores_table(score_columns(metrics)))
-        for line in label_notes(metrics.get("labels", {})):
+        for line in label_notes(metrics.labels):
             self.console.print(line)
         if sentences := conclusion(metrics):
             self.console.print("Conclusion:")
         for sentence in sentences:
             self.console.print(f"- {sentence}")
 
-    def close(self) -> None:
-        """Remove the bar from the terminal; may be called at any time."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def _time_left(self, position: float) -> str:
-        """Return the time to the last epoch, at the speed since this process began to train."""
-        start, first = self._start or (0.0, position)
-        if position <= first:
-            return ""
-        seconds_per_epoch = (time.perf_counter() - start) / (position - first)
-        return f"{_clock(seconds_per_epoch * (self._epochs - position))} left"
-
 
 class ReplicatesDisplay(_Display):
     """Prints a line for each run of a benchmark or an ablation."""
 
-    def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
-    ) -> None:
-        if not self.quiet and not self.training:
-            print_dataset(self.console, dataset)
-            self.console.print(splits_table(dataset))
-        self.training = True
-
     def on_end(self, result: TrainingResult) -> None:
-        metrics, folder = result.metrics, result.folder
+        folder = result.folder
         if not result.finished or self.quiet or folder is None:
             return
-        name = headline(metrics)
-        scores = (
-            f"{split} {name} {significant(metrics[split][name])}" for split in ("val", "test")
-        )
-        run = f"{folder.parent.name} {folder.name}"
-        self.console.print(f"{run}: {', '.join(scores)}, {_clock(metrics['seconds'])}")
+        metrics = Metrics.from_json(result.metrics)
+        name = headline(metrics.chosen_by, metrics.val)
+        val, test = (significant(each[name]) for each in (metrics.val, metrics.test))
+        run, clock = f"{folder.parent.name} {folder.name}", _clock(metrics.seconds)
+        self.console.print(f"{run}: val {name} {val}, test {name} {test}, {clock}")
 
 
 class TuningDisplay(_Display):
     """Prints a line for each trial of a search."""
-
-    def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
-    ) -> None:
-        if not self.training:
-            print_dataset(self.console, dataset)
-            train, val = (len(dataset.splits[name]) for name in ("train", "val"))
-            self.console.print(
-                f"Molecules: {train:,} train, {val:,} val. The test split is unused."
-            )
-        self.training = True
 
     def on_trial(self, trial: TrialRecord, tuning: Tuning) -> None:
         """Print a trial that has ended; * marks the best one so far."""
@@ -326,15 +311,12 @@ class RunLog(TrainingDisplay):
     >>> import molsepnorm
     >>> config = molsepnorm.load_config("data/demo.csv")
     >>> molsepnorm.train(config, "runs/a", callback=RunLog("runs/a"))  # doctest: +SKIP
-
-    Args:
-        folder: the run folder.
     """
 
     def __init__(self, folder: Path | str) -> None:
         super().__init__()
         run = RunFolder(folder)
-        self._file = _Log(run.path / LOG, new=not run.has_begun)
+        self._file = _Log(run.path / LOG, "a" if run.has_begun else "w")
         self.console = make_console(file=self._file, force_terminal=False, color_system=None)
         now = datetime.now().astimezone().isoformat(" ", "seconds")
         self.write(f"{now}, molsepnorm {__version__}{', resumed' if run.has_begun else ''}")
@@ -351,27 +333,22 @@ class RunLog(TrainingDisplay):
 
 
 class _Log(io.TextIOBase):
-    """A file that is opened for each text, so that it is complete if the process is killed.
+    """A file that is opened for each text, so that it is complete if the process is killed. Texts
+    wait until `begin` is called, when its folder exists."""
 
-    Args:
-        path: the file. Its folder need not exist before `begin` is called.
-        new: whether the file replaces an existing one.
-    """
-
-    def __init__(self, path: Path, new: bool) -> None:
-        self._path, self._mode = path, "w" if new else "a"
-        self._waiting: str | None = ""  # what was printed before `begin`
+    def __init__(self, path: Path, mode: str) -> None:
+        self._path, self._mode = path, mode
+        self._waiting, self._begun = "", False
 
     def begin(self) -> None:
-        """Write what was printed so far; from now on all texts are written."""
-        waiting, self._waiting = self._waiting, None
-        self.write(waiting or "")
+        self._begun = True
+        self.write("")
 
     def write(self, text: str) -> int:
-        if self._waiting is not None:
-            self._waiting += text
-            return len(text)
-        with clear_errors(self._path, "write"), open(self._path, self._mode, encoding="utf-8") as f:
-            f.write(text)
-        self._mode = "a"
+        self._waiting += text
+        if self._begun:
+            path = self._path
+            with clear_errors(path, "write"), open(path, self._mode, encoding="utf-8") as file:
+                file.write(self._waiting)
+            self._waiting, self._mode = "", "a"
         return len(text)

@@ -65,7 +65,7 @@ def evaluate(
     from molsepnorm.cli.tables import label_notes, scores_table
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
-    from molsepnorm.training.results.scores import INTERVAL
+    from molsepnorm.training.results.summary import INTERVAL
 
     if (options["dataset"] is None) == (options["data"] is None):
         raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")

@@ -175,7 +175,7 @@ def ensemble(models: tuple[Path, ...], output: Path, force: bool) -> None:
     """Join trained models into one model, which predicts their mean.
 
     MODELS are folders of runs or of models with the same targets and inputs. Predictions of the
-    joined model have their standard deviation over the networks as <target>_spread. To train an
+    joined model have their standard deviation over the parts as <target>_spread. To train an
     ensemble from a table, use molsepnorm train --ensemble.
 
     \b
@@ -187,8 +187,8 @@ def ensemble(models: tuple[Path, ...], output: Path, force: bool) -> None:
     require_new_model(output, force)
     joined = join([PropertyModel.from_pretrained(folder) for folder in models])
     joined.save_pretrained(output)
-    networks = counted(len(joined.networks), "network")
-    say(f"{networks} of {counted(len(models), 'model')}. Model: {output}")
+    parts = counted(len(joined.parts), "part")
+    say(f"{parts} of {counted(len(models), 'model')}. Model: {output}")
 
 
 @click.command(cls=GroupedCommand)

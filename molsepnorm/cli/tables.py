@@ -13,17 +13,17 @@ from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import counted
 from molsepnorm.tasks.metrics import signed, significant
 from molsepnorm.training.comparing.ablation import Ablation
-from molsepnorm.training.results.conclusion import metric_label
-from molsepnorm.training.results.scores import (
+from molsepnorm.training.results.metrics import headline
+from molsepnorm.training.results.summary import (
     MAX_TARGETS,
-    headline,
     is_relative,
     listed_metrics,
+    metric_label,
     score_rows,
 )
 
 if TYPE_CHECKING:
-    from molsepnorm.tuning import TrialRecord, Tuning
+    from molsepnorm.tuning import Tuning
 
 _BEST = 5  # trials that are listed
 
@@ -41,24 +41,13 @@ def tuning_table(tuning: Tuning) -> Table:
         title, "trial", f">val {tuning.metric.name}", *(f">{n.rpartition('.')[2]}" for n in names)
     )
 
-    def add(each: TrialRecord) -> None:
+    further = [] if recipe is None or recipe in ranked[:_BEST] else [recipe]
+    for each in ranked[:_BEST] + further:
         values = (each.settings[name] for name in names)
         cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
-        table.add_row(
-            "recipe" if each.recipe else str(each.number), significant(each.score), *cells
-        )
-
-    for each in ranked[:_BEST]:
-        add(each)
-    if recipe is not None and recipe not in ranked[:_BEST]:
-        add(recipe)
+        number = "recipe" if each.recipe else str(each.number)
+        table.add_row(number, significant(each.score), *cells)
     return table
-
-
-def sizes(dataset: Dataset) -> str:
-    """Return the number of molecules of each split, for a data set without labels."""
-    sizes = (f"{len(dataset.splits[split]):,} {split}" for split in SPLITS)
-    return f"Molecules: {', '.join(sizes)}"
 
 
 def splits_table(dataset: Dataset) -> Table:
@@ -67,11 +56,13 @@ def splits_table(dataset: Dataset) -> Table:
     Labels that are bounds, such as >10, have a column of their own if there are any.
     """
     bounded = dataset.bounds is not None
-    headings = ["split", ">rows", "target", ">labels", *[">bounds"] * bounded, ">missing"]
-    table = make_table("Splits", *headings, "distribution")
+    headings = ["target", ">labels", *[">bounds"] * bounded, ">missing", "distribution"]
+    table = make_table("Splits", "split", ">rows", *(headings if dataset.targets else ()))
     for split in SPLITS:
         rows = dataset.splits[split]
         first = (split, f"{len(rows):,}")
+        if not dataset.targets:
+            table.add_row(*first)
         for each in islice(dataset.summaries(rows), MAX_TARGETS):
             counts = (each.labels, *[each.bounds] * bounded, each.missing)
             table.add_row(*first, each.name, *(f"{n:,}" for n in counts), each.distribution or "-")
@@ -146,11 +137,11 @@ def _row_name(metric: str, names: Iterable[str]) -> str:
 
 def folds_table(summary: Mapping[str, Any]) -> Table:
     """Return the score of each fold, from a summary with out-of-fold predictions."""
-    metric = headline(summary)
+    metric = headline(summary["chosen_by"], summary["test"])
     columns = {"model": summary["test"], "trivial baseline": summary["test_constant"]}
     if "baseline" in summary:
         columns["forest"] = summary["baseline"]["test"]
-    title = f"{metric_label(summary, metric)} of each fold"
+    title = f"{_label(summary, metric)} of each fold"
     table = make_table(title, "fold", ">molecules", *(f">{name}" for name in columns))
     for fold, count in enumerate(summary["out_of_fold"]["molecules"]):
         cells = (significant(column[metric]["values"][fold]) for column in columns.values())
@@ -161,17 +152,16 @@ def folds_table(summary: Mapping[str, Any]) -> Table:
 def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     """Return the scores of each variant, and the differences from the first one on each split."""
     (first, base), *_ = ablation.replicates.items()
-    labels = {
-        name: metric_label(base.summary, name) for name in listed_metrics(ablation.differences)
-    }
+    labels = {name: _label(base.summary, name) for name in listed_metrics(ablation.differences)}
     title = f"Mean ± sd of {counted(len(base.runs), 'run')}"
     scores = make_table(title, "score", "variant", ">val", ">test", ">parameters")
     title = f"Difference from {first}, by pairs of runs"
     differences = make_table(title, "score", "variant", "split", ">mean", ">95 % interval", ">p")
     for score, label in labels.items():
         for name, replicates in ablation.replicates.items():
-            spreads = _spreads(replicates.summary, score)
-            scores.add_row(label, name, *spreads, f"{replicates.summary['parameters']:,}")
+            own = replicates.summary
+            spreads = (_mean_and_sd(own[split][score]) for split in ("val", "test"))
+            scores.add_row(label, name, *spreads, f"{own['parameters']:,}")
         for name, by_split in ablation.differences[score].items():
             for split, each in by_split.items():
                 assert each.mean is not None
@@ -181,9 +171,8 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     return scores, differences
 
 
-def _spreads(summary: Mapping[str, Any], metric: str) -> Iterator[str]:
-    for split in ("val", "test"):
-        yield _mean_and_sd(summary[split][metric])
+def _label(summary: Mapping[str, Any], metric: str) -> str:
+    return metric_label({n: each["mean"] for n, each in summary["test"].items()}, metric)
 
 
 def _mean_and_sd(figures: Mapping[str, Any] | None) -> str:

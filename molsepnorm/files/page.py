@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, Template, select_autoescape
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'"
 
@@ -49,6 +52,19 @@ summary { cursor: pointer }
   h2, h3 { break-after: avoid } figure, .card, tr { break-inside: avoid } }
 """
 # the rules for print are last, because a later rule replaces an earlier one
+
+
+def template(package: str, name: str, **filters: Any) -> Template:
+    """Return a Jinja template in the folder of a package. Texts in HTML are escaped."""
+    environment = Environment(
+        loader=PackageLoader(package, ""),
+        autoescape=select_autoescape(),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= filters
+    return environment.get_template(name)
 
 
 def page(title: str, heading: str, body: str, version: str, style: str = "") -> str:

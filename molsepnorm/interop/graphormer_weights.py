@@ -147,7 +147,7 @@ def convert(
         network = Graphormer(found.config).eval()
     network.load_state_dict(found.state, strict=False)
     task = Task((), "loss")
-    return PropertyModel(network, found.featurizer, task, objective="pretraining"), found
+    return PropertyModel.of(network, found.featurizer, task, objective="pretraining"), found
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -55,11 +55,10 @@ class _Tracker(Callback):
     def on_end(self, result: TrainingResult) -> None:
         if self._run is None:  # a joined model
             self._open(result.folder, {})
-        scores = result.metrics.get("test", {})
-        found = {
-            f"test/{n}": value for n, value in scores.items() if isinstance(value, int | float)
-        }
-        self._log(found, result.metrics["best_epoch"])
+        if result.metrics:  # the run is finished and has a test split
+            scores = result.metrics["test"].items()
+            found = {f"test/{name}": value for name, value in scores if value is not None}
+            self._log(found, result.metrics["best_epoch"])
         self._end("FINISHED" if result.finished else "KILLED")
 
     def on_failure(self, error: BaseException) -> None:

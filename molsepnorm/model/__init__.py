@@ -1,6 +1,8 @@
-"""A trained model: the networks, and everything that is needed to predict with them.
+"""A trained model: its parts, and everything that is needed to predict with them.
 
 - `model`: `PropertyModel`, the model in memory;
+- `parts/`: networks, kernel regressions and forests, whose predictions are averaged;
+- `inputs`: what the parts read of some molecules;
 - `folder`: writes a model to a folder and reads it back; it returns the fields of `PropertyModel`;
 - `training_molecules`: the molecules that a model was trained on, as a file of that folder;
 - `joining`: one model of several, which predicts their mean;
@@ -16,6 +18,7 @@ from molsepnorm.model.folder import (
     require_replaceable,
     weights_digest,
 )
+from molsepnorm.model.inputs import ExtraArrays, Inputs
 from molsepnorm.model.joining import join
 from molsepnorm.model.model import PropertyModel
 
@@ -23,6 +26,8 @@ __all__ = [
     "README",
     "SCHEMA",
     "SUPERVISED",
+    "ExtraArrays",
+    "Inputs",
     "PropertyModel",
     "encoding_of",
     "join",

@@ -11,10 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from molsepnorm.errors import ConfigError, ModelError, counted, did_you_mean
-from molsepnorm.forest import Forest
+from molsepnorm.model.parts import Part, networks_of
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.config import GraphormerConfig
@@ -34,14 +32,14 @@ def encoding_of(config: GraphormerConfig) -> EncodingSpec:
 
 
 def require_featurizer(
-    path: Path, about: Mapping[str, Any], config: GraphormerConfig, inputs: ExtraInputs
+    path: Path, about: Mapping[str, Any], config: GraphormerConfig, reads: ExtraInputs
 ) -> None:
     """Check that the featuriser is registered, with the version and features of the model.
 
     Args:
         path: the description of the model, for error messages.
         config: the architecture of a network of the model.
-        inputs: the inputs beside the features of the featuriser.
+        reads: the inputs that it reads beside the features of the featuriser.
 
     Raises:
         ModelError: the featuriser or its version is not installed.
@@ -62,55 +60,35 @@ def require_featurizer(
             f"featuriser '{name}', and version {sizes.version} is installed: install the former, "
             "or train again"
         )
-    own, read = len(sizes.molecule), config.molecule_features
-    fits = (config.atom_sizes, config.bond_sizes) == (sizes.atoms, sizes.bonds)
-    if not fits or not own <= read <= own + inputs.width:
-        raise ConfigError(f"atom_sizes, bond_sizes and molecule_features are not those of '{name}'")
-    if config.columns and config.columns != inputs.column_widths:
-        raise ConfigError("the network reads other feature columns than the model")
+    if (config.atom_sizes, config.bond_sizes) != (sizes.atoms, sizes.bonds):
+        raise ConfigError(f"atom_sizes and bond_sizes are not those of '{name}'")
+    if config.molecule_features != len(sizes.molecule) + reads.width:
+        raise ConfigError(
+            f"molecule_features is {config.molecule_features}, and '{name}' and the other inputs "
+            f"have {len(sizes.molecule) + reads.width}"
+        )
 
 
 def require_shares(weights: Sequence[float], count: int) -> None:
-    """Check the weights of the networks' predictions.
-
-    Args:
-        weights: one for each network; they sum to 1.
-    """
+    """Check the weights of the parts' predictions: one for each part; they sum to 1."""
     finite = all(math.isfinite(weight) and weight >= 0 for weight in weights)
     if len(weights) != count or not finite or abs(sum(weights) - 1) > 1e-6:
         raise ConfigError(
-            f"the mean over {counted(count, 'network')} needs as many weights, which sum to 1; got "
+            f"the mean over {counted(count, 'part')} needs as many weights, which sum to 1; got "
             f"{weights!r:.80}"
         )
 
 
-def require_forest_share(share: float, count: int) -> None:
-    """Check the weight of the forests in the prediction."""
-    if not 0 <= share <= 1 or (share > 0) != bool(count):
-        raise ConfigError(
-            f"forest_share must be 0 without forests, and otherwise in 0 < s ≤ 1; got "
-            f"{share!s:.40} for {counted(count, 'forest')}"
-        )
-
-
-def require_forests(forests: Sequence[Forest], task: Task, inputs: ExtraInputs) -> None:
-    """Check that forests predict the targets from the inputs of the model."""
-    widths = [target.width for target in task.targets]
-    for forest in forests:
-        if [trees.values.shape[1] for trees in forest.targets] != widths:
-            raise ConfigError("a forest has other targets than the network")
-        if len(forest.medians) != (read := inputs.width - inputs.pairs):
-            raise ConfigError(
-                f"a forest reads {len(forest.medians):,} features, and the model has {read:,}"
-            )
-
-
-def require_fitting(config: GraphormerConfig, first: GraphormerConfig, task: Task) -> None:
-    """Check that a network has the task's outputs, and reads the molecules of the first one."""
-    if task.outputs != config.outputs:
-        raise ConfigError(f"targets of {task.outputs} outputs and {config.outputs} outputs")
-    one, other = (replace(encoding_of(each), molecule_features=0) for each in (config, first))
-    if (config.atom_sizes, one) != (first.atom_sizes, other):
+def require_fitting(parts: Sequence[Part], task: Task) -> None:
+    """Check that the parts have the task's outputs, and that networks read the same graphs."""
+    for part in parts:
+        if part.outputs != task.outputs:
+            raise ConfigError(f"targets of {task.outputs} outputs and {part.outputs} outputs")
+    read = {
+        (config.atom_sizes, replace(encoding_of(config), molecule_features=0))
+        for config in (network.config for network in networks_of(parts))
+    }
+    if len(read) > 1:
         raise ConfigError("the networks read different features or encodings of molecules")
 
 
@@ -119,16 +97,3 @@ def require_calibration(calibration: Sequence[Calibration], task: Task) -> None:
     fitting = all(kind_fits(*pair) for pair in zip(task.targets, calibration, strict=False))
     if calibration and (len(calibration) != len(task.targets) or not fitting):
         raise ConfigError("the calibration does not fit the targets")
-
-
-def require_enough_weights(config: GraphormerConfig, weights: Mapping[str, Tensor]) -> None:
-    """Check the sizes against the number of weights, before memory is allocated for them."""
-    available = sum(tensor.numel() for tensor in weights.values())
-    for name, value in vars(config).items():
-        sizes = value if type(value) is tuple else (value,)
-        if any(type(size) is int and size > available for size in sizes):
-            raise ConfigError(
-                f"network.{name} is {value!s:.40}, more than all weights of the model"
-            )
-    if config.layers * config.width * max(config.width, config.ffn_width) > available:
-        raise ConfigError("network.layers and network.width need more weights than the model has")

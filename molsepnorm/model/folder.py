@@ -1,10 +1,9 @@
 """Write a model to a folder, and read it back.
 
-`config.json` has the architectures of the networks, the task, the featuriser, versions, and the
-SHA-256 digests of all files, its own included. `model.safetensors` has the tensors. Those of the
-first network have the names of its `state_dict`; those of the other networks begin with
-`partner-1.`, `partner-2.` and so on, and those of the forests with `forest-1.`. The training
-molecules have a file unless they are left out. Nothing is pickled.
+`config.json` has the parts with their weights and settings, the task, the featuriser, versions, and
+the SHA-256 digests of all files, its own included. `model.safetensors` has the tensors: names of
+the first part begin with `1.`, those of the second with `2.`, and so on. The training molecules
+have a file unless they are left out. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -25,21 +24,16 @@ from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, di
 from molsepnorm.files.digests import KEY, has_digest, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
-from molsepnorm.forest import Forest
 from molsepnorm.model.checks import (
     require_calibration,
-    require_enough_weights,
     require_featurizer,
     require_fitting,
-    require_forest_share,
-    require_forests,
     require_shares,
 )
+from molsepnorm.model.parts import PARTS, NetworkPart, Part, networks_of
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration
@@ -54,11 +48,23 @@ README = "README.md"
 """Name of the model card for people, which loading ignores; `training.results.card` writes it."""
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README, "conversion.json"}  # the last of `convert`
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the folder's format; it is increased whenever the meaning of an entry changes."""
 
 SUPERVISED = "supervised"
 """Name of the objective that trains the head of the network."""
+
+
+@dataclass
+class PartDescription:
+    """An entry of `parts` in `config.json`."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+    kind: str
+    weight: float
+    reads: ExtraInputs
+    settings: dict[str, Any]
+    """See `Part.state`."""
 
 
 @dataclass
@@ -71,15 +77,11 @@ class Description:
     molsepnorm: str
     featurizer: str
     task: Task
-    network: GraphormerConfig
+    parts: list[PartDescription]
     featurizer_version: str = "1"
     objective: str = SUPERVISED
     excludes: dict[str, str] = field(default_factory=dict)
-    partners: list[GraphormerConfig] = field(default_factory=list)
-    weights: list[float] = field(default_factory=lambda: [1.0])
     standardize: Level = "none"
-    inputs: ExtraInputs = NO_INPUTS
-    forest_share: float = 0.0
     calibration: list[Calibration] = field(default_factory=list)
     domain: Domain | None = None
 
@@ -100,6 +102,11 @@ def read_config(path: Path) -> dict[str, Any]:
             f"{path} was written by molsepnorm {about.get('molsepnorm')!s:.80} (schema {schema}), "
             f"and this is {__version__} (schema {SCHEMA}): upgrade molsepnorm to use this model"
         )
+    if schema < SCHEMA:
+        raise ModelError(
+            f"{path} was written by an earlier version of molsepnorm (schema {schema}), and this "
+            f"one reads schema {SCHEMA}: train the model again"
+        )
     digests = about.get(KEY)
     expected = digests.pop(CONFIG, None) if isinstance(digests, dict) else None
     if not has_digest(about, expected):
@@ -116,23 +123,19 @@ def brief(reason: object) -> str:
 
 
 _WRONG_ENTRY = (RuntimeError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
-_FOREST = "forest-{}."  # prefix of a forest's tensors, counted from 1
-_PARTNER = "partner-{}."  # prefix of a partner's tensors, counted from 1
 
 
-def pack_weights(networks: Sequence[Graphormer], forests: Sequence[Forest]) -> bytes:
+def pack_weights(parts: Sequence[Part]) -> bytes:
     """Return the content of the file of tensors.
 
     Raises:
         ModelError: a number is not finite.
     """
-    tensors: dict[str, Tensor] = {}
-    for number, network in enumerate(networks):
-        state, prefix = network.state_dict(), _network_prefix(number)
-        tensors |= {prefix + name: each for name, each in state.items()}
-    for number, forest in enumerate(forests, start=1):
-        content, prefix = forest.tensors(), _FOREST.format(number)
-        tensors |= {prefix + name: each for name, each in content.items()}
+    tensors = {
+        _prefix(number) + name: tensor
+        for number, part in enumerate(parts)
+        for name, tensor in part.state()[1].items()
+    }
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelError(
@@ -164,30 +167,38 @@ def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
     return weights
 
 
-def take_forests(weights: dict[str, Tensor]) -> tuple[Forest, ...]:
-    """Remove the tensors of the forests from the weights, and return the forests."""
-    forests: list[Forest] = []
-    while True:
-        prefix = _FOREST.format(len(forests) + 1)
-        own = [name for name in weights if name.startswith(prefix)]
-        if not own:
-            return tuple(forests)
-        found = {name.removeprefix(prefix): weights.pop(name) for name in own}
-        forests.append(Forest.from_tensors(found))
+def restored_parts(
+    descriptions: Sequence[PartDescription], weights: Mapping[str, Tensor], config: Path, file: Path
+) -> list[Part]:
+    """Return the parts of a model.
 
+    Args:
+        descriptions: the entries of `config.json`.
+        weights: the tensors of all parts.
+        config, file: the files, for error messages.
 
-def take_networks(
-    configs: Sequence[GraphormerConfig], weights: dict[str, Tensor]
-) -> list[Graphormer]:
-    """Remove all tensors from the weights, and return the networks in evaluation mode."""
-    networks = []
-    for number, config in reversed([*enumerate(configs)]):  # the first network takes the rest
-        network = empty_network(config)
-        prefix = _network_prefix(number)
-        own = [name for name in weights if name.startswith(prefix)]
-        network.load_state_dict({name.removeprefix(prefix): weights.pop(name) for name in own})
-        networks.append(network.eval())
-    return networks[::-1]
+    Raises:
+        ModelError: a class of parts is not known, or an entry or the tensors are damaged.
+    """
+    parts = []
+    for number, each in enumerate(descriptions):
+        if each.kind not in PARTS:
+            raise ModelError(
+                f"{config}: the model has a part '{each.kind!s:.80}', which is not known here: "
+                "import the package that registers it (molsepnorm.model.parts.register_part)"
+            )
+        own = {
+            name.removeprefix(_prefix(number)): tensor
+            for name, tensor in weights.items()
+            if name.startswith(_prefix(number))
+        }
+        try:
+            parts.append(PARTS[each.kind].from_state(each.settings, own, each.reads))
+        except (ModelError, ConfigError) as error:
+            raise ModelError(f"{config} does not describe a model: {brief(error)}") from error
+        except _WRONG_ENTRY as error:
+            raise other_weights(file, error) from error
+    return parts
 
 
 def other_weights(path: Path, reason: object) -> ModelError:
@@ -198,8 +209,9 @@ def other_weights(path: Path, reason: object) -> ModelError:
     )
 
 
-def _network_prefix(number: int) -> str:
-    return _PARTNER.format(number) if number else ""
+def _prefix(number: int) -> str:
+    """Return the beginning of the names of the tensors of a part."""
+    return f"{number + 1}."
 
 
 def write_folder(model: PropertyModel, folder: Path | str) -> None:
@@ -224,7 +236,7 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     Raises:
         ModelError: a number of the model is not finite.
     """
-    files = {WEIGHTS: pack_weights(model.networks, model.forests)}
+    files = {WEIGHTS: pack_weights(model.parts)}
     if model.structures:
         files[TRAINING_FILE] = model.training_molecules().to_bytes()
     described = Description(
@@ -233,14 +245,13 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
         featurizer=model.featurizer,
         featurizer_version=featurize.SIZES[model.featurizer].version,
         task=model.task,
-        network=model.network.config,
+        parts=[
+            PartDescription(part.kind, weight, part.reads, part.state()[0])
+            for part, weight in zip(model.parts, model.weights, strict=True)
+        ],
         objective=model.objective,
         excludes=model.excludes,
-        partners=[partner.config for partner in model.partners],
-        weights=list(model.weights),
         standardize=model.standardize,
-        inputs=model.inputs,
-        forest_share=model.forest_share,
         calibration=list(model.calibration),
         domain=model.domain,
     )
@@ -261,42 +272,32 @@ def read_folder(folder: Path | str) -> dict[str, Any]:
     weights = read_weights(weights_file, about)
     entries = {name: entry for name, entry in about.items() if name != KEY}
     described = check_types(Description, entries, f"{config_file} does not describe a model")
-    task, inputs = described.task, described.inputs
-    configs = [described.network, *described.partners]
+    task = described.task
+    parts = restored_parts(described.parts, weights, config_file, weights_file)
     try:
-        require_shares(described.weights, len(configs))
+        require_shares([each.weight for each in described.parts], len(parts))
         require_calibration(described.calibration, task)
-        for config in configs:
-            require_fitting(config, configs[0], task)
-            require_featurizer(config_file, about, config, inputs)
-            require_enough_weights(config, weights)
+        require_fitting(parts, task)
+        for part in parts:
+            for network in networks_of([part]):
+                reads = part.reads if isinstance(part, NetworkPart) else NO_INPUTS
+                require_featurizer(config_file, about, network.config, reads)
+        model = {
+            "parts": tuple(parts),
+            "weights": tuple(each.weight for each in described.parts),
+            "featurizer": described.featurizer,
+            "task": task,
+            "objective": described.objective,
+            "excludes": described.excludes | read_exclusions(folder),
+            "standardize": described.standardize,
+            "calibration": tuple(described.calibration),
+            "domain": described.domain,
+            "structures": training_files(folder / TRAINING_FILE, about),
+        }
+        ExtraInputs.joined([part.reads for part in parts])
     except ValueError as error:
         raise ModelError(f"{config_file} does not describe a model: {brief(error)}") from error
-    try:
-        forests = take_forests(weights)
-        network, *partners = take_networks(configs, weights)
-        excludes = described.excludes | read_exclusions(folder)
-        structures = training_files(folder / TRAINING_FILE, about)
-        require_forest_share(described.forest_share, len(forests))
-        require_forests(forests, task, inputs)
-    except _WRONG_ENTRY as error:
-        raise other_weights(weights_file, error) from error
-    return {
-        "network": network,
-        "featurizer": described.featurizer,
-        "task": task,
-        "objective": described.objective,
-        "excludes": excludes,
-        "inputs": inputs,
-        "partners": tuple(partners),
-        "weights": tuple(described.weights),
-        "standardize": described.standardize,
-        "forests": forests,
-        "forest_share": described.forest_share,
-        "calibration": tuple(described.calibration),
-        "domain": described.domain,
-        "structures": structures,
-    }
+    return model
 
 
 def training_files(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, ...]:

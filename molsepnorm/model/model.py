@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, ModelError, counted
-from molsepnorm.forest import Forest
-from molsepnorm.model.checks import encoding_of, require_forest_share, require_shares
+from molsepnorm.model.checks import encoding_of, require_shares
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
+from molsepnorm.model.inputs import Inputs
+from molsepnorm.model.parts import KernelPart, Part, networks_of
+from molsepnorm.model.parts.network import NetworkPart
 from molsepnorm.model.training_molecules import (
     TRAINING_FILE,
     TrainingFile,
@@ -23,7 +25,6 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration
 from molsepnorm.tasks.domain import Domain
@@ -31,23 +32,24 @@ from molsepnorm.tasks.domain import Domain
 
 @dataclass
 class PropertyModel:
-    """A network, the featuriser of its molecules, and the task of its outputs.
+    """Learners, the featuriser of their molecules, and the task of their predictions.
 
-    It may have partners: further networks of the same inputs and outputs. The prediction is then a
-    weighted mean over all networks. Embeddings, analyses and fine-tuning use `network` alone.
+    The prediction is the weighted mean over the parts. Embeddings, analyses and fine-tuning use
+    `network` alone.
 
     >>> import tempfile
     >>> from molsepnorm.nn import Graphormer, GraphormerConfig
     >>> from molsepnorm.tasks import Target, Task
     >>> task = Task((Target("logS", "regression", mean=-3.1, scale=2.0),), metric="mae")
-    >>> model = PropertyModel(Graphormer(GraphormerConfig(layers=1)), "zinc", task)
+    >>> model = PropertyModel.of(Graphormer(GraphormerConfig(layers=1)), "zinc", task)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model.save_pretrained(folder)
     ...     PropertyModel.from_pretrained(folder).task.names
     ('logS',)
     """
 
-    network: Graphormer
+    parts: tuple[Part, ...]
+    """A network, a kernel regression, a random forest, or several of them."""
     featurizer: str
     """Name of the featuriser in `molsepnorm.molecules.featurize`."""
     task: Task
@@ -57,21 +59,11 @@ class PropertyModel:
     excludes: dict[str, str] = field(default_factory=dict)
     """Data sets that the model must not be evaluated on, by name, each with the reason. They are
     those of its card and of the models that it was fine-tuned from."""
-    inputs: ExtraInputs = NO_INPUTS
-    """Inputs beside the features of the featuriser, such as columns of the table. A network may
-    read the first of them only."""
-    partners: tuple[Graphormer, ...] = ()
-    """Networks whose predictions are averaged with those of `network`."""
     weights: tuple[float, ...] = (1.0,)
-    """Weight of each of the `networks` in the mean; they sum to 1."""
+    """Weight of each part in the prediction; they sum to 1."""
     standardize: Level = "none"
-    """How far structures are standardised before the networks read them; see
+    """How far structures are standardised before they are read; see
     `molsepnorm.molecules.featurize.standardize.standard_smiles`."""
-    forests: tuple[Forest, ...] = ()
-    """Random forests of all `inputs` but the atom pairs, whose mean is blended with that of the
-    networks."""
-    forest_share: float = 0.0
-    """Weight of the forests in the prediction; 0 without forests."""
     calibration: tuple[Calibration, ...] = ()
     """Size of the errors of each target; empty if the model was not calibrated."""
     domain: Domain | None = None
@@ -79,51 +71,83 @@ class PropertyModel:
     structures: tuple[TrainingMolecules | TrainingFile, ...] = ()
     """The training molecules, whose union counts; empty if they are not known."""
 
+    inputs: ExtraInputs = field(init=False)
+    """The inputs that any part reads beside graphs, such as columns of the table."""
+
     def __post_init__(self) -> None:
-        require_shares(self.weights, len(self.networks))
-        require_forest_share(self.forest_share, len(self.forests))
+        require_shares(self.weights, len(self.parts))
+        self.inputs = ExtraInputs.joined([part.reads for part in self.parts])
+
+    @staticmethod
+    def of(
+        network: Graphormer,
+        featurizer: str,
+        task: Task,
+        *,
+        inputs: ExtraInputs = NO_INPUTS,
+        **others: Any,
+    ) -> PropertyModel:
+        """Return a model of one network, which reads these inputs beside graphs."""
+        return PropertyModel((NetworkPart(network, inputs),), featurizer, task, **others)
 
     @property
     def compares(self) -> bool:
-        """True if a network compares molecules with training molecules."""
-        return any(isinstance(network.head, KernelHead) for network in self.networks)
+        """True if a part compares molecules with training molecules."""
+        return any(isinstance(part, KernelPart) for part in self.parts)
 
     @property
-    def networks(self) -> tuple[Graphormer, ...]:
-        """All networks that predict: `network`, then its partners."""
-        return (self.network, *self.partners)
+    def has_spread(self) -> bool:
+        """True if several parts count in the spread of the predictions."""
+        return sum(part.in_spread for part in self.parts) > 1
+
+    @property
+    def network_part(self) -> NetworkPart | None:
+        """The first part that is a network; None if there is none."""
+        return next((part for part in self.parts if isinstance(part, NetworkPart)), None)
+
+    @property
+    def network(self) -> Graphormer:
+        """The first network: of a `NetworkPart`, or else of a `KernelPart`.
+
+        Raises:
+            ConfigError: the model has none.
+        """
+        if (part := self.network_part) is not None:
+            return part.network
+        for network in networks_of(self.parts):
+            return network
+        raise ConfigError("this model has no network: train one with --blend none, or pick another")
+
+    def graphs(self, inputs: Inputs) -> GraphTensors:
+        """Return graphs with the molecule-level features that `network` reads."""
+        part = self.network_part
+        return inputs.graphs if part is None else part.graphs(inputs)
 
     @property
     def parameters(self) -> int:
-        """Number of trained parameters of all networks."""
-        return sum(p.numel() for network in self.networks for p in network.parameters())
+        """Number of trained parameters of all parts."""
+        return sum(part.parameters for part in self.parts)
 
     def to(self, device: torch.device | str) -> PropertyModel:
-        """Move all networks to a device, and return the model."""
-        for network in self.networks:
-            network.to(device)
+        """Move all parts to a device, and return the model."""
+        for part in self.parts:
+            part.to(device)
         return self
 
-    def mean(self, predictions: Sequence[Any]) -> Any:
-        """Return the weighted mean of one array or tensor of predictions per network."""
-        if len(predictions) == 1:
-            return predictions[0]
-        return sum(w * each for w, each in zip(self.weights, predictions, strict=True))
+    def share(self, kind: type[Part]) -> float:
+        """Return the weight of all parts of a class together."""
+        pairs = zip(self.parts, self.weights, strict=True)
+        return sum(weight for part, weight in pairs if isinstance(part, kind))
 
-    def blended(self, predictions: np.ndarray, features: np.ndarray | None) -> np.ndarray:
-        """Return predictions of the networks (G, O), blended with those of the forests.
+    def with_network(self, network: Graphormer) -> PropertyModel:
+        """Return the model with another network of the same architecture in its `network_part`."""
+        own = self.network_part
+        parts = [replace(own, network=network) if each is own else each for each in self.parts]
+        return self.with_parts(parts, self.weights)
 
-        Args:
-            predictions: the mean of the networks.
-            features: float32 (G, F), the molecule-level features; the last ones are `inputs`.
-        """
-        if not self.forests:
-            return predictions
-        assert features is not None
-        own = features.shape[1] - self.inputs.width
-        inputs = features[:, own : features.shape[1] - self.inputs.pairs]
-        forests = np.mean([forest.predict(inputs) for forest in self.forests], axis=0)
-        return (1 - self.forest_share) * predictions + self.forest_share * forests
+    def with_parts(self, parts: Sequence[Part], weights: Sequence[float]) -> PropertyModel:
+        """Return the model with other parts. It has no intervals, since its errors are others."""
+        return replace(self, parts=tuple(parts), weights=tuple(weights), calibration=())
 
     @property
     def encoding(self) -> EncodingSpec:

@@ -7,7 +7,6 @@
 `attention`, `local`    the parts of a layer, plain and written for speed
 `parts`                 the choice between these two, and the output heads
 `norms`, `dropout`      as their names say
-`kernel_head`           an output head that compares molecules with training molecules
 `observe`               embeddings of molecules, layer by layer
 ======================  ==================================================================
 

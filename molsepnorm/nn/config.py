@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
@@ -32,12 +31,7 @@ FROM_DATA = (
     "atom_sizes",
     "bond_sizes",
     "molecule_features",
-    "centers",
     "columns",
-    "counts",
-    "compares_counts",
-    "descriptors",
-    "pairs",
     "outputs",
 )
 """Fields of `GraphormerConfig` that follow from the data and cannot be set."""
@@ -119,9 +113,8 @@ class GraphormerConfig:
     readout: ReadoutKind = "token"
     """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
     them. layers is the token and the mean after every layer."""
-    head: Literal["linear", "mlp", "kernel"] = "linear"
-    """Output head: one linear map, or two with a GELU in between. A kernel head compares a molecule
-    with training molecules; fine-tuning makes it."""
+    head: Literal["linear", "mlp"] = "linear"
+    """Output head: one linear map, or two with a GELU in between."""
 
     atom_sizes: tuple[_Positive, ...] = Field(default=(28,), min_length=1)
     """Number of values of each atom feature (ZINC has one feature)."""
@@ -135,45 +128,11 @@ class GraphormerConfig:
     """Number of bonds of a shortest path that are encoded (L)."""
     molecule_features: int = _SIZE
     """Number of molecule-level features, which are concatenated to the input of the head (F)."""
-    centers: int = _SIZE
-    """Number of training molecules in a kernel head."""
-    columns: tuple[_Positive, ...] = ()
-    """Number of the molecule-level features that belong to each feature column of the table; they
-    are the last ones but the counts, descriptors and pairs. The weights of a linear head depend on
-    them (`molsepnorm.nn.parts`), and a kernel head has a factor for each."""
-    counts: int = _SIZE
-    """Number of the molecule-level features that are Morgan counts; they are the last ones but the
-    descriptors and pairs."""
-    compares_counts: bool = True
-    """False if a kernel head leaves its Morgan counts out."""
-    descriptors: int = _SIZE
-    """Number of the molecule-level features that are descriptors; they are the last ones but the
-    pairs."""
-    pairs: int = _SIZE
-    """Number of the molecule-level features that are atom-pair counts, which only a kernel head
-    reads; they are the last ones."""
+    columns: int = _SIZE
+    """Number of the molecule-level features that are feature columns of the table; they are the
+    last ones. The weights of a linear head depend on them (`molsepnorm.nn.parts`)."""
     outputs: int = Field(default=1, ge=0, le=1_000_000)
     """Number of outputs per molecule; 0 for a network that was pre-trained without targets."""
-
-    @property
-    def compared_features(self) -> int:
-        """Number of the molecule-level features that a kernel head compares; 0 for other heads."""
-        compared = sum(self.columns) + self.counts + self.descriptors + self.pairs
-        return compared if self.head == "kernel" else 0
-
-    def with_linear_head(self) -> GraphormerConfig:
-        """Return the configuration with a linear head, without the features of a kernel head."""
-        return replace(
-            self,
-            head="linear",
-            centers=0,
-            columns=(),
-            counts=0,
-            compares_counts=True,
-            descriptors=0,
-            pairs=0,
-            molecule_features=self.molecule_features - self.compared_features,
-        )
 
     @property
     def norms(self) -> Norms:
@@ -224,10 +183,6 @@ class GraphormerConfig:
             raise ConfigError(
                 "model.max_distance: 1 makes all atoms of a fragment neighbours, and model.local, "
                 "node_walks, pair_walks and resistance_kernels read the bonds: use 2 or more"
-            )
-        if (self.head == "kernel") != (self.centers > 0):
-            raise ConfigError(
-                "model.head: kernel cannot be trained: fine-tuning makes it if finetune.probe is on"
             )
 
 

@@ -45,29 +45,32 @@ class MoleculeFeatures(KeepsFloat32):
         self.register_buffer("mean", torch.zeros(count))
         self.register_buffer("sd", torch.ones(count))
 
-    def fit(self, features: Tensor) -> None:  # (G, ≥ F)
-        """Set the mean and standard deviation of the first F features to those of the training
-        molecules.
-
-        The standard deviation of a constant feature is set to 1.
-        """
-        values = features[:, : len(self.mean)].double()
-        mean = values.nanmean(dim=0).nan_to_num()
-        sd = (values - mean).square().nanmean(dim=0).nan_to_num().sqrt()
+    def fit(self, features: Tensor) -> None:  # (G, F)
+        """Set the mean and standard deviation to those of the training molecules."""
+        mean, sd = scaling(features)
         self.mean.copy_(mean)
-        self.sd.copy_(torch.where(sd > 1e-6 * mean.abs(), sd, 1.0))
+        self.sd.copy_(sd)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R) -> (B, R + F)
-        """Concatenate the first F features of the batch to x; other networks may read more."""
-        if batch.features is None or batch.features.shape[1] < len(self.mean):
+        """Concatenate the features of the batch to x."""
+        if batch.features is None or batch.features.shape[1] != len(self.mean):
             found = 0 if batch.features is None else batch.features.shape[1]
             raise ConfigError(
                 f"the batch has {found} molecule-level features, and the network needs "
                 f"{len(self.mean)}: encode the molecules with the featuriser of the model"
             )
-        return torch.cat([x, self.standardised(batch.features).to(x.dtype)], dim=1)
+        features = standardised(batch.features, self.mean, self.sd)
+        return torch.cat([x, features.to(x.dtype)], dim=1)
 
-    def standardised(self, features: Tensor) -> Tensor:  # (B, F)
-        """Return the first F of all features, standardised and clipped; a missing one is 0."""
-        own = (features[:, : len(self.mean)] - self.mean) / self.sd
-        return own.nan_to_num(nan=0.0).clamp(-_LIMIT, _LIMIT)
+
+def scaling(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of features (G, F), float32; 1 for a constant feature."""
+    values = features.double()
+    mean = values.nanmean(dim=0).nan_to_num()
+    sd = (values - mean).square().nanmean(dim=0).nan_to_num().sqrt()
+    return mean.float(), torch.where(sd > 1e-6 * mean.abs(), sd, 1.0).float()
+
+
+def standardised(features: Tensor, mean: Tensor, sd: Tensor) -> Tensor:  # (B, F)
+    """Return features standardised and clipped; a missing one is 0."""
+    return ((features - mean) / sd).nan_to_num(nan=0.0).clamp(-_LIMIT, _LIMIT)

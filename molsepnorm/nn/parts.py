@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from molsepnorm.nn.attention import BiasedSelfAttention, FastSelfAttention
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.dropout import ByteDropout, Dropout
-from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.nn.local import GINE, FastGINE
 from molsepnorm.nn.pairs.bias import AttentionBias, FastAttentionBias
 from molsepnorm.nn.readout import FastReadout, GraphTokenReadout, Readout
@@ -44,11 +43,8 @@ def make_head(config: GraphormerConfig, width: int) -> nn.Module:
     if config.head == "linear":
         if not config.columns:
             return _output_layer(width, config.outputs)
-        following = config.counts + config.descriptors
-        return ConditionalLinear(width, config.outputs, sum(config.columns), following)
-    if config.head == "kernel":
-        features = config.columns, config.counts, config.descriptors, config.pairs
-        return KernelHead(width, config.centers, config.outputs, *features, config.compares_counts)
+        features = config.molecule_features - config.columns, config.columns
+        return ConditionalLinear(width, config.outputs, *features)
     return nn.Sequential(
         nn.Linear(width, config.width), nn.GELU(), _output_layer(config.width, config.outputs)
     )
@@ -66,6 +62,11 @@ def _output_layer(width: int, outputs: int) -> nn.Linear:
     return nn.Linear(width, outputs) if outputs else _NoOutputs(width, 0).requires_grad_(False)
 
 
+def in_head(name: str) -> bool:
+    """Return whether a parameter of a network belongs to its head."""
+    return name.partition(".")[0] == "head"
+
+
 INTERACTIONS = "head.interactions"
 """Name of the weights v of a `ConditionalLinear` in the state of a network."""
 
@@ -77,33 +78,33 @@ def output_layer(names: Iterable[str]) -> tuple[str, str]:
     >>> output_layer(["graph_token", "head.weight", "head.bias", "head.interactions"])
     ('head.weight', 'head.bias')
     """
-    weight, bias = [n for n in names if n.startswith("head.") and n != INTERACTIONS][-2:]
+    weight, bias = [n for n in names if in_head(n) and n != INTERACTIONS][-2:]
     return weight, bias
 
 
 class ConditionalLinear(nn.Linear):
     r"""A linear output layer whose weights depend on the feature columns of the table.
 
-    .. math:: y_o = b_o + w_o \cdot [z, u, x] + \sum_c u_c \, v_{oc} \cdot z
+    .. math:: y_o = b_o + w_o \cdot [z, x, u] + \sum_c u_c \, v_{oc} \cdot z
 
-    with z the read-out of the molecule and the features of its featuriser (R channels), u the
-    standardised feature columns (C channels), and x the other molecule-level features. Without v, a
+    with z the read-out of the molecule (R channels), u the standardised feature columns (C
+    channels), and x the other molecule-level features (F channels). Without v, a
     column would shift the outputs of all molecules by the same amount. With it, each word of a
     column, such as the name of an assay, has output weights of its own. v starts at 0.
 
     Args:
-        width: number of channels of the input, R + C + following.
+        width: number of channels of the input, R + F + C.
         outputs: number of outputs.
+        features: number of channels of the other features (F).
         columns: number of channels of the feature columns (C).
-        following: number of channels of x.
     """
 
-    def __init__(self, width: int, outputs: int, columns: int, following: int = 0) -> None:
+    def __init__(self, width: int, outputs: int, features: int, columns: int) -> None:
         super().__init__(width, outputs)
-        self.sizes = width - columns - following, columns, following
+        self.sizes = width - features - columns, features, columns
         self.interactions = nn.Parameter(torch.zeros(outputs, columns, self.sizes[0]))
 
-    def forward(self, read: Tensor) -> Tensor:  # (B, R + C + following) -> (B, outputs)
-        z, columns, _ = read.split(self.sizes, dim=1)
+    def forward(self, read: Tensor) -> Tensor:  # (B, R + F + C) -> (B, outputs)
+        z, _, columns = read.split(self.sizes, dim=1)
         by_column = (z @ self.interactions.flatten(0, 1).T).unflatten(1, (-1, columns.shape[1]))
         return super().forward(read) + (by_column * columns[:, None]).sum(dim=2)

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from molsepnorm.data.batching.bucketing import size_sorted_batches
-from molsepnorm.data.batching.collate import with_features
 from molsepnorm.errors import ConfigError, InvalidMolecule, require_several
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import (
@@ -41,8 +40,8 @@ _GROUP = {"cpu": 128, "cuda": 1024}
 """Number of molecules of similar size that are encoded and run together. On a CPU it is small, so
 that their arrays fit into its cache and their path vocabulary is small."""
 
-Group = tuple[np.ndarray, EncodedGraphs]
-"""Rows of some molecules, int64 [g], and the encoded molecules."""
+Group = tuple[np.ndarray, EncodedGraphs, ExtraArrays]
+"""Rows of some molecules, int64 [g], the encoded molecules, and their other inputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +181,11 @@ class Prepare:
             nearest, similarity = self._compare(smiles, errors)
         valid = np.array([row for row, error in enumerate(errors) if error is None], dtype=int)
         graphs = [made[row] for row in valid]
-        groups = encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
-        if self._inputs.width:
-            inputs = np.concatenate([columns[valid], structures[valid]], axis=1)
-            groups = [(index, with_features(each, inputs[index])) for index, each in groups]
-        groups = [(valid[index], encoded) for index, encoded in groups]
+        extra = structures._replace(columns=columns)
+        groups = [
+            (valid[index], encoded, extra.of(valid[index]))
+            for index, encoded in encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
+        ]
         outside = self._inputs.outside(columns) if self._inputs.columns else None
         return EncodedRows(errors, groups, nearest, similarity, outside)
 
@@ -210,17 +209,13 @@ class Prepare:
                 errors[row] = f"it cannot be compared with the training molecules: {error}"
         return nearest, similarity
 
-    def _read(
-        self, smiles: Sequence[str]
-    ) -> tuple[list[MolGraph | InvalidMolecule], np.ndarray]:  # float32 (R, w)
+    def _read(self, smiles: Sequence[str]) -> tuple[list[MolGraph | InvalidMolecule], ExtraArrays]:
         """Return a graph or an error for each SMILES, and the fingerprint counts and descriptors
         that the model reads; those of errors are 0."""
-        read = self._inputs.morgan > 0, self._inputs.descriptors, self._inputs.pairs > 0
-        if not any(read):
-            return self._graphs(smiles), np.zeros((len(smiles), 0), dtype=np.float32)
         from molsepnorm.molecules.featurize.descriptors import structure_inputs
         from molsepnorm.molecules.featurize.smiles import RECENT
 
+        read = self._inputs.morgan > 0, self._inputs.descriptors, self._inputs.pairs > 0
         made: list[MolGraph | InvalidMolecule] = []
         parts = []
         for start in range(0, len(smiles) or 1, RECENT):  # RDKit then reads each SMILES once
@@ -228,11 +223,13 @@ class Prepare:
             graphs = self._graphs(part)
             valid = [not isinstance(graph, InvalidMolecule) for graph in graphs]
             found = structure_inputs(list(compress(part, valid)), *read)
-            values = np.zeros((len(part), found.shape[1]), dtype=np.float32)
-            values[valid] = found
+            arrays = [np.zeros((len(part), each.shape[1]), each.dtype) for each in found]
+            for array, values in zip(arrays, found, strict=True):
+                array[valid] = values
             made += graphs
-            parts.append(values)
-        return made, np.concatenate(parts)
+            parts.append(arrays)
+        counts, descriptors, pairs = map(np.concatenate, zip(*parts, strict=True))
+        return made, ExtraArrays(counts, descriptors, pairs, np.zeros((len(smiles), 0)))
 
     def _graphs(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
         if not self._smiles_order:
@@ -247,7 +244,7 @@ def encoded_groups(
     spec: EncodingSpec,
     atom_sizes: tuple[int, ...],
     group: int = _GROUP["cpu"],
-) -> list[Group]:
+) -> list[tuple[np.ndarray, EncodedGraphs]]:
     """Encode molecules in groups of similar size; groups of large molecules are smaller.
 
     Raises:

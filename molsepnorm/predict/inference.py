@@ -2,137 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from molsepnorm.data.batching.bucketing import size_sorted_batches
-from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.devices import Precision, autocast, products_in
+from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel
-from molsepnorm.molecules.encodings.encoding import EncodedGraphs
+from molsepnorm.model import Inputs, PropertyModel
+from molsepnorm.model.parts import Predicted, infer
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.nn.kernel_head import KernelHead
 from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.tasks import Task
 
-_LIMITS = {"cpu": (256, 1 << 20), "cuda": (4096, 1 << 21)}
-"""Maximum numbers of molecules and slot pairs in a batch."""
-
-
-@torch.no_grad()
-def infer(
-    network: nn.Module,
-    tensors: GraphTensors,
-    graphs: np.ndarray,
-    batch_size: int | None = None,
-    precision: Precision = "fp32",
-    call: Callable[[GraphBatch], torch.Tensor] | None = None,
-) -> torch.Tensor:  # float32 (G, …), (G, O) by default
-    """Return the network's outputs for molecules in the given order, on the CPU.
-
-    Batches hold molecules of similar size. In evaluation mode the other molecules of a batch do not
-    change an output. The network's mode is restored.
-
-    Args:
-        network: a network on the device of the tensors.
-        tensors: all molecules.
-        graphs: int [G], indices of the molecules.
-        batch_size: maximum batch size; the default suits the device.
-        precision: precision of matrix products.
-        call: function from a batch to a row for each molecule; by default the network.
-    """
-    if not len(graphs):
-        return torch.empty(0, 0)
-    device = tensors.num_atoms.device
-    limits = _LIMITS.get(device.type, _LIMITS["cuda"])
-    sizes = tensors.sizes[graphs]
-    batches = list(
-        size_sorted_batches(np.arange(len(graphs)), sizes, batch_size or limits[0], limits[1])
-    )
-    was_training = network.training
-    network.eval()
-    try:
-        with products_in(precision, device), autocast(precision, device):
-            parts = [(call or network)(tensors.cut(graphs[rows])) for rows in batches]
-    finally:
-        network.train(was_training)
-    sorted_outputs = torch.cat(parts).cpu()  # the only synchronisation with the device
-    if precision == "bf16":
-        sorted_outputs = sorted_outputs.float()
-    outputs = torch.empty_like(sorted_outputs)
-    outputs[torch.from_numpy(np.concatenate(batches))] = sorted_outputs
-    return outputs
-
-
-class Predicted(NamedTuple):
-    """Predictions of a model for G molecules, and signals of their errors."""
-
-    values: np.ndarray
-    """float32 [G, O], on the scale that is learned."""
-    spread: np.ndarray | None
-    """float32 [G, O]: standard deviation of the networks' predictions; None for one network."""
-    distance: np.ndarray | None
-    """float32 [G]: see `KernelHead.with_distance`; the mean over the networks with such a head.
-    None if there is none."""
-
 
 def predict(
-    model: PropertyModel, tensors: GraphTensors, graphs: np.ndarray, precision: Precision = "fp32"
-) -> np.ndarray:  # float32 (G, O)
-    """Return the model's predictions for molecules, on the scale that is learned."""
-    return predict_with_signals(model, tensors, graphs, precision, distance=False).values
+    model: PropertyModel, inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32"
+) -> np.ndarray:  # float32 (n, O)
+    """Return the model's predictions for some molecules, on the scale that is learned."""
+    return predict_with_signals(model, inputs, rows, precision).values
 
 
 def predict_with_signals(
-    model: PropertyModel,
-    tensors: GraphTensors,
-    graphs: np.ndarray,
-    precision: Precision = "fp32",
-    distance: bool = True,
+    model: PropertyModel, inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32"
 ) -> Predicted:
-    """Return the model's predictions for molecules, with their spread and, if wanted, distance."""
-    each, distances, shares = [], [], []
-    for network, share in zip(model.networks, model.weights, strict=True):
-        if distance and isinstance(network.head, KernelHead):
-            outputs = infer(
-                *(network, tensors, graphs), precision=precision, call=partial(_far, network)
-            )
-            distances.append(outputs[:, -1].numpy())
-            shares.append(share)
-            outputs = outputs[:, :-1]
-        else:
-            outputs = infer(network, tensors, graphs, precision=precision)
-        each.append(model.task.predictions(outputs).numpy())
-    mean = model.mean(each)
-    spread = None
-    if model.partners:
-        spread = np.sqrt(model.mean([(one - mean) ** 2 for one in each]))
-    return Predicted(
-        model.blended(mean, features_of(tensors, graphs) if model.forests else None),
-        spread,
-        np.average(distances, axis=0, weights=shares) if sum(shares) else None,
-    )
-
-
-def _far(network: Graphormer, batch: GraphBatch) -> torch.Tensor:  # (B, O + 1)
-    assert isinstance(network.head, KernelHead)
-    return network.head.with_distance(network.embed(batch))
-
-
-def features_of(tensors: GraphTensors, graphs: np.ndarray) -> np.ndarray | None:  # (G, F)
-    """Return the molecule-level features of some molecules; None if there are none."""
-    index = torch.from_numpy(graphs).to(tensors.num_atoms.device)
-    return None if tensors.features is None else tensors.features[index].cpu().numpy()
+    """Return the model's predictions for some molecules, int (n,), with their spread and distance.
+    Parts without weight are not evaluated."""
+    used = [pair for pair in zip(model.parts, model.weights, strict=True) if pair[1]]
+    found = [
+        (part.predict(inputs, rows, model.task, precision), weight, weight * part.in_spread)
+        for part, weight in used
+    ]
+    spread = distance = None
+    if model.has_spread:
+        total = sum(share for *_, share in found) or 1.0
+        center = sum(each.values * (share / total) for each, _, share in found)
+        squares = ((each.values - center) ** 2 * (share / total) for each, _, share in found)
+        spread = np.sqrt(sum(squares))
+    distances = [(each.distance, weight) for each, weight, _ in found if each.distance is not None]
+    if distances:
+        far, weights = zip(*distances, strict=True)
+        distance = np.average(far, axis=0, weights=weights)
+    values = np.sum([each.values * weight for each, weight, _ in found], axis=0)
+    return Predicted(values, spread, distance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +61,7 @@ class Outcome:
     """For each SMILES the reason why its row failed, or None: it is invalid, or a prediction is not
     finite."""
     spread: np.ndarray | None = None
-    """float32 [R, O]: standard deviation of the networks' predictions; None for one network."""
+    """float32 [R, O]: see `Predicted`."""
     distance: np.ndarray | None = None
     """float32 [R]: see `Predicted`."""
     nearest: np.ndarray | None = None
@@ -177,8 +93,8 @@ class Embeddings:
     """Embeddings of n molecules, in the order of their SMILES."""
 
     molecules: np.ndarray
-    """float32 [n, R]: the input of the network's head, without the counts and descriptors that a
-    kernel head compares, or the read-out of the layer that was named; NaN in rows that failed."""
+    """float32 [n, R]: the input of the network's head, or the read-out of the layer that was named;
+    NaN in rows that failed."""
     errors: list[str | None]
     """For each molecule the reason why its row failed, or None: it is invalid, or its embedding is
     not finite."""
@@ -200,23 +116,19 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Run:
-    """Evaluates a model, whose network is on the device, on encoded molecules."""
+    """Evaluates a model, which is on the device, on encoded molecules."""
 
     model: PropertyModel
     device: torch.device
     precision: Precision = "fp32"
-    distances: bool = False
-    """Compute the distance from the training molecules, where a network compares molecules."""
 
     def __call__(self, prepared: EncodedRows) -> Outcome:
         shape = len(prepared.errors), self.model.task.outputs
         values, spread = np.full((2, *shape), np.nan, dtype=np.float32)
         distance = np.full(len(prepared.errors), np.nan, dtype=np.float32)
-        for rows, encoded in prepared.groups:
-            tensors = GraphTensors.of(encoded, self.device)
-            found = predict_with_signals(
-                *(self.model, tensors, np.arange(len(rows)), self.precision), self.distances
-            )
+        for rows, encoded, extra in prepared.groups:
+            inputs = Inputs.of(encoded, extra, self.device)
+            found = predict_with_signals(self.model, inputs, np.arange(len(rows)), self.precision)
             values[rows] = found.values
             if found.spread is not None:
                 spread[rows] = found.spread
@@ -228,8 +140,8 @@ class Run:
             errors[row] = errors[row] or self._not_finite(finite[row])
         values[failed] = spread[failed] = distance[failed] = np.nan
         return Outcome(
-            *(values, errors, spread if self.model.partners else None),
-            distance if self.distances and self.model.compares else None,
+            *(values, errors, spread if self.model.has_spread else None),
+            distance if self.model.compares else None,
             *(prepared.nearest, prepared.similarity, prepared.outside),
         )
 
@@ -267,17 +179,15 @@ class Embed:
     def width(self) -> int:
         """Width R of a molecule's embedding."""
         network = self.model.network
-        if self.layer is not None:
-            return network.layer_width
-        return network.embedding_width - network.config.compared_features
+        return network.embedding_width if self.layer is None else network.layer_width
 
     def __call__(self, prepared: EncodedRows) -> Embeddings:
         errors = list(prepared.errors)
         width, read = self.model.network.config.width, self.width
         molecules = np.full((len(errors), read), np.nan, dtype=np.float32)
         atoms = [np.empty((0, width), dtype=np.float32)] * len(errors)
-        for rows, encoded in prepared.groups:
-            found = self._infer(encoded)
+        for rows, encoded, extra in prepared.groups:
+            found = self._infer(Inputs.of(encoded, extra, self.device))
             of_atoms = found[:, read:].reshape(len(rows), -1, width)
             for index, row in enumerate(rows):
                 molecule, own = found[index, :read], of_atoms[index, : encoded.sizes[index]]
@@ -287,23 +197,24 @@ class Embed:
                     errors[row] = _not_finite("the embedding", self.precision)
         return Embeddings(molecules, errors, atoms if self.atoms else None)
 
-    def _infer(self, encoded: EncodedGraphs) -> np.ndarray:  # float32 (G, R) or (G, R + N C)
+    def _infer(self, inputs: Inputs) -> np.ndarray:  # float32 (G, R) or (G, R + N C)
         """Return each molecule's embedding, followed by those of its atoms, padded."""
-        network, largest, width = self.model.network, int(encoded.sizes.max()), self.width
+        graphs, network = self.model.graphs(inputs), self.model.network
+        largest = int(graphs.sizes.max())
 
         def molecules_alone(batch: GraphBatch) -> Tensor:  # (B, R)
-            return network.embed_with_atoms(batch, layer=self.layer)[0][:, :width]
+            return network.embed_with_atoms(batch, layer=self.layer)[0]
 
         def with_atoms(batch: GraphBatch) -> Tensor:  # (B, R + N C)
             molecules, slots = network.embed_with_atoms(batch, layer=self.layer)
             (group,) = batch.groups
             atoms = slots.unflatten(0, (group.graphs, group.slots))[batch.order, 1:]
             atoms = F.pad(atoms, (0, 0, 0, largest + 1 - group.slots))
-            return torch.cat([molecules[:, :width], atoms.flatten(1)], dim=1)
+            return torch.cat([molecules, atoms.flatten(1)], dim=1)
 
-        tensors, every = GraphTensors.of(encoded, self.device), np.arange(len(encoded))
+        every = np.arange(len(graphs.sizes))
         call = with_atoms if self.atoms else molecules_alone
-        return infer(network, tensors, every, precision=self.precision, call=call).numpy()
+        return infer(network, graphs, every, precision=self.precision, call=call).numpy()
 
 
 def _not_finite(what: str, precision: Precision) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, warn_of_data
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.domain import domain_columns, require_domain
 from molsepnorm.predict.encode import (
@@ -95,11 +95,9 @@ class Predictor:
         self.domain = domain
         self._prepare = Prepare(model, self.device)
         self._prepare_near = Prepare(model, self.device, molecules=self._molecules)
-        self._run = Run(model, self.device, precision, distances=level is not None)
+        self._run = Run(model, self.device, precision)
         self._run_here = self.device.type != "cpu"
         model.to(self.device)
-        for network in model.networks:
-            network.eval()
 
     @property
     def columns(self) -> dict[str, np.dtype]:
@@ -260,7 +258,12 @@ class Predictor:
                 "the model reads feature columns, fingerprint counts or descriptors, which a graph "
                 "does not have: predict from SMILES"
             )
-        groups = encoded_groups(graphs, self.model.encoding, self.model.network.config.atom_sizes)
+        groups = [
+            (index, encoded, ExtraArrays.none(len(index)))
+            for index, encoded in encoded_groups(
+                graphs, self.model.encoding, self.model.network.config.atom_sizes
+            )
+        ]
         return self._run(EncodedRows([None] * len(graphs), groups)).values
 
     def rows(

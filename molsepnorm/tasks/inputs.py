@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -227,7 +228,7 @@ class FeatureColumn:
 
 @dataclass(frozen=True)
 class ExtraInputs:
-    """The inputs of a model beside the features of its featuriser, in their order."""
+    """The inputs of a model, or a part of it, beside the features of its featuriser."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
@@ -251,17 +252,38 @@ class ExtraInputs:
         return tuple(column.width for column in self.columns)
 
     @property
+    def widths(self) -> tuple[int, int, int, int]:
+        """Numbers of Morgan counts, descriptors, atom-pair counts, and inputs of all columns."""
+        return self.morgan, len(self.descriptors), self.pairs, sum(self.column_widths)
+
+    @property
     def width(self) -> int:
         """Number of inputs."""
-        return sum(self.column_widths) + self.morgan + len(self.descriptors) + self.pairs
+        return sum(self.widths)
 
-    def is_start_of(self, other: ExtraInputs) -> bool:
-        """Return whether these are the first of the other inputs, in the same order."""
-        own, every = (
-            [*each.columns, *["morgan"] * each.morgan, *each.descriptors, *["pair"] * each.pairs]
-            for each in (self, other)
+    @staticmethod
+    def joined(inputs: Sequence[ExtraInputs]) -> ExtraInputs:
+        """Return everything that some parts of a model read.
+
+        Raises:
+            ConfigError: they read different feature columns or descriptors. One may read the first
+                columns only.
+        """
+        columns = []
+        for same in zip_longest(*(each.columns for each in inputs)):
+            found = [each for each in same if each is not None]
+            if any(each != found[0] for each in found):
+                raise ConfigError("the feature columns differ in their names or words")
+            columns.append(FeatureColumn.joined(found))
+        descriptors = {each.descriptors for each in inputs} - {()}
+        if len(descriptors) > 1:
+            raise ConfigError("the descriptors differ")
+        return ExtraInputs(
+            tuple(columns),
+            max((each.morgan for each in inputs), default=0),
+            next(iter(descriptors), ()),
+            max((each.pairs for each in inputs), default=0),
         )
-        return own == every[: len(own)]
 
     def encode_columns(
         self, cells: Sequence[Sequence[object]], rows: int

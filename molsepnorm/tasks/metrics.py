@@ -131,14 +131,7 @@ def score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
     >>> score("roc_auc", np.array([1.0, 1.0]), np.array([0.2, 0.9]))
     nan
 
-    Args:
-        metric: a name of `METRICS`, except "loss".
-        labels: (n,), NaN where missing; 0 or 1 for binary targets, the index of the class for
-            multi-class targets.
-        predictions: (n,) values or probabilities of class 1, or (n, K) probabilities of K classes.
-
-    Raises:
-        ConfigError: there is no such metric.
+    Arguments and errors as for `resampled_scores`.
     """
     once = np.ones((1, len(labels)), np.uint8)
     return float(resampled_scores(metric, labels, predictions, once)[0])
@@ -154,7 +147,8 @@ def resampled_scores(
     array([0.25, 0.5 , nan])
 
     Args:
-        metric, labels, predictions: as for `score`.
+        metric: a name of `METRICS`, except "loss".
+        labels, predictions: see the head of this file.
         counts: int (R, n), number of times that each molecule was drawn in each resample.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
@@ -183,6 +183,17 @@ class Task:
             elif target.kind == "multiclass":
                 outputs[:, columns] = values[:, columns].clamp(min=_TINY).log()
         return outputs.float()
+
+    def rescale_outputs(self, new: Task, weights: Iterable[Tensor], bias: Tensor) -> None:
+        """Change the weights (O, …) and the bias (O,) of outputs so that they have the same
+        predictions in a new task, whose targets have other means and scales."""
+        with torch.no_grad():
+            for one, other, rows in zip(self.targets, new.targets, self.columns(), strict=True):
+                if (one.mean, one.scale) != (other.mean, other.scale):
+                    ratio, shift = one.rescaling_to(other)
+                    for weight in weights:
+                        weight[rows] *= ratio
+                    bias[rows] = bias[rows] * ratio + shift
 
     def tables(self, predictions: np.ndarray) -> list[dict[str, np.ndarray]]:
         """Return predictions (G, O) as named columns, for each target.

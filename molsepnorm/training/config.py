@@ -398,7 +398,7 @@ def with_start(
     if finetune.get("weights_sha256") is None:
         model = PropertyModel.from_pretrained(start)
         finetune["weights_sha256"] = weights_digest(start)
-        own = network_settings(model)
+        own = asdict(model.network.config)
         content["model"] = {name: each for name, each in own.items() if name not in FROM_DATA}
         if is_table:
             data = content["data"] = {**data, "featurizer": model.featurizer}
@@ -415,13 +415,6 @@ def with_start(
     if wrong:
         raise other_architecture(start, wrong)
     return content
-
-
-def network_settings(model: PropertyModel) -> dict[str, Any]:
-    """Return the settings of the network that is trained from a model: a kernel head is replaced,
-    and the fingerprint counts and descriptors that it compares are not read."""
-    config = model.network.config
-    return asdict(config.with_linear_head() if config.head == "kernel" else config)
 
 
 def other_architecture(start: object, wrong: list[str]) -> ConfigError:

@@ -9,18 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molsepnorm.data import datasets
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.predict.inference import predict
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.results.scores import leaks
+from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import dataset_scores
 
@@ -50,6 +49,7 @@ class Selection(NamedTuple):
 
     model: PropertyModel
     dataset: Dataset
+    extra: ExtraArrays
     split: str
     graphs: np.ndarray
     leak: str | None
@@ -85,11 +85,12 @@ def evaluate(
         ModelError: the folder does not hold a complete model.
     """
     chosen = pick_device(device)
-    model, dataset, split, graphs, leak = select(model, data, split, allow_leak=allow_leak)
+    model, dataset, extra, split, graphs, leak = select(model, data, split, allow_leak=allow_leak)
     labels = dataset.exact_labels[graphs]
     check_labels(model.task.targets, labels)
     model.to(chosen)
-    predictions = predict(model, GraphTensors.of(dataset.store, chosen), graphs, precision)
+    inputs = Inputs.of(dataset.store, extra, chosen)
+    predictions = predict(model, inputs, graphs, precision)
     scores = dataset_scores(dataset, model.task, predictions, labels)
     ends = model.task.intervals(predictions, labels, molecules=dataset.molecule_ids[graphs])
     intervals = {name: each for name, each in ends.items() if np.isfinite(scores[name])}
@@ -121,48 +122,58 @@ def select(
         folder, model = resolve(model), PropertyModel.from_pretrained(model)
     if data.targets is not None and sorted(data.targets) == sorted(model.task.names):
         data = data.model_copy(update={"targets": [*model.task.names]})
-    data, split, own_run = _chosen_split(folder, model, data, split, default)
+    run = _run_on(data, folder, model)
+    if run is not None:
+        data = run.with_own_splits(load_config(config=run.config).data)
+    elif data.table is not None:
+        if folder is not None and split not in (None, "all"):
+            raise ConfigError(
+                f"{data.table} has no split '{split}': the model was not trained on this table, so "
+                "all its molecules can be scored (--split all)"
+            )
+        split = split or "all"
+    split = split or default
     if labelled:
         model.require_targets()
     leak = model.leak(data.dataset, allow=allow_leak or not labelled)
-    dataset = _load(data, model, split, labelled)
-    if own_run is not None and split != "all":
-        own_run.require_same_data(dataset)
+    dataset, extra = _load(data, model, split, labelled)
+    if run is not None and split != "all":
+        run.require_same_data(dataset)
     graphs = dataset.splits[split]
     if model.inputs.columns and not len(graphs):
         raise DataError(f"{dataset.name} has no row to score: {dataset.warnings[-1]}")
     if labelled and len(model.task.names) > 1:
         dataset = _with_labels(dataset, graphs)
-    if own_run is not None:
-        leak = _seen(own_run, split)
+    if run is not None:
+        leak = _seen(run, split)
     elif labelled and leak is None:
         leak = _trained_on(model, dataset, graphs)
-    return Selection(model, dataset, split, graphs, leak)
+    return Selection(model, dataset, extra, split, graphs, leak)
 
 
-def _chosen_split(
-    folder: Path | None, model: PropertyModel, data: DataConfig, split: str | None, default: str
-) -> tuple[DataConfig, str, RunFolder | None]:
-    """Return the data, the split, and the run that was trained with this split, if there is one;
-    arguments as in `select`. `folder` is that of the model; None if it was given in memory."""
-    if data.table is None:
-        return data, split or default, None
-    if folder is None:
-        return data, split or "all", None
-    if (run := RunFolder.of_model(folder)) is not None:
-        own = load_config(config=run.config).data
-        if own.table is not None and own.table == data.table.resolve():
-            _require_same_columns(data, own, model, run)
-            return run.with_own_splits(own), split or default, run
-    if split not in (None, "all"):
-        raise ConfigError(
-            f"{data.table} has no split '{split}': the model was not trained on this table, so all "
-            "its molecules can be scored (--split all)"
-        )
-    return data, "all", None
+def _run_on(data: DataConfig, folder: Path | None, model: PropertyModel) -> RunFolder | None:
+    """Return the run in a model's folder if it was trained on this table. Columns that are named
+    must be those of the run, whose split is scored."""
+    run = None if folder is None or data.table is None else RunFolder.of_model(folder)
+    if run is None or data.table is None:
+        return None
+    own = load_config(config=run.config).data
+    if own.table is None or own.table != data.table.resolve():
+        return None
+    trained = {"smiles_column": own.smiles_column, "targets": [*model.task.names]}
+    for name, expected in trained.items():
+        given = getattr(data, name)
+        if given not in (expected, DataConfig.model_fields[name].default):
+            raise ConfigError(
+                f"{run.path} was trained on this table with data.{name} {expected}, and its split "
+                f"is scored with the same; got {given}: leave it out, or use a copy of the table"
+            )
+    return run
 
 
-def _load(data: DataConfig, model: PropertyModel, split: str, labelled: bool) -> Dataset:
+def _load(
+    data: DataConfig, model: PropertyModel, split: str, labelled: bool
+) -> tuple[Dataset, ExtraArrays]:
     """Return the data set, encoded for the model; arguments as in `select`."""
     if split != "all" and data.split is None and not data.in_memory:
         raise ConfigError(
@@ -185,33 +196,59 @@ def _load(data: DataConfig, model: PropertyModel, split: str, labelled: bool) ->
     return with_inputs(dataset, model.inputs)
 
 
+def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
+    """Return the data with the model's features and targets."""
+    own: dict[str, Any] = {"featurizer": model.featurizer, "standardize": model.standardize}
+    if data.table is None:
+        featurizer = datasets.featurizer_of(data)
+        for holds, problem in (
+            (model.inputs.columns, f"feature columns ({', '.join(model.inputs.names)})"),
+            (featurizer != model.featurizer, f"{model.featurizer} features, not {featurizer}"),
+            (model.standardize != "none", f"standardised structures ({model.standardize})"),
+        ):
+            if holds:
+                raise ConfigError(
+                    f"the model reads {problem}, which {data.dataset} does not have: use a table"
+                )
+        return data
+    names = data.targets or list(model.task.names)
+    if not names:  # of a model from pre-training: the SMILES are enough
+        return data.model_copy(update={"table": None, "structures": [data.table], **own})
+    known = [target for target in model.task.targets if target.name in names]
+    own |= {
+        "feature_columns": list(model.inputs.names),
+        "targets": names,
+        "task_type": {target.name: target.kind for target in known},
+        "classes": {t.name: list(t.classes) for t in known if t.classes},
+        "transform": {t.name: t.transform for t in known if t.transform != NO_TRANSFORM},
+    }
+    return data.model_copy(update=own)
+
+
 def _require_same_targets(
     data: DataConfig, dataset: Dataset, model: PropertyModel, labelled: bool
 ) -> None:
     """Check that the data have the targets of the model, and labels on their scale if they are
     scored."""
-    if model.task.targets and dataset.target_names != model.task.names:
+    targets = model.task.targets
+    if targets and dataset.target_names != model.task.names:
         advice = "" if data.table is None else ": leave data.targets (--targets) out"
         raise ConfigError(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
             f"{', '.join(dataset.target_names)}{advice}"
         )
-    for own, other in zip(model.task.targets, dataset.targets, strict=False):
-        if labelled and own.kind == other.kind and own.classes != other.classes:
+    for own, other in zip(targets, dataset.targets, strict=False) if labelled else ():
+        if own.kind == other.kind and own.classes != other.classes:
             raise ConfigError(
                 f"the model predicts the probability of {own.positive_class} of '{own.name}', and "
                 f"{dataset.name} has the classes {', '.join(other.classes) or '0, 1'}: write the "
                 "labels as in the training table"
             )
-    transforms, given = (
-        [target.transform for target in targets]
-        for targets in (model.task.targets, dataset.targets)
-    )
-    if labelled and {*transforms} - {NO_TRANSFORM} and given != transforms:
-        raise ConfigError(
-            f"the model predicts transformed values ({', '.join(transforms)}), and the labels of "
-            f"{dataset.name} are not transformed: use a table"
-        )
+        if own.transform not in (NO_TRANSFORM, other.transform):
+            raise ConfigError(
+                f"the model predicts transformed values ({own.transform}), and the labels of "
+                f"{dataset.name} are not transformed: use a table"
+            )
 
 
 def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
@@ -221,16 +258,14 @@ def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
         DataError: there is no label at all.
     """
     has_label = np.isfinite(dataset.labels[graphs]).any(axis=0)
-    missing = [name for name, has in zip(dataset.target_names, has_label, strict=True) if not has]
-    if len(missing) == len(dataset.targets):
+    names = ", ".join(np.array(dataset.target_names)[~has_label])
+    if not has_label.any():
         raise DataError(
-            f"{dataset.name} has no label of {', '.join(missing)}, the targets of the model: use a "
-            "table that has labels in a column with the name of a target"
+            f"{dataset.name} has no label of {names}, the targets of the model: use a table that "
+            "has labels in a column with the name of a target"
         )
-    if not missing:
-        return dataset
-    warning = f"Not scored: {', '.join(missing)}, since no row has a label."
-    return replace(dataset, warnings=(*dataset.warnings, warning))
+    warnings = [f"Not scored: {names}, since no row has a label."] * (not has_label.all())
+    return replace(dataset, warnings=(*dataset.warnings, *warnings))
 
 
 def _seen(run: RunFolder, split: str) -> str | None:
@@ -239,12 +274,14 @@ def _seen(run: RunFolder, split: str) -> str | None:
     if split not in ("val", "test"):
         some = "some of " if split == "all" else ""
         return f"the model is trained on {some}these molecules"
-    metrics = run.written_metrics()
-    found = list(leaks(metrics))
-    if split == "val" and (parts := metrics.get("refit")):
+    if not (written := run.written_metrics()):
+        return None
+    metrics = Metrics.from_json(written)
+    found = metrics.leaks
+    if split == "val" and metrics.refit:
         found.append(
-            f"the model is fitted to these molecules, too ({', '.join(parts)}). metrics.json has "
-            "the scores of the model before that"
+            f"the model is fitted to these molecules, too ({', '.join(metrics.refit)}). "
+            "metrics.json has the scores of the model before that"
         )
     return "; ".join(found) or None
 
@@ -264,53 +301,3 @@ def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> s
     trained = {*texts[: len(known)]}
     count = sum(text in trained for text in texts[len(known) :])
     return f"the model is trained on {count:,} of these molecules" if count else None
-
-
-def _require_same_columns(
-    data: DataConfig, own: DataConfig, model: PropertyModel, run: RunFolder
-) -> None:
-    """Check that named columns of the table of a run are those that it was trained on."""
-    trained = {"smiles_column": own.smiles_column, "targets": [*model.task.names]}
-    for name, expected in trained.items():
-        given = getattr(data, name)
-        if given not in (expected, DataConfig.model_fields[name].default):
-            raise ConfigError(
-                f"{run.path} was trained on this table with data.{name} {expected}, and its split "
-                f"is scored with the same; got {given}: leave it out, or use a copy of the table"
-            )
-
-
-def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
-    """Return the data with the model's features and targets."""
-    if data.table is None:
-        if model.inputs.columns:
-            raise ConfigError(
-                f"the model reads the feature columns {', '.join(model.inputs.names)}, which "
-                f"{data.dataset} does not have: evaluate it on a table"
-            )
-        if datasets.featurizer_of(data) != model.featurizer:
-            raise ConfigError(
-                f"the model reads '{model.featurizer}' features and {data.dataset} has "
-                f"'{datasets.featurizer_of(data)}' features: they do not fit each other"
-            )
-        if model.standardize != "none":
-            raise ConfigError(
-                f"the model standardises structures ({model.standardize}), and the molecules of "
-                f"{data.dataset} are encoded as they are: use a table of them"
-            )
-        return data
-    own = {"featurizer": model.featurizer, "standardize": model.standardize}
-    names = data.targets or list(model.task.names)
-    if not names:  # of a model from pre-training: the SMILES are enough
-        return data.model_copy(update={"table": None, "structures": [data.table], **own})
-    known = [target for target in model.task.targets if target.name in names]
-    return data.model_copy(
-        update={
-            **own,
-            "feature_columns": list(model.inputs.names),
-            "targets": names,
-            "task_type": {target.name: target.kind for target in known},
-            "classes": {t.name: list(t.classes) for t in known if t.classes},
-            "transform": {t.name: t.transform for t in known if t.transform != NO_TRANSFORM},
-        }
-    )

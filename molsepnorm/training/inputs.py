@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from molsepnorm.data.batching.collate import with_features
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.errors import ConfigError, DataError, counted
-from molsepnorm.model import SUPERVISED
+from molsepnorm.model import SUPERVISED, ExtraArrays
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_dataset
@@ -97,8 +96,8 @@ def with_inputs(
     dataset: Dataset,
     inputs: ExtraInputs,
     progress: Callable[[int, int], None] = lambda done, of: None,
-) -> Dataset:
-    """Return the data set with the extra inputs among the features of its molecules.
+) -> tuple[Dataset, ExtraArrays]:
+    """Return the extra inputs of all molecules, and the data set without rows that lack them.
 
     A row without a value that the model can read, such as a word that no training row has, is left
     out of the splits with a warning.
@@ -111,11 +110,8 @@ def with_inputs(
         ModelError: this version of RDKit lacks a descriptor.
         StorageError: the cache of descriptors cannot be written.
     """
-    if not inputs.width:
-        return dataset
-    features, errors = input_values(dataset, inputs, progress)
-    store = with_features(dataset.store, features)
-    return replace(_readable(dataset, errors), store=store)
+    extra, errors = input_values(dataset, inputs, progress)
+    return _readable(dataset, errors) if inputs.columns else dataset, extra
 
 
 def training_dataset(config: TrainConfig) -> Dataset:
@@ -160,8 +156,8 @@ def input_values(
     inputs: ExtraInputs,
     progress: Callable[[int, int], None] = lambda done, of: None,
     processes: int | None = None,
-) -> tuple[np.ndarray, list[str | None]]:
-    """Return the extra inputs of all G molecules, float32 (G, F), and why one has none, or None.
+) -> tuple[ExtraArrays, list[str | None]]:
+    """Return the extra inputs of all G molecules, and why one has none, or None.
 
     Args:
         progress: as in `with_inputs`.
@@ -172,18 +168,20 @@ def input_values(
         ModelError, StorageError: as in `with_inputs`.
     """
     columns, errors = _encoded_columns(dataset, inputs)
-    parts = [columns]
+    extra = ExtraArrays.none(len(dataset.store))._replace(columns=columns)
     if inputs.morgan or inputs.descriptors or inputs.pairs:
         from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, descriptor_columns
         from molsepnorm.training.structures import structure_features
 
         described = "fast_descriptors" if inputs.descriptors == FAST_DESCRIPTORS else "descriptors"
-        names = ["counts"] * bool(inputs.morgan) + [described] * bool(inputs.descriptors)
-        names += ["pairs"] * bool(inputs.pairs)
+        names = {"counts": inputs.morgan, described: inputs.descriptors, "pairs": inputs.pairs}
         smiles = dataset.smiles_of(slice(None))
-        found = structure_features(smiles, names, progress, processes)
-        if "descriptors" in found:
-            chosen = descriptor_columns(inputs.descriptors)
-            found["descriptors"] = found["descriptors"][:, chosen]
-        parts += [found[name] for name in names]
-    return np.concatenate(parts, axis=1, dtype=np.float32), errors
+        wanted = [name for name, width in names.items() if width]
+        found = structure_features(smiles, wanted, progress, processes)
+        if described in found:
+            values = found.pop(described)
+            if described == "descriptors":
+                values = values[:, descriptor_columns(inputs.descriptors)]
+            found["descriptors"] = values
+        extra = extra._replace(**found)
+    return extra, errors

@@ -18,6 +18,7 @@ from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.parts import in_head
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.config import RunConfig, TrainConfig
@@ -28,7 +29,6 @@ from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
-from molsepnorm.training.start import in_head
 from molsepnorm.training.step import (
     TrainStep,
     estimate_statistics,
@@ -130,7 +130,7 @@ class Trainer:
         if world.size > 1:
             synchronize_norms(self.network)
         train = self.dataset.splits["train"]
-        self.examples = Examples.of(self.dataset, self.device)
+        self.examples = Examples.of(self.dataset, prepared.extra, model, self.device)
         self.graphs = self.examples.graphs
         self.schedule = Schedule(config.run, train, self.graphs.sizes, world.size)
         if new_targets:
@@ -140,8 +140,8 @@ class Trainer:
             probe = fit_kernel(model, self.examples, train, prepared.inputs)
         self.probe = probe
         if probe is not None:
-            partner = probe.to(self.device).network
-            model = replace(model, inputs=probe.inputs, partners=(partner,), weights=(0.5, 0.5))
+            parts = (*model.parts, *probe.to(self.device).parts)
+            model = model.with_parts(parts, (0.5, 0.5))
         self.model = model
         self.objective = make_objective(config, model, self.examples)
         self.body = Body(self.network)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from molsepnorm.data import datasets
@@ -12,7 +13,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.duplicates import shared_molecules
 from molsepnorm.errors import MolsepnormError, counted
 from molsepnorm.files.reading import read_json
-from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.model import SUPERVISED, ExtraArrays, PropertyModel
 from molsepnorm.model.folder import find_folder
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
@@ -42,14 +43,16 @@ class Prepared:
     """The data and the model of a run."""
 
     dataset: Dataset
-    """With the inputs that the model reads, the fitted targets, and the warnings of the run."""
+    """With the fitted targets, and the warnings of the run."""
     model: PropertyModel
-    loaded: LoadedWeights | None = None
+    loaded: LoadedWeights | None
     """Its weights from the model that the run started from."""
-    new_targets: tuple[str, ...] = ()
+    new_targets: tuple[str, ...]
     """Targets whose outputs are fitted before training."""
-    inputs: ExtraInputs | None = None
+    inputs: ExtraInputs
     """The inputs of the molecules: those of the model, or more that the probe may read."""
+    extra: ExtraArrays
+    """Their values."""
     probe: PropertyModel | None = None
     """The kernel regression of a resumed run, which is not fitted again."""
     leaked: int | None = None
@@ -83,19 +86,22 @@ def prepare(
     )
     probe = None if resumed is None else resumed.probe()
     inputs = fit_inputs(config, dataset)
-    baseline.require_blendable(config, dataset, inputs)
+    baseline.require_blendable(config, dataset)
     read = inputs if probe is None else probe.inputs
     if start is not None and _is_probed(config):
-        with_forest = may_blend or baseline.may_blend(config, dataset, inputs)
+        with_forest = may_blend or baseline.may_blend(config, dataset)
         read = probe_inputs(config, dataset, inputs, with_forest)
-    dataset = world.main_process_first(lambda: with_inputs(dataset, read, callback.on_progress))
+    dataset, extra = world.main_process_first(
+        lambda: with_inputs(dataset, read, callback.on_progress)
+    )
     task, dataset = objective.fit_task(config, dataset)
     loaded = None if resumed is None else resumed.loaded_weights()
     known = start or loaded
-    model = _new_model(config, dataset, task, inputs, {} if known is None else {**known.excludes})
+    excludes = {} if known is None else {**known.excludes}
+    model = _new_model(config, dataset, task, inputs, extra, excludes)
     warnings, new_targets = [*dataset.warnings], tuple[str, ...]()
     if start is not None:
-        unfit, label = unfit_targets(model, start, dataset), config.finetune.label
+        unfit, label = unfit_targets(model, start, dataset, extra), config.finetune.label
         loaded = load_weights(model, start, unfit)
         new_targets = loaded.new_targets if _is_probed(config) else ()
         warnings += about_start(start, model, label, loaded)
@@ -117,7 +123,7 @@ def prepare(
             "the scores are too optimistic. `molsepnorm data check` lists the rows."
         )
     dataset = replace(dataset, warnings=tuple(warnings))
-    return Prepared(dataset, model, loaded, new_targets, read, probe, leaked)
+    return Prepared(dataset, model, loaded, new_targets, read, extra, probe, leaked)
 
 
 def _new_model(
@@ -125,6 +131,7 @@ def _new_model(
     dataset: Dataset,
     task: Task,
     inputs: ExtraInputs,
+    extra: ExtraArrays,
     excludes: dict[str, str],
 ) -> PropertyModel:
     """Return a model with random weights, whose features are scaled to the training molecules."""
@@ -134,15 +141,15 @@ def _new_model(
             plain,
             outputs=task.outputs,
             molecule_features=plain.molecule_features + inputs.width,
-            columns=inputs.column_widths,
-            counts=inputs.morgan,
-            descriptors=len(inputs.descriptors),
+            columns=sum(inputs.column_widths),
         )
     )
-    values = dataset.store.features
-    if values is not None and isinstance(network.molecule_features, MoleculeFeatures):
-        network.molecule_features.fit(torch.from_numpy(values[dataset.splits["train"]]))
-    return PropertyModel(
+    if isinstance(network.molecule_features, MoleculeFeatures):
+        train, own = dataset.splits["train"], dataset.store.features
+        values = extra.of(train).read_by(inputs).stacked()
+        values = values if own is None else np.hstack([own[train], values])
+        network.molecule_features.fit(torch.from_numpy(values))
+    return PropertyModel.of(
         network,
         dataset.store.featurizer,
         task,

@@ -29,7 +29,7 @@ from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
-from molsepnorm.training.inputs import fit_inputs, training_dataset, with_inputs
+from molsepnorm.training.inputs import training_dataset, with_inputs
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
 from molsepnorm.training.parsing import seconds_of
@@ -265,7 +265,7 @@ def _complete(trainer: Trainer) -> dict[str, Any]:
         "seconds": round(progress.seconds, 1),
         "molecules_in_several_splits": trainer.prepared.leaked,
         **(_trained_before(loaded.trained_on) if loaded is not None else {}),
-        **({"network_share": chosen.weights[0]} if chosen.partners else {}),
+        **({"network_share": chosen.weights[0]} if len(chosen.parts) > 1 else {}),
     }
     return _write(trainer.folder, config, trainer.dataset, found, about)
 
@@ -281,13 +281,11 @@ def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
     A run that was scored before, after fewer epochs, or that was killed then, has kept it with
     forests and with kernel regressions that were fitted again.
     """
-    if best.forests:
-        best = replace(best, forests=(), forest_share=0.0, inputs=trainer.model.inputs)
-    if (probe := trainer.probe) is not None:
-        if not best.partners:
-            return replace(best, network=probe.network).to(trainer.device)
-        best = replace(best, partners=(probe.network,))
-    return with_network_share(best.to(trainer.device), trainer.examples)
+    probe = () if trainer.probe is None else trainer.probe.parts
+    network = () if best.network_part is None else (best.network_part,)
+    parts = network + probe
+    best = best.with_parts(parts, [1 / len(parts)] * len(parts)).to(trainer.device)
+    return with_network_share(best, trainer.examples)
 
 
 def _write(
@@ -409,9 +407,8 @@ def _train_ensemble(
         config = with_length(config, dataset)
         configs = _members(config)
         folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
-        inputs = fit_inputs(config, dataset)
-        baseline.require_blendable(config, dataset, inputs)
-        may_blend = baseline.may_blend(config, dataset, inputs)
+        baseline.require_blendable(config, dataset)
+        may_blend = baseline.may_blend(config, dataset)
         if resume:
             run.require_same_data(dataset)
             _require_longer(folders, config)
@@ -473,11 +470,11 @@ def _join(
     """Join the members, and complete, score and write the joined model; return the content of
     `metrics.json`."""
     joined = join([result.model for result in results if result.model is not None])
-    dataset = with_inputs(dataset, joined.inputs, callback.on_progress)
+    dataset, extra = with_inputs(dataset, joined.inputs, callback.on_progress)
     device = device_of_rank(config.run.device, DistributedContext())
     members = [result.metrics for result in results]
     seconds = sum(each["seconds"] for each in members)
-    examples = Examples.of(dataset, device)
+    examples = Examples.of(dataset, extra, joined, device)
     found = complete(config, joined.to(device), examples, seconds, callback)
     known = max(each.get("molecules_trained_on_before", 0) for each in members)
     if known and config.finetune.start is not None:

@@ -15,6 +15,7 @@ from molsepnorm.data.datasets.splits import split_name
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import METRICS
+from molsepnorm.training.results.metrics import Scores
 
 MAX_TRAINING = 20_000
 """Maximum number of training molecules whose predictions a run writes. Each network of the model
@@ -73,12 +74,8 @@ def split_scores(
 
 
 def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, Any]:
-    """Return scores, those of a constant prediction and of the forest, intervals of the test
-    scores, and `comparisons`; only the validation scores if there is no test split.
-
-    The entry `baseline_difference` holds the test scores of the model minus those of the forest,
-    with 95 % intervals of a paired bootstrap.
-    """
+    """Return the entries of `Metrics` about scores; only the validation scores if there is no test
+    split."""
     graphs, values, forest = predictions
     entries: dict[str, Any] = {**split_scores(dataset, task, graphs, values)}
     if "test" not in graphs:
@@ -100,7 +97,7 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
             for split in ("val", "test")
         }
         paired = task.intervals(test, labels, molecules=molecules, minus=forest["test"])
-        entries["baseline_difference"] = differences(
+        entries["baseline_difference"] = _differences(
             entries["test"], entries["baseline"]["test"], paired
         )
     return entries
@@ -108,19 +105,15 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
 
 def comparisons(
     task: Task,
-    test: Mapping[str, float | None],
-    of_constant: Mapping[str, float | None],
+    test: Scores,
+    of_constant: Scores,
     predictions: np.ndarray,
     labels: np.ndarray,
     constant: np.ndarray,
     molecules: np.ndarray,
 ) -> dict[str, Any]:
-    """Return the entries of `metrics.json` that compare the test scores with those of the trivial
-    baseline.
-
-    `scored_targets` has the targets of each headline that have a test score, all of them if none
-    has one, if there are several targets. `constant_difference` holds the scores of the model minus
-    those of the trivial baseline, with 95 % intervals of a paired bootstrap.
+    """Return the entries of `Metrics` that compare the test scores with those of the trivial
+    baseline. `scored_targets` has all targets of a headline if none has a score.
 
     Args:
         test, of_constant: scores of the model and of the trivial baseline.
@@ -139,34 +132,26 @@ def comparisons(
     return {
         "headlines": list(names),
         **({"scored_targets": scored} if len(task.targets) > 1 else {}),
-        "constant_difference": differences(test, of_constant, paired),
+        "constant_difference": _differences(test, of_constant, paired),
     }
 
 
-def differences(
-    scores: Mapping[str, float | None],
-    others: Mapping[str, float | None],
-    intervals: Mapping[str, tuple[float, float]],
+def _differences(
+    scores: Scores, others: Scores, intervals: Mapping[str, tuple[float, float]]
 ) -> dict[str, dict[str, Any]]:
     """Return the scores minus the others, with the intervals; without those that are undefined."""
-    found = {}
-    for name, ends in intervals.items():
-        one, other = scores[name], others[name]
-        if one is not None and other is not None:
-            found[name] = {"difference": one - other, "interval_95": list(ends)}
-    return found
+    return {
+        name: {"difference": one - other, "interval_95": list(ends)}
+        for name, ends in intervals.items()
+        if (one := scores[name]) is not None and (other := others[name]) is not None
+    }
 
 
 def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
-    """Return the entries of `metrics.json` about the molecules that the scores are computed from.
+    """Return the entries of `Metrics` about the molecules that the scores are computed from.
 
-    `molecules` is the number of different molecules of each split, `labelled` that of the
-    validation and test molecules with a label that is no bound, `labelled_test` that of the test
-    molecules with such a label of each target, and `split` says how they were split, if that is
-    known. `nearest_train_similarity` has the median Tanimoto similarity (Morgan fingerprints of
-    radius 2, 2,048 bits) of the test molecules to the nearest training molecule, and how many were
-    compared: at most 500 and 20,000, drawn at random, which takes about 4 seconds. Molecules that
-    are not SMILES have no such entry.
+    At most 500 test and 20,000 training molecules, drawn at random, are compared, which takes about
+    4 seconds. Molecules that are not SMILES have no such entry.
     """
     if not dataset.targets:
         return {}
@@ -188,20 +173,17 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     if dataset.smiles is not None:
         from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
-        found = []
+        bits = {}
         for name, most in (("test", _MAX_TEST), ("train", _MAX_TRAIN)):
             first_rows = np.unique(ids[parts[name]], return_index=True)[1]
-            part = parts[name][np.sort(first_rows)]
+            part = drawn(parts[name][np.sort(first_rows)], most)
             try:
-                found.append(packed_morgan(dataset.smiles_of(drawn(part, most))))
+                bits[name] = packed_morgan(dataset.smiles_of(part))
             except InvalidMolecule:  # the text of another package's featuriser
                 return entries
-        test, train = found
-        entries["nearest_train_similarity"] = {
-            "median": float(np.median(nearest(test, train)[1])),
-            "test": len(test),
-            "train": len(train),
-        }
+        median = float(np.median(nearest(bits["test"], bits["train"])[1]))
+        compared = {name: len(each) for name, each in bits.items()}
+        entries["nearest_train_similarity"] = {"median": median, **compared}
     return entries
 
 

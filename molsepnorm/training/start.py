@@ -14,24 +14,23 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from molsepnorm.data import datasets
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError, ModelError, first_of
-from molsepnorm.model import SUPERVISED, PropertyModel, weights_digest
+from molsepnorm.model import SUPERVISED, ExtraArrays, Inputs, PropertyModel, weights_digest
+from molsepnorm.model.parts import NetworkPart
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
-from molsepnorm.nn.parts import INTERACTIONS, output_layer
+from molsepnorm.nn.parts import INTERACTIONS, in_head, output_layer
 from molsepnorm.predict.inference import predict
-from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Target, Task
+from molsepnorm.tasks import ExtraInputs, Target, Task
 from molsepnorm.training.config import (
     FREE,
     FinetuneConfig,
     TrainConfig,
-    network_settings,
     other_architecture,
 )
 from molsepnorm.training.recipes import architecture
@@ -121,7 +120,7 @@ def require_fit(
             f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
             f"'{featurizer}': start from a model with the features of the data"
         )
-    own, other = network_settings(start), asdict(architecture)
+    own, other = asdict(start.network.config), asdict(architecture)
     wrong = [
         f"model.{key} is {value}, not {other[key]}"
         for key, value in own.items()
@@ -167,20 +166,15 @@ def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
 
 
 def network_alone(start: PropertyModel) -> PropertyModel:
-    """Return a model without the kernel regression and the forests that its network is averaged
-    with, and without the inputs that only these read. A kernel head is not loaded, so neither are
-    its inputs."""
-    inputs, own = start.inputs, start.encoding.molecule_features
-    kernel = start.network.config.head == "kernel"
-    width = 0 if kernel else start.network.config.molecule_features - own
-    columns = inputs.columns
-    shorter = (NO_INPUTS, ExtraInputs(columns), ExtraInputs(columns, inputs.morgan))
-    inputs = next((each for each in shorter if each.width == width), inputs)
-    alone = replace(start, partners=(), weights=(1.0,), forests=(), forest_share=0.0)
-    return replace(alone, inputs=inputs)
+    """Return a model of the network alone. That of a kernel regression has no outputs, so its head
+    is not loaded."""
+    part = start.network_part or NetworkPart(start.network)
+    return start.with_parts([part], [1.0])
 
 
-def unfit_targets(model: PropertyModel, start: PropertyModel, dataset: Dataset) -> tuple[str, ...]:
+def unfit_targets(
+    model: PropertyModel, start: PropertyModel, dataset: Dataset, extra: ExtraArrays
+) -> tuple[str, ...]:
     """Return the regression targets whose training labels do not fit the output weights that
     `load_weights` would load, as with labels in another unit.
 
@@ -190,7 +184,7 @@ def unfit_targets(model: PropertyModel, start: PropertyModel, dataset: Dataset) 
 
     Args:
         model, start: as for `load_weights`; they are not changed.
-        dataset: the data set, with the inputs of the model.
+        dataset, extra: the data set, and the inputs of its molecules.
     """
     loaded = deepcopy(model)
     same = load_weights(loaded, start).same_targets
@@ -201,7 +195,7 @@ def unfit_targets(model: PropertyModel, start: PropertyModel, dataset: Dataset) 
         return ()
     train = dataset.splits["train"]
     rows = train[:: -(-len(train) // _MAX_MOLECULES)]
-    values = predict(loaded, GraphTensors.of(dataset.store), rows)
+    values = predict(loaded, Inputs.of(dataset.store, extra), rows)
     found = []
     for number in numbers:
         new, column = model.task.targets[number], model.task.columns()[number].start
@@ -226,17 +220,13 @@ def load_weights(
         unfit: targets that get new output weights, see `unfit_targets`.
     """
     network, task, same_inputs = model.network, model.task, model.inputs == start.inputs
-    supervised = start.objective == SUPERVISED and start.network.config.head != "kernel"
-    if supervised and (same_inputs or network.config.head == "linear"):
+    has_outputs = start.objective == SUPERVISED and start.network.config.outputs > 0
+    if has_outputs and (same_inputs or network.config.head == "linear"):
         targets = zip(start.task.targets, start.task.columns(), strict=True)
         known = {each.meaning: (each, rows) for each, rows in targets}
     else:
         known = {}
     ours, theirs = network.state_dict(), start.network.state_dict()
-    if start.network.config.compared_features:  # the kernel head alone reads them
-        theirs = {
-            name: each for name, each in theirs.items() if not name.startswith("molecule_features.")
-        }
     weight, bias = output_layer(ours)
     common = ours[weight].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
     interact = same_inputs and INTERACTIONS in ours and INTERACTIONS in theirs
@@ -312,8 +302,3 @@ def _keeping(inputs: ExtraInputs) -> str:
     options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
     options += [f"--molecule-features {','.join(features)}"] * bool(features)
     return f"To use them, add {' '.join(options)}."
-
-
-def in_head(name: str) -> bool:
-    """Return whether a parameter of a network belongs to its head."""
-    return name.partition(".")[0] == "head"

@@ -23,7 +23,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("embed") / "model"
     network = far_from_initial(GraphormerConfig(**SMALL | {"outputs": 1}))
     task = Task((Target("y", "regression"),), "mae")
-    PropertyModel(network, "zinc", task, "contrastive").save_pretrained(folder)
+    PropertyModel.of(network, "zinc", task, objective="contrastive").save_pretrained(folder)
     return folder
 
 

@@ -14,7 +14,7 @@ from molsepnorm.model import PropertyModel
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("explain") / "model"
-    PropertyModel(network(), "ogb", TASK).save_pretrained(folder)
+    PropertyModel.of(network(), "ogb", TASK).save_pretrained(folder)
     return folder
 
 

@@ -146,7 +146,7 @@ def heated(workspace: Path) -> Path:
     inputs = ExtraInputs((FeatureColumn("t"),))
     config = GraphormerConfig(**SMALL | {"outputs": 1, "molecule_features": inputs.width})
     task = Task((Target("y", "regression"),), "mae")
-    model = PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs)
+    model = PropertyModel.of(far_from_initial(config), "zinc", task, inputs=inputs)
     model.save_pretrained(workspace / "heated")
     return workspace / "heated"
 

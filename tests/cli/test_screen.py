@@ -28,7 +28,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("screen")
     network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": 1}))
     task = Task((Target("y", "regression"),), "mae")
-    PropertyModel(network, "zinc", task).save_pretrained(folder / "model")
+    PropertyModel.of(network, "zinc", task).save_pretrained(folder / "model")
     smiles = [f"{'C' * length}{end}" for length in range(1, 31) for end in ("O", "N", "=O")]
     smiles[7], smiles[80] = "C1CC", ""
     table = pd.DataFrame({"id": range(len(smiles)), "smiles": smiles, "note": "x"})
@@ -127,7 +127,7 @@ def test_the_python_example_of_the_page_runs(workspace, tmp_path, monkeypatch, c
     (block,) = [each for each in blocks if "ScreenOptions" in each]
     network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": 1}))
     task = Task((Target("logS", "regression"),), "mae")
-    PropertyModel(network, "zinc", task).save_pretrained(tmp_path / "runs" / "logS")
+    PropertyModel.of(network, "zinc", task).save_pretrained(tmp_path / "runs" / "logS")
     (tmp_path / "lib").symlink_to(workspace / "lib")
     monkeypatch.chdir(tmp_path)
     exec(compile(block.replace("processes=4", "processes=1"), page.name, "exec"), {})

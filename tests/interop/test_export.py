@@ -20,7 +20,6 @@ from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
-from molsepnorm.forest import Forest
 from molsepnorm.interop.export import (
     DenseGraphormer,
     DenseModel,
@@ -31,7 +30,9 @@ from molsepnorm.interop.export import (
 from molsepnorm.interop.export.dense import DenseForest
 from molsepnorm.interop.export.inputs import encode_table
 from molsepnorm.interop.export.run import MOLECULES, onnx_runner
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, PropertyModel
+from molsepnorm.model.parts import Forest, KernelPart, NetworkPart
+from molsepnorm.model.parts.kernel import KernelRegression
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
@@ -61,27 +62,11 @@ ZINC: dict[str, Any] = {
     "norm": "sep-rms-bn",
     "readout": "token+mean",
 }
-KERNEL: dict[str, Any] = {**ZINC, "readout": "layers", "head": "kernel", "centers": 9}
 CONFIGS: dict[str, dict[str, Any]] = {
     "slim": {},
     "zinc": ZINC,
     "token-only": {**ZINC, "readout": "token", "pair_hidden": 0},
     "layers": {**ZINC, "readout": "layers", "head": "mlp"},
-    "kernel": {
-        **KERNEL,
-        "molecule_features": 21,
-        "columns": (1, 2),
-        "counts": 7,
-        "descriptors": 4,
-        "pairs": 7,
-    },
-    "descriptors": {
-        **KERNEL,
-        "molecule_features": 11,
-        "counts": 7,
-        "descriptors": 4,
-        "compares_counts": False,
-    },
     "features": {"molecule_features": 5, "readout": "sum"},
     "post": {**ZINC, "norm_order": "post"},
     "post-token": {"norm_order": "post"},
@@ -110,25 +95,21 @@ def network_of(
             noise = torch.randn(value.shape, generator=generator)
             positive = name.endswith(("running_var", "scale", "sd"))
             value.copy_(noise.square() + 0.5 if positive else 0.3 * noise + value.clamp(-1, 1))
-        elif name in ("head.counts", "head.pairs"):
-            value.copy_(torch.randint(0, 7, value.shape, generator=generator))
-    if config.head == "kernel":
-        network.head.scale *= 20  # so that molecules are near the centres
     return network
 
 
 def model_of(*networks: Graphormer, task: Task | None = None, **changes: Any) -> PropertyModel:
     """A model with the networks' mean."""
-    first, *partners = networks or [network_of(task.outputs if task else 1)]
+    networks = networks or (network_of(task.outputs if task else 1),)
     task = task or Task(TARGETS[:1], "mae")
-    weights = tuple(np.arange(1, len(networks) + 1) / np.arange(1, len(networks) + 1).sum())
-    named = {"partners": tuple(partners), "weights": weights or (1.0,), **changes}
-    return PropertyModel(first, "ogb", task, **named)
+    total = len(networks) * (len(networks) + 1) / 2
+    weights = tuple((number + 1) / total for number in range(len(networks)))
+    return PropertyModel(tuple(map(NetworkPart, networks)), "ogb", task, weights=weights, **changes)
 
 
 def encoded(network: Graphormer, smiles: list[str]) -> dict[str, Tensor]:
     """Inputs of a dense network; molecule-level features are random."""
-    bare = Graphormer(replace(network.config.with_linear_head(), molecule_features=0))
+    bare = Graphormer(replace(network.config, molecule_features=0))
     arrays = dense_inputs(model_of(bare), smiles).arrays
     inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if count := network.config.molecule_features:
@@ -140,11 +121,10 @@ def encoded(network: Graphormer, smiles: list[str]) -> dict[str, Tensor]:
 
 def native(network: Graphormer, smiles: list[str], features: Tensor | None) -> Tensor:
     """The outputs of the network itself."""
-    bare = Graphormer(replace(network.config.with_linear_head(), molecule_features=0))
+    bare = Graphormer(replace(network.config, molecule_features=0))
     outputs = torch.empty(len(smiles), network.config.outputs, dtype=network.embedding.atoms.dtype)
-    for rows, group in Prepare(model_of(bare), torch.device("cpu"))(
-        [(text,) for text in smiles]
-    ).groups:
+    prepare = Prepare(model_of(bare), torch.device("cpu"))
+    for rows, group, _ in prepare([(text,) for text in smiles]).groups:
         batch = GraphTensors.of(group).cut(list(range(len(rows))))
         its = None if features is None else features[torch.from_numpy(rows)]
         with torch.no_grad():
@@ -172,7 +152,7 @@ def test_a_dense_network_equals_the_network(name: str) -> None:
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["slim", "kernel", "post"])
+@pytest.mark.parametrize("name", ["slim", "layers", "post"])
 def test_padding_and_the_other_molecules_have_no_influence(name: str) -> None:
     """Also if padding holds valid numbers of other meanings, for batches of one and seven."""
     dense = DenseGraphormer(network_of(**CONFIGS[name])).double()
@@ -223,15 +203,19 @@ def test_inputs_are_those_of_rdkit() -> None:
         assert np.array_equal(labelled, np.clip(distances, 0, 5))
 
 
+SOLVENT_AND_PH = (FeatureColumn("solvent", ("dmso", "water")), FeatureColumn("ph"))
+
+
 def mixed_model(count: int = 2) -> PropertyModel:
-    """Targets of all kinds, networks that read none, some and all of the inputs, standardised."""
+    """Targets of all kinds, a network that reads columns and one that does not, standardised."""
     task = Task(TARGETS, "loss")
-    inputs = ExtraInputs((FeatureColumn("solvent", ("dmso", "water")), FeatureColumn("ph")), 2048)
     networks = [
-        network_of(6, 1, **{**ZINC, "layers": 1, "molecule_features": 3}),
+        network_of(6, 1, **{**ZINC, "layers": 1, "molecule_features": 3, "columns": 3}),
         network_of(6, 2, **{**ZINC, "layers": 1, "node_walks": 2}),
     ]
-    return model_of(*networks[:count], task=task, inputs=inputs, standardize="parent")
+    model = model_of(*networks[:count], task=task, standardize="parent")
+    reader = NetworkPart(networks[0], ExtraInputs(SOLVENT_AND_PH))
+    return model.with_parts((reader, *model.parts[1:]), model.weights)
 
 
 COLUMNS = {"solvent": ["dmso", "water"] * 9, "ph": np.linspace(1, 12, 18).tolist()}
@@ -256,47 +240,72 @@ def test_predictions_are_those_of_the_predictor() -> None:
     np.testing.assert_allclose(found.numpy(), expected.to_numpy(), rtol=2e-4, atol=1e-6)
 
 
+def kernel_part(reads: ExtraInputs, outputs: int = 6) -> KernelPart:
+    """A kernel regression of random numbers, with nine centres."""
+    encoder = network_of(0, 3, **{**ZINC, "layers": 2, "readout": "layers"})
+    regression = KernelRegression(encoder.embedding_width, 9, outputs, reads)
+    generator = torch.Generator().manual_seed(0)
+    for name, values in regression.named_buffers():
+        if values.dtype == torch.uint8:
+            values.copy_(torch.randint(0, 7, values.shape, generator=generator))
+        elif name.endswith("scale"):
+            values.fill_(20)
+        else:
+            values.copy_(torch.rand(values.shape, generator=generator))
+    return KernelPart(encoder, regression)
+
+
 def blended_model(count: int = 2) -> PropertyModel:
-    """The mixed model with two forests, whose trees have different depths; one is a leaf."""
+    """The mixed model with a kernel regression and two forests, whose trees have different depths;
+    one is a leaf."""
     model = mixed_model(count)
-    inputs = replace(model.inputs, descriptors=("MolWt", "TPSA", "MolLogP"), pairs=2048)
+    reads = ExtraInputs(SOLVENT_AND_PH, 2048, ("MolWt", "TPSA", "MolLogP"))
     generator = np.random.default_rng(0)
-    read = inputs.width - inputs.pairs
-    features = generator.integers(0, 3, (60, read)).astype(np.float32)
-    features[:, -3:] = generator.normal([150, 60, 2], [90, 50, 2], (60, 3))
-    features[0, -1] = np.nan
-    labels = np.stack([features[:, -1], features[:, -3] / 40, *features[:, 5:7].T], axis=1)
-    labels[:, 2:] %= [2, 3]
+    described = generator.normal([150, 60, 2], [90, 50, 2], (60, 3)).astype(np.float32)
+    described[0, -1] = np.nan
+    extra = ExtraArrays.none(60)._replace(
+        counts=generator.integers(0, 3, (60, 2048)),
+        descriptors=described,
+        columns=generator.integers(0, 3, (60, 3)),
+    )
+    kinds = extra.counts[:, 2:4] % [2, 3]
+    labels = np.stack([described[:, -1], described[:, 0] / 40, *kinds.T], axis=1)
     labels[0] = np.nan
     constant = labels * [1, 1, np.nan, 1]  # a target without labels is a leaf
     forests = [
-        Forest.fit(features, each, model.task, seed=seed, trees=4 + seed)
+        Forest.fit(reads, extra, each, model.task, seed=seed, trees=4 + seed)
         for seed, each in enumerate((labels, constant))
     ]
-    return replace(model, inputs=inputs, forests=tuple(forests), forest_share=0.7)
+    kernel = kernel_part(replace(reads, pairs=2048))
+    weights = [0.2 * weight for weight in model.weights]
+    return model.with_parts((*model.parts, kernel, *forests), (*weights, 0.1, 0.4, 0.3))
 
 
-def test_forests_are_part_of_a_dense_model() -> None:
+def test_every_part_is_in_a_dense_model() -> None:
     """Also where a molecule lacks a descriptor, and if the networks have a lower precision."""
     model = blended_model()
     columns = {name: values[:17] for name, values in COLUMNS.items()}
+    expected = expected_table(model, columns).to_numpy()
     arrays = dense_inputs(model, SMILES[:17], columns).arrays
     assert arrays["features"].shape == (17, model.inputs.width)
-    features = arrays["features"][:, : -model.inputs.pairs]
-    features[3, -1] = np.nan
     inputs = {name: torch.from_numpy(each) for name, each in arrays.items()}
-    for forest in model.forests:
-        expected = forest.predict(features)
-        assert expected.std(axis=0)[:2].min() > 0.01
-        found = DenseForest(forest)(torch.from_numpy(features))
-        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-6)
-        half = DenseForest(forest).bfloat16()(torch.from_numpy(features))
-        assert torch.equal(half, found)
-    expected = expected_table(model, columns).to_numpy()
-    del inputs["features"]
-    features = torch.from_numpy(dense_inputs(model, SMILES[:17], columns).arrays["features"])
-    found = DenseModel(model)(**inputs, features=features)
+    found = DenseModel(model)(**inputs)
     np.testing.assert_allclose(found.numpy(), expected, rtol=2e-4, atol=1e-6)
+    extra = ExtraArrays(*np.split(arrays["features"], np.cumsum(model.inputs.widths)[:-1], axis=1))
+    extra.descriptors[3, -1] = np.nan
+    given = [torch.from_numpy(each) for each in extra]
+    for forest in model.parts[-2:]:
+        values = forest.values(extra)
+        assert values.std(axis=0)[:2].min() > 0.01
+        dense = DenseForest(forest)
+        alone = dense(model.task, (), torch.empty(17, 0), given)
+        np.testing.assert_allclose(alone.numpy(), values, rtol=1e-5, atol=1e-6)
+        assert torch.equal(dense.bfloat16()(model.task, (), torch.empty(17, 0), given), alone)
+    kernel = model.with_parts([model.parts[2]], [1.0])
+    values = expected_table(kernel, columns).to_numpy()
+    assert values[:, 0].std() > 0.1
+    found = DenseModel(kernel)(**inputs | {"features": inputs["features"]})
+    np.testing.assert_allclose(found.numpy(), values, rtol=2e-4, atol=1e-6)
 
 
 def test_an_output_that_is_not_finite_is_nan() -> None:
@@ -406,7 +415,7 @@ def test_networks_without_a_dense_form_are_refused() -> None:
 
 
 def test_models_without_a_dense_form_are_refused(tmp_path: Path) -> None:
-    untrained = PropertyModel(network_of(0), "ogb", Task((), "loss"))
+    untrained = PropertyModel.of(network_of(0), "ogb", Task((), "loss"))
     with pytest.raises(ConfigError, match="pre-trained without targets"):
         export_onnx(untrained, tmp_path / "out")
 

@@ -20,6 +20,7 @@ from sklearn.utils import estimator_checks
 import molsepnorm
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.interop.sklearn import GraphormerClassifier, GraphormerRegressor
+from molsepnorm.model.parts import Forest
 from molsepnorm.molecules.featurize.smiles import read_smiles
 from molsepnorm.predict import Predictor
 
@@ -108,7 +109,7 @@ def test_a_forest_is_blended_by_default(baselines, fitted):
     """Its predictions need SMILES or RDKit's molecules; graphs have an error that says so."""
     plain = {name: value for name, value in TINY.items() if name != "run.blend"}
     blended = GraphormerRegressor(epochs=2, overrides=plain).fit(SMILES, Y)
-    assert 0 < blended.model_.forest_share <= 1 and not fitted.model_.forests
+    assert 0 < blended.model_.share(Forest) <= 1 and not fitted.model_.share(Forest)
     assert blended.predict(list(map(read_smiles, SMILES))) == pytest.approx(blended.predict(SMILES))
     graphs = list(map(molsepnorm.featurize.get(blended.model_.featurizer), SMILES))
     with pytest.raises(ConfigError, match="which a graph does not have: predict from SMILES"):

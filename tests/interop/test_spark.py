@@ -44,7 +44,7 @@ def model() -> PropertyModel:
         (Target("y", "regression"), Target("a`b", "multiclass", classes=("low", "mid", "high"))),
         "loss",
     )
-    return PropertyModel(
+    return PropertyModel.of(
         far_from_initial(GraphormerConfig(**{**SMALL, "outputs": 4})), "zinc", task
     )
 
@@ -79,7 +79,7 @@ def test_feature_columns_follow_the_smiles(spark):
     inputs = ExtraInputs((FeatureColumn("t"),))
     config = GraphormerConfig(**{**SMALL, "outputs": 1, "molecule_features": inputs.width})
     task = Task((Target("y", "regression"),), "mae")
-    model = PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs)
+    model = PropertyModel.of(far_from_initial(config), "zinc", task, inputs=inputs)
     cells = [row / 40 for row in range(len(SMILES) - 1)] + [None]
     rows = zip(range(len(SMILES)), SMILES, cells, strict=True)
     table = spark.createDataFrame(list(rows), "id int, s string, t double")

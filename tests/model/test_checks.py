@@ -15,10 +15,15 @@ from molsepnorm.model import PropertyModel
 @pytest.mark.parametrize("weights", [(0.5, 0.5), (0.5, 0.3, 0.3), (1.2, -0.1, -0.1), (nan,) * 3])
 def test_weights_of_networks_must_sum_to_one(tmp_path, weights):
     model = joined_model()
-    with pytest.raises(ConfigError, match=r"the mean over 3 networks needs as many weights"):
+    with pytest.raises(ConfigError, match=r"the mean over 3 parts needs as many weights"):
         dataclasses.replace(model, weights=weights)
     model.save_pretrained(tmp_path)
-    change_description(tmp_path / "config.json", lambda about: about.update(weights=list(weights)))
+
+    def change(about):
+        for part, weight in zip(about["parts"], weights, strict=False):
+            part["weight"] = weight
+
+    change_description(tmp_path / "config.json", change)
     with pytest.raises(ModelError, match="config.json"):
         PropertyModel.from_pretrained(tmp_path)
 
@@ -29,19 +34,14 @@ def test_networks_that_do_not_fit_each_other_are_refused(tmp_path):
     model.save_pretrained(tmp_path)
 
     def lengthen(about):
-        about["partners"][0]["max_path_length"] = 2
+        about["parts"][1]["settings"]["max_path_length"] = 2
 
     change_description(tmp_path / "config.json", lengthen)
-    with pytest.raises(ModelError, match="read different features or encodings"):
-        PropertyModel.from_pretrained(tmp_path)
-    model.save_pretrained(tmp_path)
-
-    def drop(about):
-        about["partners"].pop()
-        about["weights"] = [0.5, 0.5]
-
-    change_description(tmp_path / "config.json", drop)
     with pytest.raises(ModelError, match="model.safetensors is damaged or belongs to another"):
+        PropertyModel.from_pretrained(tmp_path)
+    other = small_model(1, max_path_length=2)
+    model.with_parts((*model.parts[:2], *other.parts), model.weights).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="read different features or encodings"):
         PropertyModel.from_pretrained(tmp_path)
 
 

@@ -60,14 +60,17 @@ def _forge(about) -> None:
     about["sha256"]["config.json"] = json_digest(about)
 
 
+OWN = ("parts", 0, "settings")
+
+
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
     [
-        (("network", "layers"), 10**9, "network.layers: .*256; got 1000000000"),
-        (("network", "layers"), 200, "network.layers and network.width need more weights than"),
-        (("network", "width"), 10**4, "network.width is 10000, more than all weights of the model"),
-        (("network", "heads"), {}, "network.heads: .*valid integer; got {}"),
-        (("network", "unheard_of"), 1, ""),
+        ((*OWN, "layers"), 10**9, "layers: .*256; got 1000000000"),
+        ((*OWN, "layers"), 200, "network.layers and network.width need more weights than"),
+        ((*OWN, "width"), 10**4, "network.width is 10000, more than all weights of the model"),
+        ((*OWN, "heads"), {}, "heads: .*valid integer; got {}"),
+        ((*OWN, "unheard_of"), 1, ""),
         (("task",), None, ""),
         (("task", "metric"), "accurracy", ""),
         (("task", "targets", 0, "scale"), float("nan"), "'logS' needs a finite mean and a finite"),

@@ -16,21 +16,20 @@ from molsepnorm.tasks import ExtraInputs, FeatureColumn
 def test_features_of_another_featuriser_are_refused(tmp_path):
     small_model().save_pretrained(tmp_path)
     change_description(tmp_path / "config.json", lambda about: about.update(featurizer="ogb"))
-    with pytest.raises(ModelError, match="molecule_features are not those of 'ogb'"):
+    with pytest.raises(ModelError, match="bond_sizes are not those of 'ogb'"):
         PropertyModel.from_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("head", [{"head": "kernel", "centers": 3}, {"head": "linear"}])
-@pytest.mark.parametrize(("widths", "fits"), [((3, 1), True), ((1, 3), False), ((4,), False)])
-def test_a_head_that_divides_the_feature_columns_otherwise_is_refused(tmp_path, head, widths, fits):
+def test_a_network_that_reads_other_inputs_than_its_part_is_refused(tmp_path):
     model = small_model()
-    columns = FeatureColumn("solvent", ("a", "b", "c")), FeatureColumn("t")
-    own = model.network.config
-    config = replace(own, **head, columns=widths, molecule_features=own.molecule_features + 4)
+    config = replace(model.network.config, columns=4, molecule_features=4)
     network = Graphormer(config).eval()
-    replace(model, network=network, inputs=ExtraInputs(columns)).save_pretrained(tmp_path)
-    if fits:
-        assert PropertyModel.from_pretrained(tmp_path).network.config.columns == widths
-    else:
-        with pytest.raises(ModelError, match="reads other feature columns than the model"):
-            PropertyModel.from_pretrained(tmp_path)
+    columns = FeatureColumn("solvent", ("a", "b", "c")), FeatureColumn("t")
+    for own, fits in ((columns, True), (columns[:1], False)):
+        inputs = ExtraInputs(own)
+        PropertyModel.of(network, "zinc", model.task, inputs=inputs).save_pretrained(tmp_path)
+        if fits:
+            assert PropertyModel.from_pretrained(tmp_path).inputs == inputs
+        else:
+            with pytest.raises(ModelError, match="molecule_features is 4"):
+                PropertyModel.from_pretrained(tmp_path)

@@ -12,6 +12,7 @@ from model_folders import CONFIG, joined_model, outputs_of, small_model
 
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
+from molsepnorm.model.parts import networks_of
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.tasks import Target, Task
@@ -27,7 +28,7 @@ def test_a_saved_model_is_read_back_exactly(tmp_path):
     torch.manual_seed(0)
     settings = {**CONFIG, "outputs": 5, "norm": "sep-ln-bn", "attention_dropout": 0.3}
     network = Graphormer(GraphormerConfig(**settings))
-    model = PropertyModel(network.eval(), "zinc", Task(targets, "loss", "mse"))
+    model = PropertyModel.of(network.eval(), "zinc", Task(targets, "loss", "mse"))
     model.save_pretrained(tmp_path / "model")
     again = PropertyModel.from_pretrained(tmp_path / "model")
     assert again.task == model.task
@@ -46,7 +47,7 @@ def test_several_networks_are_read_back_exactly(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["schema"] == SCHEMA
     again = PropertyModel.from_pretrained(tmp_path)
     assert again.weights == model.weights
-    for here, there in zip(model.networks, again.networks, strict=True):
+    for here, there in zip(*(networks_of(each.parts) for each in (model, again)), strict=True):
         assert here.config == there.config and not there.training
         ours, theirs = here.state_dict(), there.state_dict()
         assert ours.keys() == theirs.keys()

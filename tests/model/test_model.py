@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 
 import numpy as np
@@ -23,10 +22,7 @@ from molsepnorm.tasks import Task
 def test_the_prediction_of_several_networks_is_their_weighted_mean(tmp_path):
     """This holds for values and probabilities; the spread is the weighted standard deviation."""
     model = joined_model()
-    alone = [
-        Predictor(dataclasses.replace(model, network=each, partners=(), weights=(1.0,)))
-        for each in model.networks
-    ]
+    alone = [Predictor(model.with_parts([each], [1.0])) for each in model.parts]
     values = np.array([[list(p.values.values()) for p in one.predict(SMILES)] for one in alone])
     weights = np.array(model.weights)[:, None, None]
     mean = (weights * values).sum(0)
@@ -51,7 +47,7 @@ def test_a_model_without_targets_is_read_back_and_predicts_nothing(tmp_path, hea
     """Its network has no outputs; every other weight is equal to the bit."""
     torch.manual_seed(0)
     network = Graphormer(GraphormerConfig(**CONFIG, outputs=0, head=head)).eval()
-    model = PropertyModel(network, "zinc", Task((), "loss"), "pretraining")
+    model = PropertyModel.of(network, "zinc", Task((), "loss"), objective="pretraining")
     model.save_pretrained(tmp_path)
     again = PropertyModel.from_pretrained(tmp_path)
     assert (again.task, again.objective) == (model.task, "pretraining")

@@ -13,12 +13,13 @@ from support import tiny_model
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import NetworkPart
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import domain as module
 from molsepnorm.predict.inference import Outcome
-from molsepnorm.tasks import FeatureColumn, Target, Task
+from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.tasks.domain import Domain
 
 KNOWN = ("CCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "CCCCCC")
@@ -112,10 +113,10 @@ def test_labels_are_those_of_all_rows_of_the_molecule(model, columns):
     bounds = np.zeros((5, 3), np.int8)
     bounds[3, 0] = 1
     molecules = TrainingMolecules(smiles, packed_morgan(smiles), np.array(labels), bounds)
-    inputs = replace(model.inputs, columns=columns)
+    reader = model.with_parts([NetworkPart(model.network, ExtraInputs(columns))], (1.0,))
     nearest = np.array([0, 3])
     outcome = Outcome(np.zeros((2, 5)), [None] * 2, similarity=np.ones(2), nearest=nearest)
-    found = module.domain_columns(replace(model, inputs=inputs), molecules, outcome)
+    found = module.domain_columns(reader, molecules, outcome)
     assert found["y_nearest"].tolist() == ["" if columns else "1", "4"]
     assert found["z_nearest"].tolist() == [1, 0]
     assert found["k_nearest"].tolist() == ["none", "" if columns else "high"]

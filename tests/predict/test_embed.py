@@ -38,7 +38,9 @@ def _predictor(featurizer: str = "ogb", processes: int = 1, **settings: object) 
     sizes = {"atom_sizes": made.atom_sizes, "bond_sizes": made.bond_sizes}
     network = far_from_initial(GraphormerConfig(**SMALL | sizes | settings))
     task = Task((Target("y", "regression"), Target("z", "binary")), "loss")
-    return Predictor(PropertyModel(network, featurizer, task, "contrastive"), "cpu", processes)
+    return Predictor(
+        PropertyModel.of(network, featurizer, task, objective="contrastive"), "cpu", processes
+    )
 
 
 @pytest.fixture(scope="module")

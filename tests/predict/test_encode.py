@@ -43,15 +43,14 @@ def test_rows_have_the_counts_and_descriptors_of_their_smiles(
     reading._oriented.cache_clear()
     expected = {}
     for text in VALID:
-        expected[text] = structure_inputs([text], True, DESCRIPTORS, paired=True)[0]
+        expected[text] = np.hstack(structure_inputs([text], True, DESCRIPTORS, True))[0]
         reading._oriented.cache_clear()  # no other function has used this RDKit molecule
     monkeypatch.setattr(reading, "RECENT", together)
     prepared = prepare(featurizer)([(text,) for text in SMILES])
     assert [error is None for error in prepared.errors] == [text in VALID for text in SMILES]
     found = {}
-    for rows, encoded in prepared.groups:
-        assert encoded.features is not None
-        found |= dict(zip(rows.tolist(), encoded.features, strict=True))
+    for rows, _, extra in prepared.groups:
+        found |= dict(zip(rows.tolist(), np.hstack(extra), strict=True))
     assert sorted(found) == [row for row, text in enumerate(SMILES) if text in VALID]
     for row, values in found.items():
         np.testing.assert_array_equal(values, expected[SMILES[row]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -31,10 +32,9 @@ def predictor() -> Predictor:
         ("CCO",), packed_morgan(["CCO"]), np.array([[2.0, 0.0]]), np.zeros((1, 2), np.int8)
     )
     scores = tuple(np.linspace(0.1, 1, 20).tolist())
-    model = tiny_model(
-        *targets,
-        partners=(tiny_model(*targets, seed=1).network,),
-        weights=(0.5, 0.5),
+    one, two = (tiny_model(*targets, seed=seed) for seed in (0, 1))
+    model = replace(
+        one.with_parts((*one.parts, *two.parts), (0.5, 0.5)),
         calibration=(Intervals(scores, 0.0), ClassSets((scores,) * 3)),
         domain=Domain(0.5, "errors"),
         structures=(known,),

@@ -19,6 +19,7 @@ import molsepnorm.predict.predictor as module
 from molsepnorm.data.tables import read_chunks
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import NetworkPart
 from molsepnorm.molecules.featurize import get
 from molsepnorm.molecules.featurize.pyg import to_data
 from molsepnorm.molecules.molecule import MolGraph
@@ -51,7 +52,7 @@ def predictor() -> Predictor:
         network = Graphormer(config)
         for parameter in network.parameters():
             torch.nn.init.normal_(parameter, std=0.4)
-    return Predictor(PropertyModel(network, "zinc", task))
+    return Predictor(PropertyModel.of(network, "zinc", task))
 
 
 def _table(predictor, text: str, **options) -> tuple[list[dict[str, str]], str, tuple[int, int]]:
@@ -187,7 +188,7 @@ def classifier(predictor) -> Predictor:
         for parameter in network.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
         torch.nn.init.zeros_(network.head.bias)
-    return Predictor(PropertyModel(network, "zinc", Task(targets, "loss")))
+    return Predictor(PropertyModel.of(network, "zinc", Task(targets, "loss")))
 
 
 def test_a_class_is_predicted_by_its_name_with_the_probability_of_each(classifier):
@@ -397,7 +398,7 @@ def with_ph(predictor) -> Predictor:
     config = GraphormerConfig(**{**SMALL, "outputs": 2, "molecule_features": 1})
     inputs = ExtraInputs((FeatureColumn("pH"),))
     task = predictor.model.task
-    return Predictor(PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs))
+    return Predictor(PropertyModel.of(far_from_initial(config), "zinc", task, inputs=inputs))
 
 
 def test_feature_columns_may_be_tensors_or_arrow_arrays(with_ph):
@@ -412,7 +413,8 @@ def test_feature_columns_may_be_tensors_or_arrow_arrays(with_ph):
 def test_numbers_outside_the_range_of_training_are_announced_once(with_ph):
     """Rows that fail for another reason do not count; the predictions are the same."""
     inputs = ExtraInputs((FeatureColumn("pH", low=5, high=7.5),))
-    known = Predictor(replace(with_ph.model, inputs=inputs))
+    model = with_ph.model
+    known = Predictor(model.with_parts([NetworkPart(model.network, inputs)], (1.0,)))
     smiles, cells = ["CCO", "C1CC", "CCN", "CCC"] * 1000, [7.7, 9, 8, 5] * 1000
     expected = with_ph.to_frame(smiles, {"pH": cells})
     message = "column 'pH' has numbers outside the range of the training rows, 5 to 7.5;"

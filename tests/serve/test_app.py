@@ -19,6 +19,7 @@ from starlette.testclient import TestClient
 
 from molsepnorm.cli import main
 from molsepnorm.cli.serve import _listening
+from molsepnorm.model.parts import NetworkPart
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor
 from molsepnorm.serve import Limits, Service
@@ -255,10 +256,10 @@ def test_a_hundred_requests_at_once_are_right(address, models):
 
 def test_numbers_outside_the_range_of_training_are_noted(models):
     model = models["size"]
-    config = replace(model.network.config, molecule_features=1)
+    config = replace(model.network.config, molecule_features=1, outputs=model.task.outputs)
     inputs = ExtraInputs((FeatureColumn("t", low=20, high=59),))
-    changes = {"inputs": inputs, "forests": (), "forest_share": 0.0, "calibration": ()}
-    service = Service({"t": replace(model, network=Graphormer(config), partners=(), **changes)})
+    part = NetworkPart(Graphormer(config), inputs)
+    service = Service({"t": replace(model, parts=(part,), weights=(1.0,), calibration=())})
     client = TestClient(create_app(service))
     for number, count in ((30, 0), (2000, 1)):
         body = {"smiles": ["CCO"] * 200, "columns": {"t": [number] * 200}}

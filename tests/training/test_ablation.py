@@ -113,14 +113,11 @@ def test_seeds_of_a_fold_are_not_independent(configure, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("vary", "message"),
     [
-        ({"norm": ["sep", "septic"]}, "unknown norm 'septic': choose among sep, sep-ln, sep-bn"),
         ({"norm": ["sep", "sep"]}, "the variant sep is given twice: list each value once"),
         ({"optim.lr": ["1e-3", "0.001"]}, "lr=1e-3 and lr=0.001 have the same settings"),
         ({"optim.regression_loss": ["l1", "mse"]}, "set run.metric .--metric rmse or --metric mae"),
-        ({"norm": "sep"}, "norm must be a list, and is one text: write"),
         ({"norm": ["sep"]}, "needs at least two variants, such as norm=shared,sep"),
         ({"run.seed": [1, 2]}, "run.seed cannot vary: all variants have the same seeds"),
-        ({"data.targets": [1, 2]}, "data.targets cannot vary: all variants have the same"),
     ],
 )
 def test_variants_that_cannot_be_compared_are_refused_before_training(

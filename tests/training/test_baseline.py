@@ -36,7 +36,8 @@ def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_o
     assert seen.progress[-1] == (30, 30)
     rows = rows_of(config.data.table)
     (splits,) = json.loads((tmp_path / "run" / "splits.json").read_text())
-    features = structure_inputs([row["smiles"] for row in rows], True, FAST_DESCRIPTORS)
+    smiles = [row["smiles"] for row in rows]
+    features = np.hstack(structure_inputs(smiles, True, FAST_DESCRIPTORS, False)).astype(np.float32)
     found = metrics["baseline"]
     assert (found["trees"], found["seconds"] > 0) == (12, True)
     tested = rows_of(tmp_path / "run" / "predictions_test.csv")

@@ -14,8 +14,8 @@ from support import Recorder
 
 import molsepnorm
 from molsepnorm.errors import ConfigError, ModelError
-from molsepnorm.forest import Forest
-from molsepnorm.model import SCHEMA, PropertyModel, join
+from molsepnorm.model import SCHEMA, ExtraArrays, PropertyModel, join
+from molsepnorm.model.parts import Forest, NetworkPart
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
@@ -31,6 +31,14 @@ SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 def small(monkeypatch, baselines):
     """Forests of a few trees."""
     monkeypatch.setattr(baseline, "TREES", 12)
+
+
+READS = forest_inputs(NO_INPUTS)
+
+
+def inputs_of(smiles: list[str]) -> ExtraArrays:
+    counts, descriptors, _ = structure_inputs(smiles, True, FAST_DESCRIPTORS, False)
+    return ExtraArrays.none(len(smiles))._replace(counts=counts, descriptors=descriptors)
 
 
 def has_warning(seen, text):
@@ -56,15 +64,16 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
     share = metrics["blend"]["forest_share"]
     assert 0 < share <= 1
     model = PropertyModel.from_pretrained(tmp_path / "run")
-    assert model.forest_share == share and len(model.forests) == 1
-    alone = PropertyModel(model.network, model.featurizer, model.task)
+    _, forest_part = model.parts
+    assert model.weights[1] == model.share(Forest) == share
+    alone = PropertyModel.of(model.network, model.featurizer, model.task)
     table = load_config(config=tmp_path / "run" / "config.yaml").data
     losses = {}
     for split in ("val", "test"):
         dataset = evaluate(tmp_path / "run", table, split).dataset
         smiles = [dataset.smiles[row] for row in dataset.store.rows[dataset.splits[split]]]
         own = predicted(alone, smiles)
-        forest = model.forests[0].predict(structure_inputs(smiles, True, FAST_DESCRIPTORS))
+        forest = forest_part.values(inputs_of(smiles))
         both = (1 - share) * own + share * forest
         np.testing.assert_allclose(predicted(model, smiles), both, rtol=1e-4, atol=1e-5)
         labels = torch.from_numpy(dataset.labels[dataset.splits[split]])
@@ -92,13 +101,13 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
 def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeypatch):
     monkeypatch.setattr(baseline, "_MOLECULES", 0)
     monkeypatch.setattr(
-        Forest, "predict", lambda self, features: np.full((len(features), 1), -99, np.float32)
+        Forest, "values", lambda self, extra: np.full((len(extra.counts), 1), -99, np.float32)
     )
     seen = Recorder()
     result = train(
         of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run", callback=seen
     )
-    assert "blend" not in result.metrics and not result.model.forests
+    assert "blend" not in result.metrics and not result.model.share(Forest)
     assert has_warning(seen, "not blended in, because it does not help on the validation split.")
 
 
@@ -175,37 +184,24 @@ def test_a_run_without_test_split_is_blended(tmp_path):
         fitted(splits={**parts, "test": range(25, 30)}),
         fitted(splits=parts, folder=tmp_path / "run", resume=True),
     ):
-        assert model.forest_share == other.forest_share > 0
+        assert model.share(Forest) == other.share(Forest) > 0
         np.testing.assert_array_equal(predicted(model, smiles), predicted(other, smiles))
-
-
-def test_an_ensemble_is_blended_as_a_whole(with_columns, tmp_path):
-    settings = {**SETTINGS, "data.targets": ["y"], "run.ensemble": 3}
-    result = train(of(with_columns, settings), tmp_path / "run")
-    assert result.finished and len(result.metrics["members"]) == 3
-    if share := result.metrics.get("blend", {}).get("forest_share"):
-        model = PropertyModel.from_pretrained(tmp_path / "run")
-        assert model.forest_share == share
-        assert len(model.forests) == 1
-        table = load_config(config=tmp_path / "run" / "config.yaml").data
-        scores = evaluate(tmp_path / "run", table, "test").scores
-        assert scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-4)
 
 
 def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path):
     train(of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run")
     model = PropertyModel.from_pretrained(tmp_path / "run")
-    assert model.forests
+    assert model.share(Forest)
     model.save_pretrained(tmp_path / "copy")
     smiles = ["CCO", "c1ccccc1O", "CCCCN"]
     again = PropertyModel.from_pretrained(tmp_path / "copy")
     np.testing.assert_array_equal(predicted(again, smiles), predicted(model, smiles))
     path = tmp_path / "copy" / "config.json"
     about = json.loads(path.read_text())
-    assert about["schema"] == SCHEMA and len(model.networks) == 1
+    assert about["schema"] == SCHEMA and len(model.parts) == 2
     weights = tmp_path / "copy" / "model.safetensors"
     stored = load(weights.read_bytes())
-    stored["forest-1.0.features"].fill_(9_000)
+    stored["2.0.features"].fill_(9_000)
     weights.write_bytes(save(stored))
     change_description(path, lambda about: None)
     with pytest.raises(ModelError, match="model.safetensors is damaged .*feature 9000 of 2120"):
@@ -216,7 +212,6 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
     ("settings", "message"),
     [
         ({"run.baseline": False}, "run.blend: forest needs the random forest of the baseline"),
-        ({"data.molecule_features": ["rdkit"]}, "has rdkit without morgan: name both or neither"),
         ({"objective.name": "pretraining"}, "the objective pretraining has no predictions"),
     ],
 )
@@ -230,22 +225,21 @@ def test_joined_blends_predict_their_mean(shares):
     """With other shares and numbers of forests, and beside a model without a forest."""
     smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
     task = Task((Target("y", "regression"), Target("active", "binary")), "mae")
-    features = structure_inputs(smiles, True, FAST_DESCRIPTORS)
-    labels = np.array([[1.0, 0], [2.5, 1], [0.2, 1], [3.1, 0]])
-    forests = [Forest.fit(features, labels * [s, 1], task, seed=s, trees=3) for s in range(1, 4)]
+    labels, extra = np.array([[1.0, 0], [2.5, 1], [0.2, 1], [3.1, 0]]), inputs_of(smiles)
+    forests = [
+        Forest.fit(READS, extra, labels * [s, 1], task, seed=s, trees=3) for s in range(1, 4)
+    ]
     models = []
     for number, share in enumerate(shares):
         torch.manual_seed(number)
         config = GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2, outputs=2)
-        own = tuple(forests[: number + 1]) if share else ()
-        inputs = forest_inputs(NO_INPUTS) if share else NO_INPUTS
-        model = PropertyModel(
-            Graphormer(config).eval(), "zinc", task, inputs=inputs, forests=own, forest_share=share
-        )
-        models.append(model)
+        own = forests[: number + 1] if share else []
+        weights = [1 - share, *[share / len(own) for _ in own]]
+        parts = (NetworkPart(Graphormer(config).eval()), *own)
+        models.append(PropertyModel(parts, "zinc", task, weights=tuple(weights)))
     expected = np.average([predicted(model, smiles) for model in models], 0, [1, 2, 5])
     joined = join(models, [1, 2, 5])
-    assert len(joined.networks) == 3
+    assert sum(isinstance(part, NetworkPart) for part in joined.parts) == 3
     np.testing.assert_allclose(predicted(joined, smiles), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -254,18 +248,14 @@ def test_copies_of_a_blend_join_to_itself(tmp_path, weights, share):
     """Weights whose sum is not exactly 1, and forests that are equal, which become one."""
     smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
     task = Task((Target("y", "regression"),), "mae")
-    features = structure_inputs(smiles, True, FAST_DESCRIPTORS)
-    forest = Forest.fit(features, np.array([[1.0], [2.5], [0.2], [3.1]]), task, trees=3)
+    labels = np.array([[1.0], [2.5], [0.2], [3.1]])
+    forest = Forest.fit(READS, inputs_of(smiles), labels, task, trees=3)
     torch.manual_seed(0)
     network = Graphormer(GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2)).eval()
-    blended = PropertyModel(
-        *(network, "zinc", task),
-        inputs=forest_inputs(NO_INPUTS),
-        forests=(forest,),
-        forest_share=share,
-    )
+    parts = NetworkPart(network), forest
+    blended = PropertyModel(parts, "zinc", task, weights=(1 - share, share))
     joined = join([blended] * len(weights), weights)
-    assert (len(joined.networks), len(joined.forests)) == (1, 1)
+    assert len(joined.parts) == 2
     joined.save_pretrained(tmp_path / "joined")
     again = PropertyModel.from_pretrained(tmp_path / "joined")
     np.testing.assert_allclose(

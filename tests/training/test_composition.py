@@ -5,48 +5,41 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from molsepnorm.forest import Forest, Trees
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import Forest, KernelPart, NetworkPart
+from molsepnorm.model.parts.forest import Trees
+from molsepnorm.model.parts.kernel import KernelRegression
 from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.tasks import Target, Task
-from molsepnorm.training.results.card import composition
-
-UNUSED = "; the fine-tuned network did not improve the validation score and is not used"
+from molsepnorm.tasks import NO_INPUTS, Target, Task
+from molsepnorm.training.results.summary import composition
 
 
-def made(heads: str, weights: tuple[float, ...], share: float = 0.0) -> PropertyModel:
-    """A model with a network (n) or a kernel regression (k) for each letter, and a forest."""
+def made(letters: str, weights: tuple[float, ...]) -> PropertyModel:
+    """A model with a network (n), a kernel regression (k) or a forest (f) for each letter."""
     sizes = {"layers": 1, "width": 16, "ffn_width": 16, "heads": 2}
-    kernel = {"head": "kernel", "centers": 3, "readout": "layers"}
-    first, *others = (
-        Graphormer(GraphormerConfig(**sizes, **(kernel if letter == "k" else {})))
-        for letter in heads
-    )
-    task = Task((Target("y", "regression"),), "mae")
     tree = Trees.leaf(np.zeros(1, np.float32))
-    forests = (Forest(tree.thresholds, (tree,)),) if share else ()
-    return PropertyModel(
-        *(first, "zinc", task),
-        partners=tuple(others),
-        weights=weights,
-        forests=forests,
-        forest_share=share,
-    )
+    kinds = {
+        "n": NetworkPart(Graphormer(GraphormerConfig(**sizes))),
+        "k": KernelPart(
+            Graphormer(GraphormerConfig(**sizes)), KernelRegression(16, 3, 1, NO_INPUTS)
+        ),
+        "f": Forest(tree.thresholds, (tree,)),
+    }
+    task = Task((Target("y", "regression"),), "mae")
+    return PropertyModel(tuple(kinds[each] for each in letters), "zinc", task, weights=weights)
 
 
 @pytest.mark.parametrize(
-    ("parts", "epochs", "expected"),
+    ("parts", "expected"),
     [
-        (("n", (1.0,), 0.25), 5, "75 % network, 25 % random forest"),
-        (("k", (1.0,), 0.65), 5, f"35 % kernel regression, 65 % random forest{UNUSED}"),
+        (("nf", (0.75, 0.25)), "75 % network, 25 % random forest"),
+        (("kf", (0.35, 0.65)), "35 % kernel regression, 65 % random forest"),
         (
             ("nknk", (0.1, 0.4, 0.2, 0.3)),
-            5,
             "30 % network (mean of 2), 70 % kernel regression (mean of 2)",
         ),
-        (("kk", (0.5, 0.5)), 5, f"the kernel regression (mean of 2) alone{UNUSED}"),
+        (("kk", (0.5, 0.5)), "the kernel regression (mean of 2) alone"),
     ],
 )
-def test_the_weights_of_the_parts(parts, epochs, expected):
-    """Without epochs there is no fine-tuned network that could be left out."""
-    assert composition(made(*parts), epochs) == expected
+def test_the_weights_of_the_parts(parts, expected):
+    assert composition(made(*parts), epochs=0) == expected

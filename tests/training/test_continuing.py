@@ -95,7 +95,7 @@ def test_molecules_are_compared_at_the_higher_level(
 def _start(target: Target) -> PropertyModel:
     task = Task((target,), "loss")
     network = Graphormer(GraphormerConfig(layers=1, width=8, heads=2, outputs=task.outputs))
-    return PropertyModel(network, "zinc", task)
+    return PropertyModel.of(network, "zinc", task)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_target_keeps_its_meaning_or_is_named(old, new, option, named):
 def test_the_standardisation_of_the_start_is_kept_unless_it_is_set(configure, tmp_path):
     table = configure().data.table
     model = _start(Target("y", "regression"))
-    model = PropertyModel(model.network, "zinc", model.task, standardize="parent")
+    model = PropertyModel.of(model.network, "zinc", model.task, standardize="parent")
     model.save_pretrained(tmp_path / "model")
     start = {"finetune.start": str(tmp_path / "model")}
     assert load_config(table, overrides=start).data.standardize == "parent"

@@ -35,7 +35,7 @@ def _network(**config) -> Graphormer:
 
 def _model(*targets: Target, **config) -> PropertyModel:
     task = Task(targets, "loss")
-    return PropertyModel(_network(outputs=task.outputs, **config), "zinc", task)
+    return PropertyModel.of(_network(outputs=task.outputs, **config), "zinc", task)
 
 
 def _body(folder: Path) -> dict[str, torch.Tensor]:
@@ -142,7 +142,7 @@ def test_a_head_that_was_never_trained_is_not_loaded(start):
     model = PropertyModel.from_pretrained(start)
     assert model.objective == "supervised"
     model = replace(model, objective="another")
-    new = PropertyModel(Graphormer(model.network.config), "zinc", model.task)
+    new = PropertyModel.of(Graphormer(model.network.config), "zinc", model.task)
     before = new.network.head.weight.detach().clone()
     loaded = load_weights(new, model)
     assert (loaded.same_targets, loaded.new_targets) == ((), ("y",))

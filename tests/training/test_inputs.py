@@ -84,7 +84,7 @@ def run(tmp_path_factory) -> Path:
 
 def test_the_model_folder_holds_the_inputs(run):
     inputs = PropertyModel.from_pretrained(run).inputs
-    content = json.loads((run / "model" / "config.json").read_text())["inputs"]
+    content = json.loads((run / "model" / "config.json").read_text())["parts"][0]["reads"]
     assert content["columns"] == [
         {"name": "temperature", "words": [], "low": 298.15, "high": 310.15, "fill": None},
         {"name": "assay", "words": ["A", "B"], "low": None, "high": None, "fill": None},
@@ -126,16 +126,17 @@ def test_workers_read_the_columns_of_their_rows(run):
 
 
 def test_every_extra_input_changes_the_embedding(run):
-    """The last inputs of the head are, in their order, columns, counts and descriptors."""
+    """The last inputs of the head are, in their order, counts, descriptors and columns."""
     predictor = Predictor.from_pretrained(run)
     columns = {"temperature": [298.15, 310.15, 298.15], "assay": ["A", "A", "B"]}
     found = predictor.embed(["CCO"] * 3, columns=columns).molecules[:, 16:]
     assert found.shape[1] == predictor.model.inputs.width
-    assert np.flatnonzero(found[0] != found[1]).tolist() == [0]
-    assert np.flatnonzero(found[0] != found[2]).tolist() == [1, 2]
+    described = 2048 + len(DESCRIPTORS)
+    assert np.flatnonzero(found[0] != found[1]).tolist() == [described]
+    assert np.flatnonzero(found[0] != found[2]).tolist() == [described + 1, described + 2]
     other = predictor.embed(["CCN"], columns={"temperature": [298.15], "assay": ["A"]})
     changed = np.flatnonzero(other.molecules[0, 16:] != found[0])
-    assert changed.min() >= 3 and (changed < 3 + 2048).any() and (changed >= 3 + 2048).any()
+    assert changed.max() < described and (changed < 2048).any() and (changed >= 2048).any()
 
 
 def test_descriptors_are_those_of_the_standardised_molecule(run):
@@ -195,7 +196,7 @@ def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
     with pytest.raises(DataError, match="has no row to score: Left out: 1 row, since 'Z'"):
         evaluate(run, data, device="cpu")
     with pytest.raises(
-        ConfigError, match="reads the feature columns temperature, assay, which zinc"
+        ConfigError, match="temperature, assay"
     ):
         evaluate(run, load_config("zinc").data, device="cpu")
 
@@ -315,7 +316,7 @@ def test_a_start_with_the_same_inputs_keeps_its_predictions(tmp_path, run, featu
     first = {**SETTINGS, **more, "optim.lr": 0.01}
     head, again = continued(run.parent / "measured.csv", tmp_path, first, more)
     assert isinstance(head, ConditionalLinear) and head.interactions.abs().min() > 0
-    assert head.sizes[1:] == (3, len(DESCRIPTORS) if features else 0)
+    assert head.sizes[1:] == (len(DESCRIPTORS) if features else 0, 3)
     torch.testing.assert_close(again.interactions, head.interactions)
 
 

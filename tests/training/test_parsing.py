@@ -88,14 +88,6 @@ def test_overrides_must_be_a_dictionary():
         load_config("zinc", overrides={1: 2})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("targets", {"a", "b"}), ("classes", {"a": {"x", "y"}})]
-)
-def test_a_set_is_refused_because_it_has_no_order(name, value):
-    with pytest.raises(ConfigError, match=f"data.{name}.*: a set has no order: write a list"):
-        load_config("data/demo.csv", overrides={f"data.{name}": value})
-
-
 def test_random_split_settings_are_refused_if_the_split_is_given(tmp_path):
     """A saved configuration, which has every setting, still loads."""
     seed = {"data.split_seed": 5}

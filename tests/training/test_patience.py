@@ -77,7 +77,7 @@ def test_resuming_a_run_that_patience_ended_does_nothing(
     def look(*args):
         raise AssertionError("predicts once more")
 
-    monkeypatch.setattr(complete, "predict", look)
+    monkeypatch.setattr(complete, "predict_with_signals", look)
     again = train(folder=tmp_path / "run", resume=True)
     assert (again.finished, again.metrics) == (True, result.metrics)
     assert tree(tmp_path / "run") == before

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from molsepnorm.data import datasets
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import Inputs, PropertyModel
+from molsepnorm.model.parts import KernelPart, NetworkPart
 from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
-from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Loss
 from molsepnorm.training import Callback, load_config, train
 from molsepnorm.training.completing import baseline
@@ -36,6 +35,14 @@ def later_is_better(plain):
         return loss + 99 * (len(calls) == 1), scores
 
     return validate
+
+
+def predictions_of_parts(model, config):
+    """The configured data set, and the predictions of each part for the validation molecules."""
+    dataset, extra = with_inputs(datasets.load(config.data, model.encoding), model.inputs)
+    inputs, val = Inputs.of(dataset.store, extra), dataset.splits["val"]
+    found = [part.predict(inputs, val, model.task).values for part in model.parts]
+    return dataset, list(map(torch.from_numpy, found))
 
 
 @pytest.mark.claim(
@@ -68,7 +75,7 @@ def test_epoch_zero_is_kept_until_an_epoch_is_as_good(
         )
         assert result.metrics["best_epoch"] == best
         model = PropertyModel.from_pretrained(tmp_path / name)
-        assert model.network.config.head == ("kernel" if best == 0 else "linear")
+        assert isinstance(model.parts[0], KernelPart if best == 0 else NetworkPart)
         if best == 0:
             assert result.metrics["val"]["rmse"] == pytest.approx(float(history[0]["val_rmse"]))
         rows = rows_of(tmp_path / name / "predictions_test.csv")
@@ -86,15 +93,14 @@ def test_the_model_is_the_mean_of_probe_and_network(
     result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")
     assert result.metrics["best_epoch"] >= 1
     model = PropertyModel.from_pretrained(tmp_path / "run")
-    assert [each.config.head for each in model.networks] == ["linear", "kernel"]
+    assert [type(each) for each in model.parts] == [NetworkPart, KernelPart]
     assert model.weights == (0.5, 0.5)
     alone = train(configure({**settings, "run.epochs": 0}), tmp_path / "alone")
-    ours, theirs = model.partners[0].state_dict(), alone.model.network.state_dict()
+    ours, theirs = model.parts[1].state()[1], alone.model.parts[0].state()[1]
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     config = load_config(config=tmp_path / "run" / "config.yaml")
-    dataset = with_inputs(datasets.load(config.data, model.encoding), model.inputs)
-    graphs, val = GraphTensors.of(dataset.store), dataset.splits["val"]
-    each = [model.task.predictions(infer(one, graphs, val)) for one in model.networks]
+    dataset, each = predictions_of_parts(model, config)
+    val = dataset.splits["val"]
     value, chance = (sum(each) / 2)[:, 0].double(), (sum(each) / 2)[:, 1].double()
     labels = torch.from_numpy(dataset.labels[val]).double()
     target = model.task.targets[0]
@@ -119,10 +125,8 @@ def test_validation_chooses_the_share_of_the_network(
     settings = {"finetune.start": pretrained, "data.targets": ["y", "active"], "run.metric": "loss"}
     result = train(configure({**settings, "optim.lr": 1e-3}), tmp_path / "run")
     model = PropertyModel.from_pretrained(tmp_path / "run")
-    assert model.partners
-    dataset = with_inputs(datasets.load(configure(settings).data, model.encoding), model.inputs)
-    graphs, val = GraphTensors.of(dataset.store), dataset.splits["val"]
-    network, kernel = (model.task.predictions(infer(one, graphs, val)) for one in model.networks)
+    dataset, (network, kernel) = predictions_of_parts(model, configure(settings))
+    val = dataset.splits["val"]
     labels, losses = torch.from_numpy(dataset.labels[val]), {}
     for step in range(21):
         mean = step / 20 * network + (1 - step / 20) * kernel
@@ -167,7 +171,7 @@ def test_no_epochs_give_the_probe_alone(configure, pretrained, tmp_path, rows_of
     result = train(config, tmp_path / "run")
     assert result.finished and result.metrics["best_epoch"] == 0 == result.metrics["steps"]
     assert [row["epoch"] for row in rows_of(tmp_path / "run" / "history.csv")] == ["0"]
-    assert result.model.network.config.head == "kernel"
+    assert isinstance(result.model.parts[0], KernelPart)
     assert train(None, tmp_path / "run", resume=True).metrics == result.metrics
 
 
@@ -199,9 +203,8 @@ def test_a_model_with_a_kernel_head_is_a_start(
             )
         first = configure({"finetune.start": pretrained, "run.epochs": 0})
         start = train(first, tmp_path / "first")
-    found = start.model.network.config
-    assert (found.counts, found.descriptors) == (COUNTS, len(FAST_DESCRIPTORS))
-    assert found.compares_counts == ("counts" in compared)
+    found = start.model.inputs
+    assert (found.morgan, found.descriptors) == (COUNTS * ("counts" in compared), FAST_DESCRIPTORS)
     for target in ("y", "active"):
         settings = {"finetune.start": str(start.folder), "data.targets": [target]}
         config = configure({**settings, "run.epochs": 1})
@@ -220,5 +223,4 @@ def test_descriptors_are_compared_if_the_model_may_have_a_forest(
     """They would make the predictions of other models slower."""
     settings = {"finetune.start": pretrained, "run.epochs": 0, **settings}
     model = train(configure(settings), tmp_path / "run").model
-    assert model.network.config.descriptors == len(descriptors)
     assert model.inputs.descriptors == descriptors

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from molsepnorm.forest import Forest
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, PropertyModel
+from molsepnorm.model.parts import Forest, KernelPart
 from molsepnorm.molecules.featurize.descriptors import (
     COUNTS,
     FAST_DESCRIPTORS,
@@ -61,8 +61,13 @@ def predictions(model: PropertyModel, rows: list[dict[str, str]]) -> np.ndarray:
     return np.array([each.values["y"] for each in found])
 
 
-def kernels(model: PropertyModel) -> list[PropertyModel]:
-    return [each for each in model.networks if each.config.head == "kernel"]
+def kernels(model: PropertyModel) -> list[KernelPart]:
+    return [each for each in model.parts if isinstance(each, KernelPart)]
+
+
+def inputs_of(smiles: list[str]) -> ExtraArrays:
+    counts, descriptors, _ = structure_inputs(smiles, True, FAST_DESCRIPTORS, False)
+    return ExtraArrays.none(len(smiles))._replace(counts=counts, descriptors=descriptors)
 
 
 @pytest.mark.parametrize(("epochs", "blend"), [(0, "none"), (1, "forest")])
@@ -132,7 +137,7 @@ def test_the_kernel_regression_is_that_of_all_these_molecules(
     other = {"run.refit": True, "data.splits_file": str(tmp_path / "splits.json")}
     train(of(with_columns, {**settings, **other, "run.epochs": 0}), tmp_path / "second")
     one, two = (PropertyModel.from_pretrained(tmp_path / name) for name in ("first", "second"))
-    assert len(one.network.head.centers) == len(rows["train"]) + len(rows["val"])
+    assert len(kernels(one)[0].regression.centers) == len(rows["train"]) + len(rows["val"])
     smiles = ["CCO", "CCCCN", "Oc1ccccc1", "CCCC(=O)O"]
     found, expected = (
         [each.values["y"] for each in Predictor(model).predict(smiles)] for model in (one, two)
@@ -151,17 +156,18 @@ def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path, split
     dataset = select(model, table, "all").dataset
     rows = split_rows(tmp_path / "run")
     graphs = refit_rows({name: np.array(each) for name, each in rows.items()})
-    features = structure_inputs([dataset.smiles[row] for row in graphs], True, FAST_DESCRIPTORS)
-    expected = Forest.fit(features, dataset.labels[graphs], model.task, seed=0, trees=12)
-    (forest,) = model.forests
-    for name, tensor in expected.tensors().items():
-        assert np.array_equal(forest.tensors()[name].numpy(), tensor.numpy()), name
+    (forest,) = (each for each in model.parts if isinstance(each, Forest))
+    extra = inputs_of([dataset.smiles[row] for row in graphs])
+    labels = dataset.labels[graphs]
+    expected = Forest.fit(forest.reads, extra, labels, model.task, seed=0, trees=12)
+    for name, tensor in expected.state()[1].items():
+        assert np.array_equal(forest.state()[1][name].numpy(), tensor.numpy()), name
 
 
 def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(
     with_columns, settings, tmp_path, monkeypatch
 ):
-    """The forest does not read the atom pairs, which are the last inputs of the model."""
+    """The forest does not read the atom pairs."""
     monkeypatch.setattr(
         heads,
         "kernel_regression",
@@ -170,14 +176,15 @@ def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(
     metrics = train(of(with_columns, {**settings, "run.blend": "auto"}), tmp_path / "run").metrics
     model = PropertyModel.from_pretrained(tmp_path / "run")
     share = metrics["blend"]["forest_share"]
-    assert model.forest_share == share > 0
-    assert (model.inputs.morgan, model.inputs.pairs) == (COUNTS, PAIRS)
+    assert model.weights[-1] == share > 0
+    *others, forest = model.parts
     (kernel,) = kernels(model)
-    assert (kernel.config.counts, kernel.config.pairs) == (COUNTS, PAIRS)
+    assert (kernel.reads.morgan, kernel.reads.pairs, forest.reads.pairs) == (COUNTS, PAIRS, 0)
     rows = [{"smiles": text} for text in ("CCO", "CCCCN", "Oc1ccccc1", "CCCC(=O)O")]
-    networks = predictions(replace(model, forests=(), forest_share=0.0), rows)
-    read = structure_inputs([row["smiles"] for row in rows], True, FAST_DESCRIPTORS)
-    expected = (1 - share) * networks + share * model.forests[0].predict(read)[:, 0]
+    weights = [weight / (1 - share) for weight in model.weights[:-1]]
+    alone = predictions(model.with_parts(others, weights), rows)
+    of_forest = forest.values(inputs_of([row["smiles"] for row in rows]))[:, 0]
+    expected = (1 - share) * alone + share * of_forest
     np.testing.assert_allclose(predictions(model, rows), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -242,4 +249,4 @@ def test_large_tables_keep_their_kernel_regression(with_columns, settings, tmp_p
     metrics = train(of(with_columns, settings), tmp_path / "large").metrics
     assert "refit" not in metrics
     model = PropertyModel.from_pretrained(tmp_path / "large")
-    assert len(kernels(model)[0].head.centers) == 24
+    assert len(kernels(model)[0].regression.centers) == 24

@@ -158,22 +158,6 @@ def test_a_run_does_not_resume_with_changed_data(configure, tmp_path, table, cha
         train(folder=tmp_path / "run", resume=True)
 
 
-def test_a_damaged_checkpoint_is_refused(configure, tmp_path):
-    train(configure(), tmp_path / "run", callback=StopWhen(lambda: True))
-    path = tmp_path / "run" / "checkpoints" / "last.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ModelError, match="last.safetensors is damaged or belongs to another"):
-        train(folder=tmp_path / "run", resume=True)
-
-
-@pytest.mark.parametrize("device", ["cuda:7", "tpu"])
-def test_an_unavailable_device_is_refused_before_any_work(configure, tmp_path, device):
-    """The message lists the available devices."""
-    with pytest.raises(ConfigError, match=f"{device}.*cpu"):
-        train(configure({"run.device": device}), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_the_split_all_includes_every_valid_molecule(run):
     config, result = run
     dataset, *_, scores = evaluate(result.model, config.data, "all")

@@ -14,9 +14,9 @@ import torch
 from support import Recorder
 
 from molsepnorm.data import datasets
-from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.model import ExtraArrays, PropertyModel, encoding_of
 from molsepnorm.nn import Graphormer
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import NO_INPUTS, Task
 from molsepnorm.training import Callback, TrainConfig, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.preparing import Prepared
@@ -37,9 +37,11 @@ def trainer(configure: Callable[..., TrainConfig], tmp_path: Path) -> Callable[.
         torch.manual_seed(0)
         task = Task.fit(dataset.targets, labels)
         network = Graphormer(replace(architecture(config), outputs=task.outputs))
-        model = PropertyModel(network, "zinc", task)
+        model = PropertyModel.of(network, "zinc", task)
         folder = RunFolder(tmp_path / "run")
-        return Trainer(config, Prepared(dataset, model), folder, callback or Callback())
+        extra = ExtraArrays.none(len(dataset.store))
+        prepared = Prepared(dataset, model, None, (), NO_INPUTS, extra)
+        return Trainer(config, prepared, folder, callback or Callback())
 
     return make
 

@@ -241,11 +241,6 @@ def test_the_number_of_splits_follows_from_the_data(configure, tmp_path):
             {"trials": 1, "space": {"optim.regression_loss": ["l1", "mse"]}},
             "the loss cannot be tuned",
         ),
-        (
-            {"run.blend": "forest", "data.molecule_features": ["rdkit"]},
-            {"trials": 1},
-            "run.blend: forest cannot be used",
-        ),
     ],
 )
 def test_invalid_arguments_are_refused_before_any_trial(

@@ -22,9 +22,8 @@ from molsepnorm.analysis.explanations.masked import (
     explained_scale,
     masked_predictions,
 )
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, InvalidMolecule
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import Inputs, PropertyModel
 from molsepnorm.molecules.featurize.atom_order import Traced, traced
 from molsepnorm.molecules.featurize.descriptors import (
     Environments,
@@ -167,7 +166,7 @@ class _Explain:
         # structures are standardised here, since the atoms of the standard form are explained
         self._prepare = Prepare(replace(self._model, standardize="none"), self._device)
         self._attention = TokenAttention(self._model.network)
-        self._counts, self._inputs = _feature_columns(self._model)
+        self._counts, self._inputs = _inputs_of(self._model)
 
     def __call__(self, rows: Sequence[Row]) -> list[Explanation]:
         smiles = [row[0] for row in rows]
@@ -186,7 +185,7 @@ class _Explain:
         self, group: Group, forms: Sequence[Traced | Unwritten], found: list[Explanation]
     ) -> None:
         """Explain some rows of similar size, and put the results into `found`."""
-        rows, encoded = group
+        rows, encoded, extra = group
         draws = [draw(int(size) + len(self._inputs), self._pairs) for size in encoded.sizes]
         molecules = []
         for index, (row, each) in enumerate(zip(rows, draws, strict=True)):
@@ -197,11 +196,11 @@ class _Explain:
                     f"for the {atoms} atoms of {text}: only featurisers with a node for each atom "
                     "of the SMILES can be explained"
                 )
-            counted = tuple((columns, find(text)) for columns, find in self._counts)
+            counted = {name: find(text) for name, find in self._counts.items()}
             molecules.append(Maskable(index, each.coalitions, counted, self._inputs))
-        model = self._model
-        predicted = masked_predictions(model, encoded, molecules, self._device, self._precision)
-        batch = GraphTensors.of(encoded, self._device).cut(np.arange(len(rows)))
+        model, device = self._model, self._device
+        predicted = masked_predictions(model, encoded, extra, molecules, device, self._precision)
+        batch = model.graphs(Inputs.of(encoded, extra, device)).cut(np.arange(len(rows)))
         attention = self._attention(batch).cpu().numpy()
         for index, row in enumerate(rows):
             if np.isfinite(predicted[index]).all():
@@ -268,28 +267,25 @@ def _traced(text: str) -> Traced | Unwritten:
     return form
 
 
-_Fingerprint = tuple[slice, Callable[[str], Environments]]
-
-
-def _feature_columns(
+def _inputs_of(
     model: PropertyModel,
-) -> tuple[tuple[_Fingerprint, ...], tuple[tuple[str, np.ndarray], ...]]:
-    """Return which molecule-level features are counts of each fingerprint, with the function for
-    its environments, and those of each other input."""
-    end = own = model.encoding.molecule_features
-    inputs = []
-    for column in model.inputs.columns:
+) -> tuple[dict[str, Callable[[str], Environments]], tuple[tuple[str, np.ndarray], ...]]:
+    """Return the function for the environments of each fingerprint that the model reads, and the
+    other inputs, see `Maskable`."""
+    reads = model.inputs
+    described = model.encoding.molecule_features + len(reads.descriptors)
+    inputs, end = [], described
+    for column in reads.columns:
         inputs.append((column.name, np.arange(end, end + column.width)))
         end += column.width
-    morgan = slice(end, end + model.inputs.morgan)
-    last = morgan.stop + len(model.inputs.descriptors)
-    if descriptors := [*range(own), *range(morgan.stop, last)]:
-        inputs.append((DESCRIPTORS, np.array(descriptors)))
-    counts = (
-        (morgan, morgan_environments),
-        (slice(last, last + model.inputs.pairs), pair_environments),
-    )
-    return tuple(each for each in counts if each[0].start < each[0].stop), tuple(inputs)
+    if described:
+        inputs.append((DESCRIPTORS, np.arange(described)))
+    counts: dict[str, Callable[[str], Environments]] = {}
+    if reads.morgan:
+        counts["counts"] = morgan_environments
+    if reads.pairs:
+        counts["pairs"] = pair_environments
+    return counts, tuple(inputs)
 
 
 def _fragments(

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.featurize.descriptors import Environments
 from molsepnorm.nn.batch import GraphBatch
@@ -39,15 +38,17 @@ class Maskable:
     """Its number in the encoded molecules."""
     coalitions: np.ndarray
     """bool [K, n]: the players that are present in each of its K variants."""
-    fingerprints: tuple[tuple[slice, Environments], ...]
-    """The molecule-level features that are counts of a fingerprint, and their environments."""
+    fingerprints: dict[str, Environments]
+    """The environments of the counts that the model reads, by their name in `ExtraArrays`."""
     inputs: tuple[tuple[str, np.ndarray], ...]
-    """Name of each other input, and its molecule-level features, as indices."""
+    """Name of each other input, and where it is in the features of the featuriser, followed by the
+    descriptors and the feature columns."""
 
 
 def masked_predictions(
     model: PropertyModel,
     encoded: EncodedGraphs,
+    extra: ExtraArrays,
     molecules: Sequence[Maskable],
     device: torch.device,
     precision: Precision = "fp32",
@@ -63,7 +64,7 @@ def masked_predictions(
     """
     first_atom = np.cumsum(encoded.sizes) - encoded.sizes
     first_pair = np.cumsum(encoded.sizes**2) - encoded.sizes**2
-    sizes, atoms, pairs, features = [], [], [], []
+    sizes, atoms, pairs, features, extras = [], [], [], [], []
     for each in molecules:
         count = int(encoded.sizes[each.index])
         for present in each.coalitions[:, :count]:
@@ -71,8 +72,10 @@ def masked_predictions(
             sizes.append(len(kept))
             atoms.append(first_atom[each.index] + kept)
             pairs.append((first_pair[each.index] + kept[:, None] * count + kept).ravel())
-        if encoded.features is not None:
-            features.append(_features(each, encoded.features[each.index], count))
+        own = np.empty(0) if encoded.features is None else encoded.features[each.index]
+        found = _inputs(each, own, extra.of(np.array([each.index])), count)
+        features.append(found[0])
+        extras.append(found[1])
     of_atoms, of_pairs = np.concatenate(atoms), np.concatenate(pairs)
     variants = EncodedGraphs(
         sizes=np.array(sizes, dtype=np.int64),
@@ -81,22 +84,33 @@ def masked_predictions(
         pairs=encoded.pairs[of_pairs],
         paths=encoded.paths,
         max_bonds=encoded.max_bonds,
-        features=np.concatenate(features) if features else None,
+        features=None if encoded.features is None else np.concatenate(features),
     )
-    tensors = GraphTensors.of(variants, device)
-    predicted = predict(model, tensors, np.arange(len(variants)), precision)
+    inputs = Inputs.of(
+        variants, ExtraArrays(*map(np.concatenate, zip(*extras, strict=True))), device
+    )
+    predicted = predict(model, inputs, np.arange(len(variants)), precision)
     ends = np.cumsum([len(each.coalitions) for each in molecules])
     return np.split(predicted, ends[:-1])
 
 
-def _features(each: Maskable, whole: np.ndarray, count: int) -> np.ndarray:  # float32 (K, F)
-    """Return the molecule-level features of every coalition."""
-    features = np.tile(whole, (len(each.coalitions), 1))
-    for counts, environments in each.fingerprints:
-        features[:, counts] = environments.counts(each.coalitions[:, :count])
-    for present, (_, columns) in zip(each.coalitions[:, count:].T, each.inputs, strict=True):
-        features[np.ix_(~present, columns)] = np.nan
-    return features
+def _inputs(
+    each: Maskable, own: np.ndarray, extra: ExtraArrays, count: int
+) -> tuple[np.ndarray, ExtraArrays]:
+    """Return the features of the featuriser, float32 (K, F), and the extra inputs of every
+    coalition, from those of the whole molecule."""
+    present, others = np.split(each.coalitions, [count], axis=1)
+    widths = np.cumsum([len(own), extra.descriptors.shape[1]])
+    whole = np.concatenate([own, extra.descriptors[0], extra.columns[0]], dtype=np.float32)
+    values = np.tile(whole, (len(each.coalitions), 1))
+    for is_present, (_, places) in zip(others.T, each.inputs, strict=True):
+        values[np.ix_(~is_present, places)] = np.nan
+    features, descriptors, columns = np.split(values, widths, axis=1)
+    counts = {name: found.counts(present) for name, found in each.fingerprints.items()}
+    none = np.zeros((len(values), 0), dtype=np.float32)
+    return features, ExtraArrays(
+        counts.get("counts", none), descriptors, counts.get("pairs", none), columns
+    )
 
 
 def explained_scale(model: PropertyModel, predictions: np.ndarray) -> np.ndarray:  # float64 (…, O)

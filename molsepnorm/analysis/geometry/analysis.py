@@ -21,11 +21,10 @@ from molsepnorm.analysis.geometry.measures import (
     singular_values,
     uniformity,
 )
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.store import GraphStore
 from molsepnorm.devices import pick_device
 from molsepnorm.errors import ConfigError, prefixed, require_several
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
@@ -63,6 +62,8 @@ class ModelOnMolecules:
     """float32 [n, T]: labels of the molecules; NaN if they are missing, or bounds."""
     smiles: tuple[str, ...] | None = None
     """SMILES of the molecules, if the source has them."""
+    extra: ExtraArrays | None = None
+    """The inputs of the model beside the graphs; None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ def _statistics(
     one: ModelOnMolecules, numbers: dict[str, np.ndarray], device: torch.device
 ) -> Iterator[EmbeddingStatistics]:
     network = one.model.network.to(device)
-    tensors = GraphTensors.of(one.store, device)
+    tensors = one.model.graphs(Inputs.of(one.store, one.extra, device))
 
     def with_dropout(batch: GraphBatch) -> Tensor:
         with dropout_alone(network):

@@ -54,7 +54,7 @@ def load_models(
     with hold(data.table, data.splits_file):
         for run, group in runs:
             with prefixed(run):
-                model, dataset, _, graphs, _ = select(
+                model, dataset, extra, _, graphs, _ = select(
                     run, data, split, default="val", labelled=False
                 )
             if len(graphs) > max_molecules:
@@ -69,7 +69,7 @@ def load_models(
             smiles = dataset.source_smiles
             if smiles is not None:
                 smiles = tuple(smiles[row] for row in dataset.store.rows[graphs])
-            molecules = (dataset.store, graphs, labels, smiles)
+            molecules = (dataset.store, graphs, labels, smiles, extra)
             models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,8 +22,6 @@ from molsepnorm.molecules.encodings.paths import (
     PathVocabulary,
 )
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
-
-_Graphs = TypeVar("_Graphs", bound=EncodedGraphs)
 
 
 @dataclass(frozen=True)
@@ -140,12 +137,6 @@ class GraphTensors:
         codes[:, :, 0].fill_(GRAPH_TOKEN)
         codes.masked_fill_((index >= size)[:, None, :], PADDING)
         return atoms, degrees, mask, codes.flatten()
-
-
-def with_features(graphs: _Graphs, more: np.ndarray) -> _Graphs:  # (G, X)
-    """Return the molecules with more molecule-level features, after those of the featuriser."""
-    features = more if graphs.features is None else np.hstack([graphs.features, more])
-    return replace(graphs, features=features)
 
 
 def path_table(paths: PathVocabulary) -> PathTable:

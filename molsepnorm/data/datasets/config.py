@@ -89,7 +89,9 @@ def _parse_kinds(value: Any) -> Any:
     kinds = _parse_pairs(value) if pairs else {"": value}
     kinds = {name: "binary" if kind == "classification" else kind for name, kind in kinds.items()}
     for name, kind in kinds.items():
-        if kind not in get_args(Kind) or pairs != bool(name):
+        if pairs and not name:
+            raise ValueError("write one kind for all targets, or only target=kind pairs")
+        if kind not in get_args(Kind):
             raise ValueError(
                 f"'{kind}' is none of {', '.join(get_args(Kind))}; give one of them for all "
                 "targets, or pairs such as activity=binary,colour=multiclass"

@@ -175,6 +175,6 @@ def _molar_mass(smiles: str) -> float:
     from molsepnorm.molecules.featurize.descriptors import structure_inputs
 
     try:
-        return float(structure_inputs([smiles], False, ("MolWt",))[0][0])
+        return float(structure_inputs([smiles], False, ("MolWt",), False)[1][0, 0])
     except InvalidMolecule:  # the row is left out
         return np.nan

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.forest import Forest
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import Forest, KernelPart, NetworkPart, Part
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, SELF
 from molsepnorm.nn.attention import BiasedSelfAttention
 from molsepnorm.nn.batch import GraphBatch, PaddedGroup, PathTable
@@ -24,13 +26,14 @@ from molsepnorm.nn.pairs.bias import AttentionBias, by_head, label_embeddings
 from molsepnorm.nn.pairs.neighbours import PairTensors
 from molsepnorm.nn.parts import Parts
 from molsepnorm.nn.readout import FastReadout
+from molsepnorm.tasks import Task
 
 _NO_BOND = -1e30
 """Added to an entry without a bond; its message is then 0 after the ReLU."""
 
 
 class DenseModel(nn.Module):
-    """The networks and forests of a model, their weighted mean, and the scales of its targets.
+    """The parts of a model, their weighted mean, and the scales of its targets.
 
     A column of the result is a value in the unit of the table, the probability of class 1, or the
     probability of one class of a multi-class target; `output_columns` names them. They are those of
@@ -41,17 +44,16 @@ class DenseModel(nn.Module):
         model: the trained model. Its networks are copied.
 
     Raises:
-        ConfigError: the model has no targets, or a network without a dense form.
+        ConfigError: the model has no targets, or a part without a dense form.
     """
 
     def __init__(self, model: PropertyModel) -> None:
         super().__init__()
         model.require_targets()
-        self.networks = nn.ModuleList(DenseGraphormer(network) for network in model.networks)
-        self.weights = model.weights
-        self.forests = nn.ModuleList(DenseForest(forest) for forest in model.forests)
-        self.forest_share = model.forest_share
-        self.extra, self.pairs = model.inputs.width, model.inputs.pairs
+        used = [pair for pair in zip(model.parts, model.weights, strict=True) if pair[1]]
+        self.parts = nn.ModuleList(_dense(part) for part, _ in used)
+        self.weights = [weight for _, weight in used]
+        self.widths = model.encoding.molecule_features, *model.inputs.widths
         self.task = model.task
 
     def forward(
@@ -65,18 +67,15 @@ class DenseModel(nn.Module):
         features: Tensor | None = None,
     ) -> Tensor:  # float32 (B, O)
         """Return the predictions of every molecule; for the inputs see `DenseGraphormer`."""
-        encoded = atoms, degrees, mask, distances, paths, neighbours, features
+        graphs = atoms, degrees, mask, distances, paths, neighbours
+        own, *extra = (mask[:, :0].float() if features is None else features).split(
+            self.widths, dim=1
+        )
         shares = [
-            weight * self.task.predictions(network(*encoded))
-            for network, weight in zip(self.networks, self.weights, strict=True)
+            weight * part(self.task, graphs, own, extra)
+            for part, weight in zip(self.parts, self.weights, strict=True)
         ]
         mean = torch.stack(shares).sum(dim=0)  # (B, O)
-        if len(self.forests):
-            assert features is not None
-            last = features.shape[1]
-            inputs = features[:, last - self.extra : last - self.pairs]
-            of_forests = torch.stack([forest(inputs) for forest in self.forests]).mean(dim=0)
-            mean = (1 - self.forest_share) * mean + self.forest_share * of_forests
         columns = []
         for target, its in zip(self.task.targets, self.task.columns(), strict=True):
             part, transform = mean[:, its], target.transformation
@@ -126,7 +125,16 @@ class DenseGraphormer(nn.Module):
         """Stay in evaluation mode."""
         return super().train(False)
 
-    def forward(
+    def forward(self, *encoded: Any, **named: Any) -> Tensor:  # (B, O)
+        """Return the outputs of every molecule, in the precision of the weights; for the arguments
+        see `batch`."""
+        return self.network(self.batch(*encoded, **named))
+
+    def embed(self, *encoded: Any) -> Tensor:  # (B, R)
+        """Return the input of the network's head; for the arguments see `batch`."""
+        return self.network.embed(self.batch(*encoded))
+
+    def batch(
         self,
         atoms: Tensor,
         degrees: Tensor,
@@ -135,8 +143,8 @@ class DenseGraphormer(nn.Module):
         paths: Tensor,
         neighbours: Tensor | None = None,
         features: Tensor | None = None,
-    ) -> Tensor:  # (B, O)
-        """Return the outputs of every molecule, in the precision of the weights.
+    ) -> GraphBatch:
+        """Return padded tensors as a batch of the network.
 
         Args:
             atoms: int (B, N, A), atom features; padding has any valid value, such as 0.
@@ -163,7 +171,7 @@ class DenseGraphormer(nn.Module):
             labels = paths[..., 0].gather(2, neighbours.clamp(min=0).long()) * (neighbours >= 0)
             bonded = starts[:, None, None] + 1 + neighbours
             bonds = tuple(F.pad(x, (0, 0, 1, 0)).flatten(0, 1) for x in (bonded, labels))
-        batch = _DenseBatch(
+        return _DenseBatch(
             graph_token=starts,
             atoms=F.pad(atoms, (0, 0, 1, 0)).flatten(0, 1),
             degrees=F.pad(degrees, (1, 0)).flatten(),
@@ -176,7 +184,6 @@ class DenseGraphormer(nn.Module):
             labels=F.pad(paths, (0, 0, 1, 0, 1, 0)).flatten(0, 2),
             bonds=bonds,
         )
-        return self.network(batch)
 
 
 @dataclass(eq=False)
@@ -223,6 +230,47 @@ class _DenseGINE(GINE):
 _DENSE = Parts(BiasedSelfAttention, _DenseGINE, _DenseBias, FastReadout, Dropout)
 
 
+def _dense(part: Part) -> nn.Module:
+    """Return the dense form of a part: a function of the task, the padded graphs, the features of
+    the featuriser and the `ExtraArrays` of B molecules, which returns predictions (B, O)."""
+    if isinstance(part, NetworkPart):
+        return _DenseNetwork(part)
+    if isinstance(part, KernelPart):
+        return _DenseKernel(part)
+    if isinstance(part, Forest):
+        return DenseForest(part)
+    raise ConfigError(f"a model with the part '{part.kind}' cannot be exported")
+
+
+Graphs = tuple[Tensor | None, ...]
+
+
+def _read(extra: Sequence[Tensor], widths: Sequence[int]) -> list[Tensor]:
+    """Return what a part reads, as `ExtraArrays.read_by` does."""
+    return [each[:, :width] for each, width in zip(extra, widths, strict=True)]
+
+
+class _DenseNetwork(nn.Module):
+    def __init__(self, part: NetworkPart) -> None:
+        super().__init__()
+        self.network, self.widths = DenseGraphormer(part.network), part.reads.widths
+
+    def forward(self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]) -> Tensor:
+        features = torch.cat([own, *_read(extra, self.widths)], dim=1)
+        return task.predictions(self.network(*graphs, features))
+
+
+class _DenseKernel(nn.Module):
+    def __init__(self, part: KernelPart) -> None:
+        super().__init__()
+        self.encoder, self.regression = DenseGraphormer(part.encoder), part.regression
+        self.widths = part.reads.widths
+
+    def forward(self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]) -> Tensor:
+        embedded = self.encoder.embed(*graphs, own)
+        return task.predictions(self.regression(embedded, *_read(extra, self.widths)))
+
+
 class DenseForest(KeepsFloat32):
     """A `Forest` without branches that depend on the data.
 
@@ -241,6 +289,7 @@ class DenseForest(KeepsFloat32):
 
     def __init__(self, forest: Forest) -> None:
         super().__init__()
+        self.widths = forest.reads.widths
         roots, features, thresholds, children = [], [], [], []
         self.trees, self.starts, start = [], [], 0
         for number, trees in enumerate(forest.targets):
@@ -262,8 +311,11 @@ class DenseForest(KeepsFloat32):
             self.register_buffer(name, torch.from_numpy(whole))
         self.levels = _levels(self.roots.numpy(), self.branches.numpy())
 
-    def forward(self, inputs: Tensor) -> Tensor:  # float32 (B, O)
-        """Return the predictions for the inputs of the forest (B, F), NaN where missing."""
+    def forward(
+        self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]
+    ) -> Tensor:  # float32 (B, O)
+        """Return the predictions; only the extra inputs count, NaN where missing."""
+        inputs = torch.cat(_read(extra, self.widths), dim=1)
         inputs = torch.where(inputs.isnan(), self.medians, inputs)
         nodes = self.roots.expand(inputs.shape[0], -1)  # (B, R)
         for _ in range(self.levels):

@@ -14,6 +14,7 @@ from molsepnorm.data.tables import ReadOptions, locate, read_chunks, require_col
 from molsepnorm.errors import DataError, StorageError
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import networks_of
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import SELF
 from molsepnorm.predict.encode import Cells, Prepare, checked_rows, require_feature_columns
@@ -73,16 +74,14 @@ class Encoded:
 def input_shapes(model: PropertyModel) -> dict[str, tuple[str | int, ...]]:
     """Return the shape of every input of a model by name, in the order of the arguments."""
     config = model.network.config
-    features = max(network.config.molecule_features for network in model.networks)
-    if model.forests:
-        features = model.encoding.molecule_features + model.inputs.width
+    features = model.encoding.molecule_features + model.inputs.width
     last = {
         "atoms": len(config.atom_sizes),
         "paths": config.max_path_length,
         "features": features,
     }
     absent = set() if features else {"features"}
-    if all(network.config.local == "none" for network in model.networks):
+    if all(network.config.local == "none" for network in networks_of(model.parts)):
         absent.add("neighbours")
     return {
         name: (*sizes, last[name]) if name in last else sizes
@@ -114,9 +113,9 @@ def dense_inputs(
     """
     given = [*checked_rows(smiles, columns, model.inputs.names)]
     prepared = Prepare(model, torch.device("cpu"))(given)
-    rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in prepared.groups)]))
-    largest = max((int(encoded.sizes.max()) for _, encoded in prepared.groups), default=1)
-    bonds = max((encoded.max_bonds for _, encoded in prepared.groups), default=1)
+    rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(rows for rows, *_ in prepared.groups)]))
+    largest = max((int(encoded.sizes.max()) for _, encoded, _ in prepared.groups), default=1)
+    bonds = max((encoded.max_bonds for _, encoded, _ in prepared.groups), default=1)
     known = {"molecules": len(rows), "atoms": largest, "bonds": max(bonds, 1)}
     arrays = {
         name: np.full(
@@ -126,8 +125,12 @@ def dense_inputs(
         )
         for name, shape in input_shapes(model).items()
     }
-    for of_group, encoded in prepared.groups:
-        _fill(arrays, np.searchsorted(rows, of_group), encoded)
+    for of_group, encoded, extra in prepared.groups:
+        places = np.searchsorted(rows, of_group)
+        _fill(arrays, places, encoded)
+        if "features" in arrays:
+            own = [] if encoded.features is None else [encoded.features]
+            arrays["features"][places] = np.hstack([*own, extra.stacked()])
     return DenseInputs(arrays, rows, prepared.errors)
 
 
@@ -149,9 +152,6 @@ def _fill(arrays: dict[str, np.ndarray], rows: np.ndarray, graphs: EncodedGraphs
             rank = np.arange(len(own)) - np.searchsorted(own, own)
             arrays["neighbours"][row, own, rank] = other
         atom, pair = atom + size, pair + size**2
-    if "features" in arrays:
-        assert graphs.features is not None
-        arrays["features"][rows] = graphs.features[:, : arrays["features"].shape[1]]
 
 
 def encode_table(

@@ -145,24 +145,28 @@ def pair_counts(mol: Chem.Mol) -> np.ndarray:  # (PAIRS,)
 
 
 def structure_inputs(
-    smiles: Sequence[str], counted: bool, names: Sequence[str], paired: bool = False
-) -> np.ndarray:
-    """Return the Morgan counts, if `counted`, the named descriptors, and the atom-pair counts, if
-    `paired`: float32 (n, w).
+    smiles: Sequence[str], counted: bool, names: Sequence[str], paired: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return Morgan counts, the named descriptors and atom-pair counts of n molecules: uint16
+    (n, K), float32 (n, D) and uint16 (n, P). Counts that are not wanted have no columns.
 
     Raises:
         ModelError: this version of RDKit does not have one of the descriptors.
     """
     descriptor_columns(names)  # raises an error for an unknown one
-    width = COUNTS * counted + len(names) + PAIRS * paired
-    values = np.empty((len(smiles), width), dtype=np.float32)
-    for row, text in enumerate(smiles):
+    rows = len(smiles)
+    counts = np.zeros((rows, COUNTS * counted), dtype=np.uint16)
+    described = np.zeros((rows, len(names)), dtype=np.float32)
+    pairs = np.zeros((rows, PAIRS * paired), dtype=np.uint16)
+    for row, text in enumerate(smiles if counted or names or paired else ()):
         mol = oriented_mol(text)
-        parts = [morgan_counts(mol)] if counted else []
-        parts += [describe(mol, names)] if names else []
-        parts += [pair_counts(mol)] if paired else []
-        values[row] = np.concatenate(parts) if parts else 0
-    return values
+        if counted:
+            counts[row] = morgan_counts(mol)
+        if names:
+            described[row] = describe(mol, names)
+        if paired:
+            pairs[row] = pair_counts(mol)
+    return counts, described, pairs
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import numpy as np
 from molsepnorm.data.tables import hold
 from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files.writing import write_json
-from molsepnorm.nn.config import NORMS
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.callback import Callback, Callbacks
 from molsepnorm.training.comparing.replicates import (
@@ -24,7 +23,7 @@ from molsepnorm.training.comparing.replicates import (
 )
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
-from molsepnorm.training.results.scores import headline
+from molsepnorm.training.results.metrics import headline
 
 _SPLITS = ("val", "test")
 
@@ -54,13 +53,7 @@ class Ablation:
         return {
             "metric": self.metric,
             "variants": {name: each.summary for name, each in self.replicates.items()},
-            "differences": {
-                score: {
-                    name: {split: vars(each) for split, each in by_split.items()}
-                    for name, by_split in by_variant.items()
-                }
-                for score, by_variant in self.differences.items()
-            },
+            "differences": asdict(self)["differences"],
         }
 
 
@@ -139,8 +132,8 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
         vary: dotted settings and their values; or `norm` for `model.norm`.
 
     Raises:
-        ConfigError: an unknown norm, a repeated value, a text in place of a list, or a setting that
-            pairs the runs: the seed, or one that defines the molecules, labels or splits.
+        ConfigError: a repeated value, a text in place of a list, or a setting that pairs the runs:
+            the seed, or one that defines the molecules, labels or splits.
     """
     for name, values in vary.items():
         require_several(values, name)
@@ -150,23 +143,17 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
                 f"{name} cannot vary: all variants have the same seeds, molecules, labels and "
                 "splits, so that their scores are comparable"
             )
-    options = [[_option(name, value) for value in values] for name, values in vary.items()]
     variants: dict[str, dict[str, Any]] = {}
-    for chosen in product(*options):
-        name = ",".join(text for text, _ in chosen)
+    for values in product(*vary.values()):
+        settings = dict(zip(vary, values, strict=True))
+        texts = {key: f"{key.rpartition('.')[2]}={value}" for key, value in settings.items()}
+        if (norm := settings.pop("norm", None)) is not None:
+            texts["norm"], settings["model.norm"] = str(norm), norm
+        name = ",".join(texts.values())
         if name in variants:
             raise ConfigError(f"the variant {name} is given twice: list each value once")
-        variants[name] = {key: value for _, own in chosen for key, value in own.items()}
+        variants[name] = settings
     return variants
-
-
-def _option(name: str, value: Any) -> tuple[str, dict[str, Any]]:
-    """Return the part of a variant's name for a value, and the settings."""
-    if name != "norm":
-        return f"{name.rpartition('.')[2]}={value}", {name: value}
-    if value not in NORMS:
-        raise ConfigError(f"unknown norm '{value}': choose among {', '.join(NORMS)}")
-    return value, {"model.norm": value}
 
 
 def _require_pairs(configs: Mapping[str, TrainConfig]) -> None:
@@ -178,30 +165,28 @@ def _require_pairs(configs: Mapping[str, TrainConfig]) -> None:
     (first, base), *others = configs.items()
     others = [(name, config) for name, config in others if config.data != base.data]
     folds = [base.data.fold] if base.data.folds is None else range(base.data.folds)
-    for fold in folds if others else ():
-        expected = _scored(base, fold)
-        for name, config in others:
-            if _scored(config, fold) != expected:
-                raise ConfigError(
-                    f"the variants {first} and {name} are scored on different rows or labels, so "
-                    "the scores are not comparable: use a table whose rows all variants can read, "
-                    "and name the targets (--targets) and the split (--splits-column)"
-                )
 
+    def scored(config: TrainConfig, fold: int) -> tuple[Any, ...]:
+        """Return the targets, and the rows and labels that are scored, of a fold."""
+        dataset = training_dataset(config.changed({"data.fold": fold}))
+        parts = [dataset.splits[split] for split in _SPLITS]
+        rows = [dataset.store.rows[part].tolist() for part in parts]
+        return dataset.targets, rows, [dataset.labels[part].tobytes() for part in parts]
 
-def _scored(config: TrainConfig, fold: int) -> tuple[Any, ...]:
-    """Return the targets, and the rows and labels of the validation and test splits of a fold."""
-    dataset = training_dataset(config.changed({"data.fold": fold}))
-    parts = [dataset.splits[split] for split in _SPLITS]
-    rows = [dataset.store.rows[part].tolist() for part in parts]
-    return dataset.targets, rows, [dataset.labels[part].tobytes() for part in parts]
+    for fold, (name, config) in product(folds, others):
+        if scored(config, fold) != scored(base, fold):
+            raise ConfigError(
+                f"the variants {first} and {name} are scored on different rows or labels, so the "
+                "scores are not comparable: use a table whose rows all variants can read, and name "
+                "the targets (--targets) and the split (--splits-column)"
+            )
 
 
 def _compared(
     folder: Path, replicates: dict[str, Replicates], folds: int | None, finished: bool
 ) -> Ablation:
     base, *_ = replicates.values()
-    metric = headline(base.summary)
+    metric = headline(base.summary["chosen_by"], base.summary["test"])
     kinds, first = METRICS[metric].kinds, next(iter(base.runs.values()))
     others = [n for n in first.get("headlines", ()) if not {*kinds}.intersection(METRICS[n].kinds)]
     scored = [n for n in base.summary["test"] if n.partition("/")[0] in (metric, *others)]

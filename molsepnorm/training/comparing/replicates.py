@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables import hold, read_table
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.reading import read_json
@@ -31,7 +31,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.inputs import training_dataset
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_config, load_dataset
-from molsepnorm.training.results.scores import leaks
+from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run import train
 from molsepnorm.training.run_folder.folder import RunFolder
 
@@ -88,10 +88,8 @@ def train_replicates(
     """
     folder = Path(folder)
     with hold(config.data.table, config.data.splits_file):
-        if not len(seeds) or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        if not len(seeds) or len(set(seeds)) < len(seeds):
             raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
-        if max(seeds) > MAX_SEED:
-            raise ConfigError(f"a seed is at most {MAX_SEED}; got {max(seeds)}")
         if splits is not None:
             _require_several(config, splits)
         splits = splits or config.data.folds
@@ -99,7 +97,7 @@ def train_replicates(
         by_folder = {folder / name: each for name, each in configs.items()}
         _require_same(by_folder)
         if splits is not None:
-            require_trainable(_new_splits(by_folder))
+            _require_trainable(by_folder)
         runs: dict[str, dict[str, Any]] = {}
         summary: dict[str, Any] = {}
         for name, each in configs.items():
@@ -128,12 +126,9 @@ def _configurations(
 ) -> Iterator[tuple[str, TrainConfig]]:
     """Yield the name and the configuration of each run."""
     kind = "fold" if config.data.folds else "split"
-    for fold in [config.data.fold] if splits is None else range(splits):
-        data = config.data.model_copy(update={"fold": fold})
-        for seed in seeds:
-            run = config.run.model_copy(update={"seed": seed})
-            name = f"seed-{seed}" if splits is None else f"{kind}-{fold}-seed-{seed}"
-            yield name, config.model_copy(update={"data": data, "run": run})
+    for fold, seed in product([config.data.fold] if splits is None else range(splits), seeds):
+        name = f"seed-{seed}" if splits is None else f"{kind}-{fold}-seed-{seed}"
+        yield name, config.changed({"data.fold": fold, "run.seed": seed})
 
 
 def _require_several(config: TrainConfig, splits: int) -> None:
@@ -171,12 +166,6 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
                 run.require_same_data(of_run, splits=run.splits.exists())
 
 
-def _new_splits(configs: Mapping[Path, TrainConfig]) -> list[TrainConfig]:
-    """Return a configuration of each split that no run has begun on."""
-    begun = {c.data.fold for path, c in configs.items() if RunFolder(path).environment.exists()}
-    return [*{c.data.fold: c for c in configs.values() if c.data.fold not in begun}.values()]
-
-
 def _summary(
     config: TrainConfig, runs: dict[str, dict[str, Any]], num_seeds: int
 ) -> dict[str, Any]:
@@ -198,21 +187,19 @@ def _summary(
     if "test_constant" in first:
         summary["test_constant"] = _spreads(groups, "test_constant")
     if all("baseline" in run for run in metrics):
-        summary["baseline"] = {
-            split: _spreads(groups, "baseline", split) for split in ("val", "test")
-        }
+        parts = {split: _spreads(groups, "baseline", split) for split in ("val", "test")}
+        summary["baseline"] = parts
         if is_nested(config):
-            assert config.data.folds is not None
-            forest = summary["baseline"]["test"]
             summary["baseline_difference"] = {
-                name: _difference(own["values"], forest[name]["values"], config.data.folds)
+                name: _difference(own["values"], parts["test"][name]["values"], config.data.folds)
                 for name, own in summary["test"].items()
             }
-    if found := {name: reasons for name, run in runs.items() if (reasons := [*leaks(run)])}:
-        summary["leaks"] = found
-    if labels := _common(first.get("labels", {}), [run.get("labels", {}) for run in metrics]):
-        summary["labels"] = labels
-    return summary
+    leaks = {name: Metrics.from_json(run).leaks for name, run in runs.items()}
+    found = {
+        "leaks": {name: reasons for name, reasons in leaks.items() if reasons},
+        "labels": _common([run.get("labels", {}) for run in metrics]),
+    }
+    return summary | {name: each for name, each in found.items() if each}
 
 
 def _spreads(groups: Sequence[Sequence[Mapping[str, Any]]], *path: str) -> dict[str, Any]:
@@ -230,7 +217,7 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
 
 
 def _difference(
-    ours: Sequence[float | None], others: Sequence[float | None], folds: int
+    ours: Sequence[float | None], others: Sequence[float | None], folds: int | None
 ) -> dict[str, Any]:
     """Return the differences over folds, their mean and its 95 % interval."""
     found = paired_difference(ours, others, folds)
@@ -242,9 +229,7 @@ def _difference(
     }
 
 
-def _common(
-    labels: Mapping[str, Mapping[str, Any]], runs: Sequence[Mapping[str, Mapping[str, Any]]]
-) -> dict[str, dict[str, Any]]:
+def _common(runs: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return what all runs say about the labels of each target: not the number of bounds in each
     split, if the splits differ."""
     found = {
@@ -253,7 +238,7 @@ def _common(
             for key, value in about.items()
             if all(run.get(target, {}).get(key) == value for run in runs)
         }
-        for target, about in labels.items()
+        for target, about in runs[0].items()
     }
     return {target: about for target, about in found.items() if about}
 
@@ -297,22 +282,14 @@ def paired_difference(
     """
     from scipy import stats
 
-    pairs = [
-        (one, other)
-        for one, other in zip(scores, base, strict=True)
-        if one is not None and other is not None
-    ]
-    count = len(pairs)
+    both = [pair for pair in zip(scores, base, strict=True) if None not in pair]
+    pairs = np.array(both, dtype=float).reshape(-1, 2)
+    differences, count = pairs[:, 0] - pairs[:, 1], len(pairs)
     if not count:
         return Difference(None, None, None, 0)
-    values = np.array(pairs)
-    differences = values[:, 0] - values[:, 1]
-    mean = float(differences.mean())
-    if count < 2:
-        return Difference(mean, None, None, count)
-    overlap = 0.0 if folds is None else 1 / (folds - 1)
-    error = float(differences.std(ddof=1) * np.sqrt(1 / count + overlap))
-    if error <= _ROUNDING * np.abs(values).max():
+    mean, overlap = float(differences.mean()), 0.0 if folds is None else 1 / (folds - 1)
+    error = float(differences.std(ddof=min(1, count - 1)) * np.sqrt(1 / count + overlap))
+    if error <= _ROUNDING * np.abs(pairs).max():
         return Difference(mean, None, None, count)
     low, high = stats.t.interval(0.95, count - 1, mean, error)
     p = 2 * float(stats.t.sf(abs(mean) / error, count - 1))
@@ -330,13 +307,14 @@ def is_nested(config: TrainConfig) -> bool:
     return config.data.folds is not None and not config.data.test_set
 
 
-def require_trainable(configs: Iterable[TrainConfig]) -> None:
-    """Raise a `ConfigError` or a `DataError` if a fold or a split cannot be trained, before any is.
-
-    Folds of pre-training are not checked.
-    """
-    for config in configs:
+def _require_trainable(configs: Mapping[Path, TrainConfig]) -> None:
+    """Raise a `ConfigError` or a `DataError` if a fold or a split that no run has begun on cannot
+    be trained. Folds of pre-training are not checked."""
+    begun = {c.data.fold for path, c in configs.items() if RunFolder(path).environment.exists()}
+    for config in {each.data.fold: each for each in configs.values()}.values():
         data = config.data
+        if data.fold in begun:
+            continue
         if config.objective.name != SUPERVISED:
             if is_nested(config):
                 raise ConfigError(
@@ -371,32 +349,26 @@ def write_out_of_fold(
         ModelError: a file of a run is damaged.
     """
     dataset = load_dataset(config)
-    of_molecules = dataset.exact_labels[dataset.molecules]
-    task = Task.fit(dataset.targets, of_molecules, "loss", strict=False)
-    predictions = np.full((len(dataset.store), task.outputs), np.nan, np.float32)
-    fold_of = np.full(len(dataset.store), -1)
+    task = Task.fit(dataset.targets, dataset.exact_labels[dataset.molecules], "loss", strict=False)
+    # the last entry is that of rows without a molecule
+    predictions = np.full((len(dataset.store) + 1, task.outputs), np.nan, np.float32)
+    fold_of = np.full(len(dataset.store) + 1, -1)
+    merged = {entry.row: entry.into for entry in dataset.merged}
     for fold, runs in enumerate(folds):
         for run in runs:
             run.require_same_data(dataset, splits=False)
-        graphs = _test_graphs(dataset, runs[0])
+        rows = [row for row in read_json(runs[0].splits)[0]["test"] if row not in merged]
+        graphs = np.searchsorted(dataset.store.rows, sorted(rows))
         each = [_read_predictions(run, task, len(graphs)) for run in runs]
         predictions[graphs], fold_of[graphs] = np.mean(each, axis=0), fold
     _write(config, dataset, task, predictions, fold_of, folder / OOF)
     graphs = np.flatnonzero(fold_of >= 0)
-    scores = task.scores(predictions[graphs], dataset.exact_labels[graphs])
     return {
         "file": OOF,
         "molecules": np.bincount(fold_of[graphs], minlength=len(folds)).tolist(),
-        "scores": json_scores(scores),
+        "scores": json_scores(task.scores(predictions[graphs], dataset.exact_labels[graphs])),
         "labels": dataset.about_labels({"out of fold": graphs}),
     }
-
-
-def _test_graphs(dataset: Dataset, run: RunFolder) -> np.ndarray:  # int64 (n,)
-    """Return the molecules of a run's test split, in the order of its predictions."""
-    merged = {entry.row for entry in dataset.merged}
-    rows = [row for row in read_json(run.splits)[0]["test"] if row not in merged]
-    return np.searchsorted(dataset.store.rows, sorted(rows))
 
 
 def _read_predictions(run: RunFolder, task: Task, count: int) -> np.ndarray:  # float32 (n, O)
@@ -418,29 +390,28 @@ def _write(
     config: TrainConfig,
     dataset: Dataset,
     task: Task,
-    predictions: np.ndarray,  # float32 (G, O)
-    fold_of: np.ndarray,  # int (G,), -1 for a molecule without a prediction
+    predictions: np.ndarray,  # float32 (G + 1, O)
+    fold_of: np.ndarray,  # int (G + 1,), -1 for a molecule without a prediction
     path: Path,
 ) -> None:
-    source = config.data.table
-    assert source is not None
-    table = read_table(source, config.data.reading)
+    assert config.data.table is not None
+    table = read_table(config.data.table, config.data.reading)
     graph_of = np.full(len(table), -1)
     graph_of[dataset.store.rows] = np.arange(len(dataset.store))
     for entry in dataset.merged:
         graph_of[entry.row] = graph_of[entry.into]
-    # the last entry is that of rows without a molecule
-    folds = np.append(fold_of, -1)[graph_of]
+    folds = fold_of[graph_of]
     unlabelled = np.append(np.isnan(dataset.labels).all(axis=1), False)[graph_of]
-    values = np.concatenate([predictions, np.full((1, task.outputs), np.nan, np.float32)])[graph_of]
-    errors = {entry.row: entry.reason for entry in dataset.rejected}
-    added: dict[str, Sequence[Any] | np.ndarray] = {"fold": [f if f >= 0 else "" for f in folds]}
-    added |= {name: column for part in task.tables(values) for name, column in part.items()}
-    reasons = np.where(folds >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE))
-    added["error"] = [errors.get(row, reason) for row, reason in enumerate(reasons)]
+    reasons = np.where(folds >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE)).tolist()
+    for rejected in dataset.rejected:
+        reasons[rejected.row] = rejected.reason
+    added: dict[str, Any] = {"fold": [fold if fold >= 0 else "" for fold in folds]}
+    for part in task.tables(predictions[graph_of]):
+        added |= part
+    added["error"] = reasons
     own = [table.iloc[:, number] for number in range(table.shape[1])]
-    names = [free_name(name, table.columns, "_oof") for name in ("line", *added)]
+    line, *names = (free_name(name, table.columns, "_oof") for name in ("line", *added))
     rows = zip(table.index, *own, *added.values(), strict=True)
     with replacing(path) as scratch:
-        header = [names[0], *table.columns, *names[1:]]
-        write_csv(scratch, header, (["" if pd.isna(c) else c for c in row] for row in rows))
+        cells = (["" if pd.isna(cell) else cell for cell in row] for row in rows)
+        write_csv(scratch, [line, *table.columns, *names], cells)

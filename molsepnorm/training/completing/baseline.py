@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +14,8 @@ import torch
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, InvalidMolecule
-from molsepnorm.forest import TREES, Forest
 from molsepnorm.model import SUPERVISED, PropertyModel
-from molsepnorm.predict.inference import predict
+from molsepnorm.model.parts.forest import TREES, Forest
 from molsepnorm.tasks import ExtraInputs, Loss, Task
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
@@ -85,17 +83,17 @@ def fit_baseline(
     if dataset.smiles is None:
         callback.on_warning("The run has no baseline, because its molecules are not SMILES.")
         return None
-    can_blend = may_blend(config, dataset, model.inputs)
+    can_blend = may_blend(config, dataset)
     if not can_blend and config.run.blend != "none":
-        problem = blend_problem(config, dataset, model.inputs)
+        problem = blend_problem(config, dataset)
         callback.on_warning(f"The random forest is not blended in, because {problem}.")
     if not (can_blend or dataset.has_test):
         return None
     started, threads = time.perf_counter(), threads_of(config.run.threads)
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
-        read = forest_inputs(model.inputs)
-        features, _ = input_values(dataset, read, callback.on_progress, threads)
+        reads = forest_inputs(model.inputs)
+        extra, _ = input_values(dataset, reads, callback.on_progress, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
@@ -106,7 +104,8 @@ def fit_baseline(
     def fit(rows: np.ndarray, trees: int) -> Forest:
         """A bound, such as >10, is fitted as the number in it."""
         return Forest.fit(
-            features[rows],
+            reads,
+            extra.of(rows),
             dataset.labels[rows],
             model.task,
             None if dataset.weights is None else dataset.weights[rows],
@@ -118,7 +117,7 @@ def fit_baseline(
 
     graphs = predicted_splits(dataset)
     forest = fit(dataset.splits["train"], min(trees, _MIN_TREES) if twice else trees)
-    predictions = {"val": forest.predict(features[graphs.pop("val")])}
+    predictions = {"val": forest.values(extra.of(graphs.pop("val")))}
     share = forest_share(model.task, val, predictions["val"], dataset, callback) if can_blend else 0
     refit = twice and (share > 0 or is_refit)
     if refit:
@@ -130,7 +129,7 @@ def fit_baseline(
         )
     for split, rows in graphs.items():
         if share or split != "train":
-            predictions[split] = forest.predict(features[rows])
+            predictions[split] = forest.values(extra.of(rows))
     return Baseline(forest, predictions, time.perf_counter() - started, share, refit)
 
 
@@ -140,26 +139,19 @@ def _blended_trees(dataset: Dataset) -> int:
 
 
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
-    """Return the inputs of the forest beside a network with these inputs: the columns of the table,
-    Morgan counts, and descriptors, which are those of the network if it reads any. Atom pairs,
-    which only a kernel head reads, follow them in the inputs of the model."""
+    """Return the inputs of the forest beside other parts with these inputs: the columns of the
+    table, Morgan counts, and descriptors, which are those of the other parts if they read any."""
     from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 
     return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
 
 
-def blend_problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> str | None:
-    """Return the reason why no forest can be blended with the network; None if there is none.
-
-    Args:
-        inputs: the inputs of the network beside the atoms and bonds.
-    """
+def blend_problem(config: TrainConfig, dataset: Dataset) -> str | None:
+    """Return the reason why no forest can be blended with the network; None if there is none."""
     if config.objective.name != SUPERVISED:
         return f"the objective {config.objective.name} has no predictions"
     if config.data.dataset is not None or dataset.smiles is None:
         return f"{dataset.name} is not a table with SMILES"
-    if not replace(inputs, pairs=0).is_start_of(forest_inputs(inputs)):
-        return "data.molecule_features has rdkit without morgan: name both or neither"
     if config.run.blend == "auto" and num_labels(dataset) > _MAX_LABELS:
         return (
             f"there are more than {_MAX_LABELS:,} training labels (--blend forest includes it all "
@@ -168,22 +160,22 @@ def blend_problem(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) ->
     return None
 
 
-def may_blend(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> bool:
-    """Return whether a forest may become a part of the model; arguments as for `blend_problem`.
+def may_blend(config: TrainConfig, dataset: Dataset) -> bool:
+    """Return whether a forest may become a part of the model.
 
     The validation molecules may still leave it out.
     """
     allowed = config.run.baseline and config.run.blend != "none"
-    return allowed and blend_problem(config, dataset, inputs) is None
+    return allowed and blend_problem(config, dataset) is None
 
 
-def require_blendable(config: TrainConfig, dataset: Dataset, inputs: ExtraInputs) -> None:
+def require_blendable(config: TrainConfig, dataset: Dataset) -> None:
     """Check that the run can have the blend that its configuration names.
 
     Raises:
         ConfigError: `run.blend` is `forest`, and no forest can be blended.
     """
-    problem = blend_problem(config, dataset, inputs)
+    problem = blend_problem(config, dataset)
     if config.run.blend == "forest" and problem is not None:
         raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
 
@@ -209,22 +201,18 @@ def with_network_share(model: PropertyModel, examples: Examples) -> PropertyMode
     a few hundred rows. Large tables often have targets that the network predicts much better.
 
     Args:
-        model: a network and its partner, which are averaged; other models stay as they are.
+        model: a network and a kernel regression; other models stay as they are.
     """
-    if len(model.networks) != 2:
+    if len(model.parts) != 2:
         return model
     dataset = examples.dataset
     assert dataset is not None
     network, kernel = (
-        predict(
-            replace(model, network=each, partners=(), weights=(1.0,)),
-            examples.graphs,
-            dataset.splits["val"],
-        )
-        for each in model.networks
+        part.predict(examples.inputs, dataset.splits["val"], model.task).values
+        for part in model.parts
     )
     share = _share(model.task, kernel, network, dataset, _MOLECULES_OF_NETWORK)
-    return replace(model, weights=(share, 1 - share))
+    return model.with_parts(model.parts, (share, 1 - share))
 
 
 def forest_share(

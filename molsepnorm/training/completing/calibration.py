@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
-from molsepnorm.predict.inference import Predicted, predict_with_signals
+from molsepnorm.model.parts import Predicted
 from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
-from molsepnorm.training.scoring import Predictions
 
 _LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
 
 
 def calibrate(
     model: PropertyModel,
-    chosen: PropertyModel,
     dataset: Dataset,
-    tensors: GraphTensors,
-    predictions: Predictions,
+    predicted: Mapping[str, Predicted],
+    graphs: Mapping[str, np.ndarray],
 ) -> tuple[PropertyModel, dict[str, Any]]:
     """Return the model with intervals and calibrated probabilities, and their scores.
 
@@ -32,32 +30,20 @@ def calibrate(
     molecules.
 
     Args:
-        chosen: the model that predicted the validation molecules, which it has not seen.
-        tensors: all molecules, on the device of the models.
-        predictions: those for the validation and perhaps the test molecules.
+        predicted: predictions for the validation and perhaps the test molecules, those for the
+            former by a model that has not seen them.
+        graphs: int64 [n], the molecules of each split.
 
     Returns:
-        The model, and by target: `level`, `coverage` and `width` of the intervals of the test
-        molecules, or the mean number of `classes` in their sets; the `signal` that the errors
-        depend on; the classes that are `always` in a set, since too few validation molecules have
-        them; and the numbers of labelled validation `molecules` and `test_molecules`.
+        The model, and the entries of `Coverage` by target.
     """
-    graphs, labels = predictions.graphs, dataset.exact_labels
-
-    def predicted(split: str, own: PropertyModel) -> Predicted:
-        # the given predictions are those with forests, whose inputs the tensors may lack
-        networks = replace(own, forests=(), forest_share=0.0)
-        found = predict_with_signals(networks, tensors, graphs[split])
-        return found._replace(values=predictions.values[split])
-
-    val = predicted("val", chosen)
+    labels = dataset.exact_labels
     molecules = dataset.molecule_ids[graphs["val"]]
-    fitted = _fit(model.task, labels[graphs["val"]], val, molecules)
+    fitted = _fit(model.task, labels[graphs["val"]], predicted["val"], molecules)
     calibrated = replace(model, calibration=fitted)
     if "test" not in graphs:
         return calibrated, {}
-    test = predicted("test", model)
-    scores = _scores(calibrated, labels[graphs["test"]], test)
+    scores = _scores(calibrated, labels[graphs["test"]], predicted["test"])
     for name, split in (("molecules", "val"), ("test_molecules", "test")):
         molecules = dataset.molecule_ids[graphs[split]]
         for entry, column in zip(scores.values(), labels[graphs[split]].T, strict=True):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from molsepnorm.model import PropertyModel
-from molsepnorm.predict.inference import predict
+from molsepnorm.model.parts import Forest
+from molsepnorm.predict.inference import predict_with_signals
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.calibration import calibrate
@@ -48,8 +48,8 @@ def complete(
     to the validation molecules, too; validation scores and intervals are those of the model before.
 
     Args:
-        chosen: the networks, on the device of the examples, which have not seen the validation
-            molecules. The networks of the result are on the CPU.
+        chosen: the model so far, on the device of the examples, which has not seen the validation
+            molecules. The result is on the CPU.
     """
     dataset = examples.dataset
     assert dataset is not None
@@ -58,31 +58,29 @@ def complete(
     is_refit = is_refit and len(rows) <= MAX_MOLECULES
     final = refit_kernels(chosen, examples, rows) if is_refit else chosen
     graphs = predicted_splits(dataset)
-    networks = {
-        split: predict(chosen if split == "val" else final, examples.graphs, rows)
+    found = {
+        split: predict_with_signals(chosen if split == "val" else final, examples.inputs, rows)
         for split, rows in graphs.items()
     }
+    alone = {split: each.values for split, each in found.items()}
     forest = baseline.fit_baseline(
-        config, dataset, final, networks["val"], is_refit, seconds, callback
+        config, dataset, final, alone["val"], is_refit, seconds, callback
     )
-    model, predictions = final, Predictions(graphs, networks)
+    model, predictions = final, Predictions(graphs, alone)
     parts = ["kernel regression"] * is_refit
     if forest is not None:
         predictions = predictions._replace(forest=forest.predictions)
     if forest is not None and forest.share:
         parts += ["random forest"] * forest.refit
-        model = replace(
-            final,
-            forests=(forest.forest,),
-            forest_share=forest.share,
-            inputs=replace(baseline.forest_inputs(final.inputs), pairs=final.inputs.pairs),
-        )
+        weights = [(1 - forest.share) * weight for weight in final.weights]
+        model = final.with_parts((*final.parts, forest.forest), (*weights, forest.share))
         values = {
             split: (1 - forest.share) * own + forest.share * forest.predictions[split]
-            for split, own in networks.items()
+            for split, own in alone.items()
         }
         predictions = predictions._replace(values=values)
-    model, calibrated = calibrate(model, chosen, dataset, examples.graphs, predictions)
+    found = {s: each._replace(values=predictions.values[s]) for s, each in found.items()}
+    model, calibrated = calibrate(model, dataset, found, graphs)
     model.to("cpu")
     keep_structures = config.run.training_structures
     model, domain = fit_domain(model, dataset, predictions, bool(parts), keep_structures)
@@ -91,9 +89,9 @@ def complete(
         if forest is not None:
             about = {"trees": forest.forest.trees, "seconds": round(forest.seconds, 1)}
             metrics["baseline"] |= about
-        if model.forests:
-            own = split_scores(dataset, model.task, graphs, networks)
-            metrics["blend"] = {"forest_share": model.forest_share, "network": own}
+        if share := model.share(Forest):
+            own = split_scores(dataset, model.task, graphs, alone)
+            metrics["blend"] = {"forest_share": share, "network": own}
     entries = {"calibration": calibrated, "domain": domain, "refit": parts}
     metrics |= {name: each for name, each in entries.items() if each}
     return Completed(model, predictions, metrics)

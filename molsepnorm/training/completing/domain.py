@@ -55,9 +55,8 @@ def fit_domain(
         keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
 
     Returns:
-        The model, and the entry; it is empty without SMILES, or for one training
-        molecule or more than 1,000,000. `inside` and `outside` hold the number of molecules and the
-        mean error on either side of the `threshold` by split, and `bins` the same by similarity.
+        The model, and the entries of `DomainErrors`; none without SMILES, or for one training
+        molecule or more than 1,000,000.
     """
     seen = dict.fromkeys(("val", "test"), dataset.splits["train"])
     if is_refit:

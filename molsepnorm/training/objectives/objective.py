@@ -15,7 +15,7 @@ from molsepnorm.data.batching.bucketing import epoch_batches
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError, DivergedError
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.config import OptimConfig, TrainConfig
@@ -31,7 +31,9 @@ _NETWORK = "network."  # prefix of the network's tensors in an objective's state
 class Examples:
     """The molecules of a data set and their labels, on the device."""
 
+    inputs: Inputs
     graphs: GraphTensors
+    """Their graphs, as the network that is trained reads them."""
     labels: Tensor
     """float32 [G, T]."""
     weights: Tensor | None
@@ -42,11 +44,15 @@ class Examples:
     """The data set that they are from; without it, all molecules differ."""
 
     @staticmethod
-    def of(dataset: Dataset, device: torch.device) -> Examples:
-        """Return the molecules of a data set."""
+    def of(
+        dataset: Dataset, extra: ExtraArrays, model: PropertyModel, device: torch.device
+    ) -> Examples:
+        """Return the molecules of a data set with their extra inputs, for training a model."""
         weights = dataset.weights
+        inputs = Inputs.of(dataset.store, extra, device)
         return Examples(
-            GraphTensors.of(dataset.store, device),
+            inputs,
+            model.graphs(inputs),
             torch.from_numpy(dataset.labels[:]).to(device),
             None if weights is None else torch.from_numpy(weights).to(device),
             {name: torch.from_numpy(a).to(device) for name, a in dataset.arrays.items()},

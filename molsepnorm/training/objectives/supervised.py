@@ -11,8 +11,8 @@ from torch import Tensor
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.errors import DataError
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import NetworkPart, infer
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Loss, Task
 from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.config import TrainConfig
@@ -30,6 +30,7 @@ class Supervised(Objective):
     def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
         super().__init__(model, examples, config)
         self.model = model
+        self._fixed: dict[bytes, Tensor] = {}  # predictions of the part that is not trained
         self.loss = Loss(model.task, examples.labels.device)
 
     @staticmethod
@@ -84,19 +85,10 @@ class Supervised(Objective):
     ) -> tuple[float, dict[str, float]]:
         """Return the loss and the metrics; NaN for those that are undefined.
 
-        If the model has partners, both are those of the mean prediction of all networks. Bounds
-        count in the loss only.
+        They are those of the weighted mean of all parts of the model. Bounds count in the loss
+        only.
         """
-        each = [
-            world.gather(infer(network, self.examples.graphs, world.share(graphs)))
-            for network in (self.network, *self.model.partners)
-        ]
-        outputs = each[0]
-        if not outputs.isfinite().all():
-            raise diverged("an output on a validation molecule is not finite", self.config.optim)
-        if self.model.partners:
-            mean = self.model.mean([self.task.predictions(one) for one in each])
-            outputs = self.task.outputs_of(mean)
+        outputs = self._outputs(graphs, world)
         index = torch.from_numpy(graphs)
         labels, weights, bounds = (each if each is None else each.cpu() for each in self._of(index))
         assert labels is not None
@@ -106,6 +98,26 @@ class Supervised(Objective):
         only = METRICS if len(self.task.targets) <= _MANY_TARGETS else [self.task.metric]
         scores = self.task.scores(self.task.predictions(outputs).numpy(), labels.numpy(), only)
         return float(loss_sum / count.clamp(min=TINY)), scores
+
+    def _outputs(self, graphs: np.ndarray, world: DistributedContext) -> Tensor:  # (n, O)
+        """Return the outputs of the model for some molecules, on the CPU."""
+        shares = []
+        for part, weight in zip(self.model.parts, self.model.weights, strict=True):
+            if isinstance(part, NetworkPart):
+                own = infer(self.network, self.examples.graphs, world.share(graphs))
+                outputs = world.gather(own)
+                if not outputs.isfinite().all():
+                    what = "an output on a validation molecule is not finite"
+                    raise diverged(what, self.config.optim)
+                if weight == 1:
+                    return outputs
+                shares.append(weight * self.task.predictions(outputs))
+                continue
+            if (key := graphs.tobytes()) not in self._fixed:
+                found = part.predict(self.examples.inputs, world.share(graphs), self.task)
+                self._fixed[key] = world.gather(torch.from_numpy(found.values))
+            shares.append(weight * self._fixed[key])
+        return self.task.outputs_of(torch.stack(shares).sum(0))
 
 
 def _require_exact_labels(dataset: Dataset) -> None:

@@ -2,8 +2,8 @@
 exact solution follows unless the targets are too many for it. The weights of feature columns are
 chosen before, on some hundred molecules.
 
-The kernel is that of `KernelHead`. The approximation is the best regression among combinations of
-the kernels of some molecules, the centres, which are drawn at random.
+The kernel is that of `KernelRegression`. The approximation is the best regression among
+combinations of the kernels of some molecules, the centres, which are drawn at random.
 
 Source of the approximation: Rudi et al., "Less is More: Nyström Computational Regularization",
 NeurIPS 2015, arXiv 1507.04717.
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.nn.kernel_head import TanimotoTo, matern, of_column
+from molsepnorm.model.parts.kernel import TanimotoTo, matern, of_column
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.probe.ridge import (
     SMALL,
@@ -57,11 +57,11 @@ class Compared(NamedTuple):
     """The features of n molecules that a kernel compares beside their embeddings."""
 
     counts: Tensor | None = None
-    """(n, F): Morgan counts."""
+    """uint8 (n, K): Morgan counts."""
     descriptors: Tensor | None = None
     """(n, D): standardised descriptors."""
     pairs: Tensor | None = None
-    """(n, P): atom-pair counts."""
+    """uint8 (n, P): atom-pair counts."""
     columns: tuple[Tensor, ...] = ()
     """(n, C): the standardised cells of each feature column."""
     column_weights: tuple[float, ...] | None = None
@@ -82,7 +82,7 @@ class Regression(NamedTuple):
     centers: np.ndarray
     """int64 (m,): which of the embedded molecules are compared."""
     compared: Compared
-    """Their features that are compared too; counts are uint8."""
+    """Their features that are compared, too."""
     weight: np.ndarray
     """float64 (O, m)."""
     bias: np.ndarray
@@ -121,7 +121,7 @@ def _approximate(embedded: Embedded, task: Task, compared: Compared) -> Regressi
     models, basis = _solve(_kernel(embedded, compared, chosen), chosen, task, embedded)
     return Regression(
         chosen,
-        _stored(compared.of(chosen)),
+        compared.of(chosen),
         np.concatenate([model.slopes for model in models]) @ basis.T,
         np.concatenate([model.offsets for model in models]),
         [model.penalty for model in models],
@@ -230,23 +230,15 @@ def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared
     models = fit_targets(solve, len(every), task, embedded, found.penalties)
     return found._replace(
         centers=every,
-        compared=_stored(compared),
+        compared=compared,
         weight=np.concatenate([model.slopes for model in models]),
         bias=np.concatenate([model.offsets for model in models]),
     )
 
 
-def _stored(compared: Compared) -> Compared:
-    """Return counts as uint8. Those above 255 become 255; the kernel compares smaller ones only."""
-    counts, pairs = (
-        each if each is None else each.clamp(max=255).to(torch.uint8)
-        for each in (compared.counts, compared.pairs)
-    )
-    return compared._replace(counts=counts, pairs=pairs)
-
-
 def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.ndarray:
-    """Return the kernel between all molecules and the centres, float64 (n, m); see `KernelHead`.
+    """Return the kernel between all molecules and the centres, float64 (n, m); see
+    `KernelRegression`.
 
     It is computed a few hundred molecules at a time, since it fills the memory by itself.
     """
@@ -256,14 +248,15 @@ def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.n
     def add(part: Tensor | None, similarity: Callable[[Tensor], Tensor], share: float) -> None:
         if part is not None:
             for rows, values in zip(kernel.split(_BLOCK), part.split(_BLOCK), strict=True):
-                rows += similarity(values.double()) * share
+                rows += similarity(values) * share
 
     add(inputs, partial(matern, other=inputs[centers]), 1.0)
     for part, other in ((compared.counts, of_centers.counts), (compared.pairs, of_centers.pairs)):
         if other is not None:
-            add(part, TanimotoTo(other), 0.5)
-    if of_centers.descriptors is not None:
-        add(compared.descriptors, partial(matern, other=of_centers.descriptors.double()), 0.5)
+            add(part, partial(TanimotoTo(other), dtype=torch.float64), 0.5)
+    if compared.descriptors is not None:
+        own = compared.descriptors.double()
+        add(own, partial(matern, other=own[centers]), 0.5)
     weights = compared.column_weights or ()
     for weight, cells, other in zip(weights, compared.columns, of_centers.columns, strict=True):
         for rows, values in zip(kernel.split(_BLOCK), cells.split(_BLOCK), strict=True):

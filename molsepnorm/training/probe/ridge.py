@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.model.parts import infer
 from molsepnorm.nn.graphormer import Graphormer
-from molsepnorm.predict.inference import infer
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.objectives.objective import Examples
 
@@ -217,14 +218,20 @@ class Embedded:
     """[n]: rows of the same molecule have the same number."""
 
     @staticmethod
-    def of(network: Graphormer, examples: Examples, train: np.ndarray, task: Task) -> Embedded:
+    def of(
+        network: Graphormer,
+        graphs: GraphTensors,
+        examples: Examples,
+        train: np.ndarray,
+        task: Task,
+    ) -> Embedded:
         """Embed the training molecules (n,) in evaluation mode: of more than `MAX_MOLECULES`, a
         sample, which is always the same."""
         device = examples.labels.device
         known = examples.labels[torch.from_numpy(train).to(device)].cpu().numpy()
         drawn, weights = _sample(known, task)
         train, labels = train[drawn], known[drawn]
-        inputs = infer(network, examples.graphs, train, call=network.embed).double().numpy()
+        inputs = infer(network, graphs, train, call=network.embed).double().numpy()
         mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
         scale[scale <= 1e-6 * np.abs(inputs).max(axis=0, initial=1e-6)] = 1.0
         if examples.weights is not None:

@@ -1,16 +1,14 @@
-"""Small charts as SVG elements, in colours that follow the light or dark page."""
+"""Small charts: `page.html` draws them as SVG, in colours that follow the light or dark page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 
 import numpy as np
 
-_WIDTH, _HEIGHT = 400, 320  # of the drawing, in its own units
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 46  # margins
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 386, 12, 274  # edges of the axes, in units of the drawing
 _TICKS = 5  # approximate number per axis
 _MAX_POINTS = 3000  # of one group in a chart; a random sample of more is drawn
 
@@ -59,10 +57,13 @@ class Chart:
     x_ends: tuple[float, float]
     """Range of the horizontal axis, which is widened if it is empty."""
     y_ends: tuple[float, float]
-    """Range of the vertical axis, in the same way."""
     whole: bool = False
     """True if the ticks of the horizontal axis are whole numbers, such as epochs."""
-    _parts: list[str] = field(default_factory=list)
+    caption: str = ""
+    keys: Sequence[tuple[str, str]] = ()
+    """Colours and what they stand for."""
+    paths: list[tuple[str, str, str]] = field(default_factory=list)
+    """Class, path and title of each element."""
 
     def __post_init__(self) -> None:
         self.x_ends, self.y_ends = _widened(*self.x_ends), _widened(*self.y_ends)
@@ -72,62 +73,53 @@ class Chart:
         chosen = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
         if len(chosen) > _MAX_POINTS:
             chosen = np.random.default_rng(0).choice(chosen, _MAX_POINTS, replace=False)
-        places = "".join(f"M{a} {b}h0" for a, b in self._places(x[chosen], y[chosen]))
-        self._path(places, f"{colour} dots")
+        places = (f"M{place}h0" for place in self._places(x[chosen], y[chosen]))
+        self.paths.append((f"{colour} dots", "".join(places), ""))
 
-    def line(self, x: np.ndarray, y: np.ndarray, style: str, title: str = "") -> None:
+    def line(
+        self,
+        x: Sequence[float] | np.ndarray,
+        y: Sequence[float] | np.ndarray,
+        style: str,
+        title: str = "",
+    ) -> None:
         """Draw a line through the points [n] that are finite."""
+        x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
         chosen = np.isfinite(x) & np.isfinite(y)
-        places = [f"{a} {b}" for a, b in self._places(x[chosen], y[chosen])]
-        self._path("M" + "L".join(places) if places else "", style, title)
+        if chosen.any():
+            path = "L".join(self._places(x[chosen], y[chosen]))
+            self.paths.append((style, f"M{path}", title))
 
     def bar(self, low: float, high: float, value: float, colour: str, title: str) -> None:
         """Draw a bar from 0 to the value, between two places of the horizontal axis."""
-        (left, top), (right, bottom) = self._places([low, high], [value, self.y_ends[0]])
-        self._parts.append(
-            f'<rect class="rect {colour}" x="{left}" y="{top}" width="{right - left:.1f}" '
-            f'height="{max(bottom - top, 0):.1f}"><title>{escape(title)}</title></rect>'
-        )
+        corners = self._places([low, low, high, high], [0, value, value, 0])
+        self.paths.append((f"rect {colour}", f"M{'L'.join(corners)}z", title))
 
-    def svg(self) -> str:
-        """Return the element."""
-        frame = []
-        middle, centre = (_LEFT + _WIDTH - _RIGHT) / 2, (_TOP + _HEIGHT - _BOTTOM) / 2
-        bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
-        for tick, text in _ticks(*self.x_ends, self.whole):
-            ((place, _),) = self._places([tick], [self.y_ends[0]])
-            frame.append(f'<path class="grid" d="M{place} {_TOP}V{bottom}"/>')
-            frame.append(f'<text x="{place}" y="{bottom + 16}" text-anchor="middle">{text}</text>')
-        for tick, text in _ticks(*self.y_ends):
-            ((_, place),) = self._places([self.x_ends[0]], [tick])
-            frame.append(f'<path class="grid" d="M{_LEFT} {place}H{right}"/>')
-            frame.append(f'<text x="{_LEFT - 7}" y="{place + 4}" text-anchor="end">{text}</text>')
-        names = (
-            f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">{_short(self.x)}</text>'
-            f'<text transform="translate(13 {centre}) rotate(-90)" text-anchor="middle">'
-            f"{_short(self.y)}</text>"
-        )
-        return (
-            f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(self.label)}">'
-            f"{''.join(frame)}{''.join(self._parts)}{names}</svg>"
-        )
+    @property
+    def x_ticks(self) -> list[tuple[float, str]]:
+        """Places and texts of the ticks of the horizontal axis."""
+        ticks = _ticks(*self.x_ends, self.whole)
+        return [(_place(tick, self.x_ends, _LEFT, _RIGHT), text) for tick, text in ticks]
 
-    def _path(self, places: str, style: str, title: str = "") -> None:
-        text = f"<title>{escape(title)}</title>" if title else ""
-        if places:
-            self._parts.append(f'<path class="{style}" d="{places}">{text}</path>')
+    @property
+    def y_ticks(self) -> list[tuple[float, str]]:
+        ticks = _ticks(*self.y_ends)
+        return [(_place(tick, self.y_ends, _BOTTOM, _TOP), text) for tick, text in ticks]
 
     def _places(
         self, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray
-    ) -> list[tuple[float, float]]:
-        """Return the places of points in the drawing; those outside of the axes are at the edge."""
-        across, up = (
-            (np.asarray(values, dtype=float).clip(low, high) - low) / (high - low)
-            for values, (low, high) in ((x, self.x_ends), (y, self.y_ends))
-        )
-        left = _LEFT + across * (_WIDTH - _LEFT - _RIGHT)
-        top = _HEIGHT - _BOTTOM - up * (_HEIGHT - _TOP - _BOTTOM)
-        return [*zip(left.round(1).tolist(), top.round(1).tolist(), strict=True)]
+    ) -> list[str]:
+        """Return the places of points; those outside of the axes are at the edge."""
+        return [
+            f"{_place(a, self.x_ends, _LEFT, _RIGHT)} {_place(b, self.y_ends, _BOTTOM, _TOP)}"
+            for a, b in zip(x, y, strict=True)
+        ]
+
+
+def _place(value: float, ends: tuple[float, float], first: int, last: int) -> float:
+    """Return the place of a value between two edges of the axes."""
+    share = (min(max(value, ends[0]), ends[1]) - ends[0]) / (ends[1] - ends[0])
+    return round(first + float(share) * (last - first), 1)
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:
@@ -150,8 +142,3 @@ def _ticks(low: float, high: float, whole: bool = False) -> list[tuple[float, st
         step = max(1.0, round(step))
     numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     return [(number * step, f"{number * step:.6g}") for number in numbers]
-
-
-def _short(text: str) -> str:
-    """Return the name of an axis, escaped, and cut if it is long."""
-    return escape(text if len(text) <= 42 else f"{text[:40]}…")

@@ -1,4 +1,4 @@
-"""Read what a report shows from the folder of a finished run."""
+"""What a report shows, from the files in the folder of a finished run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.errors import ModelError
-from molsepnorm.files.reading import read_json
+from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.molecule_errors import target_error
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config
+from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.run_folder.prediction_table import labels_column
 
@@ -69,7 +70,7 @@ class Contents:
 
     run: RunFolder
     config: TrainConfig
-    metrics: dict[str, Any]
+    metrics: Metrics
     environment: dict[str, Any]
     model: PropertyModel
     tables: dict[str, pd.DataFrame]
@@ -95,42 +96,34 @@ class Contents:
                 f"{run.path} is not the folder of a run: it has no {run.config.name}. Give the "
                 "folder that train wrote, such as runs/logS-1"
             )
-        metrics = run.finished_metrics()
-        if metrics is None and run.metrics.exists():
-            raise ModelError(f"{run.path} has no test split, and a report is about its scores")
-        if metrics is None:
+        if (metrics := run.finished_metrics()) is None:
             raise ModelError(
-                f"{run.path} is not finished: it has no {run.metrics.name}. To finish the run: "
-                f"molsepnorm train --resume {shlex.quote(str(run.path))}"
+                f"{run.path} has no test scores to report: its data have no test split, or it is "
+                f"not finished (molsepnorm train --resume {shlex.quote(str(run.path))})"
             )
         environment = read_json(run.environment) if run.environment.exists() else {}
-        if not isinstance(environment, dict):
-            raise ModelError(f"{run.environment} is damaged: it holds no names")
         paths = {split: run.path / f"predictions_{split}.csv" for split in ("train", "val", "test")}
         members = sorted(run.members.glob("*/history.csv"), key=lambda each: each.parent.name)
         histories = {f"member {each.parent.name}": each for each in members} or {"": run.history}
         return Contents(
             run=run,
             config=load_config(config=run.config),
-            metrics=metrics,
-            environment=environment,
+            metrics=Metrics.from_json(metrics),
+            environment=check_types(dict, environment, f"{run.environment} is damaged"),
             model=PropertyModel.from_pretrained(run.model),
-            tables={split: _texts(path) for split, path in paths.items() if path.exists()},
-            labels=_texts(run.path / "targets.csv"),
-            rejected=_texts(run.path / "rejected.csv"),
-            histories={name: _numbers(path) for name, path in histories.items()},
+            tables={split: _read(path) for split, path in paths.items() if path.exists()},
+            labels=_read(run.path / "targets.csv"),
+            rejected=_read(run.path / "rejected.csv"),
+            histories={name: _read(path, float) for name, path in histories.items()},
         )
 
     @property
     def targets(self) -> tuple[Target, ...]:
         return self.model.task.targets
 
-    def smiles(self, split: str) -> list[str] | None:
-        """Return the SMILES of the molecules of a split; None if the run has none."""
-        table = self.tables.get(split)
-        if table is None or "smiles" not in table:
-            return None
-        return table["smiles"].tolist()
+    def smiles(self, split: str) -> list[str]:
+        """Return the SMILES of the molecules of a split; an empty list if the run has none."""
+        return [*self.tables.get(split, {}).get("smiles", ())]
 
     def predicted(self, split: str, target: Target) -> TargetPredictions | None:
         """Return labels and predictions of a split; None if the run wrote none.
@@ -141,51 +134,38 @@ class Contents:
         table = self.tables.get(split)
         if table is None:
             return None
-        path = self.run.path / f"predictions_{split}.csv"
-        truth = labels_column(table.columns, target)
-        if truth is None:
-            raise ModelError(
-                f"{path} is damaged: it has no column of the labels of {target.name} before "
-                f"{target.prediction_column}. Restore the file"
-            )
-        cells = table[truth]
-        bounds = int(cells.str.startswith((">", "<")).sum()) if target.kind == "regression" else 0
         try:
             # one by one: a list of names would be looked up in all columns
-            cells_of = [table[name].replace("", "nan") for name in target.output_columns]
-            values = np.stack([each.to_numpy(dtype=np.float64) for each in cells_of], axis=1)
+            values = [_numbers(table[name]) for name in target.output_columns]
+            cells = table[labels_column(table.columns, target)]
+            bounds = cells.str.startswith((">", "<")) & (target.kind == "regression")
             if target.classes:
                 codes = {name: float(i) for i, name in enumerate(target.classes)} | {"": np.nan}
                 labels = np.array([codes[cell] for cell in cells])
             else:
-                known = cells.mask(cells.str.startswith((">", "<")), "").replace("", "nan")
-                labels = known.to_numpy(dtype=np.float64)
+                labels = _numbers(cells.mask(bounds, ""))
         except (KeyError, ValueError) as error:
             raise ModelError(
-                f"{path} is damaged: labels or predictions of {target.name} cannot be read "
-                f"({error}). Restore the file"
+                f"{self.run.path / f'predictions_{split}.csv'} is damaged: labels or predictions "
+                f"of {target.name} cannot be read ({error}). Restore the file"
             ) from error
-        return TargetPredictions(target, labels, values, bounds)
+        return TargetPredictions(target, labels, np.stack(values, axis=1), int(bounds.sum()))
 
 
-def _texts(path: Path) -> pd.DataFrame:
-    """Return a CSV file as texts; an empty table if the file does not exist."""
+def _numbers(cells: pd.Series) -> np.ndarray:
+    """Return texts as numbers, NaN where they are empty."""
+    return cells.replace("", "nan").to_numpy(dtype=np.float64)
+
+
+def _read(path: Path, kind: type = str) -> pd.DataFrame:
+    """Return a CSV file of texts or of numbers; an empty table if it does not exist."""
     if not path.exists():
         return pd.DataFrame()
     try:
         with clear_errors(path, "read"):
-            return pd.read_csv(path, dtype=str, keep_default_na=False)
+            found = pd.read_csv(path, dtype=kind, keep_default_na=kind is float)
+        if kind is float and "epoch" not in found:
+            raise ValueError("it has no column epoch")
     except ValueError as error:  # of the content
         raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
-
-
-def _numbers(path: Path) -> pd.DataFrame:
-    """Return a CSV file of numbers, by epoch; cells that are empty are NaN."""
-    table = _texts(path)
-    try:
-        found = table.replace("", "nan").astype(np.float64)
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
-    if len(found) and "epoch" not in found:
-        raise ModelError(f"{path} is damaged: it has no column epoch. Restore the file")
     return found

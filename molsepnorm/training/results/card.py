@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
@@ -11,25 +10,28 @@ from typing import Any
 
 import numpy as np
 import yaml
-from jinja2 import Environment, PackageLoader
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.splits import split_details
+from molsepnorm.files.page import template
 from molsepnorm.model import PropertyModel
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.results.conclusion import conclusion, metric_label
-from molsepnorm.training.results.scores import (
+from molsepnorm.training.results.metrics import Metrics
+from molsepnorm.training.results.share import revealed
+from molsepnorm.training.results.summary import (
     MAX_TARGETS,
     calibration_table,
+    composition,
+    conclusion,
     domain_errors,
     listed_metrics,
+    metric_label,
     score_columns,
     score_notes,
     score_rows,
 )
-from molsepnorm.training.results.share import revealed
 
 _ELEMENT = re.compile(
     r"\[\d*([A-Z][a-z]?|se|as|te|si|[bcnops*])[^\]]*\]|(Cl|Br|[BCNOPSFI]|[bcnops*])"
@@ -37,67 +39,55 @@ _ELEMENT = re.compile(
 
 
 def model_card(
-    model: PropertyModel, config: TrainConfig, dataset: Dataset, metrics: Mapping[str, Any]
+    model: PropertyModel, config: TrainConfig, dataset: Dataset, content: Mapping[str, Any]
 ) -> str:
     """Return the card as Markdown with YAML front matter, from the template `card.md`.
 
     It names columns and the file of the data, but has no structure, label, path or user.
 
     Args:
-        metrics: the content of `metrics.json`; empty if the run is not finished.
+        content: of `metrics.json`; empty if the run is not finished.
     """
-    names = model.task.names
+    metrics = Metrics.from_json(content) if content else None
     header = {
         "license": config.run.license or "unknown",
         "library_name": "molsepnorm",
         "pipeline_tag": "graph-ml",
         "tags": ["chemistry", "molecular-property-prediction", "graphormer"],
     }
-    if "test" in metrics:
-        header["metrics"] = [name for name in metrics["test"] if "/" not in name]
-    several = f"{len(names)} properties of molecules" if len(names) > 3 else ", ".join(names)
+    scored = {}
+    if metrics is not None and metrics.test:
+        header["metrics"] = [name for name in metrics.test if "/" not in name]
+        columns = score_columns(metrics)
+        cells = score_rows(columns)
+        head, rows = calibration_table(metrics)
+        scored = {
+            "head": ["metric", *columns],
+            "scores": [[metric_label(metrics.test, n), *cells[n]] for n in listed_metrics(cells)],
+            "notes": score_notes(columns),
+            "conclusion": " ".join(conclusion(metrics)),
+            "intervals": (head, rows[:MAX_TARGETS]),
+        }
     train = dataset.splits["train"]
-    rows = {split: len(each) for split, each in dataset.splits.items()}
-    columns = score_columns(metrics)
-    cells = score_rows(columns) if "test" in metrics else {}
-    intervals = calibration_table(metrics) if "calibration" in metrics else None
-    domain = metrics.get("domain") or {}
-    environment = Environment(
-        loader=PackageLoader("molsepnorm.training.results", ""),
-        autoescape=False,  # Markdown
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["cell"] = _cell
-    return environment.get_template("card.md").render(
+    labels = np.isfinite(dataset.exact_labels[train]).sum(axis=0)
+    return template("molsepnorm.training.results", "card.md", cell=_cell, sizes=_sizes).render(
         header=yaml.safe_dump(header, sort_keys=False),
-        title=f"Prediction of {several}" if names else "Pre-trained model of molecules",
         model=model,
         dataset=dataset,
+        config=config,
         metrics=metrics,
-        targets=_targets(model, dataset),
+        targets=[*zip(model.task.targets, labels.tolist(), strict=False)],
         source=dataset.name if config.data.dataset else Path(dataset.name).name,
-        molecules=_counts(metrics.get("molecules", rows)),
-        rows=_counts(rows),
+        rows={split: len(each) for split, each in dataset.splits.items()},
         split=split_details(config.data),
-        parts=composition(model, metrics.get("epochs", 0)) if names else None,
+        parts=composition(model, metrics.epochs if metrics else 0) if model.task.targets else None,
         today=date.today().isoformat(),
         version=__version__,
         start=_start(config),
-        scores=(
-            ["metric", *columns],
-            [[metric_label(metrics, name), *cells[name]] for name in listed_metrics(cells)],
-        )
-        if cells
-        else None,
-        notes=score_notes(columns) if cells else "",
-        conclusion=" ".join(conclusion(metrics)) if cells else "",
-        intervals=intervals and (intervals[0], intervals[1][:MAX_TARGETS]),
-        sizes=dataset.store.sizes[train],
+        **scored,
+        atoms=dataset.store.sizes[train],
         elements=", ".join(sorted(elements(dataset.smiles_of(train))) if dataset.smiles else []),
-        domain={split: domain_errors(domain, split) for split in domain.get("inside", ())},
-        licence=config.run.license,
+        domain_errors=domain_errors,
         revealed=[*revealed(model)],
     )
 
@@ -112,24 +102,7 @@ def elements(smiles: Iterable[str]) -> set[str]:
     return {(inside or outside).capitalize() for inside, outside in found}
 
 
-def _targets(model: PropertyModel, dataset: Dataset) -> list[list[str]]:
-    """Return the rows of the table of targets."""
-    if not model.task.targets:
-        return []
-    labels = dataset.exact_labels[dataset.splits["train"]]
-    counts = np.count_nonzero(~np.isnan(labels), axis=0)
-    rows = []
-    for target, count in zip(model.task.targets, counts, strict=True):
-        scale = "as in the data" if target.kind == "regression" else "probability"
-        if target.kind == "binary" and target.classes:
-            scale = f"probability of {target.positive_class}"
-        classes = ", ".join(target.classes) or ("0, 1" if target.kind == "binary" else "")
-        scale = str(target.transformation or scale)
-        rows.append([target.name, target.kind, scale, classes, f"{count:,}"])
-    return rows
-
-
-def _counts(sizes: Mapping[str, int]) -> str:
+def _sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
 
 
@@ -147,36 +120,3 @@ def _start(config: TrainConfig) -> str:
 def _cell(value: object) -> str:
     """Return a text on one line, in which | does not end a cell of a table."""
     return " ".join(str(value).split()).replace("|", "\\|")
-
-
-_KERNEL = "kernel regression"
-
-
-def composition(model: PropertyModel, epochs: int) -> str:
-    """Return what a model with targets consists of, such as "35 % kernel regression, 65 % random
-    forest".
-
-    Args:
-        epochs: number of epochs of the run. After one or more, a kernel regression without a
-            network means that the fine-tuned network was left out.
-    """
-    shares: defaultdict[str, float] = defaultdict(float)
-    counts: Counter[str] = Counter()
-    for network, weight in zip(model.networks, model.weights, strict=True):
-        name = _KERNEL if network.config.head == "kernel" else "network"
-        shares[name] += weight * (1 - model.forest_share)
-        counts[name] += 1
-    if model.forests:
-        shares["random forest"], counts["random forest"] = model.forest_share, len(model.forests)
-    used = {
-        name: f"{name} (mean of {counts[name]})" if counts[name] > 1 else name
-        for name in shares
-        if shares[name]
-    }
-    text = ", ".join(f"{100 * shares[name]:.0f} % {part}" for name, part in used.items())
-    if len(used) == 1:
-        (part,) = used.values()
-        text = f"the {part} alone"
-    if epochs and _KERNEL in used and "network" not in used:
-        text += "; the fine-tuned network did not improve the validation score and is not used"
-    return text

@@ -8,23 +8,22 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from molsepnorm.data.tables import ReadOptions, read_chunks
+from molsepnorm.data.tables import read_chunks
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import README, PropertyModel
+from molsepnorm.model.parts import Forest, KernelPart
 from molsepnorm.model.training_molecules import TRAINING_FILE
-from molsepnorm.nn.kernel_head import KernelHead
-from molsepnorm.training.recipes import read_yaml
+from molsepnorm.training.recipes import load_config, read_yaml
 from molsepnorm.training.run_folder.folder import RunFolder
 
-_READING = tuple(each.name for each in fields(ReadOptions))
 _SHORTEST = 5
 """Minimum length of a SMILES that is searched for; shorter ones are also words."""
 _BETWEEN = re.compile(r"[\s\"'`,|]+")
@@ -39,8 +38,7 @@ _NO_STRUCTURES = (
 )
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(NamedTuple):
     """The result of `share`."""
 
     included: list[str]
@@ -83,14 +81,15 @@ def share(
     if path.exists() and not force:
         raise ConfigError(f"{path} exists: choose another name, or replace it with --force")
     model = PropertyModel.from_pretrained(folder.path)
+    names = ["config.json", "model.safetensors", README]
     if training_structures:
         model.training_molecules()  # raises an error if there are none
+        names.append(TRAINING_FILE)
     else:
         model = replace(model, structures=())
-    names = ["config.json", "model.safetensors", README, *[TRAINING_FILE] * training_structures]
     chosen = {"metrics.json", "config.yaml", *(f"model/{name}" for name in names)}
     member = re.compile(r"^members/[0-9]+/(?=model/)" if models else "^")
-    files, left_out, smiles = {}, [], _smiles(folder)
+    smiles, files, left_out = _smiles(folder), {}, []
     with clear_errors(folder.path, "read"):
         for each in sorted(each for each in folder.path.rglob("*") if each.is_file()):
             name = each.relative_to(folder.path).as_posix()
@@ -135,18 +134,16 @@ def _without_paths(value: Any) -> Any:
 def _smiles(run: RunFolder) -> set[str]:
     """Return the SMILES of a run's own files, and of its table if that still exists."""
     found: set[str] = set()
-    data = read_yaml(run.config)["data"]
+    data = load_config(config=run.config).data
     for path in run.path.glob("**/*.csv"):
         with clear_errors(path, "read"), open(path, newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
-                found.update(row.get(name) or "" for name in ("smiles", data["smiles_column"]))
-    for table in map(Path, filter(None, [data.get("table"), *data.get("structures", [])])):
+                found.update(row.get(name) or "" for name in ("smiles", data.smiles_column))
+    for table in filter(None, [data.table, *data.structures]):
         # where the column or a package is missing, it is no longer the table of the run
         with suppress(ValueError):
-            column = data["smiles_column"]
-            options = ReadOptions(**{key: data.get(key) for key in _READING})
-            for piece in read_chunks(table, options=options) if table.is_file() else ():
-                found.update(piece.iloc[:, list(piece.columns).index(column)])
+            for piece in read_chunks(table, options=data.reading) if table.is_file() else ():
+                found.update(piece.iloc[:, list(piece.columns).index(data.smiles_column)])
     return {word for text in found for word in text.split()[:1] if len(word) >= _SHORTEST}
 
 
@@ -170,39 +167,36 @@ def _require_clean(name: str, content: bytes, smiles: set[str]) -> None:
 def revealed(model: PropertyModel) -> Iterator[str]:
     """Yield sentences on what the files of a model hold about its training molecules."""
     if model.task.targets:
+        errors = ", and the errors of up to 1,000 validation molecules, sorted by size"
         yield (
             "config.json holds the names of targets, classes and feature columns, the words of "
-            "feature columns, and the mean and standard deviation of the training labels."
-        )
-    if model.calibration:
-        yield (
-            "config.json holds the sizes of the errors of up to 1,000 validation molecules, for "
-            "the intervals. They are sorted, so no error can be assigned to a molecule."
+            "feature columns, the mean and standard deviation of the training labels"
+            f"{errors * bool(model.calibration)}."
         )
     if model.structures:
         yield _STRUCTURES
     elif model.domain is not None:
         yield _NO_STRUCTURES
-    heads = [each.head for each in model.networks if isinstance(each.head, KernelHead)]
-    for head in heads:
-        _, columns, counts, *others = head.sizes
-        count = counts * head.compares_counts + sum(others)
+    kernels = [part for part in model.parts if isinstance(part, KernelPart)]
+    for part in kernels:
+        reads = part.reads
+        count = reads.morgan + len(reads.descriptors) + reads.pairs
         features = f", {count:,} descriptors and fingerprint counts" * bool(count)
-        cells = ", the cells of its feature columns" * bool(columns)
+        cells = ", the cells of its feature columns" * bool(reads.columns)
+        more = " and reconstruct parts of their structures" * bool(features)
         yield (
-            f"model.safetensors holds {len(head.centers):,} training molecules in encoded form "
-            f"(a kernel regression): for each of them its embedding{features}{cells} and a weight "
-            "for each target. Anyone with the file can test whether a known molecule is among them "
-            "and estimate their labels"
-            + (", and can reconstruct parts of their structures." if features else ".")
+            f"model.safetensors holds {len(part.regression.centers):,} training molecules in "
+            f"encoded form (a kernel regression): for each of them its embedding{features}{cells} "
+            "and a weight for each target. Anyone with the file can test whether a known molecule "
+            f"is among them, estimate their labels{more}."
         )
-    if model.forests:
+    if model.share(Forest):
         yield (
-            "model.safetensors holds the trees of a random forest. Each leaf has the mean label of "
-            "its training molecules, often of a single one, and the thresholds are Morgan counts "
-            "and descriptors that separate them."
+            "model.safetensors holds the trees of a random forest: the mean label of the training "
+            "molecules in each leaf, often of a single one, and the Morgan counts and descriptors "
+            "that separate them."
         )
-    if not (heads or model.forests):
+    if not (kernels or model.share(Forest)):
         yield "model.safetensors holds network weights only, without molecules and labels."
     yield (
         "Weights can also show indirectly whether a molecule was used in training. Do not share "

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,7 +100,7 @@ def save_checkpoint(
 def read_progress(path: Path) -> Progress:
     """Return the position of the run that a checkpoint belongs to; errors as for
     `load_checkpoint`."""
-    with _clear_damage(path), clear_errors(path, "read"), safe_open(path, framework="pt") as file:
+    with _opened(path) as file:
         return _progress(path, file.metadata())
 
 
@@ -118,11 +119,10 @@ def load_checkpoint(
         ModelError: the file is damaged or belongs to another configuration.
         StorageError: it cannot be read.
     """
-    with _clear_damage(path):
-        with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
-            progress = _progress(path, file.metadata())
-            check_sealed(path)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    with _opened(path) as file:
+        progress = _progress(path, file.metadata())
+        check_sealed(path)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         objective.load_state(_under("network/", tensors), _under("objective/", tensors))
         if average is not None:
             own = _under("average_objective/", tensors)
@@ -150,10 +150,11 @@ def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
 
 
 @contextmanager
-def _clear_damage(path: Path) -> Iterator[None]:
-    """Turn the errors of a damaged checkpoint into a `ModelError`."""
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a checkpoint; errors because of damage become a `ModelError`."""
     try:
-        yield
+        with clear_errors(path, "read"), safe_open(path, framework="pt") as file:
+            yield file
     except ModelError:
         raise
     except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:

@@ -33,14 +33,13 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-from pydantic import FiniteFloat
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -64,6 +63,7 @@ from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Objective
+from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
 from molsepnorm.training.scoring import Predictions
 from molsepnorm.training.start import LoadedWeights
@@ -81,17 +81,6 @@ class _Environment:
 
     data: str = ""
     loaded_weights: LoadedWeights | None = None
-
-
-@dataclass
-class _Metrics:
-    """Types of the main entries of `metrics.json`."""
-
-    chosen_by: str
-    best_epoch: int | None
-    epochs: int
-    val: dict[str, FiniteFloat | None]
-    test: dict[str, FiniteFloat | None] = field(default_factory=dict)
 
 
 class RunFolder:
@@ -181,15 +170,13 @@ class RunFolder:
         config.save(self.config)
         with replacing(self.splits) as scratch:  # in the format of chemprop's splits.json
             scratch.write_text(json.dumps([dataset.split_rows()]), encoding="utf-8")
+        merged = (Rejected(*each[:3]) for each in dataset.merged)
+        entries = sorted([*dataset.rejected, *merged], key=lambda entry: entry.row)
         rejected = dataset.left_out
         if rejected is None:
-            entries = [*dataset.rejected, *(Rejected(*each[:3]) for each in dataset.merged)]
-            entries.sort(key=lambda entry: entry.row)
             rejected = pd.DataFrame(entries, columns=list(Rejected._fields))
-        with replacing(self.path / "rejected.csv") as scratch:
-            write_csv(scratch, rejected.columns, rejected.itertuples(index=False, name=None))
-        with replacing(self.path / "targets.csv") as scratch:
-            _write_table(scratch, targets_table(dataset))
+        self._write_table("rejected.csv", rejected)
+        self._write_table("targets.csv", targets_table(dataset))
 
     def with_own_splits(self, data: DataConfig) -> DataConfig:
         """Return the data of the run with the copy of the splits in its folder if they come from a
@@ -205,17 +192,15 @@ class RunFolder:
             DataError: they have changed.
             ModelError: the files that describe them are damaged.
         """
-        if self._recorded().data != dataset.digest:
-            problem = ""
-        elif splits and (saved := read_json(self.splits)) != [dataset.split_rows()]:
+        is_same, problem = self._recorded().data == dataset.digest, ""
+        if is_same and splits and (saved := read_json(self.splits)) != [dataset.split_rows()]:
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
-            problem = " or have another split"
-        else:
-            return
-        raise DataError(
-            f"the data are no longer those that {self.path} began with{problem}: restore the old "
-            "file, or start a new run"
-        )
+            is_same, problem = False, " or have another split"
+        if not is_same:
+            raise DataError(
+                f"the data are no longer those that {self.path} began with{problem}: restore the "
+                "old file, or start a new run"
+            )
 
     def loaded_weights(self) -> LoadedWeights | None:
         """Return the weights that the run started from; None if they were random."""
@@ -229,7 +214,7 @@ class RunFolder:
         """Return the content of `metrics.json`; empty if the run is not finished."""
         if not self.metrics.exists():
             return {}
-        check_types(_Metrics, metrics := read_json(self.metrics), f"{self.metrics} is damaged")
+        Metrics.from_json(metrics := read_json(self.metrics), f"{self.metrics} is damaged")
         return metrics
 
     def finished_metrics(self) -> dict[str, Any] | None:
@@ -269,7 +254,7 @@ class RunFolder:
 
     def keep_best(self, model: PropertyModel, objective: Objective) -> None:
         """Write the best model so far, and the other tensors of its objective if there are any."""
-        replace(model, network=objective.network).save_pretrained(self.model)
+        model.with_network(objective.network).save_pretrained(self.model)
         if own := objective.own_state():
             with replacing(self._own) as scratch:
                 scratch.write_bytes(save({name: each.contiguous() for name, each in own.items()}))
@@ -298,13 +283,11 @@ class RunFolder:
         Raises:
             ModelError: a file is damaged.
         """
-        own: dict[str, Tensor] = {}
-        if self._own.exists():
-            try:
-                with clear_errors(self._own, "read"):
-                    own = load(self._own.read_bytes())
-            except (SafetensorError, ValueError) as error:
-                raise ModelError(f"{self._own} is damaged: {error}") from error
+        try:
+            with clear_errors(self._own, "read"):
+                own = load(self._own.read_bytes()) if self._own.exists() else {}
+        except (SafetensorError, ValueError) as error:
+            raise ModelError(f"{self._own} is damaged: {error}") from error
         return PropertyModel.from_pretrained(self.model), own
 
     def append_history(self, record: EpochRecord) -> None:
@@ -314,23 +297,21 @@ class RunFolder:
             ModelError: the file is damaged.
         """
         row = asdict(record)
-        scores = row.pop("scores")
-        row |= {f"val_{name}": score for name, score in scores.items()}
-        row["best"] = int(record.best)
-        if math.isnan(record.train_loss):
-            row["train_loss"] = None
+        row |= {f"val_{name}": score for name, score in row.pop("scores").items()}
+        train_loss = None if math.isnan(record.train_loss) else record.train_loss
+        row |= {"best": int(record.best), "train_loss": train_loss}
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, fieldnames=list(row))
         try:
             lines = csv.DictReader(io.StringIO(self.read_history().decode()))
-            kept = [line for line in lines if int(line["epoch"]) < record.epoch]
-            text = io.StringIO(newline="")
-            writer = csv.DictWriter(text, fieldnames=list(row))
             writer.writeheader()
-            writer.writerows([*kept, row])
+            writer.writerows([line for line in lines if int(line["epoch"]) < record.epoch])
         except (ValueError, KeyError, TypeError, csv.Error) as error:
             raise ModelError(
                 f"{self.history} is damaged: {error}. Remove the file, and resume the run to "
                 "restore it"
             ) from error
+        writer.writerow(row)
         self.restore_history(text.getvalue().encode())
 
     def read_history(self) -> bytes:
@@ -351,14 +332,13 @@ class RunFolder:
         for split, values in predictions.values.items():
             graphs, forest = predictions.graphs[split], predictions.forest.get(split)
             table = predictions_table(dataset, task, graphs, values, forest)
-            with replacing(self.path / f"predictions_{split}.csv") as scratch:
-                _write_table(scratch, table)
+            self._write_table(f"predictions_{split}.csv", table)
         write_json(self.metrics, metrics)
 
-
-def _write_table(path: Path, table: Mapping[str, Iterable[Any]]) -> None:
-    columns = (["" if pd.isna(cell) else cell for cell in table[name]] for name in table)
-    write_csv(path, table, zip(*columns, strict=True))
+    def _write_table(self, name: str, table: Mapping[str, Iterable[Any]]) -> None:
+        columns = (["" if pd.isna(cell) else cell for cell in table[name]] for name in table)
+        with replacing(self.path / name) as scratch:
+            write_csv(scratch, table, zip(*columns, strict=True))
 
 
 def _environment(dataset: Dataset) -> dict[str, Any]:
@@ -394,7 +374,7 @@ class RunInMemory:
         network = empty_network(model.network.config)
         network.load_state_dict(objective.network.state_dict())
         own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
-        self._best = replace(model, network=network.eval()), own
+        self._best = model.with_network(network.eval()), own
 
     def keep(self, model: PropertyModel) -> None:
         """Replace the best model by the one that a run ends with."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from safetensors import SafetensorError, safe_open
 
@@ -28,18 +28,57 @@ from molsepnorm.pretrained.card import CARD
 from molsepnorm.training.run_folder.folder import RunFolder
 
 
-def check_files(folder: Path | str) -> dict[Path, str | None]:
+@dataclass(frozen=True)
+class FileCheck:
+    """The outcome for one file."""
+
+    file: str
+    """Path of the file, relative to the folder that was verified."""
+    status: str
+    """intact, damaged, or "no digest" if the file was written without one, so that changes cannot
+    be noticed."""
+    problem: str = ""
+    """The reason why a file counts as damaged; empty for others."""
+
+
+def verify(folder: Path | str) -> list[FileCheck]:
+    """Compare files with their digests, and load each model.
+
+    Args:
+        folder: a model folder, a run folder or the name of a shipped model. Of a run, all models
+            and checkpoints are verified, also those of an ensemble's members. Its other files, such
+            as scores and predictions, have no digests and are left out.
+
+    Raises:
+        ModelError: there is no complete model in the folder.
+        StorageError: a file cannot be read.
+    """
+    folder = resolve(folder)
+    found = _check_model(find_folder(folder))
+    run = RunFolder.of_model(folder)
+    if run is not None and run.path == folder:
+        with clear_errors(folder, "read"):
+            files = sorted({*folder.rglob("*.safetensors")} - {*folder.glob("**/.*.partial/**/*")})
+        for path in files:
+            if path.name == WEIGHTS:
+                found |= _check_model(path.parent)
+        for path in files:
+            if path not in found:
+                found[path] = _problem(partial(_require_sealed, path))
+    status = {None: "no digest", "": "intact"}
+    return [
+        FileCheck(str(path.relative_to(folder)), status.get(problem, "damaged"), problem or "")
+        for path, problem in found.items()
+    ]
+
+
+def _check_model(folder: Path) -> dict[Path, str | None]:
     """Compare every file of a model folder with its digest, and load the model.
 
     Returns:
         The problem of each file: a message if it is damaged or missing, an empty text if it matches
         its digest, None if there is no digest of it.
-
-    Raises:
-        ModelError: the folder is missing or incomplete.
-        StorageError: a file cannot be read.
     """
-    folder = find_folder(folder)
     found: dict[Path, str | None] = dict.fromkeys(sorted(folder.iterdir()))
     config, weights, structures = (folder / n for n in (CONFIG, WEIGHTS, TRAINING_FILE))
     found[config] = _problem(lambda: read_config(config))
@@ -75,61 +114,10 @@ def _require_card_of(folder: Path) -> None:
         )
 
 
-@dataclass(frozen=True)
-class FileCheck:
-    """The outcome for one file."""
-
-    file: str
-    """Path of the file, relative to the folder that was verified."""
-    status: Literal["intact", "damaged", "no digest"]
-    """"no digest" if the file was written without one, so that changes cannot be noticed."""
-    problem: str = ""
-    """The reason why a file counts as damaged; empty for others."""
-
-
-def verify(folder: Path | str) -> list[FileCheck]:
-    """Compare files with their digests, and load each model.
-
-    Args:
-        folder: a model folder, a run folder or the name of a shipped model. Of a run, all models
-            and checkpoints are verified, also those of an ensemble's members. Its other files, such
-            as scores and predictions, have no digests and are left out.
-
-    Raises:
-        ModelError: there is no complete model in the folder.
-        StorageError: a file cannot be read.
-    """
-    folder = resolve(folder)
-    found = check_files(folder)
-    run = RunFolder.of_model(folder)
-    if run is not None and run.path == folder:
-        with clear_errors(folder, "read"):
-            files = [path for path in sorted(folder.rglob("*.safetensors")) if _is_ours(path)]
-        for path in files:
-            if path.name == "model.safetensors":
-                found |= check_files(path.parent)
-        for path in files:
-            if path not in found:
-                found[path] = _sealed(path)
-    return [_outcome(path.relative_to(folder), problem) for path, problem in found.items()]
-
-
-def _is_ours(path: Path) -> bool:
-    """Return False for what a process is writing at the moment."""
-    return not any(part.startswith(".") and part.endswith(".partial") for part in path.parts)
-
-
-def _sealed(path: Path) -> str:
-    """Return the problem of a file with its own digest, as in `check_files`."""
+def _require_sealed(path: Path) -> None:
     try:
         with clear_errors(path, "read"), safe_open(path, framework="pt"):
             check_sealed(path)
     except (SafetensorError, ValueError) as error:
-        return f"{path} is damaged ({error}): copy the folder from its source again"
-    return ""
-
-
-def _outcome(path: Path, problem: str | None) -> FileCheck:
-    if problem is None:
-        return FileCheck(str(path), "no digest")
-    return FileCheck(str(path), "damaged" if problem else "intact", problem)
+        message = f"{path} is damaged ({error}): copy the folder from its source again"
+        raise ModelError(message) from error

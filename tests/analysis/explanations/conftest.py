@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from explained import CELLS, DRUGS, INPUTS, TASK, network
 
-from molsepnorm.forest import Forest
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, PropertyModel
+from molsepnorm.model.parts import Forest, NetworkPart
 from molsepnorm.molecules.featurize.descriptors import structure_inputs
 from molsepnorm.predict import Predictor
 
@@ -16,29 +18,21 @@ from molsepnorm.predict import Predictor
 @pytest.fixture(scope="session")
 def plain() -> Predictor:
     """One network without further inputs."""
-    return Predictor(PropertyModel(network(readout="token+mean"), "ogb", TASK))
+    return Predictor(PropertyModel.of(network(readout="token+mean"), "ogb", TASK))
 
 
 @pytest.fixture(scope="session")
 def whole() -> Predictor:
     """Two networks and a forest. The second network reads all inputs."""
     rng = np.random.default_rng(0)
-    structures = structure_inputs(DRUGS * 4, True, INPUTS.descriptors, paired=True)
     cells, _ = INPUTS.encode_columns([each * 4 for each in CELLS.values()], len(DRUGS) * 4)
-    features = np.concatenate([cells, structures], axis=1)
-    labels = rng.integers(0, 2, (len(features), 4)).astype(float)
-    forest = Forest.fit(features[:, : -INPUTS.pairs], labels, TASK, trees=5)
-    reader = network(molecule_features=INPUTS.width, readout="token")
-    reader.molecule_features.fit(torch.from_numpy(features))
+    extra = ExtraArrays(*structure_inputs(DRUGS * 4, True, INPUTS.descriptors, True), cells)
+    labels = rng.integers(0, 2, (len(cells), 4)).astype(float)
+    forest = Forest.fit(replace(INPUTS, pairs=0), extra, labels, TASK, trees=5)
+    reader = network(molecule_features=INPUTS.width, readout="token", columns=3)
+    reader.molecule_features.fit(torch.from_numpy(extra.stacked()))
     with torch.no_grad():
         reader.head.weight[:, -INPUTS.width :] *= 0.05
-    return Predictor(
-        PropertyModel(
-            *(network(), "ogb", TASK),
-            inputs=INPUTS,
-            partners=(reader,),
-            weights=(0.25, 0.75),
-            forests=(forest,),
-            forest_share=0.4,
-        )
-    )
+        reader.head.interactions.zero_()
+    parts = NetworkPart(network()), NetworkPart(reader, INPUTS), forest
+    return Predictor(PropertyModel(parts, "ogb", TASK, weights=(0.15, 0.45, 0.4)))

@@ -32,7 +32,7 @@ def log_odds(chance: float) -> float:
 
 @pytest.mark.parametrize("which", ["plain", "whole"])
 def test_contributions_add_up_to_what_predict_returns(which, request):
-    """With partners, a forest, Morgan counts, descriptors and columns of the table, too."""
+    """With two networks, a forest, Morgan counts, descriptors and columns of the table, too."""
     predictor = request.getfixturevalue(which)
     cells = CELLS if which == "whole" else None
     found = explain(predictor, DRUGS, cells, pairs=2)

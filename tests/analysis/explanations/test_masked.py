@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from molsepnorm.analysis.explanations.masked import (
     masked_predictions,
 )
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.model import encoding_of
+from molsepnorm.model import ExtraArrays, Inputs, encoding_of
 from molsepnorm.molecules.encodings.encoding import encode
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.featurize import get
@@ -29,7 +30,7 @@ from molsepnorm.molecules.featurize.descriptors import (
 )
 from molsepnorm.molecules.featurize.smiles import canonical_mol
 
-NO_COUNTS = ((), ())
+NO_INPUTS = ({}, ())
 
 
 def without(batch, absent: int):
@@ -52,8 +53,9 @@ def test_an_absent_atom_is_padding(plain):
     subsets = [rng.random((6, graph.num_atoms)) < 0.5 for graph in graphs]
     for each in subsets:
         each[0], each[1] = True, False
-    molecules = [Maskable(i, each, *NO_COUNTS) for i, each in enumerate(subsets)]
-    found = masked_predictions(model, encoded, molecules, torch.device("cpu"))
+    molecules = [Maskable(i, each, *NO_INPUTS) for i, each in enumerate(subsets)]
+    none = ExtraArrays.none(len(graphs))
+    found = masked_predictions(model, encoded, none, molecules, torch.device("cpu"))
     tensors = GraphTensors.of(encoded)
     for index, each in enumerate(subsets):
         for present, row in zip(each, found[index], strict=True):
@@ -83,24 +85,31 @@ def test_counts_of_a_part_equal_a_loop_over_environments(smiles, find, count):
     assert not environments.counts(~everything).any()
 
 
+class Given(SimpleNamespace):
+    """Environments with the same counts whatever is absent."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        super().__init__(counts=lambda present: np.tile(values, (len(present), 1)))
+
+
 def test_absent_inputs_are_missing_values(whole):
     """As if the cells were NaN, which networks and forests replace by their averages."""
     model = whole.model
     encoded = encode([get("ogb")("CCO")], model.encoding)
-    features = np.random.default_rng(0).normal(size=(1, model.inputs.width)).astype(np.float32)
-    encoded = replace(encoded, features=features)
-    others = (("T", np.array([0])), ("descriptors", np.array([2051, 2052])))
+    rng = np.random.default_rng(0)
+    extra = ExtraArrays(*(rng.normal(size=(1, n)).astype(np.float32) for n in model.inputs.widths))
+    fingerprints = {name: Given(getattr(extra, name)) for name in ("counts", "pairs")}
+    others = (("T", np.array([2])), ("descriptors", np.array([0, 1])))
     coalitions = np.array([[1, 1, 1, 1, 0], [1, 1, 1, 0, 1], [1, 1, 1, 1, 1]], dtype=bool)
-    each = Maskable(0, coalitions, (), others)
-    (found,) = masked_predictions(model, encoded, [each], torch.device("cpu"))
-    for row, absent in zip(found, ([2051, 2052], [0], []), strict=True):
-        missing = features.copy()
-        missing[:, absent] = np.nan
-        tensors = GraphTensors.of(replace(encoded, features=missing))
-        with torch.no_grad():
-            both = [TASK.predictions(one(tensors.cut([0]))).numpy() for one in model.networks]
-        of_forest = model.forests[0].predict(missing[:, : -model.inputs.pairs])
-        expected = 0.6 * (0.25 * both[0] + 0.75 * both[1]) + 0.4 * of_forest
+    each = Maskable(0, coalitions, fingerprints, others)
+    (found,) = masked_predictions(model, encoded, extra, [each], torch.device("cpu"))
+    for row, absent in zip(found, ("descriptors", "columns", None), strict=True):
+        missing = ExtraArrays(*(values.copy() for values in extra))
+        if absent is not None:
+            getattr(missing, absent)[:, : 2 if absent == "descriptors" else 1] = np.nan
+        inputs = Inputs.of(encoded, missing)
+        each = [part.predict(inputs, np.array([0]), TASK).values for part in model.parts]
+        expected = sum(weight * values for weight, values in zip(model.weights, each, strict=True))
         np.testing.assert_allclose(row, expected[0], rtol=1e-4, atol=1e-5)
     assert np.ptp(found, axis=0).max() > 1e-3
 

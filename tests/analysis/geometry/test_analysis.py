@@ -56,7 +56,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ModelOnMole
 
     def make(name: str, group: str | None = None, graphs=range(25), **settings) -> ModelOnMolecules:
         config = GraphormerConfig(**{**SMALL, "outputs": TASK.outputs, **settings})
-        model = PropertyModel(far_from_initial(config), "zinc", TASK)
+        model = PropertyModel.of(far_from_initial(config), "zinc", TASK)
         encoded = encode([zinc(text) for text in SMILES], model.encoding)
         chunks = [(encoded, np.arange(len(SMILES)))]
         store = GraphStore.write(folder / name, chunks, (), model.encoding, "zinc")
@@ -220,7 +220,7 @@ def test_the_labels_of_a_table_are_correlated(tmp_path, targets, labels):
     """A model of pre-training has no targets: those of the table are used. Bounds are missing."""
     network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": targets}))
     task = Task((Target("y", "regression"),) * targets, "mae" if targets else "loss")
-    PropertyModel(network, "zinc", task).save_pretrained(tmp_path / "m")
+    PropertyModel.of(network, "zinc", task).save_pretrained(tmp_path / "m")
     rows = [f"{'C' * n}{end},{'>' * (n == 1)}{n}" for n in range(1, 9) for end in "ONF"]
     lines = ["smiles,y", *rows] if labels else [row.split(",")[0] for row in ["smiles", *rows]]
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")

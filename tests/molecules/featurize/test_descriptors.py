@@ -83,7 +83,7 @@ def test_descriptors_of_real_molecules_are_those_of_rdkit(datasets):
 )
 def test_all_spellings_of_a_molecule_have_the_same_inputs(spellings):
     """With isotopes, which the model ignores, and fragments whose partial charges are unknown."""
-    first, *others = structure_inputs(spellings, True, DESCRIPTORS, True)
+    first, *others = np.hstack(structure_inputs(spellings, True, DESCRIPTORS, True))
     for each in others:
         np.testing.assert_allclose(each, first, rtol=1e-5, atol=1e-5)
     bits = {morgan_bits(oriented_mol(text)).tobytes() for text in spellings}

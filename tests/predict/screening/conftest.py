@@ -29,7 +29,7 @@ def small_model() -> Callable[..., PropertyModel]:
         network = far_from_initial(GraphormerConfig(**{**SMALL, "outputs": task.outputs}))
         with torch.no_grad():
             network.head.weight.add_(seed)
-        return PropertyModel(network, "zinc", task)
+        return PropertyModel.of(network, "zinc", task)
 
     return make
 

@@ -199,7 +199,7 @@ def test_a_model_with_feature_columns_reads_them_from_every_file(screened, molec
     inputs = ExtraInputs((FeatureColumn("price"),))
     config = GraphormerConfig(**{**SMALL, "outputs": 1, "molecule_features": inputs.width})
     task = Task((Target("y", "regression"),), "mae")
-    predictor = Predictor(PropertyModel(far_from_initial(config), "zinc", task, inputs=inputs))
+    predictor = Predictor(PropertyModel.of(far_from_initial(config), "zinc", task, inputs=inputs))
     table = molecules(40)
     table.to_parquet(tmp_path / "a.parquet", index=False)
     table.to_csv(tmp_path / "b.csv", index=False, sep=";")

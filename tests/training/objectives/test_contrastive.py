@@ -61,7 +61,7 @@ def test_its_gradient_is_that_of_finite_differences():
 
 def objective_of(config, **settings) -> tuple[Pretraining, GraphBatch]:
     network, batch = network_of(**{"outputs": 0, **settings})
-    return Pretraining(PropertyModel(network, "zinc", Task((), "loss")), None, config), batch
+    return Pretraining(PropertyModel.of(network, "zinc", Task((), "loss")), None, config), batch
 
 
 @pytest.fixture

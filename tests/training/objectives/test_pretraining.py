@@ -16,9 +16,8 @@ from rdkit.Chem import rdFingerprintGenerator
 from support import far_from_initial
 
 from molsepnorm.data import datasets
-from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.model import PropertyModel, encoding_of
+from molsepnorm.model import Inputs, PropertyModel, encoding_of
 from molsepnorm.tasks import Task
 from molsepnorm.training import load_config, train
 from molsepnorm.training.distributed import DistributedContext
@@ -78,9 +77,10 @@ def objective_of(config) -> tuple[Pretraining, object]:
     dataset = datasets.load(config.data, encoding_of(architecture(config)))
     dataset = Pretraining.prepare(config, dataset, lambda done, of: None)
     arrays = {name: torch.from_numpy(np.array(a)) for name, a in dataset.arrays.items()}
-    examples = Examples(GraphTensors.of(dataset.store), torch.zeros(len(dataset.store), 0), None)
+    inputs = Inputs.of(dataset.store)
+    examples = Examples(inputs, inputs.graphs, torch.zeros(len(dataset.store), 0), None)
     network = far_from_initial(replace(architecture(config), outputs=0))
-    model = PropertyModel(network, "zinc", Task((), "loss"))
+    model = PropertyModel.of(network, "zinc", Task((), "loss"))
     return Pretraining(model, replace(examples, arrays=arrays), config), dataset
 
 
@@ -103,7 +103,7 @@ def descriptors():
     settings = load_config(
         "molecules.csv", overrides={"objective.name": "pretraining"}
     ).objective.model_copy(update={"descriptor_share": 0.3})
-    loss = PRETEXTS["descriptors"](network, Examples(None, None, None, arrays), settings)
+    loss = PRETEXTS["descriptors"](network, Examples(None, None, None, None, arrays), settings)
     return loss, values, scaling
 
 

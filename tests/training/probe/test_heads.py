@@ -9,7 +9,7 @@ from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, st
 from sklearn.linear_model import Ridge
 
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks import Target
+from molsepnorm.tasks import NO_INPUTS, Target
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.probe import ridge as ridges
 
@@ -51,7 +51,7 @@ def test_a_model_with_a_kernel_head_is_saved_and_loaded(random, tmp_path):
     labels = np.stack([some_labels(random), np.arange(len(SMILES)) % 3], 1)
     targets = regression("t", labels[:, 0]), Target("c", "multiclass", classes=("x", "y", "z"))
     given = examples(model := start(*targets), labels)
-    kernel = fit_kernel(model, given, TRAIN)
+    kernel = fit_kernel(model, given, TRAIN, NO_INPUTS)
     kernel.save_pretrained(tmp_path / "model")
     loaded = PropertyModel.from_pretrained(tmp_path / "model")
     assert loaded.network.config == kernel.network.config

@@ -12,14 +12,23 @@ from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
 
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import infer
+from molsepnorm.model.parts.kernel import KernelRegression, compared
 from molsepnorm.nn import Graphormer
-from molsepnorm.nn.kernel_head import KernelHead
-from molsepnorm.predict.inference import infer
-from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn, Target
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import fit_kernel, refit_kernels
 from molsepnorm.training.probe import kernel as kernels
 from molsepnorm.training.probe import ridge as ridges
+
+
+def fitted(model: PropertyModel, given: Examples, inputs: ExtraInputs = NO_INPUTS) -> PropertyModel:
+    return fit_kernel(model, given, TRAIN, inputs)
+
+
+def regression_of(model: PropertyModel) -> KernelRegression:
+    (part,) = model.parts
+    return part.regression
 
 
 def kernel_of(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -44,9 +53,8 @@ def test_the_kernel_head_is_kernel_ridge_regression(random, monkeypatch, readout
     labels = some_labels(random)
     model = start(regression("t", labels), readout=readout)
     given = examples(model, labels)
-    kernel = fit_kernel(model, given, TRAIN)
-    assert (kernel.network.config.readout, kernel.network.config.centers) == ("layers", 40)
-    assert model.network.config.head == "linear"
+    kernel = fitted(model, given)
+    assert kernel.network.config.readout == "layers" and len(regression_of(kernel).centers) == 40
     features = standardised(kernel, given)
     assert features.shape[1] == 2 * 2 * 8
     expected = ridge_regression(kernel_of(features, features[TRAIN]), labels)
@@ -62,8 +70,8 @@ def test_with_many_targets_the_kernel_head_is_the_nystrom_solution(random, monke
     labels, weights = some_labels(random), random.uniform(0.5, 2, len(SMILES))
     model = start(regression("t", labels))
     given = examples(model, labels, weights)
-    kernel = fit_kernel(model, given, TRAIN)
-    features, centers = standardised(kernel, given), kernel.network.head.centers.double().numpy()
+    kernel = fitted(model, given)
+    features, centers = standardised(kernel, given), regression_of(kernel).centers.double().numpy()
     assert len(centers) == 12
     near = np.abs(features[TRAIN][:, None] - centers).max(2).min(0)
     assert near.max() < 1e-5
@@ -91,8 +99,8 @@ def _many_targets(random: np.random.Generator, missing: bool) -> tuple[PropertyM
 def test_targets_with_labels_for_different_molecules_compare_fewer(random, monkeypatch):
     monkeypatch.setattr(kernels, "_MAX_DECOMPOSED", 31 * 20.1**3)
     monkeypatch.setattr(kernels, "_MAX_OPERATIONS", 0)
-    assert fit_kernel(*_many_targets(random, True), TRAIN).network.config.centers == 20
-    assert fit_kernel(*_many_targets(random, False), TRAIN).network.config.centers == 40
+    assert len(regression_of(fitted(*_many_targets(random, True))).centers) == 20
+    assert len(regression_of(fitted(*_many_targets(random, False))).centers) == 40
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary"])
@@ -121,20 +129,15 @@ def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypat
     monkeypatch.setattr(kernels, "invert", noted)
     model = start(*targets)
     given = examples(model, labels)
-    found = fit_kernel(model, given, TRAIN)
-    assert found.network.config.centers == 40
+    found = fitted(model, given)
+    assert len(regression_of(found).centers) == 40
     assert sorted(chosen) == sorted(zip([40, 32], wanted[0].penalties, strict=True))
     if kind == "regression":  # the second labels are noise
         assert wanted[0].penalties[0] < wanted[0].penalties[1]
     monkeypatch.setattr(kernels, "_MAX_CENTERS", 40)
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.05]))
-    expected = outputs(fit_kernel(model, given, TRAIN), given)
+    expected = outputs(fitted(model, given), given)
     np.testing.assert_allclose(outputs(found, given), expected, atol=2e-3)
-
-
-def with_features(given: Examples, *features: np.ndarray) -> Examples:
-    values = torch.from_numpy(np.concatenate(features, axis=1).astype(np.float32))
-    return replace(given, graphs=replace(given.graphs, features=values))
 
 
 def similarity(one: np.ndarray, other: np.ndarray) -> float:
@@ -181,22 +184,19 @@ def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
     in_groups = group + 0.1 * random.normal(size=len(SMILES))
     for labels, compares in ((in_groups, True), (described.sum(axis=1), False)):
         model = start(regression("t", labels))
-        given = with_features(examples(model, labels), counts, descriptors, pairs)
-        kernel = fit_kernel(model, given, TRAIN, INPUTS)
-        paired = 6 * compares
-        assert kernel.inputs == replace(INPUTS, pairs=paired)
-        config, head = kernel.network.config, kernel.network.head
-        assert (config.counts, config.descriptors, config.pairs) == (30, 4, paired)
-        assert config.molecule_features == 34 + paired
-        assert (config.compares_counts, config.centers) == (compares, 40 if exact else 12)
-        read = infer(
-            kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed
+        given = examples(
+            model, labels, counts=counts, descriptors=descriptors.astype(np.float32), pairs=pairs
         )
-        assert read.shape[1] == 2 * 2 * 8 + 34 + paired
-        embedded = ((read[:, :32] - head.mean) / head.scale).double().numpy()
-        scaled = read[:, 62:66].numpy()
-        assert not exact or (head.descriptors.numpy() == scaled[TRAIN]).all()
-        np.testing.assert_allclose(scaled, described, rtol=1e-4, atol=1e-4)
+        kernel = fitted(model, given, INPUTS)
+        (part,), head = kernel.parts, regression_of(kernel)
+        assert part.reads == (INPUTS if compares else replace(INPUTS, morgan=0, pairs=0))
+        assert len(head.centers) == (40 if exact else 12)
+        every = np.arange(len(SMILES))
+        read = infer(part.encoder, given.inputs.graphs, every, call=part.encoder.embed)
+        assert read.shape[1] == 2 * 2 * 8
+        embedded = ((read - head.mean) / head.scale).double().numpy()
+        if exact:
+            np.testing.assert_allclose(head.descriptors, described[TRAIN], rtol=1e-4, atol=1e-4)
         asked = kernel_of(embedded, head.centers.double().numpy())
         asked += kernel_of(described, head.descriptors.double().numpy()) / 2
         if compares:
@@ -208,26 +208,22 @@ def test_descriptors_are_compared_and_fingerprint_counts_where_they_help(
         expected = asked @ head.weight[0].double().numpy() + head.bias.item()
         np.testing.assert_allclose(outputs(kernel, given)[:, 0], expected, atol=1e-3)
         if exact:
-            fitted = ridge_regression(asked, labels)
+            solved = ridge_regression(asked, labels)
             found = kernel.task.predictions(torch.from_numpy(outputs(kernel, given))).numpy()
-            np.testing.assert_allclose(found[:, 0], fitted, atol=2e-3)
+            np.testing.assert_allclose(found[:, 0], solved, atol=2e-3)
 
 
-def test_features_that_the_network_reads_are_compared_too(random):
-    """Counts, too, also where the error is smaller without, since they were asked for."""
+def test_counts_that_the_network_reads_are_compared_too(random):
+    """Also where the error is smaller without, since they were asked for."""
     labels, inputs = some_labels(random), ExtraInputs(morgan=3, descriptors=("MolWt", "TPSA"))
     model = start(regression("t", labels))
     counts = random.poisson(2, size=(len(SMILES), 3))
-    descriptors = random.normal(size=(len(SMILES), 2))
-    given = with_features(examples(model, labels), counts, descriptors)
+    descriptors = random.normal(size=(len(SMILES), 2)).astype(np.float32)
     network = Graphormer(replace(model.network.config, molecule_features=5))
-    model = replace(model, network=network, inputs=inputs)
-    for given_inputs in (inputs, None):
-        kernel = fit_kernel(model, given, TRAIN, given_inputs)
-        config, head = kernel.network.config, kernel.network.head
-        assert (config.molecule_features, config.counts, config.descriptors) == (5, 3, 2)
-        assert head.centers.shape[1] == 2 * 2 * 8 and config.compares_counts
-        assert kernel.inputs == inputs
+    model = PropertyModel.of(network, "zinc", model.task, inputs=inputs)
+    given = examples(model, labels, counts=counts, descriptors=descriptors)
+    kernel = fitted(model, given, inputs)
+    assert kernel.inputs == inputs and regression_of(kernel).centers.shape[1] == 2 * 2 * 8
 
 
 TEMPERATURE_AND_SOLVENT = ExtraInputs((FeatureColumn("t"), FeatureColumn("s", ("a", "b", "c"))))
@@ -242,11 +238,13 @@ def with_columns(
     cells = np.concatenate([random.normal(300, 10, (len(SMILES), 1)), np.eye(3)[word]], axis=1)
     labels = some_labels(random) * (word - 1) + 3 * word
     model = start(regression("t", labels))
-    others = inputs.morgan + len(inputs.descriptors)
-    given = with_features(examples(model, labels), cells, random.poisson(2, (len(SMILES), others)))
-    network = Graphormer(replace(model.network.config, molecule_features=4))
-    network.molecule_features.fit(given.graphs.features[TRAIN])
-    return replace(model, network=network, inputs=TEMPERATURE_AND_SOLVENT), given, cells
+    network = Graphormer(replace(model.network.config, molecule_features=4, columns=4))
+    model = PropertyModel.of(network, "zinc", model.task, inputs=TEMPERATURE_AND_SOLVENT)
+    counts = random.poisson(2, (len(SMILES), inputs.morgan))
+    described = random.poisson(2, (len(SMILES), len(inputs.descriptors))).astype(np.float32)
+    columns = cells.astype(np.float32)
+    given = examples(model, labels, counts=counts, descriptors=described, columns=columns)
+    return model, given, cells
 
 
 @pytest.mark.parametrize("others", [{}, {"morgan": 5, "descriptors": ("MolWt", "TPSA")}])
@@ -255,19 +253,18 @@ def test_columns_are_factors_of_the_kernel(random, monkeypatch, others):
     monkeypatch.setattr(ridges, "_PENALTIES", np.array([0.01]))
     inputs = replace(TEMPERATURE_AND_SOLVENT, **others)
     model, given, cells = with_columns(random, inputs)
-    kernel = fit_kernel(model, given, TRAIN, inputs)
-    config, head = kernel.network.config, kernel.network.head
-    assert config.columns == (1, 3) and config.molecule_features == inputs.width
+    kernel = fitted(model, given, inputs)
+    (part,), head = kernel.parts, regression_of(kernel)
     noise, word = head.column_weights.tolist()
     assert noise == 0 and word >= 0.5
     scaled = (cells - cells[TRAIN].mean(0)) / cells[TRAIN].std(0)
     np.testing.assert_allclose(head.columns.numpy(), scaled[TRAIN], rtol=1e-3, atol=1e-4)
-    read = infer(kernel.network, given.graphs, np.arange(len(SMILES)), call=kernel.network.embed)
-    sizes = config.counts, config.descriptors, 0, config.compares_counts
-    without = KernelHead(read.shape[1] - 4, 40, 40, (), *sizes)
-    known = {name: each for name, each in head.state_dict().items() if "column" not in name}
-    without.load_state_dict({**known, "weight": torch.eye(40), "bias": torch.zeros(40)})
-    asked = without(torch.cat([read[:, :32], read[:, 36:]], dim=1)).numpy()
+    every = np.arange(len(SMILES))
+    read = infer(part.encoder, given.inputs.graphs, every, call=part.encoder.embed)
+    extra = compared(given.inputs.extra.read_by(part.reads))
+    head.column_weights.zero_()
+    asked = head.compare(read, *extra).numpy()
+    head.column_weights[1] = word
     gap = np.linalg.norm(scaled[:, None, 1:] - scaled[None, TRAIN, 1:], axis=2) * np.sqrt(3)
     asked *= 1 - word + word * (1 + gap) * np.exp(-gap)
     expected = ridge_regression(asked, given.labels.numpy()[:, 0])
@@ -283,18 +280,18 @@ def test_the_weights_of_columns_are_chosen_on_a_sample(random, monkeypatch):
     monkeypatch.setattr(
         kernels, "ridge_of_targets", lambda x, *rest: sizes.append(len(x)) or real(x, *rest)
     )
-    first = fit_kernel(model, given, TRAIN)
+    first = fitted(model, given, TEMPERATURE_AND_SOLVENT)
     assert set(sizes) == {40} and 10 <= len(sizes) <= 18  # no weights are tried twice
     sizes.clear()
     monkeypatch.setattr(kernels, "_MAX_WEIGHED", 30)
-    fit_kernel(model, given, TRAIN)
+    fitted(model, given, TEMPERATURE_AND_SOLVENT)
     assert sizes[:-1] == [30] * (len(sizes) - 1) and sizes[-1] == 40
     sizes.clear()
-    again = refit_kernels(first, given, np.arange(len(SMILES))).network
+    again = refit_kernels(first, given, np.arange(len(SMILES)))
     assert len(sizes) == 1
-    assert again.config.columns == (1, 3)
-    assert torch.equal(again.head.column_weights, first.network.head.column_weights)
+    weights = (regression_of(each).column_weights for each in (again, first))
+    assert torch.equal(*weights)
     monkeypatch.setattr(kernels, "_MAX_WEIGHING", 2 * 20.5**3)
     sizes.clear()
-    fit_kernel(model, given, TRAIN)
+    fitted(model, given, TEMPERATURE_AND_SOLVENT)
     assert sizes[0] == 20

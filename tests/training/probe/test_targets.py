@@ -20,7 +20,7 @@ from probed import (
 )
 from sklearn.linear_model import LogisticRegression
 
-from molsepnorm.tasks import Target
+from molsepnorm.tasks import NO_INPUTS, Target
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.probe import ridge as embeddings
 from molsepnorm.training.probe.ridge import Embedded, _logits, principal_axes, ridge_of_targets
@@ -99,7 +99,7 @@ def test_labels_without_difference_give_a_constant(kind, known):
     model = start(Target("t", kind, mean=float(kind == "regression"), classes=classes))
     given = examples(model, labels)
     fit_linear(model, given, TRAIN, ["t"])
-    kernel = fit_kernel(model, given, TRAIN)
+    kernel = fit_kernel(model, given, TRAIN, NO_INPUTS)
     for each in (model, kernel):
         predicted = each.task.predictions(torch.from_numpy(outputs(each, given))).numpy()
         expected = {"regression": 1.0, "binary": 0.5, "multiclass": 1 / 3}[kind]
@@ -119,7 +119,7 @@ def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypat
     labels[5:9, ::2] = np.nan
     names = [f"t{number}" for number in range(6)]
     model = start(*map(regression, names, labels.T))
-    embedded = Embedded.of(model.network, examples(model, labels), TRAIN, model.task)
+    embedded = embedded_of_model(model, examples(model, labels))
     found = ridge_of_targets(embedded.inputs, model.task, embedded)
     assert sorted(decompositions) == [36, 40]
     for number, each in enumerate(found):
@@ -131,6 +131,10 @@ def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypat
         np.testing.assert_allclose(each.slopes, expected.slopes, rtol=1e-4, atol=1e-6)
 
 
+def embedded_of_model(model, given) -> Embedded:
+    return Embedded.of(model.network, given.graphs, given, TRAIN, model.task)
+
+
 @pytest.fixture
 def limit(monkeypatch):
     monkeypatch.setattr(embeddings, "MAX_MOLECULES", 16)
@@ -138,7 +142,7 @@ def limit(monkeypatch):
 
 def embedded_of(labels: np.ndarray, *targets: Target, weights: np.ndarray | None = None):
     model = start(*targets)
-    return Embedded.of(model.network, examples(model, labels, weights), TRAIN, model.task)
+    return embedded_of_model(model, examples(model, labels, weights))
 
 
 def test_many_molecules_are_a_sample(random, limit):

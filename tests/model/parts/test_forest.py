@@ -8,19 +8,34 @@ import torch
 from safetensors.torch import load, save
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier, RandomForestRegressor
 
-from molsepnorm import forest as module
-from molsepnorm.forest import Forest, Trees
+from molsepnorm.model import ExtraArrays
+from molsepnorm.model.parts import forest as module
+from molsepnorm.model.parts.forest import Forest, Trees
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS, structure_inputs
-from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks import ExtraInputs, Target, Task
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "c1ccccc1", "[Na]")]
 KINDS = {"logS": "regression", "toxic": "binary", "phase": "multiclass"}
 CLASSES = ((), (), ("gas", "liquid", "solid"))
 
 
+def arrays(*parts: np.ndarray) -> ExtraArrays:
+    """Features (G, F) as the first 2,048, which are counts, and the others, which are descriptors;
+    or both given."""
+    counts, described = parts if len(parts) > 1 else np.split(parts[0], [2048], axis=1)
+    none = ExtraArrays.none(len(counts))
+    return none._replace(counts=counts, descriptors=described)
+
+
+def fitted(features, *rest, **settings) -> Forest:
+    count = max(features.shape[1] - 2048, 0)
+    reads = ExtraInputs((), features.shape[1] - count, tuple(map(str, range(count))))
+    return Forest.fit(reads, arrays(features), *rest, **settings)
+
+
 @pytest.fixture(scope="module")
 def features():
-    return structure_inputs(SMILES, True, DESCRIPTORS)
+    return arrays(*structure_inputs(SMILES, True, DESCRIPTORS, False)[:2]).stacked()
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +77,8 @@ def test_predictions_equal_scikit_learn(features, labels, class_weight, threads)
     task = task_of(labels, class_weight)
     weights = np.random.default_rng(1).uniform(0.5, 2, 60)
     settings = {"seed": 3 + 2**32, "trees": 12, "threads": threads}  # scikit-learn's seeds are less
-    forest = Forest.fit(features, labels, task, weights, **settings)
-    found = forest.predict(features)
+    forest = fitted(features, labels, task, weights, **settings)
+    found = forest.values(arrays(features))
     assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 12)
     expected = [
         by_scikit_learn(features, column, weights, target)
@@ -77,8 +92,8 @@ def test_leaves_hold_shares_without_the_balance_of_the_splits(class_weight, shar
     """Molecules with equal features cannot be split; class weights of the task still count."""
     labels = np.float32([[1.0]] * 20 + [[0.0]] * 180)
     task = Task.fit([Target("toxic", "binary")], labels, class_weight=class_weight)
-    forest = Forest.fit(np.ones((200, 5), np.float32), labels, task, trees=300)
-    found = forest.predict(np.ones((1, 5), np.float32))
+    forest = fitted(np.ones((200, 5), np.float32), labels, task, trees=300)
+    found = forest.values(arrays(np.ones((1, 5), np.float32)))
     assert found.item() == pytest.approx(share, abs=0.02)
 
 
@@ -86,11 +101,13 @@ def test_missing_features_become_the_median_of_the_training_molecules(features, 
     missing = features.copy()
     missing[::3, 2048:] = np.nan
     missing[:, 2050] = np.nan
-    forest = Forest.fit(missing, labels, task_of(labels), trees=5)
+    forest = fitted(missing, labels, task_of(labels), trees=5)
     assert forest.medians[2050] == 0
     assert forest.medians[2051] == np.nanmedian(missing[:, 2051])
     whole = np.where(np.isnan(missing), forest.medians, missing)
-    np.testing.assert_array_equal(forest.predict(missing[:3]), forest.predict(whole[:3]))
+    np.testing.assert_array_equal(
+        forest.values(arrays(missing[:3])), forest.values(arrays(whole[:3]))
+    )
 
 
 def test_targets_without_labels_and_with_a_single_class(features, labels):
@@ -98,39 +115,39 @@ def test_targets_without_labels_and_with_a_single_class(features, labels):
     few = labels.copy()
     few[:, 0], few[:, 1] = np.nan, 1
     few[:, 2][few[:, 2] == 2] = np.nan
-    found = Forest.fit(features, few, task, trees=5).predict(features)
+    found = fitted(features, few, task, trees=5).values(arrays(features))
     assert (found[:, 0] == 0).all() and (found[:, 1] == 1).all()
     assert (found[:, 4] == 0).all()
     np.testing.assert_allclose(found[:, 2:].sum(axis=1), 1, rtol=1e-6)
     few[:, 2] = np.nan
-    found = Forest.fit(features, few, task, trees=5).predict(features)
+    found = fitted(features, few, task, trees=5).values(arrays(features))
     np.testing.assert_allclose(found[:, 2:], 1 / 3, rtol=1e-6)
 
 
 def test_fewer_trees_are_fitted_in_little_time(features, labels):
     """They are the first ones of a forest without a time limit."""
     task = task_of(labels)
-    short = Forest.fit(features, labels, task, seconds=0)
+    short = fitted(features, labels, task, seconds=0)
     assert short.trees == 10
-    expected = Forest.fit(features, labels, task, trees=10).predict(features)
-    np.testing.assert_array_equal(short.predict(features), expected)
-    enough = Forest.fit(features, labels, task, trees=13, seconds=1e6)
+    expected = fitted(features, labels, task, trees=10).values(arrays(features))
+    np.testing.assert_array_equal(short.values(arrays(features)), expected)
+    enough = fitted(features, labels, task, trees=13, seconds=1e6)
     assert enough.trees == 13
-    expected = Forest.fit(features, labels, task, trees=13).predict(features)
-    np.testing.assert_array_equal(enough.predict(features), expected)
-    assert Forest.fit(features, labels, task, trees=4, seconds=0).trees == 4
+    expected = fitted(features, labels, task, trees=13).values(arrays(features))
+    np.testing.assert_array_equal(enough.values(arrays(features)), expected)
+    assert fitted(features, labels, task, trees=4, seconds=0).trees == 4
 
 
 @pytest.fixture(scope="module")
 def forest(features, labels):
-    return Forest.fit(features, labels, task_of(labels), trees=8)
+    return fitted(features, labels, task_of(labels), trees=8)
 
 
 def test_a_saved_forest_predicts_the_same(forest, features):
-    content = save(forest.tensors())
-    found = Forest.from_tensors(load(content))
-    np.testing.assert_array_equal(found.predict(features), forest.predict(features))
-    assert save(found.tensors()) == content
+    content = save(forest.state()[1])
+    found = Forest.from_state({}, load(content), forest.reads)
+    np.testing.assert_array_equal(found.values(arrays(features)), forest.values(arrays(features)))
+    assert save(found.state()[1]) == content
 
 
 @pytest.mark.parametrize(
@@ -143,10 +160,10 @@ def test_a_saved_forest_predicts_the_same(forest, features):
     ],
 )
 def test_damaged_tensors_are_refused(forest, change, message):
-    tensors = {name: each.clone() for name, each in forest.tensors().items()}
+    tensors = {name: each.clone() for name, each in forest.state()[1].items()}
     change(tensors)
     with pytest.raises((KeyError, ValueError), match=message):
-        Forest.from_tensors(tensors)
+        Forest.from_state({}, tensors, forest.reads)
 
 
 @pytest.mark.parametrize("power", [-40, -30, 40])
@@ -156,7 +173,7 @@ def test_predictions_do_not_depend_on_the_unit(features, labels, power):
     found = []
     for values in (column, column * np.float32(2.0**power)):
         task = Task.fit([Target("y", "regression")], values)
-        found.append(Forest.fit(features, values, task, trees=10).predict(features))
+        found.append(fitted(features, values, task, trees=10).values(arrays(features)))
     assert np.unique(found[0]).size > 20
     np.testing.assert_array_equal(found[1], found[0] * np.float32(2.0**power))
 

@@ -1,4 +1,4 @@
-"""`Forest`: a random forest for each target, the baseline beside the network.
+"""`Forest`: a random forest for each target.
 
 scikit-learn fits the trees. They are kept and evaluated as plain arrays, so that a file of them
 needs no pickle.
@@ -9,13 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from molsepnorm.tasks import Target, Task
+from molsepnorm.devices import Precision
+from molsepnorm.model.inputs import ExtraArrays, Inputs
+from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.tasks import ExtraInputs, Target, Task
 
 TREES = 500
 """Number of trees of each target."""
@@ -23,9 +26,10 @@ _SEEDS = 2**32  # of scikit-learn
 _TIMED = 10  # trees of each target that are timed, if time is limited
 
 
-@dataclass(frozen=True)
-class Forest:
-    """A random forest for each target of a task, on Morgan counts and RDKit's descriptors.
+@dataclass(frozen=True, eq=False)
+class Forest(Part):
+    """A random forest for each target of a task, on Morgan counts, RDKit's descriptors and feature
+    columns.
 
     For regression the trees are extremely randomised: a split is the best of random thresholds, one
     for each of the features that are tried, which are a third of all. For classes a split has the
@@ -38,10 +42,17 @@ class Forest:
     samples; Breiman, "Random forests", Machine Learning 2001, 45, 5; both as in scikit-learn.
     """
 
+    kind: ClassVar[str] = "random forest"
     medians: np.ndarray
     """float32 (F,)."""
     targets: tuple[Trees, ...]
     """The trees of each target."""
+    reads: ExtraInputs
+
+    @property
+    def outputs(self) -> int:
+        """Number of columns of the predictions."""
+        return sum(trees.values.shape[1] for trees in self.targets)
 
     @property
     def trees(self) -> int:
@@ -50,7 +61,8 @@ class Forest:
 
     @staticmethod
     def fit(
-        features: np.ndarray,
+        reads: ExtraInputs,
+        extra: ExtraArrays,
         labels: np.ndarray,
         task: Task,
         weights: np.ndarray | None = None,
@@ -63,7 +75,8 @@ class Forest:
         """Fit the trees of each target to the training molecules that have its label.
 
         Args:
-            features: float32 (G, F), from `structure_inputs`.
+            reads: the inputs that the trees read.
+            extra: the inputs of G molecules.
             labels: (G, T), NaN where missing.
             task: the targets, with their class weights.
             weights: (G,) weights of the molecules; None for equal weights.
@@ -73,6 +86,7 @@ class Forest:
             seconds: time limit. Ten trees of each target are fitted and timed, and as many follow
                 as fit into the time, up to `trees`.
         """
+        features = extra.read_by(reads).stacked()
         known = ~np.isnan(features).all(axis=0)
         medians = np.zeros(features.shape[1], dtype=np.float32)
         medians[known] = np.nanmedian(features[:, known], axis=0)
@@ -95,34 +109,33 @@ class Forest:
             each.trees(constant[columns])
             for each, columns in zip(growing, task.columns(), strict=True)
         )
-        return Forest(medians, tuple(found))
+        return Forest(medians, tuple(found), reads)
 
-    def predict(self, features: np.ndarray) -> np.ndarray:  # float32 (G, O)
+    def predict(
+        self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
+    ) -> Predicted:
+        """Return predictions; see `Part.predict`. The precision has no effect."""
+        return Predicted(self.values(inputs.extra.of(rows)))
+
+    def values(self, extra: ExtraArrays) -> np.ndarray:  # float32 (G, O)
         """Return predictions as `Task.predictions` does: values in the targets' own units, and
         probabilities of class 1 or of each class."""
-        inputs = _filled(features, self.medians)
+        inputs = _filled(extra.read_by(self.reads).stacked(), self.medians)
         parts = [trees.predict(inputs) for trees in self.targets]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
-    def times(self, factor: float) -> Forest:
-        """Return a forest whose predictions are `factor` times those of this one."""
-        targets = (replace(each, values=each.values * np.float32(factor)) for each in self.targets)
-        return replace(self, targets=tuple(targets))
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the forest as tensors by name, for a file that `from_tensors` can read."""
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return no settings, and the medians and trees as tensors."""
         arrays = {"medians": self.medians}
         for number, trees in enumerate(self.targets):
             arrays |= {f"{number}.{name}": each for name, each in vars(trees).items()}
-        return {name: torch.from_numpy(each) for name, each in arrays.items()}
+        return {}, {name: torch.from_numpy(each) for name, each in arrays.items()}
 
     @staticmethod
-    def from_tensors(tensors: Mapping[str, Tensor]) -> Forest:
-        """Return the forest that `tensors` was called on.
-
-        Raises:
-            KeyError, ValueError: the tensors are not those of a forest.
-        """
+    def from_state(
+        settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
+    ) -> Forest:
+        """Return the forest with this state."""
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         medians, targets = arrays["medians"], list[Trees]()
         while f"{len(targets)}.roots" in arrays:
@@ -132,7 +145,9 @@ class Forest:
             raise ValueError("a forest has no trees or medians")
         if (largest := max(trees.features.max(initial=0) for trees in targets)) >= len(medians):
             raise ValueError(f"a tree reads feature {largest} of {len(medians)}")
-        return Forest(medians, tuple(targets))
+        if len(medians) != reads.width:
+            raise ValueError(f"a forest reads {len(medians)} inputs, not {reads.width}")
+        return Forest(medians, tuple(targets), reads)
 
 
 def _filled(features: np.ndarray, medians: np.ndarray) -> np.ndarray:  # float32 (G, F)

@@ -1,0 +1,42 @@
+"""The learners that a model consists of.
+
+- `part`: what they have in common;
+- `network`: a Graphormer with its head;
+- `kernel`: a kernel regression of the embeddings of a network, fingerprints and descriptors;
+- `forest`: random forests.
+"""
+
+from collections.abc import Iterable
+
+from molsepnorm.model.parts.forest import Forest
+from molsepnorm.model.parts.kernel import KernelPart
+from molsepnorm.model.parts.network import NetworkPart, infer
+from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.nn.graphormer import Graphormer
+
+PARTS: dict[str, type[Part]] = {each.kind: each for each in (NetworkPart, KernelPart, Forest)}
+"""The classes of parts that a model folder may hold, by their kind."""
+
+
+def networks_of(parts: Iterable[Part]) -> list[Graphormer]:
+    """Return the networks in some parts: those that predict, and those that embed."""
+    modules = (module for part in parts for module in part.modules)
+    return [module for module in modules if isinstance(module, Graphormer)]
+
+
+def register_part(part: type[Part]) -> None:
+    """Make a class of parts known, so that model folders can hold it."""
+    PARTS[part.kind] = part
+
+
+__all__ = [
+    "PARTS",
+    "Forest",
+    "KernelPart",
+    "NetworkPart",
+    "Part",
+    "Predicted",
+    "infer",
+    "networks_of",
+    "register_part",
+]

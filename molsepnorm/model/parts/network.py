@@ -1,0 +1,157 @@
+"""`NetworkPart`: a Graphormer with its head, and `infer`, which runs a network on molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.data.batching.bucketing import size_sorted_batches
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.devices import Precision, autocast, products_in
+from molsepnorm.errors import ConfigError
+from molsepnorm.files.reading import check_types
+from molsepnorm.model.inputs import Inputs
+from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.config import GraphormerConfig
+from molsepnorm.nn.graphormer import Graphormer, empty_network
+from molsepnorm.nn.parts import INTERACTIONS, output_layer
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
+
+_LIMITS = {"cpu": (256, 1 << 20), "cuda": (4096, 1 << 21)}
+"""Maximum numbers of molecules and slot pairs in a batch."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkPart(Part):
+    """A network that predicts by itself."""
+
+    kind: ClassVar[str] = "network"
+    in_spread: ClassVar[bool] = True
+    network: Graphormer
+    reads: ExtraInputs = NO_INPUTS
+    """The inputs among its molecule-level features, which follow those of the featuriser."""
+
+    def predict(
+        self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
+    ) -> Predicted:
+        """Return predictions; see `Part.predict`."""
+        outputs = infer(self.network, self.graphs(inputs), rows, precision=precision)
+        return Predicted(task.predictions(outputs).numpy())
+
+    def graphs(self, inputs: Inputs) -> GraphTensors:
+        """Return the graphs with all molecule-level features that the network reads."""
+        if not self.reads.width:
+            return inputs.graphs
+        graphs, extra = inputs
+        added = torch.from_numpy(extra.read_by(self.reads).stacked()).to(graphs.num_atoms.device)
+        features = added if graphs.features is None else torch.cat([graphs.features, added], dim=1)
+        return replace(graphs, features=features)
+
+    @property
+    def modules(self) -> tuple[Graphormer]:
+        """The network."""
+        return (self.network,)
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of the network."""
+        return self.network.config.outputs
+
+    def rescaled(self, old: Task, new: Task) -> NetworkPart:
+        """Return a part whose predictions in a new task are those in the old task."""
+        network = deepcopy(self.network)
+        state = network.state_dict()
+        weight, bias = output_layer(state)
+        weights = [state[name] for name in (weight, INTERACTIONS) if name in state]
+        old.rescale_outputs(new, weights, state[bias])
+        return NetworkPart(network, self.reads)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return the architecture, and the state of the network."""
+        return asdict(self.network.config), self.network.state_dict()
+
+    @staticmethod
+    def from_state(
+        settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
+    ) -> NetworkPart:
+        """Return the part with this state."""
+        return NetworkPart(restored_network(settings, tensors), reads)
+
+
+def restored_network(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Graphormer:
+    """Return the network with this architecture and state, in evaluation mode.
+
+    Raises:
+        ModelError, ConfigError: the settings are not an architecture, or need more weights.
+        RuntimeError: the tensors are those of another architecture.
+    """
+    config = check_types(GraphormerConfig, settings, "the architecture of a network")
+    _require_enough_weights(config, tensors)
+    network = empty_network(config)
+    network.load_state_dict(tensors)
+    return network.eval()
+
+
+def _require_enough_weights(config: GraphormerConfig, weights: Mapping[str, Tensor]) -> None:
+    """Check the sizes against the number of weights, before memory is allocated for them."""
+    available = sum(tensor.numel() for tensor in weights.values())
+    for name, value in vars(config).items():
+        sizes = value if type(value) is tuple else (value,)
+        if any(type(size) is int and size > available for size in sizes):
+            raise ConfigError(
+                f"network.{name} is {value!s:.40}, more than all weights of the model"
+            )
+    if config.layers * config.width * max(config.width, config.ffn_width) > available:
+        raise ConfigError("network.layers and network.width need more weights than the model has")
+
+
+@torch.no_grad()
+def infer(
+    network: nn.Module,
+    tensors: GraphTensors,
+    graphs: np.ndarray,
+    batch_size: int | None = None,
+    precision: Precision = "fp32",
+    call: Callable[[GraphBatch], torch.Tensor] | None = None,
+) -> torch.Tensor:  # float32 (G, …), (G, O) by default
+    """Return the network's outputs for molecules in the given order, on the CPU.
+
+    Batches hold molecules of similar size. In evaluation mode the other molecules of a batch do not
+    change an output. The network's mode is restored.
+
+    Args:
+        network: a network on the device of the tensors.
+        tensors: all molecules.
+        graphs: int [G], indices of the molecules.
+        batch_size: maximum batch size; the default suits the device.
+        precision: precision of matrix products.
+        call: function from a batch to a row for each molecule; by default the network.
+    """
+    if not len(graphs):
+        return torch.empty(0, 0)
+    device = tensors.num_atoms.device
+    limits = _LIMITS.get(device.type, _LIMITS["cuda"])
+    sizes = tensors.sizes[graphs]
+    batches = list(
+        size_sorted_batches(np.arange(len(graphs)), sizes, batch_size or limits[0], limits[1])
+    )
+    was_training = network.training
+    network.eval()
+    try:
+        with products_in(precision, device), autocast(precision, device):
+            parts = [(call or network)(tensors.cut(graphs[rows])) for rows in batches]
+    finally:
+        network.train(was_training)
+    sorted_outputs = torch.cat(parts).cpu()  # the only synchronisation with the device
+    if precision == "bf16":
+        sorted_outputs = sorted_outputs.float()
+    outputs = torch.empty_like(sorted_outputs)
+    outputs[torch.from_numpy(np.concatenate(batches))] = sorted_outputs
+    return outputs

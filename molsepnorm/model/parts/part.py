@@ -1,0 +1,95 @@
+"""`Part`: a learner whose predictions are averaged with those of the other parts of a model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from molsepnorm.devices import Precision
+from molsepnorm.model.inputs import Inputs
+from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
+
+
+class Predicted(NamedTuple):
+    """Predictions for n molecules, of a part or of a whole model, and signals of their errors."""
+
+    values: np.ndarray
+    """float32 (n, O): see `Task.predictions`."""
+    spread: np.ndarray | None = None
+    """float32 (n, O): standard deviation of the predictions of networks and kernel regressions;
+    None if there is one of them."""
+    distance: np.ndarray | None = None
+    """float32 (n,): how far each molecule is from the training molecules, from 0 to 1; None without
+    a kernel regression."""
+
+
+class Part(ABC):
+    """A learner. A subclass implements `predict` and, for model folders, the other methods.
+
+    `register_part` lets model folders hold parts of a class that another package defines.
+    """
+
+    kind: ClassVar[str]
+    """Name of the class in model folders and reports."""
+    in_spread: ClassVar[bool] = False
+    """True if its predictions count in the spread over the parts of a model."""
+    reads: ExtraInputs = NO_INPUTS
+    """The inputs that it reads beside the graphs."""
+
+    @abstractmethod
+    def predict(
+        self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
+    ) -> Predicted:
+        """Return predictions for some molecules.
+
+        Args:
+            inputs: G molecules.
+            rows: int (n,), the molecules to predict.
+            task: the targets of the model.
+            precision: precision of matrix products.
+        """
+
+    @property
+    def modules(self) -> tuple[nn.Module, ...]:
+        """Its PyTorch modules."""
+        return ()
+
+    def to(self, device: torch.device | str) -> None:
+        """Move its modules to a device."""
+        for module in self.modules:
+            module.to(device)
+
+    @property
+    def parameters(self) -> int:
+        """Number of trained parameters."""
+        return sum(each.numel() for module in self.modules for each in module.parameters())
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """O, the number of columns of the predictions."""
+
+    def rescaled(self, old: Task, new: Task) -> Part:
+        """Return a part whose predictions in a new task, with other means and scales of labels, are
+        those in the old task. A part that predicts in the unit of the labels needs no change."""
+        return self
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return what a model folder holds of the part: settings as JSON, and tensors by name."""
+
+    @staticmethod
+    @abstractmethod
+    def from_state(
+        settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
+    ) -> Part:
+        """Return the part that `state` was called on.
+
+        Raises:
+            ValueError, LookupError, RuntimeError, TypeError: they are not those of such a part.
+        """

@@ -1,0 +1,292 @@
+"""What terminal, model card and report say about a run: its scores as tables, the parts of the
+model, and the conclusion, whose sentences are in `conclusion.txt`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from molsepnorm.errors import first_of
+from molsepnorm.files.page import template
+from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import KernelPart, NetworkPart
+from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
+from molsepnorm.training.results.metrics import (
+    DomainErrors,
+    Gap,
+    MeanError,
+    Metrics,
+    Scores,
+    headline,
+)
+
+INTERVAL = "95 % interval"
+"""Title of the column of intervals."""
+
+MAX_TARGETS = 12
+"""Maximum number of targets that are listed one by one."""
+
+_NOTES = {
+    INTERVAL: "Intervals are bootstrap intervals of the test scores.",
+    "trivial baseline": "The trivial baseline predicts the same for all molecules.",
+    "without forest": "The model averages a network or kernel regression with the random forest; "
+    "the column without forest has the scores of the former.",
+    "random forest": "The random forest reads Morgan fingerprints and descriptors, and was trained "
+    "on the same molecules.",
+}
+_RELATIVE = "A relative error is divided by the standard deviation of the target's training labels."
+_FEW = 50  # test molecules below which a score is called uncertain
+_NAMED = 3  # targets that a sentence names
+_FOREST = "a random forest"
+
+
+def score_columns(metrics: Metrics) -> dict[str, Mapping[str, Any]]:
+    """Return the columns of a table of scores by their titles, as far as the run has them."""
+    columns: dict[str, Mapping[str, Any] | None] = {
+        "validation": metrics.val,
+        "test": metrics.test,
+        INTERVAL: metrics.test_interval_95,
+        "trivial baseline": metrics.test_constant,
+        "without forest": metrics.blend.network.get("test"),
+        "random forest": metrics.baseline.test,
+    }
+    return {title: each for title, each in columns.items() if each}
+
+
+def score_rows(columns: Mapping[str, Mapping[str, Any]], digits: int = 4) -> dict[str, list[str]]:
+    """Return the cells of each metric as text, from columns of scores or of intervals."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return between(value, digits)
+        return significant(value, digits, none="—")
+
+    first, *_ = columns.values()
+    return {name: [cell(each.get(name)) for each in columns.values()] for name in first}
+
+
+def listed_metrics(names: Iterable[str]) -> list[str]:
+    """Return the metrics of a short table: with many targets, only the means over all of them."""
+    names = list(names)
+    is_long = len({name.partition("/")[2] for name in names} - {""}) > MAX_TARGETS
+    return [name for name in names if "/" not in name] if is_long else names
+
+
+def is_relative(name: str, names: Iterable[str]) -> bool:
+    """Return whether a score is the mean of errors of several targets, each divided by the standard
+    deviation of the training labels.
+
+    >>> is_relative("rmse", ["rmse", "rmse/pKa", "rmse/logP"]), is_relative("rmse", ["rmse", "r2"])
+    (True, False)
+
+    Args:
+        names: names of all scores of the model.
+    """
+    several = any(each.startswith(f"{name}/") for each in names)
+    return several and name in METRICS and METRICS[name].has_unit
+
+
+def score_notes(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return sentences that explain the rows and columns of scores."""
+    names = next(iter(columns.values()))
+    notes = [_RELATIVE] * any(is_relative(name, names) for name in names)
+    notes += [text for title, text in _NOTES.items() if title in columns]
+    if "trivial baseline" in columns and "random forest" not in columns:
+        notes.append("The run has no forest beside it.")
+    return " ".join(notes)
+
+
+def calibration_table(metrics: Metrics) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the rows of a table of the intervals and sets of each target."""
+    rows = []
+    for name, found in metrics.calibration.items():
+        size, unit = (found.width, "wide") if found.classes is None else (found.classes, "classes")
+        rows.append(
+            [
+                name,
+                f"{found.level:.0%}",
+                "—" if found.coverage is None else f"{found.coverage:.1%}",
+                "—" if size is None else f"{significant(size, 3)} {unit}",
+                f"{found.molecules:,}",
+                found.signal or ("class" if found.classes is not None else "—"),
+            ]
+        )
+    return ["target", "level", "coverage", "mean size", "fitted to molecules", "depends on"], rows
+
+
+def domain_errors(domain: DomainErrors, split: str) -> str:
+    """Return the mean errors of a split inside and outside the domain."""
+    parts = []
+    for side, errors in (("inside", domain.inside), ("outside", domain.outside)):
+        found = errors.get(split, MeanError())
+        mean = "" if found.error is None else f" with a mean error of {significant(found.error, 3)}"
+        parts.append(f"{found.molecules:,} molecules {side}{mean}")
+    return ", ".join(parts)
+
+
+def metric_label(scores: Mapping[str, Any], name: str) -> str:
+    """Return the name of one of these scores in text, such as "RMSE of pKa", or "mean relative
+    RMSE" of several targets."""
+    own = [score for key, score in scores.items() if key.startswith(f"{name}/")]
+    is_mean = len(own) > 1 and sum(score is not None for score in own) != 1
+    relative = "relative " * is_relative(name, scores)
+    return f"{'mean ' if is_mean else ''}{relative}{label_of(name)}"
+
+
+def composition(model: PropertyModel, epochs: int) -> str:
+    """Return what a model with targets consists of, such as "35 % kernel regression, 65 % random
+    forest".
+
+    Args:
+        epochs: number of epochs of the run. After one or more, a kernel regression without a
+            network means that the fine-tuned network was left out.
+    """
+    shares, counts = defaultdict[str, float](float), Counter[str]()
+    for part, weight in zip(model.parts, model.weights, strict=True):
+        shares[part.kind] += weight
+        counts[part.kind] += 1
+    used = {
+        name: f"{name} (mean of {counts[name]})" if counts[name] > 1 else name
+        for name, share in shares.items()
+        if share
+    }
+    text = ", ".join(f"{100 * shares[name]:.0f} % {each}" for name, each in used.items())
+    if len(used) == 1:
+        text = f"the {''.join(used.values())} alone"
+    if epochs and KernelPart.kind in used and NetworkPart.kind not in used:
+        text += "; the fine-tuned network did not improve the validation score and is not used"
+    return text
+
+
+class _Gain(NamedTuple):
+    """Gain of one score over another: positive if it is better, with its 95 % interval."""
+
+    by: float
+    low: float
+    high: float
+
+    @property
+    def word(self) -> str:
+        if self.low > 0:
+            return "better"
+        return "worse" if self.high < 0 else "not clearly better"
+
+    def __str__(self) -> str:
+        low, high = (self.low, self.high) if self.by >= 0 else (-self.high, -self.low)
+        ends = between((low, high), 3)
+        return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
+
+
+def _gains(differences: Mapping[str, Gap]) -> dict[str, _Gain]:
+    gains = {}
+    for name, gap in differences.items():
+        sign = 1 if METRICS[name.partition("/")[0]].higher_is_better else -1
+        gains[name] = _Gain(sign * gap.difference, *sorted(sign * end for end in gap.interval_95))
+    return gains
+
+
+def conclusion(metrics: Metrics) -> list[str]:
+    """Return the sentences; one appears only where its numbers are defined.
+
+    A difference is clear if its 95 % interval does not contain 0.
+    """
+    constant = _gains(metrics.constant_difference)
+    alone = metrics.blend.forest_share == 1
+    forest = {} if alone else _gains(metrics.baseline_difference)
+    names = [_comparable(name, constant) for name in metrics.headlines]
+    test, trivial, of_forest = metrics.test, metrics.test_constant, metrics.baseline.test
+    unclear = [name for name in names if name in constant and constant[name].low <= 0]
+    count = max(metrics.labelled_test.values(), default=_FEW)
+    sentences = template("molsepnorm.training.results", "conclusion.txt")
+    values = sentences.new_context(
+        {
+            "metrics": metrics,
+            "who": "blend" if metrics.blend.network else "ensemble" if metrics.members else "model",
+            "constant": _comparison(names, constant, test, trivial),
+            "forest": _comparison(names, forest, test, of_forest),
+            "weak": [
+                *_weak(names, constant, test, trivial, "the trivial baseline"),
+                *_weak(names, forest, test, of_forest, _FOREST, ("worse",)),
+            ],
+            "similarity": metrics.nearest_train_similarity.get("median"),
+            "undefined": [metric_label(test, n) for n in metrics.headlines if test[n] is None],
+            "few": count if count < _FEW else 0,
+            "useless": any(constant[name].by <= 0 or count >= _FEW for name in unclear),
+            "worse": any(n in forest and forest[n].high < 0 for n in names),
+            "improbable": "log_loss" in constant and constant["log_loss"].low <= 0,
+        }
+    )
+    texts = ("".join(block(values)) for block in sentences.blocks.values())
+    return [" ".join(text.split()) for text in texts if text.strip()]
+
+
+def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
+    """Return sentences that compare the model with its forest over the folds; None if there is no
+    forest, or the difference is undefined.
+
+    Args:
+        summary: the content of `summary.json`.
+    """
+    gaps = summary.get("baseline_difference", {}).items()
+    gains = _gains(
+        {n: Gap(g["difference"], g["interval_95"]) for n, g in gaps if g["interval_95"] is not None}
+    )
+    name = headline(summary["chosen_by"], summary["test"])
+    if name not in gains:
+        return None
+    ours, forest = (
+        {key: each["mean"] for key, each in part["test"].items()}
+        for part in (summary, summary["baseline"])
+    )
+    weak = [f"; {each}" for each in _weak([name], gains, ours, forest, _FOREST, ("worse",))]
+    return (
+        f"The model is {gains[name].word} than {_FOREST}, {metric_label(ours, name)} on average "
+        f"over the folds: {gains[name]}, with the correction of Nadeau and Bengio for overlapping "
+        f"training sets{''.join(weak)}."
+    )
+
+
+def _comparable(name: str, gains: Iterable[str]) -> str:
+    """Return the metric, or if it is undefined for the trivial baseline (Spearman), another metric
+    of such targets."""
+    others = (n for n in gains if "/" not in n and n != "log_loss")
+    same = (n for n in others if {*METRICS[name].kinds} & {*METRICS[n].kinds})
+    return name if name in gains else next(same, name)
+
+
+def _comparison(
+    names: Sequence[str], gains: Mapping[str, _Gain], ours: Scores, others: Scores
+) -> list[str]:
+    """Return the word of the first gain, and the scores beside those of another model."""
+    parts: list[str] = []
+    for name in names:
+        if name in gains:
+            parts.append(f"; {gains[name].word}: " if parts else gains[name].word)
+            own, other = (significant(scores[name], 3) for scores in (ours, others))
+            parts.append(f"{metric_label(ours, name)} {own} against {other}, {gains[name]}")
+    return [parts[0], "".join(parts[1:])] if parts else []
+
+
+def _weak(
+    names: Sequence[str],
+    gains: Mapping[str, _Gain],
+    ours: Scores,
+    others: Scores,
+    than: str,
+    words: Sequence[str] = ("worse", "not clearly better"),
+) -> Iterator[str]:
+    """Yield a clause about the targets, of several, whose comparison has one of these words."""
+    own = [key for key in gains if "/" in key and key.partition("/")[0] in names]
+    weak = [key for key in own if gains[key].word in words]
+    weak.sort(key=lambda key: gains[key].by / (abs(others[key] or 0) or 1))
+    if weak:
+        named = [
+            f"{key.partition('/')[2]} ({label_of(key.partition('/')[0])} "
+            f"{significant(ours[key], 3)} against {significant(others[key], 3)})"
+            for key in weak
+        ]
+        yield (
+            f"for {len(weak)} of {len(own)} targets the model is {words[-1]} than {than}, worst "
+            f"first: {first_of(named, _NAMED)}"
+        )
