@@ -195,9 +195,7 @@ def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
     data = load_config(write(tmp_path / "t.csv", rows[1:2])).data
     with pytest.raises(DataError, match="has no row to score: Left out: 1 row, since 'Z'"):
         evaluate(run, data, device="cpu")
-    with pytest.raises(
-        ConfigError, match="temperature, assay"
-    ):
+    with pytest.raises(ConfigError, match="temperature, assay"):
         evaluate(run, load_config("zinc").data, device="cpu")
 
 

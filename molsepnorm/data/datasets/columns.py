@@ -57,7 +57,7 @@ _SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
 
 
 class Cells(NamedTuple):
-    """Cells of a target, each of which is a number, a bound, a word such as "yes", or bad."""
+    """Cells of a target. Each is a number, a bound, a word such as "yes", or bad."""
 
     texts: list[str]
     """The texts, without outer spaces."""

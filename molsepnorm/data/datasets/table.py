@@ -47,7 +47,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a table says about its rows, read to its end whatever is wrong with it."""
+    """The rows of a table. The table is read to its end whatever is wrong with it."""
 
     table: Columns
     labels: Labels

@@ -1,4 +1,4 @@
-"""What a report shows, from the files in the folder of a finished run."""
+"""The contents of a report, from the files in the folder of a finished run."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Coverage:
     width: float | None = None
     """Mean width of the intervals."""
     signal: str | None = None
-    """What the width depends on."""
+    """The signal that the width depends on."""
     classes: float | None = None
     """Mean number of classes in a set."""
     always: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class DomainErrors:
 
     threshold: float
     error: str
-    """What the error of a molecule is."""
+    """Definition of the error of a molecule."""
     inside: dict[str, MeanError]
     outside: dict[str, MeanError]
     bins: dict[str, list[MeanError]]

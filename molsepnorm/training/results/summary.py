@@ -1,5 +1,5 @@
-"""What terminal, model card and report say about a run: its scores as tables, the parts of the
-model, and the conclusion, whose sentences are in `conclusion.txt`."""
+"""The contents of terminal, model card and report: scores as tables, the parts of the model, and
+the conclusion, whose sentences are in `conclusion.txt`."""
 
 from __future__ import annotations
 
