@@ -58,7 +58,8 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
     parts, shares = list[Part](), list[float]()
     for model, of_model in zip(models, weights, strict=True):
         for part, weight in zip(model.parts, model.weights, strict=True):
-            own = deepcopy(part).rescaled(model.task, first.task)
+            own = deepcopy(part)
+            own.rescale(model.task, first.task)
             own.to("cpu")
             share = weight * of_model / sum(weights)
             for place, other in enumerate(parts):
@@ -110,11 +111,6 @@ def _described(target: Target) -> str:
 def _are_equal(one: Part, other: Part) -> bool:
     """Return whether two parts have the same numbers and read the same inputs."""
     (own, tensors), (others, theirs) = one.state(), other.state()
-    if (one.kind, one.reads, own, tensors.keys()) != (
-        other.kind,
-        other.reads,
-        others,
-        theirs.keys(),
-    ):
-        return False
-    return all(torch.equal(each, theirs[name]) for name, each in tensors.items())
+    same = (one.kind, one.reads, own) == (other.kind, other.reads, others)
+    same = same and tensors.keys() == theirs.keys()
+    return same and all(torch.equal(each, theirs[name]) for name, each in tensors.items())

@@ -14,8 +14,7 @@ from molsepnorm.errors import ConfigError, ModelError, counted
 from molsepnorm.model.checks import encoding_of, require_shares
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
 from molsepnorm.model.inputs import Inputs
-from molsepnorm.model.parts import KernelPart, Part, networks_of
-from molsepnorm.model.parts.network import NetworkPart
+from molsepnorm.model.parts import KernelPart, NetworkPart, Part, networks_of
 from molsepnorm.model.training_molecules import (
     TRAINING_FILE,
     TrainingFile,

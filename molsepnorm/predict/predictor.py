@@ -15,6 +15,7 @@ import numpy as np
 from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, warn_of_data
 from molsepnorm.model import ExtraArrays, PropertyModel
+from molsepnorm.model.parts import networks_of
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.domain import domain_columns, require_domain
 from molsepnorm.predict.encode import (
@@ -97,7 +98,8 @@ class Predictor:
         self._prepare_near = Prepare(model, self.device, molecules=self._molecules)
         self._run = Run(model, self.device, precision)
         self._run_here = self.device.type != "cpu"
-        model.to(self.device)
+        for network in networks_of(model.to(self.device).parts):
+            network.eval()  # threads share it, so no call may change its mode
 
     @property
     def columns(self) -> dict[str, np.dtype]:

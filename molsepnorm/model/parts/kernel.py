@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -212,11 +211,9 @@ class KernelPart(Part):
         """Number of outputs of the regression."""
         return len(self.regression.bias)
 
-    def rescaled(self, old: Task, new: Task) -> KernelPart:
-        """Return a part whose predictions in a new task are those in the old task."""
-        regression = deepcopy(self.regression)
-        old.rescale_outputs(new, [regression.weight], regression.bias)
-        return KernelPart(self.encoder, regression)
+    def rescale(self, old: Task, new: Task) -> None:
+        """Change the weights of the centres; see `Part.rescale`."""
+        old.rescale_outputs(new, [self.regression.weight], self.regression.bias)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return the architecture of the encoder, and the tensors of both modules."""
@@ -233,7 +230,10 @@ class KernelPart(Part):
         centers, width = own["centers"].shape
         regression = KernelRegression(width, centers, len(own["bias"]), reads)
         regression.load_state_dict(own)
-        return KernelPart(restored_network(settings, others), regression.eval())
+        encoder = restored_network(settings, others)
+        if encoder.embedding_width != width:
+            raise ValueError(f"a regression reads {width} channels of {encoder.embedding_width}")
+        return KernelPart(encoder, regression.eval())
 
 
 _PREFIX = "regression."  # of the names of its tensors

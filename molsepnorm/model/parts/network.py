@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -64,14 +63,12 @@ class NetworkPart(Part):
         """Number of outputs of the network."""
         return self.network.config.outputs
 
-    def rescaled(self, old: Task, new: Task) -> NetworkPart:
-        """Return a part whose predictions in a new task are those in the old task."""
-        network = deepcopy(self.network)
-        state = network.state_dict()
+    def rescale(self, old: Task, new: Task) -> None:
+        """Change the output weights; see `Part.rescale`."""
+        state = self.network.state_dict()
         weight, bias = output_layer(state)
         weights = [state[name] for name in (weight, INTERACTIONS) if name in state]
         old.rescale_outputs(new, weights, state[bias])
-        return NetworkPart(network, self.reads)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Return the architecture, and the state of the network."""

@@ -74,10 +74,9 @@ class Part(ABC):
     def outputs(self) -> int:
         """O, the number of columns of the predictions."""
 
-    def rescaled(self, old: Task, new: Task) -> Part:
-        """Return a part whose predictions in a new task, with other means and scales of labels, are
-        those in the old task. A part that predicts in the unit of the labels needs no change."""
-        return self
+    def rescale(self, old: Task, new: Task) -> None:  # noqa: B027 - the unit of labels needs none
+        """Change the part so that it has the same predictions in a new task, whose targets have
+        other means and scales of labels."""
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
