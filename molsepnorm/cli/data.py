@@ -83,15 +83,13 @@ def check(
     if copy is not None:
         removed_path(copy, file, force)  # raises before the work if no copy can be written there
     with hold(file):
-        scan = numbers = scan_table(config.data, encoding(config))
-        if copy is not None and scan.labels.issues:
-            numbers = scan_table(config.data, encoding(config), read_marked=True)
+        scan = scan_table(config.data, encoding(config))
     report = check_table(scan)
     content = report.to_json()
     if not as_json:
         print_report(report)
     if copy is not None:
-        clean = clean_table(numbers)
+        clean = clean_table(scan, encoding(config))
         files = {"copy": str(copy), "list": str(write_clean(clean, copy, file, force))}
         content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
         if not as_json:

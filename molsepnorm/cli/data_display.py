@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.table import Table
 
 from molsepnorm.cli.console import make_console, make_table, print_dataset
+from molsepnorm.data.checking.check import Group, TableReport
 from molsepnorm.data.checking.clean import CleanTable
-from molsepnorm.data.checking.scan import Group, TableReport
 from molsepnorm.data.datasets import Dataset, NamedSet
 from molsepnorm.data.datasets.dataset import TargetSummary
 from molsepnorm.errors import counted
@@ -85,8 +85,6 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
             elif option in given:
                 value = f"{given[option]},{value}"
             recommended[option] = value
-    for finding in report.problems:
-        options |= finding.options
     kinds = {each.kind for each in report.problems}
     fixable = not kinds.isdisjoint(_FIXED)
     fixable |= "leak" in kinds and "--splits-column" in options  # of equal feature columns

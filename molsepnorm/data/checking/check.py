@@ -1,59 +1,115 @@
-"""`check_table`: find problems in a table before training."""
+"""`check_table`: the problems of a table before training, and what training would do with it."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import chain, combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.checking.scan import (
-    GROUPS,
-    Finding,
-    Group,
-    Scan,
-    TableReport,
-    found,
-    group,
-    some,
-)
+from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.columns import word_of
 from molsepnorm.data.datasets.dataset import TargetSummary
 from molsepnorm.data.datasets.labels import Issue
-from molsepnorm.data.datasets.splits import assigns_splits, split_name
-from molsepnorm.errors import ConfigError, InvalidMolecule, OpenChoice, counted
+from molsepnorm.data.datasets.splits import split_name
+from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
 from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import four_digits
-from molsepnorm.tasks.transforms import transform_of
+from molsepnorm.tasks.transforms import unit_in
 
+_GROUPS, _PLACES = 10, 5
+"""Maximum number of groups listed for each finding, and of rows for each group."""
 _SAME = 1e-6
 """Numbers that differ by no more than this share of their column's standard deviation agree."""
 _RANGE = 1000.0
 """Positive numbers whose largest is this many times the smallest are spread over powers of ten."""
-
-_MOLAR = re.compile(r"M[)\] ]*$")  # ic50_nM, but not wavelength_nm
-_POTENCY = re.compile(r"(IC|EC|AC|DC|CC|GI|XC)_?50|K[id](?![a-z])|conc|activity|potency", re.I)
-_WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
-_OUTLIER = 6.0  # robust standard deviations from the median
-_TEXT = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""  # as repr writes it
-_QUOTED = re.compile(
-    rf"^RDKit cannot read (?:its canonical form )?{_TEXT}: (.*)"  # RDKit writes Can't
-    rf"|^({_TEXT})(?= in ['\"])"  # an invalid character
-    rf"|(?: in )?{_TEXT}(?:;.*|:?)"
-)
-"""The SMILES in a reason; the groups match what remains."""
-_LARGEST = 3  # molecules listed
 _AGREEING = 0.5  # share of the variance of all labels
-_USUAL = {"H", "B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I"}
-_BRACKET = re.compile(r"\[\d*(se|as|te|si|[A-Z][a-z]?|[bcnops*])")
-_CLEARED = {"isotopes": re.compile(r"\[\d"), "atom-map numbers": re.compile(r":\d+\]")}
-_SIGNED = re.compile(r"([+-])(\d*)\]")
-_PROTONATED = re.compile(r"\[[Nn]H\d?\+\]")
+_MOLAR = re.compile(r"M[)\] ]*$")  # ic50_nM, but not wavelength_nm
+_WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
+_CARBON = re.compile(r"C(?![adelmorsu])|(?<![STA])c")  # not Cl, Sc, …
+
+
+@dataclass(frozen=True)
+class Location:
+    """A row of the table."""
+
+    row: int
+    """Index counted from 0, as in `splits.json` and `rejected.csv`."""
+    where: str
+    """Position in the file, such as "line 7"."""
+    smiles: str
+    """The SMILES in the file."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that share a property."""
+
+    what: str
+    count: int
+    """Number of rows, molecules, labels or columns, as in the finding."""
+    places: tuple[Location, ...] = ()
+    """The first few rows."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding in a table."""
+
+    kind: str
+    """Identifier: unreadable, duplicates, conflicts, leak, …"""
+    problem: bool
+    """True if it stops training or biases the model or its scores; False for information."""
+    count: int
+    """Number of rows, molecules, labels or columns; the text says which."""
+    text: str
+    """A sentence for the user."""
+    groups: tuple[Group, ...] = ()
+    """The largest groups, in descending order."""
+    options: dict[str, str] = field(default_factory=dict, hash=False)
+    """Options of training that resolve it, such as {"--transform": "ic50_nM=pic50"}."""
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """The result of `check_table`."""
+
+    source: str
+    rows: int
+    readable: int
+    """Number of rows with a readable SMILES."""
+    molecules: int
+    """Number of distinct molecules in them."""
+    atoms: int
+    """Number of atoms in all rows, without implicit hydrogens."""
+    warnings: tuple[str, ...]
+    """What training would say about the table, such as which columns are targets."""
+    targets: tuple[TargetSummary, ...]
+    """The labels of each target in the rows that are molecules."""
+    splits: dict[str, int]
+    """Number of rows in train, val and test; empty if there is no split."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """Return the findings that should be resolved before training."""
+        return tuple(finding for finding in self.findings if finding.problem)
+
+    @property
+    def information(self) -> tuple[Finding, ...]:
+        """Return the other findings."""
+        return tuple(finding for finding in self.findings if not finding.problem)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain JSON values."""
+        return asdict(self)
 
 
 def check_table(scan: Scan) -> TableReport:
@@ -64,36 +120,55 @@ def check_table(scan: Scan) -> TableReport:
     molecule conflict if classes differ, or numbers differ by more than a millionth of their
     column's standard deviation.
     """
-    labels = scan.labels.values[scan.readable].T
+    labels = (each[scan.readable].T for each in (scan.labels.values, scan.exact))
+    checks = (_unreadable, _cells, _spellings, _conflicts, _duplicates, _leaks, _constants)
     return TableReport(
         source=str(scan.config.table),
-        rows=len(scan.table),
+        rows=len(scan.frame),
         readable=len(scan.readable),
         molecules=scan.molecules.nunique(),
-        atoms=int(scan.sizes.sum()),
+        atoms=int(scan.dataset.store.sizes.sum()),
         warnings=scan.dataset.warnings,
-        targets=tuple(map(TargetSummary.of, scan.labels.targets, labels, scan.columns)),
+        targets=tuple(map(TargetSummary.of, scan.labels.targets, *labels)),
         splits={name: len(rows) for name, rows in scan.parts.items()},
-        findings=tuple(_findings(scan)),
+        findings=tuple(
+            chain.from_iterable(each(scan) for each in (*checks, _decades, _mixtures, forms))
+        ),
     )
 
 
-def _findings(scan: Scan) -> Iterator[Finding]:
-    """Yield all findings, the most serious first."""
-    yield from _unreadable(scan)
-    yield from _cells(scan)
-    yield from _spellings(scan)
-    yield from _conflicts(scan)
-    yield from _duplicates(scan)
-    yield from _leaks(scan)
-    yield from _constants(scan)
-    yield from _decades(scan)
-    yield from _bounds(scan)
-    yield from _outliers(scan)
-    yield from molecules(scan)
-    yield from forms(scan)
-    yield from largest(scan)
-    yield from _unused(scan)
+def _found(
+    kind: str,
+    problem: bool,
+    groups: Sequence[Group],
+    what: str,
+    noun: str,
+    more: str = "",
+    count: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Iterator[Finding]:
+    """Yield a finding of `count` things (by default those of the groups) if there are any; the text
+    is what they are, their number with the noun, and more."""
+    count = sum(group.count for group in groups) if count is None else count
+    if count:
+        ordered = sorted(groups, key=lambda group: -group.count)[:_GROUPS]
+        text = f"{what}: {counted(count, noun)}{more}"
+        yield Finding(kind, problem, count, text, tuple(ordered), dict(options or {}))
+
+
+def _group(
+    scan: Scan, what: str, rows: Sequence[int] | np.ndarray, count: int | None = None
+) -> Group:
+    """Return a group of these rows, or of `count` things, with the rows as an example."""
+    first = [int(row) for row in rows[:_PLACES]]
+    places = tuple(Location(row, scan.location(row), scan.smiles[row]) for row in first)
+    return Group(what, len(rows) if count is None else count, places)
+
+
+def _some(cells: Iterable[str]) -> str:
+    """Return the first few distinct cells."""
+    distinct = list(dict.fromkeys(cell.strip() for cell in cells))
+    return ", ".join(f"'{cell}'" for cell in distinct[:3]) + ", …" * (len(distinct) > 3)
 
 
 def _unreadable(scan: Scan) -> Iterator[Finding]:
@@ -101,38 +176,33 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
     rows: dict[str, list[int]] = defaultdict(list)
     reasons: dict[str, str] = {}
     for entry in scan.dataset.rejected:
-        reason = " ".join(_QUOTED.sub(r"\1\2", entry.reason).split())
+        reason = entry.reason.partition("': ")[2] or entry.reason  # without the SMILES
         key = re.sub(r"\d+", "0", reason)
         reasons.setdefault(key, reason)
         rows[key].append(entry.row)
-    groups = [group(scan, reasons[key], rows[key]) for key in rows]
-    yield from found(
-        "unreadable", True, groups, "invalid SMILES", "row", "; training skips such rows"
-    )
+    groups = [_group(scan, reasons[key], rows[key]) for key in rows]
+    more = "; training skips such rows"
+    yield from _found("unreadable", True, groups, "invalid SMILES", "row", more)
 
 
 def _cells(scan: Scan) -> Iterator[Finding]:
-    for what, error in scan.refusals:
-        options: dict[str, str] = {}
-        if isinstance(error, OpenChoice):
-            options.update((option, value) for option, value in error.options)
-        lines = [*map(str.strip, error.lines)]
-        lines += [f"Name the targets, such as {shlex.join(each)}" for each in options.items()]
-        text = f"training would stop with an error: {'; '.join(lines)}"
-        yield Finding(what, True, 1, text, options=options)
+    """Find what stops training: errors about a whole column, and cells that are no labels."""
+    for what, error in scan.rows.refusals:
+        lines = "; ".join(map(str.strip, error.lines))
+        yield Finding(what, True, 1, f"training would stop with an error: {lines}")
+    cells = [_cells_of(scan, issue) for issue in scan.labels.issues]
     groups = [
-        group(scan, f"{issue.column}: {some(_cells_of(scan, issue))}", issue.rows)
-        for issue in scan.labels.issues
+        _group(scan, f"{issue.column}: {_some(bad)}", issue.rows)
+        for issue, bad in zip(scan.labels.issues, cells, strict=True)
     ]
     text = ". Training would stop with an error; --fix empties them"
-    bad = chain.from_iterable(_cells_of(scan, issue) for issue in scan.labels.issues)
-    if any(map(_WITH_UNIT.fullmatch, bad)):
+    if any(map(_WITH_UNIT.fullmatch, chain.from_iterable(cells))):
         text += ". Some cells have a unit: convert them to the unit of the column first"
-    yield from found("invalid-labels", True, groups, "invalid labels", "cell", text)
+    yield from _found("invalid-labels", True, groups, "invalid labels", "cell", text)
 
 
 def _cells_of(scan: Scan, issue: Issue) -> list[str]:
-    return scan.table[issue.column].iloc[issue.rows].tolist()
+    return scan.frame[issue.column].iloc[issue.rows].tolist()
 
 
 def _spellings(scan: Scan) -> Iterator[Finding]:
@@ -140,17 +210,17 @@ def _spellings(scan: Scan) -> Iterator[Finding]:
     groups = []
     for name in scan.config.features:
         written: dict[str, set[str]] = defaultdict(set)
-        cells = scan.table[name].str.strip()
+        cells = scan.frame[name].str.strip()
         for cell in cells[~cells.isin(MISSING)].unique():
             written[word_of(cell)].add(cell)
         for words in written.values():
             if len(words) > 1:
                 rows = np.flatnonzero(cells.isin(words))
-                groups.append(group(scan, f"{name}: {some(sorted(words))}", rows))
+                groups.append(_group(scan, f"{name}: {_some(sorted(words))}", rows))
     text = (
         " written in several ways, which training reads as different words. Write each in one way"
     )
-    yield from found("spellings", True, groups, "spellings", "word", text, len(groups))
+    yield from _found("spellings", True, groups, "spellings", "word", text, len(groups))
 
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:
@@ -160,28 +230,27 @@ def _conflicts(scan: Scan) -> Iterator[Finding]:
     for i, target in enumerate(scan.labels.targets if scan.merged else ()):
         values = pd.Series(scan.exact[np.concatenate(scan.merged), i]).groupby(molecule)
         spread = (values.max() - values.min()).to_numpy()
-        is_number, present = target.kind == "regression", ~np.isnan(scan.columns[i])
-        sd = scan.columns[i][present].std() if present.any() else 0.0
+        is_number, labels = target.kind == "regression", scan.exact[scan.readable, i]
+        sd = np.nanstd(labels) if not np.isnan(labels).all() else 0.0
         apart = spread > (_SAME * sd if is_number else 0)
         if apart.any():
             worst = int(np.nanargmax(spread))
             rows = scan.merged[worst]
             rows = rows[~np.isnan(scan.exact[rows, i])]
-            what = f"{target.name}, such as {some(scan.table[target.name].iloc[rows])}"
+            what = f"{target.name}, such as {_some(scan.frame[target.name].iloc[rows])}"
             what += f", {spread[worst] / sd:.2g} sd apart" * is_number
-            groups.append(group(scan, what, rows, int(apart.sum())))
+            groups.append(_group(scan, what, rows, int(apart.sum())))
             conflicting |= apart
     text = " with different labels in several rows"
-    if not scan.config.features and scan.table.shape[1] > 2:
+    if not scan.config.features and scan.frame.shape[1] > 2:
         text += ". If a column has the conditions of the measurement: --feature-columns NAME"
     kept, count = scan.config.duplicates == "keep", int(conflicting.sum())
-    yield from found("conflicts", kept, groups, "conflicting labels", "molecule", text, count)
+    yield from _found("conflicts", kept, groups, "conflicting labels", "molecule", text, count)
 
 
 def _duplicates(scan: Scan) -> Iterator[Finding]:
-    largest = sorted(scan.repeated, key=len, reverse=True)[:GROUPS]
-    groups = [group(scan, scan.smiles[rows[0]].strip(), rows) for rows in largest]
-    count = len(scan.repeated)
+    largest = sorted(scan.repeated, key=len, reverse=True)[:_GROUPS]
+    groups = [_group(scan, scan.smiles[rows[0]].strip(), rows) for rows in largest]
     unlike = sum(len({scan.smiles[row].strip() for row in rows}) > 1 for rows in scan.repeated)
     equal = ["feature columns"] * bool(scan.config.features)
     equal += ["times"] * (scan.config.time_column is not None)
@@ -192,7 +261,8 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
     )
     if not (kept := scan.config.duplicates == "keep"):
         text += "; training merges them (--duplicates mean)"
-    yield from found("duplicates", kept, groups, "duplicates", "molecule", text, count)
+    count = len(scan.repeated)
+    yield from _found("duplicates", kept, groups, "duplicates", "molecule", text, count)
 
 
 def _leaks(scan: Scan) -> Iterator[Finding]:
@@ -203,170 +273,61 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
         if len(both):
             rows = np.union1d(scan.parts[one], scan.parts[other])
             rows = rows[scan.molecules.loc[rows] == both[0]]
-            groups.append(group(scan, f"{one} and {other}", rows, len(both)))
+            groups.append(_group(scan, f"{one} and {other}", rows, len(both)))
             shared.update(both.tolist())
     # splits that are drawn, but for those by time, keep the rows of a molecule
     what = f"train/test leakage ({split_name(scan.config)})"
     text = " in more than one split; the scores would be too optimistic"
-    yield from found("leak", True, groups, what, "molecule", text, len(shared))
+    yield from _found("leak", True, groups, what, "molecule", text, len(shared))
 
 
 def _constants(scan: Scan) -> Iterator[Finding]:
-    """Find targets whose labels are all equal or missing, in the table or in a split."""
-    constant, unscored = [], []
-    for i, target in enumerate(scan.labels.targets):
-        if what := _constant(scan.columns[i]):
-            constant.append(Group(f"{target.name}: {what}", 1, ()))
-            continue
-        for part, rows in scan.parts.items():
-            column = scan.exact[rows, i]
-            if len(rows) and (what := _constant(column)):
-                group = Group(f"{target.name}: {what} in {part}", 1, ())
-                if part == "train":
-                    constant.append(group)
-                elif target.kind != "regression" or np.isnan(column).all():
-                    unscored.append(group)
+    """Find targets whose labels are all equal or missing, in the table or in the training split."""
+    groups = []
+    for target, exact in zip(scan.labels.targets, scan.exact.T, strict=True):
+        places = {"": scan.readable, " in train": scan.parts.get("train", scan.readable)}
+        for where, rows in places.items():
+            labels = exact[rows][~np.isnan(exact[rows])]
+            if len(np.unique(labels)) < 2:
+                what = f"all {len(labels):,} labels equal" if len(labels) else "no label"
+                groups.append(Group(f"{target.name}: {what}{where}", 1))
+                break
     text = (
         ". Training would stop with an error: leave such columns out with --targets or "
         "--targets-except"
     )
-    yield from found("constant", True, constant, "constant targets", "target", text)
-    what = "undefined scores, because all labels of a split are equal or missing"
-    yield from found("unscored", False, unscored, what, "case")
-
-
-def suggested_transform(name: str) -> str:
-    """Return the transform for a column of positive numbers over three or more powers of ten.
-
-    >>> suggested_transform("IC50 (uM)"), suggested_transform("ki_nm")
-    ('pic50', 'pic50')
-    >>> suggested_transform("IC50"), suggested_transform("wavelength_nm")
-    ('log10', 'log10')
-    """
-    try:
-        transform_of("pic50", name)
-    except ConfigError:  # there is no unit in the name
-        return "log10"
-    return "pic50" if _MOLAR.search(name) or _POTENCY.search(name) else "log10"
+    yield from _found("constant", True, groups, "constant targets", "target", text)
 
 
 def _decades(scan: Scan) -> Iterator[Finding]:
-    labels, groups, pairs = scan.labels, [], []
-    for i, target in enumerate(labels.targets):
-        name = target.name
-        values = labels.values[scan.readable, i]
-        exact = scan.columns[i][~np.isnan(scan.columns[i])]
-        chosen = target.transformation is not None or name in scan.config.transform
-        if target.kind != "regression" or chosen or not len(exact) or np.nanmin(values) <= 0:
+    """Recommend pic50 for concentrations, and log10 for other numbers over powers of ten."""
+    groups, pairs = [], []
+    for i, target in enumerate(scan.labels.targets):
+        name, labels = target.name, scan.labels.values[scan.readable, i]
+        exact = scan.exact[scan.readable, i]
+        if target.kind != "regression" or name in scan.config.transform or np.isnan(exact).all():
             continue
-        if exact.max() < _RANGE * exact.min():
-            continue
-        transform = suggested_transform(name)
-        if f"{name}_{transform}" in scan.table.columns:
-            continue  # predictions on both scales would have the name of this column
-        what = f"{name}: {four_digits(exact.min())} to {four_digits(exact.max())}"
-        fits = "," not in name and name == name.strip()
-        if fits:
-            pairs.append(f"{name}={transform}")
-            what += f"; --transform {shlex.quote(pairs[-1])}"
-        if fits and transform == "log10" and _POTENCY.search(name):
-            what += f", or {shlex.quote(f'{name}=pic50:nM')} if these are concentrations in nM"
-        groups.append(Group(what, 1, ()))
+        low, high = np.nanmin(exact), np.nanmax(exact)
+        transform = "pic50" if unit_in(name) and _MOLAR.search(name) else "log10"
+        is_free = f"{name}_{transform}" not in scan.frame.columns  # of predictions on both scales
+        if np.nanmin(labels) > 0 and high >= _RANGE * low and is_free:
+            groups.append(Group(f"{name}: {four_digits(low)} to {four_digits(high)}", 1))
+            pairs += [f"{name}={transform}"] * ("," not in name and name == name.strip())
     what = "positive numbers over three or more powers of ten"
     text = ". Their logarithm is easier to learn"
     options = {"--transform": ",".join(pairs)} if pairs else {}
-    yield from found("decades", False, groups, what, "target", text, options=options)
+    text += f": --transform {shlex.quote(options['--transform'])}" if pairs else ""
+    yield from _found("decades", False, groups, what, "target", text, options=options)
 
 
-def _bounds(scan: Scan) -> Iterator[Finding]:
-    groups = []
-    for i, name in enumerate(scan.labels.names):
-        rows = scan.readable[scan.labels.bounds[scan.readable, i] != 0]
-        if len(rows):
-            groups.append(group(scan, f"{name}: {some(scan.table[name].iloc[rows])}", rows))
-    text = (
-        ". Training uses them without any option: for the network a prediction beyond a bound has "
-        "no loss, the kernel regression and the forest read a bound as the number, and scores use "
-        "exact labels only"
-    )
-    yield from found("bounds", False, groups, "bounds", "label", text)
-
-
-def _outliers(scan: Scan) -> Iterator[Finding]:
-    groups = []
-    for i, target in enumerate(scan.labels.targets):
-        column = scan.columns[i]
-        if target.kind != "regression" or np.isnan(column).all():
-            continue
-        away = np.abs(column - np.nanmedian(column))
-        low, high = np.nanpercentile(column, (5, 95))
-        robust = (high - low) / 3.29  # the standard deviation of normal labels
-        if robust and (far := np.flatnonzero(away > _OUTLIER * robust)).size:
-            far = far[np.argsort(-away[far], kind="stable")]
-            values = ", ".join(four_digits(value) for value in column[far[:3]])
-            middle = four_digits(np.nanmedian(column))
-            what = f"{target.name}: {values}{', …' * (len(far) > 3)} (median {middle})"
-            groups.append(group(scan, what, scan.readable[far]))
-    text = f" more than {_OUTLIER:g} robust standard deviations from the median"
-    yield from found("outliers", False, groups, "outliers", "label", text)
-
-
-def _unused(scan: Scan) -> Iterator[Finding]:
-    """Find columns that name splits and are not used."""
-    groups = [
-        Group(f"{name}: --splits-column {shlex.quote(name)}", 1, ())
-        for name, column in scan.table.items()
-        if not scan.config.names_rows and assigns_splits(column.unique())
-    ]
-    text = " that could assign rows to the training, validation and test split"
-    yield from found("unused-split", False, groups, "unused split", "column", text)
-
-
-def _constant(column: np.ndarray) -> str | None:
-    """Describe labels that are all equal or missing; None for others."""
-    present = column[~np.isnan(column)]
-    if not len(present):
-        return "no label"
-    return f"all {len(present):,} labels equal" if (present == present[0]).all() else None
-
-
-def molecules(scan: Scan) -> Iterator[Finding]:
-    """Yield findings about single structures."""
-    fragments, elements, cleared = defaultdict(list), defaultdict(list), defaultdict(list)
-    charged = []
-    standard = scan.dataset.smiles
-    assert standard is not None
+def _mixtures(scan: Scan) -> Iterator[Finding]:
+    fragments: dict[int, list[int]] = defaultdict(list)
+    standard = scan.dataset.smiles or ()
     for row in scan.readable.tolist():
-        text, written = standard[row], scan.smiles[row]
-        if "." in text:
-            fragments[f"{text.count('.') + 1} fragments"].append(row)
-        if "[" in text or "*" in text:
-            symbols = {element.capitalize() for element in _BRACKET.findall(text)}
-            for element in sorted((symbols | {"*"} & set(text)) - _USUAL):
-                elements[element].append(row)
-            if _is_charged(max(text.split("."), key=len)):
-                charged.append(row)
-        if "[" in written:
-            for what, pattern in _CLEARED.items():
-                if pattern.search(written):
-                    cleared[what].append(row)
-    for kind, what, members, text in (
-        ("mixtures", "salts and mixtures", fragments, ". The model reads all fragments"),
-        (
-            *("charged", "charged molecules", {"": charged} if charged else {}),
-            ". The model reads the charges as they are written",
-        ),
-        ("elements", "rare elements in organic molecules", elements, " (* is any)"),
-        ("cleared", "isotopes or atom-map numbers", cleared, ". The model ignores them"),
-    ):
-        count = len({row for rows in members.values() for row in rows})
-        groups = [group(scan, each, rows) for each, rows in members.items()]
-        yield from found(kind, False, groups, what, "row", text, count)
-    if scan.labels.names:
-        bare = scan.readable[np.isnan(scan.labels.values[scan.readable]).all(axis=1)]
-        what = "no label" if scan.weights is None else "no label or the weight 0"
-        text = "; training does not use such rows"
-        yield from found("unlabelled", False, [group(scan, "", bare)], what, "row", text)
+        fragments[standard[row].count(".") + 1].append(row)
+    groups = [_group(scan, f"{n} fragments", rows) for n, rows in fragments.items() if n > 1]
+    text = ". The model reads all fragments"
+    yield from _found("mixtures", False, groups, "salts and mixtures", "row", text)
 
 
 def forms(scan: Scan) -> Iterator[Finding]:
@@ -377,12 +338,10 @@ def forms(scan: Scan) -> Iterator[Finding]:
     same, and has carbon. A level of standardisation is recommended if it and those below it merge
     molecules whose labels agree.
     """
-    levels, standard = LEVELS[LEVELS.index(scan.config.standardize) + 1 :], scan.dataset.smiles
-    assert standard is not None
-    if not levels or not len(scan.readable):
-        return
+    levels = LEVELS[LEVELS.index(scan.config.standardize) + 1 :]
+    standard = scan.dataset.smiles or ()
     candidates: dict[str, list[int]] = defaultdict(list)
-    for row in scan.molecules.drop_duplicates().index:
+    for row in scan.molecules.drop_duplicates().index if levels else ():
         try:
             candidates[protomer_key(standard[row])].append(row)
         except InvalidMolecule:
@@ -398,7 +357,7 @@ def forms(scan: Scan) -> Iterator[Finding]:
                 for row, text in zip(several, standardized(texts, level), strict=True):
                     same[text or f"{row} cannot be standardised"].append(row)
                 for text, each in same.items():
-                    if len(each) > 1 and _has_carbon(text):
+                    if len(each) > 1 and _CARBON.search(text):
                         compounds[level].append(each)
                 rest.append([each[0] for each in same.values()])
             apart = [each for each in rest if len(each) > 1]
@@ -406,7 +365,7 @@ def forms(scan: Scan) -> Iterator[Finding]:
     for level, found_there in compounds.items():
         what = {"salts": "salts", "parent": "charged forms", "tautomer": "tautomers"}[level]
         for rows in found_there:
-            groups.append(group(scan, f"{what}, equal with --standardize {level}", rows))
+            groups.append(_group(scan, f"{what}, equal with --standardize {level}", rows))
     text = (
         " in which the model reads a salt, a charged form or a tautomer as another molecule, with "
         "another prediction"
@@ -419,53 +378,21 @@ def forms(scan: Scan) -> Iterator[Finding]:
     if not options:
         text += ". No --standardize is recommended, because their labels are not known to agree"
     what, count = "forms of one compound", len(groups)
-    yield from found("forms", False, groups, what, "case", text, count, options)
-
-
-def _has_carbon(smiles: str) -> bool:
-    outside = re.sub(r"\[[^]]*\]", "", smiles)
-    return not {"C", "c"}.isdisjoint(_BRACKET.findall(smiles)) or bool(
-        re.search("C(?!l)|c", outside)
-    )
+    yield from _found("forms", False, groups, what, "case", text, count, options)
 
 
 def _agree(scan: Scan, groups: list[list[int]]) -> bool:
     """Return whether labels vary less than half as much in these groups of rows as in the table,
-    on average over the targets."""
+    on average over the targets; classes as columns of ones and zeros."""
     shares = []
-    for number, target in enumerate(scan.labels.targets):
-        column = scan.exact[:, number]
-        values = column[:, None] if target.kind == "regression" else _indicators(column)
-        within = [values[rows][~np.isnan(column[rows])] for rows in groups]
+    for target, column in zip(scan.labels.targets, scan.exact.T, strict=True):
+        present = np.intersect1d(scan.readable, np.flatnonzero(~np.isnan(column)))
+        values = column[:, None]
+        if target.kind != "regression":
+            values = (values == np.unique(column[present])).astype(float)
+        within = [values[np.intersect1d(rows, present)] for rows in groups]
         within = [each for each in within if len(each) > 1]
-        if within and (variance := np.nanvar(values[scan.readable], axis=0).sum()):
+        if within and (variance := values[present].var(axis=0).sum()):
             squares = sum(((each - each.mean(axis=0)) ** 2).sum() for each in within)
             shares.append(squares / sum(len(each) - 1 for each in within) / variance)
     return bool(shares) and float(np.mean(shares)) < _AGREEING
-
-
-def _indicators(classes: np.ndarray) -> np.ndarray:
-    """Return a column of ones and zeros for each class (rows,), NaN where it is missing."""
-    present = np.unique(classes[~np.isnan(classes)])
-    return np.where(np.isnan(classes)[:, None], np.nan, classes[:, None] == present)
-
-
-def largest(scan: Scan) -> Iterator[Finding]:
-    """Yield single atoms, and the largest molecules."""
-    sizes = scan.sizes
-    single = sizes.index[sizes == 1]
-    yield from found("single-atoms", False, [group(scan, "", single)], "single atoms", "row")
-    if not len(scan.readable):
-        return
-    different = sizes[scan.molecules.drop_duplicates().index]
-    largest = different.sort_values(ascending=False, kind="stable").head(_LARGEST)
-    groups = tuple(group(scan, counted(n, "atom"), [row], 1) for row, n in largest.items())
-    text = f"atoms: median {sizes.median():g}, maximum {sizes.max()}"
-    yield Finding("largest", False, len(groups), text, groups)
-
-
-def _is_charged(text: str) -> bool:
-    """Return whether a fragment has a net charge, or a proton on a basic nitrogen."""
-    signs = _SIGNED.findall(text)
-    net = sum(int(number or 1) * (1 if sign == "+" else -1) for sign, number in signs)
-    return net != 0 or _PROTONATED.search(text) is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -12,9 +13,17 @@ import pandas as pd
 
 from molsepnorm.data.checking.scan import Scan
 from molsepnorm.data.datasets.duplicates import merged_label
-from molsepnorm.data.tables import names_in_file
+from molsepnorm.data.tables.columns import names_in_file
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import replacing, write_csv
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
+
+_MARKED = re.compile(
+    r"(?:([<>≤≥]=?)|[~≈=])?\s*([-+\u2212]?(?:\d{1,3}(?: \d{3})+|\d*\.?\d+)(?:e[-+]?\d+)?)\s*"
+    r"(?:(?:±|\+/?-).*|[*†‡]+|[a-d])?"
+)
+"""A number or bound with a footnote mark, an error, a sign that it is approximate, or spaces
+between thousands: 45*, ~50, 12.3 ± 0.4, >10 000, >1000a."""
 
 
 class Change(NamedTuple):
@@ -56,12 +65,12 @@ class CleanTable:
         return sum(change.what == "changed" for change in self.changes)
 
 
-def clean_table(scan: Scan) -> CleanTable:
-    """Return a cleaned copy of a table that was scanned.
+def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
+    """Return a cleaned copy of a table that was scanned with this encoding.
 
     - Rows with an invalid SMILES are removed.
-    - Invalid labels of configured targets, such as "high", are emptied, that is, missing. A scan
-      with `read_marked` has numbers for those such as 45*.
+    - Of marked numbers such as 45* the number remains; other invalid labels of the targets, such as
+      "high", are emptied, that is, missing.
     - Duplicate rows of a molecule are merged into the first one, as training merges them with
       `data.duplicates` mean, unless they differ in a feature column, in the time of a split by time
       or in the named split. Numbers become their mean (on the scale that is learned), and classes
@@ -84,18 +93,20 @@ def clean_table(scan: Scan) -> CleanTable:
             "are numbered anew. Clean the table without it and split the copy, or keep the split "
             "in a column: --splits-column"
         )
-    source = scan.table.copy()
+    source = scan.frame
     names = list(source.columns)  # several may be the same, but none of a target
-    cells = [source.iloc[:, i].to_numpy(dtype=object, copy=True) for i in range(len(names))]
     notes: dict[int, list[str]] = {}
     counts, differing = Counter[str](), Counter[str]()
-    for name, marked in scan.marked.items():
-        place = names.index(name)
-        for row, cell in marked.items():
-            source.iat[row, place] = cell
-            read = cells[place][row]
-            notes.setdefault(row, []).append(f"{name}: '{cell}' is read as {read}")
-            counts["marked"] += 1
+    if marked := _marked(scan):
+        frame = source.copy()
+        for (row, name), read in marked.items():
+            place = names.index(name)
+            note = f"{name}: '{source.iat[row, place]}' is read as {read}"
+            notes.setdefault(row, []).append(note)
+            frame.iat[row, place] = read
+        counts["marked"] = len(marked)
+        scan = Scan.of(replace(scan.rows.table, frame=frame), encoding)
+    cells = [column.to_numpy(dtype=object, copy=True) for _, column in scan.frame.items()]
     for issue in scan.labels.issues:
         column = cells[names.index(issue.column)]
         for row in issue.rows.tolist():
@@ -108,8 +119,11 @@ def clean_table(scan: Scan) -> CleanTable:
         first = int(rows[0])
         if first in gone:
             continue
+        text = scan.smiles[first].strip()
         for row in rows[1:].tolist():
-            gone[row] = f"the same molecule as {scan.location(first)}{_unlike(scan, first, row)}"
+            unlike = scan.smiles[row].strip() != text
+            gone[row] = f"the same molecule as {scan.location(first)}"
+            gone[row] += f", {text}, written in another way" * unlike
         if merged := _merge(scan, cells, number, counts, differing):
             others = ", ".join(scan.location(row) for row in rows[1:])
             notes.setdefault(first, []).append(f"merged with {others}: {'; '.join(merged)}")
@@ -123,6 +137,18 @@ def clean_table(scan: Scan) -> CleanTable:
     table = pd.DataFrame({number: column[remaining] for number, column in enumerate(cells)})
     table.columns = source.columns
     return CleanTable(source, table, tuple(changes), dict(counts), dict(differing))
+
+
+def _marked(scan: Scan) -> dict[tuple[int, str], str]:
+    """Return the numbers of invalid labels that match `_MARKED`, by row and target."""
+    found = {}
+    classes = {target.name: target.classes for target in scan.labels.targets}
+    for name, rows, _ in scan.labels.issues:
+        for row in rows.tolist() if not classes[name] else ():
+            if match := _MARKED.fullmatch(scan.frame[name].iloc[row].strip()):
+                number = f"{match[1] or ''}{match[2]}".replace(" ", "").replace("\u2212", "-")
+                found[row, name] = number
+    return found
 
 
 def _in_a_later_split(scan: Scan) -> dict[int, str]:
@@ -187,13 +213,14 @@ def _merge(
     rows, used = scan.repeated[number], scan.merged[number]
     first, changed = int(rows[0]), []
     is_labelled = not np.isnan(scan.labels.values[used]).all()
-    gains_weight = scan.weights is not None and scan.weights[first] == 0 < scan.weights[used].max()
+    weights, qualifiers = scan.rows.weights, scan.rows.table.qualifiers
+    gains_weight = weights is not None and weights[first] == 0 < weights[used].max()
     labels = {
         name: _merged_label(scan, column, used, scan.labels.names.index(name))
-        for name, column in zip(scan.table.columns, cells, strict=True)
+        for name, column in zip(scan.frame.columns, cells, strict=True)
         if name in scan.labels.names and is_labelled
     }
-    for name, column in zip(scan.table.columns, cells, strict=True):
+    for name, column in zip(scan.frame.columns, cells, strict=True):
         if name == scan.config.smiles_column:
             continue
         full = [str(column[row]) for row in rows if column[row].strip()]
@@ -201,12 +228,13 @@ def _merge(
             cell, what, _ = labels[name]
         elif name in scan.labels.names:
             cell, what = str(column[first]) * (not gains_weight), "conflicts"
-        elif name in scan.qualifiers and labels:  # of the only target
+        elif name in qualifiers and labels:  # of the only target
             ((_, what, source),) = labels.values()
-            exact = name == scan.qualifiers.relation and what == "means"
+            exact = name == qualifiers.relation and what == "means"
             cell, what = "=" if exact else str(column[source]), "filled"
-        elif name == scan.config.weight_column:
-            cell, what = _mean_weight(scan, column, used), "means"
+        elif name == scan.config.weight_column and weights is not None:
+            mean, what = weights[used].mean(), "means"
+            cell = str(column[first]) if weights[first] == mean else f"{mean:.10g}"
         else:
             cell, what = next(iter(full), ""), "filled"
             differing[name] += len({each.strip() for each in full}) > 1
@@ -226,7 +254,7 @@ def _merged_label(
     labels = scan.labels
     of, values = labels.targets[target], labels.values[used, target]
     bounds = labels.bounds[used, target]
-    weights = np.ones(len(used)) if scan.weights is None else scan.weights[used]
+    weights = np.ones(len(used)) if scan.rows.weights is None else scan.rows.weights[used]
     merged = merged_label(values, bounds, weights, of.kind == "regression")
     if np.isnan(merged.value):
         return "", "conflicts", int(used[0])
@@ -240,17 +268,3 @@ def _merged_label(
     if labels.factors is not None:
         value /= labels.factors[used[0]]
     return f"{value:.10g}", "means", int(used[0])
-
-
-def _mean_weight(scan: Scan, column: np.ndarray, used: np.ndarray) -> str:
-    texts = {text.strip() for text in column[used]}
-    if len(texts) == 1 or scan.weights is None:
-        return next(iter(texts))
-    return f"{scan.weights[used].mean():.10g}"
-
-
-def _unlike(scan: Scan, first: int, row: int) -> str:
-    """Return how the first is written, if that differs."""
-    if scan.smiles[first].strip() == scan.smiles[row].strip():
-        return ""
-    return f", {scan.smiles[first].strip()}, written in another way"

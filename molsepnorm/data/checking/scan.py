@@ -1,56 +1,66 @@
-"""`scan_table`: a table as training reads it, with what would stop training; and what is found."""
+"""`Scan`: a table as training reads it, with what would stop training, and its repeated rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import Columns, configured_kind, marked_number, plain_numbers
+from molsepnorm.data.datasets.columns import Columns, plain_numbers
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Dataset, TargetSummary
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels
-from molsepnorm.data.datasets.qualifiers import Qualifiers
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
 from molsepnorm.data.datasets.splitters import read_times
-from molsepnorm.data.datasets.table import Refusal, Rows, attempt, read_columns, with_splits
-from molsepnorm.data.tables import locate
-from molsepnorm.errors import counted
+from molsepnorm.data.datasets.table import Rows, attempt, read_columns, with_splits
+from molsepnorm.data.tables.formats import row_word
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
-
-GROUPS = 10
-"""Maximum number of groups listed for each finding."""
-_PLACES = 5  # rows listed for each group
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
     """The R rows of a table as molecules and labels."""
 
-    config: DataConfig
-    table: pd.DataFrame
-    """[R, columns]: every cell as text."""
+    rows: Rows
+    """Invalid labels are missing."""
     dataset: Dataset
     """The molecules that can be read, with splits if there are any."""
-    labels: Labels
-    """[R, T]; T is 0 if no target can be read. Invalid labels, and those of weight 0, are missing.
-    Numbers are on the scale that is learned."""
-    qualifiers: Qualifiers
-    marked: dict[str, dict[int, str]]
-    """Cells as they are in the file, by target and row, for which `table` has the number."""
-    weights: np.ndarray | None
-    """Weight of each row; None without such a column, or if training refuses it."""
-    refusals: tuple[Refusal, ...]
+
+    @staticmethod
+    def of(table: Columns, encoding: EncodingSpec) -> Scan:
+        """Read every row as training does, but go on after errors, which are `rows.refusals`.
+
+        The encoded molecules are in the cache then, so that training starts at once.
+        """
+        rows = Rows.read(table, np.float64)
+        dataset = rows.encoded(encoding)
+        if len(dataset.store):
+            read = partial(with_splits, dataset, table)
+            dataset = attempt(rows.refusals, "split", read, dataset)
+        return Scan(rows, dataset)
+
+    @property
+    def config(self) -> DataConfig:
+        """The settings of the data."""
+        return self.rows.table.config
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """[R, columns]: every cell as text."""
+        return self.rows.table.frame
+
+    @property
+    def labels(self) -> Labels:
+        """[R, T], on the scale that is learned; T is 0 if no target can be read."""
+        return self.rows.labels
 
     @cached_property
     def smiles(self) -> list[str]:
         """SMILES of each row, as in the file."""
-        return self.table[self.config.smiles_column].tolist()
+        return self.rows.table.cells(self.config.smiles_column)
 
     @property
     def readable(self) -> np.ndarray:  # int64
@@ -68,26 +78,22 @@ class Scan:
         return pd.Series(pd.factorize(self.dataset.molecule_ids)[0], index=self.readable)
 
     @cached_property
-    def sizes(self) -> pd.Series:
-        """Number of atoms of each readable row."""
-        return pd.Series(self.dataset.store.sizes, index=self.readable)
-
-    @cached_property
     def conditions(self) -> pd.Series:
-        """Number of each readable row's molecule with its feature columns and its time. Training
-        refuses to merge rows of different times, see `data.duplicates`."""
-        keys, config = [self.molecules], self.config
-        for name in config.features:
-            keys.append(self._key(name, plain_numbers(self.table[name], config.decimal)))
-        if config.time_column is not None:
-            times, _ = read_times(self.table[config.time_column].tolist(), config.time_format)
-            keys.append(self._key(config.time_column, times))
+        """Number of each readable row's molecule with its feature columns and its time, in which
+        25 and 25.0 are equal."""
+        config = self.config
+        numbers = {
+            name: plain_numbers(self.frame[name], config.decimal) for name in config.features
+        }
+        if (name := config.time_column) is not None:
+            numbers[name] = read_times(self.frame[name].tolist(), config.time_format)[0]
+        keys = [self.molecules]
+        for name, found in numbers.items():
+            cells = self.frame[name].str.strip().to_numpy(dtype=object)
+            keys.append(self._of_readable(np.where(np.isnan(found), cells, found.astype(str))))
         return _numbered(keys)
 
-    def _key(self, name: str, numbers: np.ndarray) -> pd.Series:
-        """Return the cells of the readable rows with numbers in place of text: 25.0 is 25."""
-        cells = self.table[name].str.strip().to_numpy(dtype=object)
-        cells = np.where(np.isnan(numbers), cells, numbers.astype(str))
+    def _of_readable(self, cells: np.ndarray) -> pd.Series:
         return pd.Series(cells[self.readable], index=self.readable)
 
     @cached_property
@@ -96,9 +102,9 @@ class Scan:
         split if splits are named."""
         keys = [self.conditions]
         if self.config.splits_column is not None:
-            cells = self.table[self.config.splits_column].iloc[self.readable]
-            words = cells.str.strip().str.lower().map(lambda word: SPLIT_OF_WORD.get(word, word))
-            keys.append(words.set_axis(self.readable))
+            words = self.frame[self.config.splits_column].str.strip().str.lower()
+            words = words.map(lambda word: SPLIT_OF_WORD.get(word, word))
+            keys.append(self._of_readable(words.to_numpy(dtype=object)))
         groups = pd.Series(self.readable).groupby(_numbered(keys).to_numpy())
         return [rows.to_numpy() for _, rows in groups if len(rows) > 1]
 
@@ -113,15 +119,9 @@ class Scan:
         """The labels without bounds, NaN where missing."""
         return np.where(self.labels.bounds, np.nan, self.labels.values)
 
-    @cached_property
-    def columns(self) -> np.ndarray:  # float64 (T, molecules)
-        """Exact labels of the readable rows, by target."""
-        return self.exact[self.readable].T
-
     def location(self, row: int) -> str:
         """Return the position of a row in its file, such as "line 7"."""
-        where = locate(str(self.config.table), self.table.index[row])
-        return where.removeprefix(f"{self.config.table}, ")
+        return f"{row_word(str(self.config.table))} {self.frame.index[row]}"
 
 
 def _numbered(keys: list[pd.Series]) -> pd.Series:
@@ -130,148 +130,11 @@ def _numbered(keys: list[pd.Series]) -> pd.Series:
     return frame.groupby(list(frame.columns), sort=False).ngroup()
 
 
-def scan_table(config: DataConfig, encoding: EncodingSpec, read_marked: bool = False) -> Scan:
-    """Read every row of `config.table` as training does, but go on after errors.
-
-    The encoded molecules are in the cache then, so that training starts at once. With
-    `read_marked`, invalid labels such as 45* are numbers, see `marked_number`.
+def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
+    """Return the scan of `config.table`.
 
     Raises:
         ConfigError: a column or file named in the settings is missing.
         DataError: the file is not a table.
     """
-    table = read_columns(config.model_copy(update={"on_invalid": "skip"}))
-    marked = _without_marks(table) if read_marked else {}
-    rows = Rows.read(table, np.float64)
-    dataset, refusals = rows.encoded(encoding), rows.refusals
-    if len(dataset.store):
-        dataset = attempt(refusals, "split", lambda: with_splits(dataset, table), dataset)
-    found = rows.labels, table.qualifiers, marked, rows.weights
-    return Scan(table.config, table.frame, dataset, *found, tuple(refusals))
-
-
-def _without_marks(table: Columns) -> dict[str, dict[int, str]]:
-    """Replace marked numbers of the named regression targets in the table; return the cells as they
-    were, by target and row."""
-    found: dict[str, dict[int, str]] = {}
-    for name in table.targets or ():
-        quantity = configured_kind(name, table.config) in (None, "regression")
-        if name not in table.names or not quantity or not table.column(name).has_numbers:
-            continue
-        place = table.names.index(name)
-        for row in table.column(name).bad_rows.tolist():
-            cell = str(table.frame.iat[row, place])
-            if (number := marked_number(cell)) is not None:
-                found.setdefault(name, {})[row] = cell
-                table.frame.iat[row, place] = number
-    return found
-
-
-@dataclass(frozen=True)
-class Location:
-    """A row of the table."""
-
-    row: int
-    """Index counted from 0, as in `splits.json` and `rejected.csv`."""
-    where: str
-    """Position in the file, such as "line 7"."""
-    smiles: str
-    """The SMILES in the file."""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Rows that share a property."""
-
-    what: str
-    count: int
-    """Number of rows, molecules, labels or columns, as in the finding."""
-    places: tuple[Location, ...]
-    """The first few rows."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A finding in a table."""
-
-    kind: str
-    """Identifier: unreadable, duplicates, conflicts, leak, …"""
-    problem: bool
-    """True if it stops training or biases the model or its scores; False for information."""
-    count: int
-    """Number of rows, molecules, labels or columns; the text says which."""
-    text: str
-    """A sentence for the user."""
-    groups: tuple[Group, ...] = ()
-    """The largest groups, in descending order."""
-    options: dict[str, str] = field(default_factory=dict, hash=False)
-    """Options of training that resolve it, such as {"--transform": "ic50_nM=pic50"}."""
-
-
-@dataclass(frozen=True)
-class TableReport:
-    """The result of `check_table`."""
-
-    source: str
-    rows: int
-    readable: int
-    """Number of rows with a readable SMILES."""
-    molecules: int
-    """Number of distinct molecules in them."""
-    atoms: int
-    """Number of atoms in all rows, without implicit hydrogens."""
-    warnings: tuple[str, ...]
-    """Guesses about the table, such as which columns are targets."""
-    targets: tuple[TargetSummary, ...]
-    """The labels of each target in the rows that are molecules."""
-    splits: dict[str, int]
-    """Number of rows in train, val and test; empty if there is no split."""
-    findings: tuple[Finding, ...]
-
-    @property
-    def problems(self) -> tuple[Finding, ...]:
-        """Return the findings that should be resolved before training."""
-        return tuple(finding for finding in self.findings if finding.problem)
-
-    @property
-    def information(self) -> tuple[Finding, ...]:
-        """Return the other findings."""
-        return tuple(finding for finding in self.findings if not finding.problem)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
-        return asdict(self)
-
-
-def found(
-    kind: str,
-    problem: bool,
-    groups: Sequence[Group],
-    what: str,
-    noun: str,
-    more: str = "",
-    count: int | None = None,
-    options: Mapping[str, str] | None = None,
-) -> Iterator[Finding]:
-    """Yield a finding of `count` things (by default those of the groups) if there are any; the text
-    is what they are, their number with the noun, and more."""
-    count = sum(group.count for group in groups) if count is None else count
-    if count:
-        ordered = sorted(groups, key=lambda group: -group.count)[:GROUPS]
-        text = f"{what}: {counted(count, noun)}{more}"
-        yield Finding(kind, problem, count, text, tuple(ordered), dict(options or {}))
-
-
-def group(
-    scan: Scan, what: str, rows: Sequence[int] | np.ndarray, count: int | None = None
-) -> Group:
-    """Return a group of these rows, or of `count` things, with the rows as an example."""
-    first = [int(row) for row in rows[:_PLACES]]
-    places = tuple(Location(row, scan.location(row), scan.smiles[row]) for row in first)
-    return Group(what, len(rows) if count is None else count, places)
-
-
-def some(cells: Iterable[str]) -> str:
-    """Return the first few distinct cells."""
-    distinct = list(dict.fromkeys(cell.strip() for cell in cells))
-    return ", ".join(f"'{cell}'" for cell in distinct[:3]) + ", …" * (len(distinct) > 3)
+    return Scan.of(read_columns(config.model_copy(update={"on_invalid": "skip"})), encoding)

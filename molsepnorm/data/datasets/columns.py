@@ -37,11 +37,6 @@ YES_NO = {
 _ABBREVIATED = {"y": "yes", "1": "yes", "n": "no", "0": "no"}
 _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[\s_-]+(?=[^\W\d_])")
 _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
-_MARKED = re.compile(
-    r"(?:(?P<sign>[<>≤≥]=?)|[~≈=])?\s*"
-    r"(?P<number>[-+]?(?:\d{1,3}(?: \d{3})+|\d*\.?\d+)(?:e[-+]?\d+)?)\s*"
-    r"(?:(?:±|\+/?-).*|[*†‡]+|[a-d])?"
-)
 _MINUS = "\u2212"  # the sign of mathematics, which Excel and Word may write
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
@@ -73,17 +68,6 @@ class Cells(NamedTuple):
     def bad(self) -> np.ndarray:
         """bool [n]: True for cells that are neither numbers, nor bounds, nor such words."""
         return np.isnan(self.numbers)
-
-
-def marked_number(cell: str) -> str | None:
-    """Return the number or bound of a cell with a footnote mark, an error, a sign that it is
-    approximate or spaces between thousands; None for other text.
-
-    >>> [marked_number(each) for each in ("45*", "~50", "12.3 ± 0.4", ">10 000", ">1000a", "n.d.")]
-    ['45', '50', '12.3', '>10000', '>1000', None]
-    """
-    found = _MARKED.fullmatch(cell.strip().replace(_MINUS, "-"))
-    return found and (found["sign"] or "") + found["number"].replace(" ", "")
 
 
 def word_of(cell: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -66,11 +67,13 @@ class Rows:
         labels = Labels((), empty, empty.astype(np.int8))
         labels = attempt(refusals, "targets", lambda: read_labels(table, dtype), labels)
         weights = attempt(refusals, "weights", lambda: read_weights(table), None)
-        inputs = read_features(table, check=False)
+        features, lines = read_features(table, check=False)
         if for_training:
-            inputs = attempt(refusals, "features", lambda: read_features(table), inputs)
-        labels = replace(labels, warnings=(*labels.warnings, *inputs[1])).without_weight_0(weights)
-        return Rows(table, labels, weights, inputs[0], refusals)
+            read = partial(read_features, table)
+            features, lines = attempt(refusals, "features", read, (features, lines))
+            lines += _unused_split(table)
+        labels = replace(labels, warnings=(*labels.warnings, *lines)).without_weight_0(weights)
+        return Rows(table, labels, weights, features, refusals)
 
     def without_refusals(self) -> Rows:
         """Return the rows if all can be used; otherwise raise the first error."""
@@ -123,6 +126,19 @@ def attempt(refusals: list[Refusal], what: What, read: Callable[[], _T], otherwi
         return otherwise
 
 
+def _unused_split(table: Columns) -> list[str]:
+    """Return a warning if the split is drawn although a column could assign the rows."""
+    config = table.config
+    if config.column_of_split or config.splits_file or config.folds or config.split is None:
+        return []
+    return [
+        f"The split is drawn, although '{name}' could assign the rows to training, validation and "
+        f"test: --splits-column {shlex.quote(name)}"
+        for name, words in table.words().items()
+        if assigns_splits(words)
+    ]
+
+
 def load_table(
     config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
 ) -> Dataset:
@@ -142,17 +158,7 @@ def load_table(
         reason = dataset.rejected[0].reason
         raise DataError(f"{config.table} has no molecule that can be read: {reason}")
     dataset = with_splits(dataset, table)
-    if not for_training:
-        return dataset
-    named = config.column_of_split or config.splits_file or config.folds or config.split is None
-    unused = [] if named else [n for n, words in table.words().items() if assigns_splits(words)]
-    if unused:
-        line = (
-            f"The split is drawn, although {', '.join(map(repr, unused))} could assign the rows to "
-            f"training, validation and test: --splits-column {shlex.quote(unused[0])}"
-        )
-        dataset = replace(dataset, warnings=(*dataset.warnings, line))
-    return replace(dataset, left_out=_left_out(dataset, table.frame))
+    return replace(dataset, left_out=_left_out(dataset, table.frame)) if for_training else dataset
 
 
 def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:

@@ -23,7 +23,7 @@ FIXED = {"unreadable", "invalid-labels", "conflicts", "duplicates", "leak"}
 
 
 def _clean(path, **settings):
-    return clean_table(scan_table(DataConfig(table=path, **settings), OGB))
+    return clean_table(scan_table(DataConfig(table=path, **settings), OGB), OGB)
 
 
 def _rows(path):
@@ -250,8 +250,7 @@ def test_marked_numbers_are_read_and_listed(write):
         ("CCS", "> 10 000"),
         ("CCP", "?"),
     ]
-    config = DataConfig(table=write([*FINE, *marked]), targets=["y"])
-    clean = clean_table(scan_table(config, OGB, read_marked=True))
+    clean = _clean(write([*FINE, *marked]), targets=["y"])
     assert clean.table["y"].tolist()[len(FINE) :] == ["50", "12.3", ">10000", ""]
     assert (clean.merged["marked"], clean.merged["invalid"]) == (3, 1)
     assert clean.source["y"].tolist()[len(FINE) :] == [cell for _, cell in marked]
