@@ -4,7 +4,7 @@
 
     MolsepnormError           what went wrong, where, what was expected, what to do
     ├── ConfigError           a setting, option, column or name that does not exist or does not fit
-    │   └── OpenChoice        a setting that is needed, with the options to choose from
+    │   └── OpenChoice        a setting that is needed and cannot be guessed
     ├── DataError             a file or a table whose content cannot be used
     │   └── InvalidMolecule   one molecule that cannot become a graph
     ├── DivergedError         a training whose loss is no longer finite
@@ -67,17 +67,7 @@ class ConfigError(MolsepnormError, ValueError):
 
 
 class OpenChoice(ConfigError):
-    """A setting that is needed and cannot be guessed.
-
-    Args:
-        message: what has to be chosen, and why.
-        options: the words of each command-line option to choose from; none if no choice can be
-            recommended.
-    """
-
-    def __init__(self, message: str, options: Sequence[Sequence[str]]) -> None:
-        super().__init__(*message.split("\n"))
-        self.options = options
+    """A setting that is needed and cannot be guessed."""
 
 
 class DataError(MolsepnormError, ValueError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from molsepnorm._version import __version__
 from molsepnorm.cli.console import escaped, fitting, one_line, say
 from molsepnorm.cli.options import HELP_OPTIONS
 from molsepnorm.cli.signals import give_way, rank
-from molsepnorm.errors import DataWarning, MolsepnormError, OpenChoice
+from molsepnorm.errors import DataWarning, MolsepnormError
 
 _COMMANDS = {
     "train": "Train a model on a data set or a table.",
@@ -72,12 +71,9 @@ class _LazyGroup(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Keep the words of the command, and escape control characters that an error quotes."""
+        """Escape control characters that an error quotes."""
         try:
-            words = list(args[1])
-            context = super().make_context(*args, **extra)
-            context.obj = words
-            return context
+            return super().make_context(*args, **extra)
         except click.ClickException as error:
             error.message = escaped(fitting(error.message))  # type: ignore[misc]
             raise
@@ -87,11 +83,6 @@ class _LazyGroup(click.Group):
         try:
             with _printed_warnings():
                 return super().invoke(ctx)
-        except OpenChoice as error:
-            words = ["molsepnorm", *ctx.obj]
-            commands = [f"  {shlex.join([*words, *option])}" for option in error.options]
-            run = ["Run:" if len(commands) == 1 else "Run one of:"] if commands else []
-            _exit(*error.lines, *run, *commands, code=error.exit_code)
         except MolsepnormError as error:
             _exit(*error.lines, code=error.exit_code)
         except click.ClickException as error:

@@ -158,12 +158,11 @@ def test_training_from_a_model_says_what_was_loaded(
     assert "there is no folder" in refused(*args, "--from", tmp_path / "none", code=1)
 
 
-def test_an_open_choice_of_targets_ends_with_commands(run, write_table, tmp_path):
-    """Nothing is written. The commands have the words of the one that was given, quoted."""
+def test_an_open_choice_of_targets_lists_them(run, write_table, tmp_path):
+    """Nothing is written."""
     table = write_table(tmp_path / "my data.csv", MW=NUMBERS, a=NUMBERS)
     result = run("train", "--data", table, "--epochs", 1, "-o", tmp_path / "run")
     assert result.exit_code == 2
-    start = f"  molsepnorm train --data '{table}' --epochs 1 -o {tmp_path / 'run'} --targets"
-    lines = result.stderr.splitlines()
-    assert lines[-2:] == ["Run:", f"{start} a"]
+    lines = [line.strip().partition(":")[0] for line in result.stderr.splitlines()]
+    assert lines[-2:] == ["MW", "a"]
     assert not (tmp_path / "run").exists()

@@ -481,6 +481,7 @@ MOLECULES = [f"molecule {number}" for number in range(ROWS)]
         {"id": WHOLE},
         {"molregno": WHOLE, "BindingDB MonomerID": WHOLE, "Tag": WHOLE},
         {"catalogue": WHOLE},  # whole numbers that are all different
+        {"Document Year": YEARS},
     ],
 )
 @pytest.mark.parametrize("name", ["logS", "pKa", "weighted", "y"])
@@ -488,40 +489,25 @@ def test_the_only_column_of_numbers_beside_identifiers_is_the_target(name, besid
     labels = read({**beside, name: numbers()})
     assert labels.names == (name,)
     assert f"'{name}'" in labels.warnings[0]
-    identifiers = [each for each, cells in beside.items() if cells is WHOLE]
+    identifiers = [each for each, cells in beside.items() if cells in (WHOLE, YEARS)]
     assert all(each in labels.warnings[1] for each in identifiers)
 
 
-def _choices(columns, **settings):
-    with pytest.raises(OpenChoice) as caught:
-        read(columns, **settings)
-    assert all(name in str(caught.value) for name in columns)
-    return caught.value.options
-
-
 @pytest.mark.parametrize(
-    ("beside", "cells"),
+    "columns",
     [
-        *(
-            (name, numbers())
-            for name in (
-                *("MW", "Molecular Weight", "cLogP", "TPSA", "HBD", "Number of Rings", "HBA"),
-                *("ESOL predicted solubility", "Prediction"),
-            )
-        ),
-        ("Document Year", YEARS),
+        {"MW": numbers(), "pIC50": numbers()},
+        {"Document Year": YEARS},
+        {"y": [*numbers()[:-1], "n.d."]},
+        {"y": ["a", "b"] * 16},
+        {"y": ["0,5", "1,5"] * 16},
     ],
 )
-def test_one_column_is_recommended_beside_numbers_that_are_no_labels(beside, cells):
-    assert _choices({beside: cells, "pIC50": numbers()}) == [["--targets", "pIC50"]]
-    assert _choices({beside: cells}) == []
-
-
-def test_of_several_columns_none_is_recommended():
-    """Nor one with cells that are no numbers."""
-    assert _choices({"logS": numbers(), "logP of ours": numbers()}) == []
-    assert _choices({"y": [*numbers()[:-1], "n.d."], "z": numbers()}) == []
-    assert _choices({"y": ["a", "b"] * 16}) == []
+def test_without_a_single_column_of_numbers_the_columns_are_listed(columns):
+    with pytest.raises(OpenChoice) as caught:
+        read(columns)
+    assert all(name in str(caught.value) for name in columns)
+    assert ("--decimal ," in str(caught.value)) == ("0,5" in columns.get("y", ()))
 
 
 def test_patterns_name_targets():
