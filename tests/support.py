@@ -147,8 +147,7 @@ def write_model_with_card(folder: Path) -> ModelCard:
 
 def set_zinc_sizes(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int]) -> None:
     """Let zinc-full have other numbers of molecules in its splits."""
-    about = zinc.SETS["zinc-full"]._replace(sizes=sizes)
-    monkeypatch.setitem(zinc.SETS, "zinc-full", about)
+    monkeypatch.setitem(zinc.SIZES, "zinc-full", sizes)
 
 
 class Recorder(Callback):

@@ -128,7 +128,12 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
 
     sets = list_sets(data_dir)
     if as_json:
-        print_json([{**vars(each), "folder": each.folder and str(each.folder)} for each in sets])
+        print_json(
+            [
+                {**vars(each), **each.about._asdict(), "folder": each.folder and str(each.folder)}
+                for each in sets
+            ]
+        )
     else:
         print_sets(sets)
 

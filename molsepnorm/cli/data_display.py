@@ -11,7 +11,7 @@ from rich.table import Table
 from molsepnorm.cli.console import make_console, make_table, print_dataset
 from molsepnorm.data.checking.check import Group, TableReport
 from molsepnorm.data.checking.clean import CleanTable
-from molsepnorm.data.datasets import Dataset, NamedSet
+from molsepnorm.data.datasets import Dataset, ListedSet
 from molsepnorm.data.datasets.dataset import TargetSummary
 from molsepnorm.errors import counted
 from molsepnorm.files.tables import name_of_copy
@@ -132,7 +132,7 @@ def print_clean(clean: CleanTable, copy: str, removed: str) -> None:
         console.print(f"{removed}: these rows as they were, with the reason")
 
 
-def print_sets(sets: Iterable[NamedSet]) -> None:
+def print_sets(sets: Iterable[ListedSet]) -> None:
     """Print the named data sets."""
     console = make_console()
     headings = ["name", ">molecules", ">tasks", "kind", "metric", "raw files", "store"]
@@ -143,15 +143,16 @@ def print_sets(sets: Iterable[NamedSet]) -> None:
     if console.width >= _WIDE:
         table.columns[-1].no_wrap = False
     for each in sets:
+        about = each.about
         cells = (
             each.name,
-            "" if each.molecules is None else f"{each.molecules:,}",
-            f"{each.tasks:,}",
-            _KINDS[each.kind],
-            each.metric,
+            "" if about.molecules is None else f"{about.molecules:,}",
+            f"{about.tasks:,}",
+            _KINDS[about.kind],
+            about.metric,
             "" if each.raw == "missing" else each.raw,
             {0: "", 1: "ready"}.get(each.stores, f"{each.stores} ready"),
-            each.about,
+            about.about,
         )
         table.add_row(*cells[: len(table.columns)])
     console.print(table)

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
 
 from molsepnorm.data.datasets import ogb, zinc
+from molsepnorm.data.datasets.cached import NamedSet
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset, Rejected, data_folder
 from molsepnorm.data.store import SCHEMA
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.files.writing import cache_folder
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
-from molsepnorm.tasks.metrics import Kind
 
 __all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_of", "load"]
 
@@ -78,52 +77,35 @@ def load(
 
 
 @dataclass(frozen=True)
-class NamedSet:
+class ListedSet:
     """A named data set and its files on this machine."""
 
     name: str
-    about: str
-    molecules: int | None
-    """Number of molecules; None if its source does not state it."""
-    tasks: int
-    kind: Kind
-    metric: str
-    """The metric of the literature."""
-    raw: Literal["here", "incomplete", "missing"]
-    """State of its raw files, in the data folder or the cache. Missing files are downloaded at
-    first use, except the SMILES of zinc-rich."""
+    about: NamedSet
+    raw: str
+    """State of its raw files: here, incomplete or missing. Missing files are downloaded at first
+    use, except the SMILES of zinc-rich."""
     folder: Path | None
     """Folder of the raw files."""
     stores: int
     """Number of its stores in the cache, one for each encoding."""
 
 
-def list_sets(data_dir: Path | None = None) -> tuple[NamedSet, ...]:
+def list_sets(data_dir: Path | None = None) -> tuple[ListedSet, ...]:
     """Return every set that `data.dataset` can name. Nothing is downloaded.
 
-    >>> [(each.name, each.molecules, each.tasks) for each in list_sets()][:2]
+    >>> [(each.name, each.about.molecules, each.about.tasks) for each in list_sets()][:2]
     [('zinc', 12000, 1), ('zinc-full', 249456, 1)]
     """
     stores = [path.name for path in cache_folder().glob(f"*-s{SCHEMA}.store")]
-    found = []
+    listed = []
     for name, home in HOMES.items():
-        each, folder, incomplete = home.SETS[name], None, False
+        about: NamedSet = home.SETS[name]
         try:
-            folder = home.find(name, data_folder(data_dir))
+            folder, raw = home.find(name, data_folder(data_dir)), "missing"
         except DataError:
-            incomplete = True
-        own = re.compile(rf"{each.featurizer}-{name}-[0-9a-f]+-b\d")
-        found.append(
-            NamedSet(
-                name=name,
-                about=each.about,
-                molecules=each.molecules,
-                tasks=each.tasks,
-                kind=each.kind,
-                metric=each.metric,
-                raw="here" if folder else "incomplete" if incomplete else "missing",
-                folder=folder,
-                stores=sum(own.match(store) is not None for store in stores),
-            )
-        )
-    return tuple(found)
+            folder, raw = None, "incomplete"
+        own = re.compile(rf"{about.featurizer}-{name}-[0-9a-f]+-b\d")
+        count = sum(own.match(store) is not None for store in stores)
+        listed.append(ListedSet(name, about, "here" if folder else raw, folder, count))
+    return tuple(listed)

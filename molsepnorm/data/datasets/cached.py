@@ -32,6 +32,7 @@ from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec,
 from molsepnorm.molecules.featurize import SIZES, plugin_digest
 from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.tasks.metrics import Kind
 
 _CHUNK = 256  # molecules encoded together: many enough for numpy, few enough for the cache
 _PATIENCE = 60  # seconds without data after which a download fails
@@ -75,6 +76,20 @@ def download(folder: Path, urls: Mapping[str, str], files: Iterable[str], advice
                 archive.extractall(path.parent)
         if lacking := [file for file in files if not (scratch / file).is_file()]:
             raise DataError(f"{', '.join(urls.values())} lacks {', '.join(lacking)}. {advice}")
+
+
+class NamedSet(NamedTuple):
+    """Properties of a named set, as its source states them."""
+
+    about: str
+    """Description for the user."""
+    molecules: int | None
+    """Number of molecules; None if the source does not state it."""
+    tasks: int
+    kind: Kind
+    metric: str
+    """The metric of the literature; of several tasks, the mean."""
+    featurizer: str
 
 
 class NamedContent(NamedTuple):

@@ -12,12 +12,18 @@ import zlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import NamedContent, cached_set, complete_folder, download
+from molsepnorm.data.datasets.cached import (
+    NamedContent,
+    NamedSet,
+    cached_set,
+    complete_folder,
+    download,
+)
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files.writing import cache_folder
@@ -37,36 +43,24 @@ _FILES = (
 )
 
 
-class OgbSet(NamedTuple):
-    """Properties of a set, as OGB states them."""
-
-    tasks: int
-    kind: Literal["binary", "regression"]
-    metric: Literal["roc_auc", "pr_auc", "rmse"]
-    """Mean over the tasks; OGB's names are rocauc, ap and rmse."""
-    molecules: int | None
-    """Number of molecules, if OGB's web page states it; files with another number are refused."""
-    about: str
-    """Description for the user."""
-    featurizer: str = "ogb"
-
-
+_set = partial(NamedSet, featurizer="ogb")
 SETS = {
-    "ogbg-molhiv": OgbSet(1, "binary", "roc_auc", 41_127, "inhibits HIV replication"),
-    "ogbg-molpcba": OgbSet(128, "binary", "pr_auc", 437_929, "activity in PubChem's assays"),
-    "ogbg-molbace": OgbSet(1, "binary", "roc_auc", None, "inhibits beta-secretase 1"),
-    "ogbg-molbbbp": OgbSet(1, "binary", "roc_auc", None, "crosses the blood-brain barrier"),
-    "ogbg-molclintox": OgbSet(2, "binary", "roc_auc", None, "approved; failed for toxicity"),
-    "ogbg-molmuv": OgbSet(17, "binary", "pr_auc", None, "virtual screening, rare actives"),
-    "ogbg-molsider": OgbSet(27, "binary", "roc_auc", None, "side effects of drugs, by organ"),
-    "ogbg-moltox21": OgbSet(12, "binary", "roc_auc", None, "toxicity in the Tox21 assays"),
-    "ogbg-moltoxcast": OgbSet(617, "binary", "roc_auc", None, "toxicity in ToxCast's assays"),
-    "ogbg-molesol": OgbSet(1, "regression", "rmse", None, "solubility in water, log mol/L"),
-    "ogbg-molfreesolv": OgbSet(1, "regression", "rmse", None, "hydration energy, kcal/mol"),
-    "ogbg-mollipo": OgbSet(1, "regression", "rmse", None, "lipophilicity, log D at pH 7.4"),
-    "ogbg-molchembl": OgbSet(1310, "binary", "roc_auc", None, "activity in ChEMBL's assays"),
+    "ogbg-molhiv": _set("inhibits HIV replication", 41_127, 1, "binary", "roc_auc"),
+    "ogbg-molpcba": _set("activity in PubChem's assays", 437_929, 128, "binary", "pr_auc"),
+    "ogbg-molbace": _set("inhibits beta-secretase 1", None, 1, "binary", "roc_auc"),
+    "ogbg-molbbbp": _set("crosses the blood-brain barrier", None, 1, "binary", "roc_auc"),
+    "ogbg-molclintox": _set("approved; failed for toxicity", None, 2, "binary", "roc_auc"),
+    "ogbg-molmuv": _set("virtual screening, rare actives", None, 17, "binary", "pr_auc"),
+    "ogbg-molsider": _set("side effects of drugs, by organ", None, 27, "binary", "roc_auc"),
+    "ogbg-moltox21": _set("toxicity in the Tox21 assays", None, 12, "binary", "roc_auc"),
+    "ogbg-moltoxcast": _set("toxicity in ToxCast's assays", None, 617, "binary", "roc_auc"),
+    "ogbg-molesol": _set("solubility in water, log mol/L", None, 1, "regression", "rmse"),
+    "ogbg-molfreesolv": _set("hydration energy, kcal/mol", None, 1, "regression", "rmse"),
+    "ogbg-mollipo": _set("lipophilicity, log D at pH 7.4", None, 1, "regression", "rmse"),
+    "ogbg-molchembl": _set("activity in ChEMBL's assays", None, 1310, "binary", "roc_auc"),
 }
-"""Tasks and metrics are those of `master.csv` in the ogb package."""
+"""Tasks and metrics are those of `master.csv` in the ogb package; files with another number of
+molecules than OGB's web page states are refused."""
 
 
 def archive_of(name: str) -> str:

@@ -106,7 +106,7 @@ def _sets(*args):
 def test_every_name_that_can_be_loaded_is_listed(empty_cache):
     sets = list_sets()
     assert tuple(each.name for each in sets) == NAMES
-    assert all(each.about and each.metric and each.tasks for each in sets)
+    assert all(each.about.metric and each.about.tasks for each in sets)
     assert {(each.raw, each.folder, each.stores) for each in sets} == {("missing", None, 0)}
 
 
