@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -23,11 +23,9 @@ from molsepnorm.data.datasets.qualifiers import (
     with_relations,
 )
 from molsepnorm.data.tables import locate, names_in_file, require_column
-from molsepnorm.data.tables.columns import unclear_point, with_points
-from molsepnorm.data.tables.delimited import separated_by
+from molsepnorm.data.tables.columns import with_points
 from molsepnorm.tasks.inputs import MISSING, WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
-from molsepnorm.tasks.rounding import offset_of
 
 YES_NO = {
     **dict.fromkeys(("yes", "true", "active", "positive"), "1"),
@@ -51,25 +49,6 @@ _SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
 """-99, -999, …: numbers that stand for missing values even if they occur once."""
 
 
-class Cells(NamedTuple):
-    """Cells of a target. Each is a number, a bound, a word such as "yes", or bad."""
-
-    texts: list[str]
-    """The texts, without outer spaces."""
-    numbers: np.ndarray
-    """float64 [n]: the number, also of a bound; 1 or 0 for words such as "yes"; NaN for others."""
-    bounds: np.ndarray
-    """int8 [n]: 1 where the value is at least the number, such as ">10"; -1 where it is at most the
-    number, such as "<0.1"; 0 for all others."""
-    words: np.ndarray
-    """bool [n]: True for words such as "yes"."""
-
-    @property
-    def bad(self) -> np.ndarray:
-        """bool [n]: True for cells that are neither numbers, nor bounds, nor such words."""
-        return np.isnan(self.numbers)
-
-
 def word_of(cell: str) -> str:
     """Return a text that is the same for two spellings of a word.
 
@@ -91,63 +70,66 @@ def plain_numbers(cells: pd.Series, decimal: Literal[".", ","] | None = None) ->
     return numbers
 
 
-def parse_cells(cells: Sequence[object], decimal: Literal[".", ","] | None = None) -> Cells:
-    """Return cells, which are numbers or text, as numbers, bounds and words."""
-    texts = [each.strip() if isinstance(each, str) else f"{each:g}" for each in cells]
-    numbers = plain_numbers(pd.Series(cells, dtype=object), decimal)
-    others = np.flatnonzero(np.isnan(numbers))
-    plain = [texts[i].replace(_MINUS, "-") for i in others]
-    signs = [_BOUND.fullmatch(text) for text in plain]
-    bare = [s[2] if s else YES_NO.get(p.lower(), p) for s, p in zip(signs, plain, strict=True)]
-    numbers[others] = plain_numbers(pd.Series(bare, dtype=object), decimal)
-    bounds, words = np.zeros(len(texts), dtype=np.int8), np.zeros(len(texts), dtype=bool)
-    bounds[others] = [0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs]
-    words[others] = [text.lower() in YES_NO for text in plain]
-    bounds[np.isnan(numbers)] = 0
-    return Cells(texts, numbers, bounds, words)
-
-
 class Column:
-    """The cells of a column, which are numbers or text, as numbers, bounds and words. `may_group`
-    is True if points may group thousands in the file."""
+    """The cells of a column, which are numbers or text. Each is a number, a bound such as >10, a
+    word such as "yes", missing, or bad."""
 
-    def __init__(
-        self, name: str, cells: pd.Series, config: DataConfig, may_group: bool = False
-    ) -> None:
+    def __init__(self, name: str, cells: pd.Series, config: DataConfig) -> None:
         self.name = name
-        codes, distinct = pd.factorize(cells.to_numpy(dtype=object), use_na_sentinel=False)
-        self.texts, numbers, bounds, words = parsed = parse_cells(distinct, config.decimal)
-        """Distinct texts."""
-        self.codes = codes
+        self.codes, distinct = pd.factorize(cells.to_numpy(dtype=object), use_na_sentinel=False)
         """Index of each row's text."""
-        missing = {*MISSING} - {*config.classes.get(self.name, ())}
+        self.texts = [each.strip() if isinstance(each, str) else f"{each:g}" for each in distinct]
+        """Distinct texts, without outer spaces."""
+        numbers = plain_numbers(pd.Series(distinct, dtype=object), config.decimal)
+        others = np.flatnonzero(np.isnan(numbers))
+        plain = [self.texts[i].replace(_MINUS, "-") for i in others]
+        signs = [_BOUND.fullmatch(text) for text in plain]
+        bare = [s[2] if s else YES_NO.get(p.lower(), p) for s, p in zip(signs, plain, strict=True)]
+        numbers[others] = plain_numbers(pd.Series(bare, dtype=object), config.decimal)
+        bounds, words = np.zeros(len(numbers), dtype=np.int8), np.zeros(len(numbers), dtype=bool)
+        bounds[others] = [0 if s is None else 1 if s[1][0] in ">≥" else -1 for s in signs]
+        words[others] = [text.lower() in YES_NO for text in plain]
+
+        missing = {*MISSING} - {*config.classes.get(name, ())}
         blank = np.array([text in missing for text in self.texts], dtype=bool)
-        if self.name != config.weight_column:
+        if name != config.weight_column:
             blank |= np.isin(numbers, config.missing_numbers) & (bounds == 0) & ~words
         self.is_blank = blank
         """bool, for each text: whether it is a missing value."""
-        self.has_numbers = bool((~(blank | parsed.bad | words) & (bounds == 0)).any())
+        bad = ~blank & np.isnan(numbers)
+        numbers[blank | bad], bounds[blank | bad] = np.nan, 0
+        odd = ~np.isnan(numbers) & ((bounds != 0) | ~np.isin(numbers, (0, 1)))
+        self.has_words = bool((words & ~blank).any())
+        self.has_numbers = bool((~np.isnan(numbers) & ~words & (bounds == 0)).any())
         """True if there are numbers that are no bounds."""
-        odd = ~(blank | parsed.bad) & ((bounds != 0) | ~np.isin(numbers, (0, 1)))
-        bad = ~blank & parsed.bad
-        if odd.any() and configured_kind(self.name, config) != "binary":
+        if odd.any() and configured_kind(name, config) != "binary":
             bad |= ~blank & words
-        self.odd_rows = np.flatnonzero(odd[codes])
+            numbers[words] = np.nan
+        self.odd_rows = np.flatnonzero(odd[self.codes])
         """Rows, int64, of the numbers and bounds that are neither 0 nor 1."""
-        self.bad_rows = np.flatnonzero(bad[codes])
+        self.bad_rows = np.flatnonzero(bad[self.codes])
         """Rows, int64, of cells that are neither numbers, nor bounds, nor missing. Words such as
         "yes" are numbers unless they stand beside numbers other than 0 and 1."""
-        self.numbers = np.where(blank | bad, np.nan, numbers)[codes]
-        """float64 (rows,): NaN for missing values and for `bad_rows`."""
-        self.bounds = np.where(blank | bad, 0, bounds)[codes].astype(np.int8)
-        """int8 (rows,), as `Cells.bounds`."""
-        self.has_words = bool((words & ~blank).any())
-        self.unclear: int | None = None
-        """First row of a number such as 1.234 if all points may group thousands."""
-        if may_group and config.decimal is None:
-            first, clear = unclear_point(pd.Series(self.texts, dtype=object))
-            if first is not None and not clear:
-                self.unclear = int((codes == first).argmax())
+        self.numbers = numbers[self.codes]
+        """float64 (rows,): the number, also of a bound; 1 or 0 for words such as "yes"; NaN for
+        missing values and for `bad_rows`."""
+        self.bounds = bounds[self.codes]
+        """int8 (rows,): 1 where the value is at least the number, such as ">10"; -1 where it is at
+        most the number, such as "<0.1"; 0 for all others."""
+        self.count = int(np.count_nonzero(~np.isnan(self.numbers)))
+        """Number of cells that are numbers or bounds."""
+        self.bounded = int(np.count_nonzero(self.bounds))
+        """Number of cells that are bounds."""
+
+    @cached_property
+    def _counted(self) -> tuple[np.ndarray, np.ndarray]:
+        exact = self.numbers[self.bounds == 0]
+        return np.unique(exact[~np.isnan(exact)], return_counts=True)
+
+    @property
+    def distinct(self) -> np.ndarray:
+        """The distinct numbers, without those of bounds."""
+        return self._counted[0]
 
     def text(self, row: int) -> str:
         """Return the text of a cell, without outer spaces."""
@@ -162,42 +144,6 @@ class Column:
     def first_bound(self) -> str:
         """The text of the first bound, which there must be."""
         return self.text(int((self.bounds != 0).argmax()))
-
-    @property
-    def offset(self) -> float | None:
-        """The middle of the numbers if single precision, the type of labels, does not hold their
-        differences, as with 100000001 and 100000002; otherwise None."""
-        numbers = self.distinct
-        if not len(numbers):
-            return None
-        rounding = float(np.abs(numbers - numbers.astype(np.float32)).max())
-        return offset_of(float(numbers[0]), float(numbers[-1]), rounding)
-
-    @cached_property
-    def _counted(self) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct numbers, without those of bounds, and how often each occurs."""
-        exact = self.numbers[self.bounds == 0]
-        return np.unique(exact[~np.isnan(exact)], return_counts=True)
-
-    @property
-    def distinct(self) -> np.ndarray:
-        """The distinct numbers, without those of bounds."""
-        return self._counted[0]
-
-    @property
-    def bounded(self) -> int:
-        """Number of cells that are bounds."""
-        return int(np.count_nonzero(self.bounds))
-
-    @property
-    def count(self) -> int:
-        """Number of cells that are numbers or bounds."""
-        return int((~np.isnan(self.numbers)).sum())
-
-    @property
-    def are_numbers(self) -> bool:
-        """True if all cells are numbers, bounds or missing, and there are numbers."""
-        return not len(self.bad_rows) and len(self.distinct) > 0
 
     @property
     def are_whole(self) -> bool:
@@ -265,20 +211,15 @@ class Columns:
     """The targets that the settings name; None if they name none."""
     qualifiers: Qualifiers
     """The columns of relations and units that belong to the target."""
-    notes: tuple[str, ...]
-    """Sentences for the user about columns that were recognised."""
 
     @staticmethod
     def of(frame: pd.DataFrame, config: DataConfig) -> Columns:
         """Return a table with the roles of its columns. It is a `ConfigError` if relations or units
         are named without exactly one target, or are in no column."""
         names = list(frame.columns)
-        targets = _named_targets(names, config)
-        if targets is None and (exported := exported_target(names)) is not None:
-            targets = (exported,)
-        given = config.relation_column, config.unit_column
-        qualifiers, notes = qualifiers_of(names, targets, *given)
-        table = Columns(frame, config, targets, qualifiers, tuple(notes))
+        targets = _named_targets(names, config) or exported_target(names)
+        qualifiers = qualifiers_of(names, targets or (), config.relation_column, config.unit_column)
+        table = Columns(frame, config, targets, qualifiers)
         for name in filter(None, qualifiers):
             table.require(name)
         return table
@@ -311,7 +252,7 @@ class Columns:
         relation = self.qualifiers.relation
         if relation is not None and name in (self.targets or ()):
             cells = with_relations(cells, self.frame[relation], self.source)
-        return Column(name, cells, self.config, may_group=separated_by(self.frame) == ";")
+        return Column(name, cells, self.config)
 
     def candidates(self) -> list[Column]:
         """Return the columns that have no role but perhaps that of a target."""

@@ -17,7 +17,7 @@ from molsepnorm.data.datasets.classes import MAX_CLASSES, Classes, read_classes
 from molsepnorm.data.datasets.columns import Column, Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_declared
-from molsepnorm.data.tables.columns import unclear
+from molsepnorm.data.tables.columns import require_clear_points
 from molsepnorm.errors import (
     ConfigError,
     DataError,
@@ -31,7 +31,7 @@ from molsepnorm.files.tables import name_of_copy
 from molsepnorm.tasks import FeatureColumn, Target
 from molsepnorm.tasks.inputs import WITH_COMMA
 from molsepnorm.tasks.metrics import Kind, four_digits
-from molsepnorm.tasks.rounding import too_close
+from molsepnorm.tasks.rounding import offset_of, too_close
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of, unit_in
 
 _SHOWN = 12
@@ -113,10 +113,15 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     """
     config = table.config
     names, warnings = choose_targets(table)
-    warnings += table.notes
+    declared = config.relation_column, config.unit_column
     if names:
-        declared = config.relation_column, config.unit_column
         require_declared(table.words(), *declared, names[0], table.source)
+    found = zip(table.qualifiers, declared, strict=True)
+    if recognised := [f"'{each}'" for each, given in found if each is not None and given is None]:
+        warnings.append(
+            f"Read as an export of ChEMBL, with {listed(recognised)}; other columns by "
+            "--relation-column and --unit-column."
+        )
     factors = without_unit = None
     if (unit := table.qualifiers.unit) is not None:
         where = partial(table.cell, name=unit)
@@ -132,26 +137,28 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
         column, own = table.column(name), values[:, number]
         kind, classes = _kind(table, column, given)
         transform, remarks = _transform_of(table, name, kind)
-        found: list[Issue] = []
+        problems: list[Issue] = []
         if classes is not None:
             own[:] = classes.labels
             warnings += classes.warnings
             unknown = f"is not one of its classes: {', '.join(classes.names)}"
-            found += _issue(table, column, classes.unknown, unknown)
+            problems += _issue(table, column, classes.unknown, unknown)
         else:
             own[:] = column.numbers
         if classes is None and len(column.bad_rows):
             advice = _advice(table, column)
-            found += _issue(table, column, column.bad_rows, "is not a number", advice)
+            problems += _issue(table, column, column.bad_rows, "is not a number", advice)
         if classes is None and kind == "binary":
             odd = "is neither 0 nor 1, neither yes nor no, as a label of a binary target must be"
-            found += _issue(table, column, column.odd_rows, odd)
+            problems += _issue(table, column, column.odd_rows, odd)
         if kind == "regression":
             bounds[:, number] = column.bounds
             warnings += _about_numbers(table, column)
         if kind == "regression" and factors is not None:
             bare = np.flatnonzero(without_unit & ~np.isnan(own))
-            found += _issue(table, column, bare, "has no unit", "empty the cell, or add the unit")
+            problems += _issue(
+                table, column, bare, "has no unit", "empty the cell, or add the unit"
+            )
             own *= factors
             warnings.append(f"{name}: the numbers are converted to nM by their units.")
         if name in config.limits:
@@ -159,8 +166,8 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
         if transform is not None:
             problem = f"has no logarithm, which {transform.scale} needs"
             remedy = "use numbers above 0, or empty cells"
-            found += _issue(table, column, np.flatnonzero(own <= 0), problem, remedy)
-        for issue in found:
+            problems += _issue(table, column, np.flatnonzero(own <= 0), problem, remedy)
+        for issue in problems:
             own[issue.rows] = np.nan
         if transform is not None:
             own[:] = transform.forward(own)
@@ -168,7 +175,7 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
         elif kind == "regression" and given is None:
             few += [name] * column.are_few_whole_numbers
         warnings += remarks
-        issues += found
+        issues += problems
         targets.append(
             Target(
                 *(name, kind),
@@ -179,7 +186,7 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     if few:
         warnings.append(
             f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
-            f"{option_of_kind(few[0], 'multiclass')}"
+            f"{_option('task_type', few[0], 'multiclass')}"
         )
     bounds[np.isnan(values)] = 0
     return Labels(
@@ -275,7 +282,7 @@ def _kind(table: Columns, column: Column, given: Kind | None) -> tuple[Kind, Cla
         raise DataError(
             f"{table.source}, column '{name}': all labels are bounds, such as "
             f"'{column.first_bound}', and a regression needs exact numbers, too. If these are "
-            f"classes: {option_of_kind(name, 'multiclass')}"
+            f"classes: {_option('task_type', name, 'multiclass')}"
         )
     return given or ("regression" if len(column.odd_rows) else "binary"), None
 
@@ -283,8 +290,7 @@ def _kind(table: Columns, column: Column, given: Kind | None) -> tuple[Kind, Cla
 def _about_numbers(table: Columns, column: Column) -> list[str]:
     """Check that numbers have one meaning, and return what to say about their bounds."""
     where, config = f"{table.source}, column '{column.name}'", table.config
-    if (row := column.unclear) is not None:
-        raise unclear(column.text(row), table.cell(row, column.name))
+    require_clear_points(table.frame, column.name, config.decimal, table.source)
     suspect = None if config.missing_values else column.stands_for_missing()
     if suspect is not None:
         number, count = suspect
@@ -293,8 +299,11 @@ def _about_numbers(table: Columns, column: Column) -> list[str]:
             f"for a missing value: --missing-values={number:g}. If it is a limit of the assay, "
             "write it as a bound, such as >100. Otherwise: --missing-values none"
         )
-    if (offset := column.offset) is not None:
-        raise DataError(f"{where}: {too_close('labels', f'{offset:.9g}')}")
+    if len(numbers := column.distinct):
+        rounding = float(np.abs(numbers - numbers.astype(np.float32)).max())
+        offset = offset_of(float(numbers[0]), float(numbers[-1]), rounding)
+        if offset is not None:
+            raise DataError(f"{where}: {too_close('labels', f'{offset:.9g}')}")
     lines = []
     if column.bounded:
         lines.append(
@@ -344,11 +353,6 @@ def _issue(
     return [Issue(column.name, rows, message)]
 
 
-def option_of_kind(name: str, kind: Kind) -> str:
-    """Return the option that sets the kind of a target."""
-    return _option("task_type", name, kind)
-
-
 def _option(setting: Literal["task_type", "transform", "limits"], name: str, value: str) -> str:
     """Return the option that sets the kind, the transform or the limits of a target."""
     if "," in name:  # separates targets in the other option
@@ -362,21 +366,15 @@ def _advice(table: Columns, column: Column) -> str:
     name, first, config = column.name, column.first_bad or "", table.config
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.are_few_whole_numbers and len(column.texts) <= MAX_CLASSES:
-        advice += f". If these are classes: {option_of_kind(name, 'multiclass')}"
+        advice += f". If these are classes: {_option('task_type', name, 'multiclass')}"
     if first.endswith("%"):
         advice += f". Write percentages without the % sign, such as {first.rstrip('% ')}"
     if re.fullmatch(WITH_COMMA, first) and config.decimal is None:
         advice += ". If the comma is a decimal mark: --decimal ,"
     if "," not in name and isinstance(table.source, Path) and column.has_numbers:
-        words = ["molsepnorm", "data", "check", str(table.source)]
-        if config.smiles_column != "smiles":
-            words += ["--smiles-column", config.smiles_column]
-        kind = configured_kind(name, config)
-        words += ["--targets", name, *(["--task-type", kind] if kind else [])]
-        transform = config.transform.get(name)
-        words += ["--transform", f"{name}={transform}"] if transform else []
-        words += ["--fix", name_of_copy(table.source)]
-        advice += f". A copy in which these cells are empty: {shlex.join(words)}"
+        words = ["molsepnorm", "data", "check", str(table.source), "--targets", name]
+        command = shlex.join([*words, "--fix", name_of_copy(table.source)])
+        advice += f". A copy in which these cells are empty (with your other options): {command}"
     return advice
 
 
@@ -388,7 +386,7 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
     if kind != "regression":
         raise ConfigError(
             f"data.transform: {transform.scale} is for regression targets, and '{name}' is {kind}. "
-            f"If its labels are numbers: {option_of_kind(name, 'regression')}"
+            f"If its labels are numbers: {_option('task_type', name, 'regression')}"
         )
     if f"{name}_{transform.scale}" in table.names:
         raise ConfigError(
@@ -430,7 +428,7 @@ def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
     columns = table.candidates()
     numeric = [each for each in columns if each.count > len(each.bad_rows)]
     labels = [each for each in numeric if not _is_no_label(each, alone=len(numeric) == 1)]
-    if len(labels) == 1 and labels[0].are_numbers:
+    if len(labels) == 1 and not len(labels[0].bad_rows):
         name = labels[0].name
         table.require(name)
         line = f"The target is '{name}', the only column of numbers; name others with --targets."
@@ -452,7 +450,7 @@ def _is_no_label(column: Column, alone: bool) -> bool:
     """Return whether a column has identifiers or years: whole numbers that are named so, all
     different beside another column of numbers, or all between 1900 and 2100."""
     numbers = column.distinct
-    if not (column.are_numbers and column.are_whole):
+    if len(column.bad_rows) or not (len(numbers) and column.are_whole):
         return False
     named = len(column.odd_rows) > 0 and _IDENTIFIER.fullmatch(column.name) is not None
     different = not alone and len(numbers) == column.count >= _MIN_DIFFERENT

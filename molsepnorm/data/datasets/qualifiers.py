@@ -37,44 +37,32 @@ _CHEMBL = {
 """Columns of exports of ChEMBL, by the exact name of the target."""
 
 
-def exported_target(names: Sequence[str]) -> str | None:
+def exported_target(names: Sequence[str]) -> tuple[str, ...] | None:
     """Return the target of an export of ChEMBL; None for another table."""
-    return next((each for each, others in _CHEMBL.items() if {each, *others} <= {*names}), None)
+    found = [target for target, others in _CHEMBL.items() if {target, *others} <= {*names}]
+    return tuple(found[:1]) or None
 
 
 def qualifiers_of(
-    names: Sequence[str],
-    targets: Sequence[str] | None,
-    relation: str | None,
-    unit: str | None,
-) -> tuple[Qualifiers, list[str]]:
-    """Return the columns of relations and units, and what to say about those that were not named.
+    names: Sequence[str], targets: Sequence[str], relation: str | None, unit: str | None
+) -> Qualifiers:
+    """Return the columns of relations and units that belong to the only target.
 
     `names` are those of all columns. `relation` and `unit` are the columns in the configuration:
-    `NONE` if there is none, and None if the names of a known export decide.
+    `NONE` if there is none, and None if the names of an export of ChEMBL decide.
 
     Raises:
         ConfigError: a column is named, and not exactly one target.
     """
-    if (targets is None or len(targets) != 1) and {relation, unit} - {None, NONE}:
+    if len(targets) != 1 and {relation, unit} - {None, NONE}:
         raise ConfigError(
             "data.relation_column and data.unit_column belong to one target: name it (--targets)"
         )
-    found = Qualifiers(*(None if each == NONE else each for each in (relation, unit)))
-    if targets is None or len(targets) != 1:
-        return found, []
-    known = _CHEMBL.get(targets[0], Qualifiers())
-    if not any(known) or not {*known} <= {*names}:
-        return found, []
-    relation = known.relation if relation is None else found.relation
-    found = Qualifiers(relation, known.unit if unit is None else found.unit)
-    if not any(found):
-        return found, []
-    columns = listed([f"'{each}'" for each in found if each is not None])
-    return found, [
-        f"Read as an export of ChEMBL, with {columns}; other columns by --relation-column and "
-        "--unit-column."
-    ]
+    known = _CHEMBL.get(targets[0]) if len(targets) == 1 else None
+    if known is None or not {*known} <= {*names}:
+        known = Qualifiers()
+    chosen = relation or known.relation, unit or known.unit
+    return Qualifiers(*(None if each == NONE else each for each in chosen))
 
 
 def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -> pd.Series:

@@ -19,10 +19,9 @@ import pandas as pd
 from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
 from molsepnorm.data.tables.columns import (
     names_in_file,
+    require_clear_points,
     require_column,
     smiles_column_of,
-    unclear,
-    unclear_point,
     with_points,
     with_smiles,
 )
@@ -126,9 +125,5 @@ def _convert(
     """Replace decimal commas in columns of numbers; refuse points that may group thousands."""
     unique = piece.columns[~piece.columns.duplicated(keep=False)]
     for column in {*numbers}.intersection(unique):
-        if options.decimal is None and delimited.separated_by(piece) == ";":
-            first, clear = unclear_point(piece[column])
-            if first is not None and not clear:
-                where = f"{locate(name, piece.index[first])}, column '{column}'"
-                raise unclear(piece[column].iloc[first], where)
+        require_clear_points(piece, column, options.decimal, name)
         piece[column] = with_points(piece[column], options.decimal)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import DEFAULT_SMILES
+from molsepnorm.data.tables.formats import DEFAULT_SMILES, locate
 from molsepnorm.errors import (
     ConfigError,
     DataError,
@@ -26,6 +26,8 @@ _NUMBER = re.compile(r"[\s<>≤≥=~]*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.
 _GROUPED = re.compile(r"[\s<>≤≥=~]*[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
 _SWAPPED = str.maketrans(",.", ".,")
 _TITLE_ROWS = 20  # in which names of columns are searched for
+SEPARATOR = "separator"
+"""Attribute of a DataFrame: what separates the cells of its file."""
 _FILE_NAME = "smiles column"
 """Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
 
@@ -167,18 +169,24 @@ def _with_point(cell: str) -> str:
     return (cell.replace(".", "") if _GROUPED.fullmatch(cell) else cell).translate(_SWAPPED)
 
 
-def unclear(cell: str, where: str) -> DataError:
-    """Return the error for a number such as 1.234 between semicolons."""
-    return DataError(
-        f"{where}: '{cell}' may be {cell} or {cell.replace('.', '')}, because tables with "
-        "semicolons often have decimal commas: say which with --decimal . or --decimal ,"
-    )
+def require_clear_points(
+    table: pd.DataFrame, name: str, decimal: Literal[".", ","] | None, source: object
+) -> None:
+    """Refuse numbers such as 1.234 in a column of a table with semicolons, unless another point,
+    such as that of 0.5, cannot group thousands.
 
-
-def unclear_point(cells: pd.Series) -> tuple[int | None, bool]:
-    """Return the index of the first number whose points may group thousands, such as 1.234, or
-    None; and whether another number has a point that cannot, such as 0.5."""
+    Raises:
+        DataError: the decimal mark is open.
+    """
+    if decimal is not None or table.attrs.get(SEPARATOR) != ";":
+        return
+    cells = table[name]
     numbers = cells.str.fullmatch(_NUMBER) & cells.str.contains(".", regex=False)
     grouped = numbers & cells.str.fullmatch(_GROUPED)
-    first = int(grouped.to_numpy().argmax()) if grouped.any() else None
-    return first, bool((numbers & ~grouped).any())
+    if grouped.any() and not (numbers & ~grouped).any():
+        cell, row = cells[grouped].iloc[0], cells.index[grouped.to_numpy().argmax()]
+        raise DataError(
+            f"{locate(str(source), row)}, column '{name}': '{cell}' may be {cell} or "
+            f"{cell.replace('.', '')}, because tables with semicolons often have decimal commas: "
+            "say which with --decimal . or --decimal ,"
+        )

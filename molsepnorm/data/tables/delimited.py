@@ -11,7 +11,7 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.columns import names_smiles
+from molsepnorm.data.tables.columns import SEPARATOR, names_smiles
 from molsepnorm.data.tables.formats import (
     ReadOptions,
     header_names,
@@ -23,7 +23,6 @@ from molsepnorm.errors import DataError
 
 _MAX_CELL = 1 << 24  # characters; a quotation mark that is never closed would read the whole file
 _SEPARATORS = ",\t;"
-_SEPARATOR = "separator"  # attribute of a DataFrame
 _NAMED_SEPARATOR = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
 
 
@@ -85,13 +84,8 @@ def read_stream(
             columns=columns,
             dtype=object,
         )
-        frame.attrs[_SEPARATOR] = separator
+        frame.attrs[SEPARATOR] = separator
         yield frame
-
-
-def separated_by(piece: pd.DataFrame) -> str | None:
-    """Return what separates the cells of the file that a piece was read from; None if nothing."""
-    return piece.attrs.get(_SEPARATOR)
 
 
 def _numbered_rows(

@@ -180,8 +180,7 @@ def test_a_label_that_is_no_number_is_shown_with_its_place(bad, kind):
     with pytest.raises(DataError) as caught:
         read({"y": ["1", "", bad, "0", bad]}, targets=["y"], task_type=kind)
     assert str(caught.value).startswith(message)
-    words = f"--targets y{f' --task-type {kind}' if kind else ''} --fix my_clean.csv"
-    assert str(caught.value).endswith(f"molsepnorm data check my.csv {words}")
+    assert str(caught.value).endswith("data check my.csv --targets y --fix my_clean.csv")
 
 
 @pytest.mark.parametrize("bad", ["2", "0.5", ">5"])

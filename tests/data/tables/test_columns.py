@@ -7,7 +7,8 @@ import re
 import pandas as pd
 import pytest
 
-from molsepnorm.data.datasets.columns import parse_cells, plain_numbers
+from molsepnorm.data.datasets import DataConfig
+from molsepnorm.data.datasets.columns import Column
 from molsepnorm.data.tables import (
     ReadOptions,
     locate,
@@ -84,18 +85,18 @@ def test_a_title_above_the_header(tmp_path):
     ],
 )
 def test_numbers_with_decimal_commas(cell, number):
-    found = parse_cells([cell, f">{cell}"], ",")
-    assert found.bad.tolist() == [number is None] * 2
+    found = Column("y", pd.Series([cell, f">{cell}"]), DataConfig(table="x.csv", decimal=","))
+    assert len(found.bad_rows) == 2 * (number is None)
     if number is not None:
         assert found.numbers.tolist() == [number] * 2
         assert found.bounds.tolist() == [0, 1]
-        assert plain_numbers(pd.Series([cell]), ",").tolist() == [number]
 
 
 @pytest.mark.parametrize("decimal", [None, "."])
 def test_commas_are_no_decimal_marks_unless_declared(decimal):
     cells = pd.Series(["0,5", "1,234", "1.234"])
-    assert parse_cells(cells, decimal).bad.tolist() == [True, True, False]
+    found = Column("y", cells, DataConfig(table="x.csv", decimal=decimal))
+    assert found.bad_rows.tolist() == [0, 1]
     assert with_points(cells, decimal).tolist() == cells.tolist()
 
 
