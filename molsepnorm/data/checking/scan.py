@@ -15,7 +15,7 @@ from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD
 from molsepnorm.data.datasets.splitters import read_times
-from molsepnorm.data.datasets.table import Rows, attempt, read_columns, with_splits
+from molsepnorm.data.datasets.table import Rows, attempt, read_columns
 from molsepnorm.data.tables.formats import row_word
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
@@ -38,8 +38,8 @@ class Scan:
         rows = Rows.read(table, np.float64)
         dataset = rows.encoded(encoding)
         if len(dataset.store):
-            read = partial(with_splits, dataset, table)
-            dataset = attempt(rows.refusals, "split", read, dataset)
+            split = partial(rows.split, dataset)
+            dataset = attempt(rows.refusals, "split", split, dataset)
         return Scan(rows, dataset)
 
     @property

@@ -189,6 +189,11 @@ class Dataset:
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
 
     @property
+    def has_label(self) -> np.ndarray:
+        """bool [G]: True for molecules with a label of any target."""
+        return ~np.isnan(self.labels).all(axis=1)
+
+    @property
     def source_smiles(self) -> Sequence[str] | None:
         """SMILES of every row as they are in the source; None if it has none."""
         return self.written or self.smiles

@@ -11,97 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import BOUNDS, SPLITS, Dataset, Merged, RepeatSpread
-from molsepnorm.data.datasets.splits import split_labelled, strata_of, with_validation
+from molsepnorm.data.datasets.dataset import BOUNDS, Dataset, Merged, RepeatSpread
 from molsepnorm.data.store import GraphStore
-from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, counted
+from molsepnorm.errors import InvalidMolecule, counted
 
 _PAIRS = 1 << 22  # atom pairs hashed at once
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 / 1.618, so it spreads all bits
-
-
-def merge_and_split(
-    dataset: Dataset,
-    config: DataConfig,
-    split: Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, np.ndarray]],
-    location: Callable[[int], str],
-    named: bool,
-) -> Dataset:
-    """Return a data set with splits, after merging duplicates if `data.duplicates` is mean.
-
-    Rows without any label are in no split, except named test rows; see `split_labelled`. Validation
-    molecules are drawn if there are none.
-
-    Args:
-        split: function from the rows of some molecules, their `molecule_ids` and their
-            `strata_of` to their splits, as indices into these rows.
-        location: returns the position of a row in the source, for errors and `rejected.csv`.
-        named: whether the splits are named row by row. Then rows of a molecule may disagree, and
-            rows in no split are left out, so they are not merged.
-
-    Raises:
-        ConfigError: the data set has no SMILES, or no classes for a stratified split.
-        DataError: rows of the same molecule are in several splits; or as `split` raises.
-    """
-    rows, is_labelled = dataset.store.rows, ~np.isnan(dataset.labels).all(axis=1)
-    numbers = np.arange(len(rows))
-    if config.duplicates == "mean":
-        groups = _same_in_split(dataset, split, location, named)
-        for group in groups:  # labels that conflict are counted by `_merged`
-            is_labelled[group] = is_labelled[group].any()
-        dataset = _merged(dataset, groups, location)
-    elif config.split is not None and config.draws_molecules:
-        numbers = dataset.molecule_ids
-
-    def divide(chosen: np.ndarray) -> dict[str, np.ndarray]:
-        strata = strata_of(config, dataset.targets, dataset.labels[chosen])
-        return split(rows[chosen], numbers[chosen], strata)
-
-    has_label = ~np.isnan(dataset.labels).all(axis=1)
-    splits = split_labelled(divide, dataset.molecules, has_label, named)
-    unused = ~is_labelled
-    for part in splits.values():
-        unused[part] = False  # named test rows stay
-    lines, bare = [], int(unused.sum())
-    if splits and 0 < bare < len(is_labelled):
-        or_weight = "" if dataset.weights is None else " or with the weight 0"
-        lines.append(f"Left out: {counted(bare, 'row')} without a label{or_weight}.")
-    complete = with_validation(splits, numbers, config)
-    if complete is not splits:
-        count = counted(len(complete["val"]), "molecule")
-        lines.append(
-            f"Validation: {count} drawn from the training split, since no row is named val."
-        )
-    return replace(dataset, splits=complete, warnings=(*dataset.warnings, *lines))
-
-
-def _same_in_split(
-    dataset: Dataset,
-    split: Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, np.ndarray]],
-    location: Callable[[int], str],
-    named: bool,
-) -> list[np.ndarray]:
-    """Return the indices of each molecule with several rows, which must be in one split."""
-    if dataset.smiles is None:
-        raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
-    rows = dataset.store.rows
-    split_of = np.zeros(len(rows), dtype=int)
-    if named and (parts := split(rows, np.arange(len(rows)), None)):
-        split_of -= 1
-        for number, part in enumerate(parts.values()):
-            split_of[part] = number
-    groups = same_molecules(dataset, np.flatnonzero(split_of >= 0))
-    found = sorted(groups, key=lambda group: int(group[0]))
-    for group in found:
-        if (other := group[split_of[group] != split_of[group[0]]]).size:
-            one, two = (int(each) for each in (group[0], other[0]))
-            raise DataError(
-                f"{location(int(rows[two]))} is in {SPLITS[split_of[two]]}, and the same molecule "
-                f"is in {SPLITS[split_of[one]]} at {location(int(rows[one]))}: data.duplicates: "
-                "mean needs all rows of a molecule in one split"
-            )
-    return found
 
 
 def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
@@ -154,7 +69,7 @@ def merged_label(
     return _Label(float(found[0]) if agree else np.nan, 0, not agree)
 
 
-def _merged(
+def merged(
     dataset: Dataset, groups: Sequence[np.ndarray], location: Callable[[int], str]
 ) -> Dataset:
     """Return the data set with the labels of each group in its first molecule."""
@@ -163,7 +78,7 @@ def _merged(
     labels, bounds = dataset.labels.copy(), dataset.bound_signs.copy()
     weights = np.ones(len(rows)) if dataset.weights is None else dataset.weights.astype(float)
     has_labels = ~np.isnan(labels).all(axis=1)
-    conflicts, merged = 0, []
+    conflicts, entries = 0, list[Merged]()
     squares, freedom, molecules = np.zeros((3, len(dataset.targets)))
     for group in groups:
         first, others = int(group[0]), group[1:]
@@ -181,7 +96,7 @@ def _merged(
         labels[others], bounds[others] = np.nan, 0
         weights[first] = weights[used].mean()
         reason = f"the same molecule as {location(int(rows[first]))}, which has the merged labels"
-        merged += [
+        entries += [
             Merged(int(rows[i]), smiles[rows[i]], reason, int(rows[first])) for i in others.tolist()
         ]
     repeats = {
@@ -203,7 +118,7 @@ def _merged(
         labels=labels,
         arrays={**dataset.arrays, **arrays},
         weights=None if dataset.weights is None else weights.astype(np.float32),
-        merged=tuple(sorted(merged)),
+        merged=tuple(sorted(entries)),
         repeats=repeats,
         warnings=(*dataset.warnings, *lines),
     )

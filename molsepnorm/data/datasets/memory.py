@@ -13,7 +13,7 @@ from molsepnorm.data.datasets.cached import encode_chunks
 from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
-from molsepnorm.data.datasets.table import Rows, with_splits
+from molsepnorm.data.datasets.table import Rows
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, counted, require_several
@@ -157,7 +157,7 @@ def memory_dataset(
     chunks = encode_chunks(graphs, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
     dataset = found.dataset(f"{len(store):,} molecules", store, smiles=standard, written=texts)
-    return with_splits(dataset, columns, splits)
+    return found.split(dataset, splits)
 
 
 def _unmasked(values: Any) -> Any:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import SPLITS
+from molsepnorm.data.datasets.dataset import SPLITS, Dataset
+from molsepnorm.data.datasets.duplicates import merged, same_molecules
 from molsepnorm.data.datasets.splitters import (
     MIN_SIZES,
+    describe_times,
     draw_fold,
     draw_splits,
     draw_validation,
@@ -55,42 +58,122 @@ def assigns_splits(cells: Iterable[str]) -> bool:
     return words <= SPLIT_OF_WORD.keys() and {"train", "test"} <= {*map(SPLIT_OF_WORD.get, words)}
 
 
-def make_splits(
+def with_splits(
+    dataset: Dataset,
     config: DataConfig,
-    rows: np.ndarray,  # (G,)
-    molecules: np.ndarray,  # (G,)
-    smiles: Sequence[str],
-    column: Sequence[str] | None,
     source: Path | str,
     where: Callable[[int], str],
-    strata: np.ndarray | None = None,  # (G,)
-) -> _Splits:
-    """Return the molecules of each split; an empty dictionary if `config.split` is None.
+    column: Sequence[str] | None = None,
+    given: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Return a data set with its duplicates merged, if `data.duplicates` is mean, and its splits.
+
+    They are named by `splits_column` or `splits_file` or `given`, or else drawn; there are none if
+    `config.split` is None. Validation molecules are drawn if none are named. Molecules without any
+    label are in no split that is drawn. If splits are named, the test split keeps them, so that
+    they are predicted; the others do not if they are large enough without.
 
     Args:
-        config: `splits_column` or `splits_file`, or else how to draw the splits.
-        rows: row in the source of each of the G molecules in the store.
-        molecules: numbers of these; a random split keeps those with the same number together.
-        smiles: SMILES of every row of the source.
-        column: cells of `splits_column` or `time_column` of every row, if there is one.
         source, where: the source, and a function that returns the position of a row, for errors.
-        strata: numbers of the molecules for a stratified split, see `strata_of`.
+        column: cells of `splits_column` or `time_column` of every row, if there is one.
+        given: the rows of each split, under its name, in place of those of the settings.
 
     Raises:
-        ConfigError: there is no such fold.
-        DataError: the column or the file does not name a split, a cell is not a time, or a split
-            has too few molecules: it needs 2 for training, 1 for validation and 1 for the test. A
-            column or file may name no validation rows, see `with_validation`, and no test rows.
-            With `config.folds`, its training and validation rows are divided into folds.
+        ConfigError: there is no such fold, the data set has no SMILES to merge duplicates by, or
+            no classes for a stratified split.
+        DataError: the column or the file does not name a split, a cell is not a time, rows of a
+            merged molecule are in several splits, or a split has too few molecules: it needs 2 for
+            training, 1 for validation and 1 for the test, unless no test rows are named.
     """
-    if config.split is None:
-        return {}
-    if config.time_column is not None:
-        assert column is not None
-        times, odd = read_times(column, config.time_format)
-        _refuse_cells(odd, column, config.time_column, where, _TIMES)
-        return draw_splits(config, rows, molecules, smiles, source, times)
-    if config.splits_column is not None:
+    named = _named(dataset, config, source, where, column, given)
+    numbers, is_labelled = np.arange(len(dataset.store)), dataset.has_label
+    if config.duplicates == "mean":
+        groups = _same_in_split(dataset, named, where)
+        for group in groups:  # labels that conflict are counted by `merged`
+            is_labelled[group] = is_labelled[group].any()
+        dataset = merged(dataset, groups, where)
+    elif config.split is not None and config.draws_molecules:
+        numbers = dataset.molecule_ids
+    molecules, has_label = dataset.molecules, dataset.has_label
+    if not has_label[molecules].any():
+        has_label[:] = True
+    if named is None:
+        molecules = molecules[has_label[molecules]]
+        splits = _drawn(dataset, config, source, where, column, molecules, numbers)
+    else:
+        splits = named.of(molecules)
+        if config.folds is not None and given is None:
+            rest = np.concatenate([splits["train"], splits["val"]])
+            splits["train"], splits["val"] = draw_fold(rest, numbers, config)
+        for name in ("train", "val"):
+            labelled = splits[name][has_label[splits[name]]]
+            if len(labelled) >= MIN_SIZES[name]:
+                splits[name] = labelled
+    unused, lines = ~is_labelled, []
+    for part in splits.values():
+        unused[part] = False  # named test rows stay
+    if splits and 0 < (bare := int(unused.sum())) < len(is_labelled):
+        or_weight = "" if dataset.weights is None else " or with the weight 0"
+        lines.append(f"Left out: {counted(bare, 'row')} without a label{or_weight}.")
+    if splits and not len(splits["val"]):
+        if config.split is None:
+            raise ConfigError(
+                "no validation molecules are named, and data.split: null leaves open how many to "
+                "draw: name them, or leave data.split out"
+            )
+        splits["train"], splits["val"] = draw_validation(splits["train"], numbers, config)
+        count = counted(len(splits["val"]), "molecule")
+        lines.append(
+            f"Validation: {count} drawn from the training split, since no row is named val."
+        )
+    if config.time_column is not None and column is not None and splits:
+        parts = {name: dataset.store.rows[part] for name, part in splits.items()}
+        lines.append(describe_times(parts, column, config.time_column, config.time_format))
+    return replace(dataset, splits=splits, warnings=(*dataset.warnings, *lines))
+
+
+class _Named(NamedTuple):
+    """Splits that are named row by row."""
+
+    parts: _Splits
+    rows: _Rows
+    where: str
+    """The place where they are named, for errors."""
+    setting: str
+
+    def of(self, molecules: np.ndarray) -> _Splits:
+        """Return the splits of these molecules, after checking that each has enough."""
+        splits = {name: part[np.isin(part, molecules)] for name, part in self.parts.items()}
+        needed = {**MIN_SIZES, "test": MIN_SIZES["test"] * bool(self.rows["test"])}
+        if not self.rows["val"]:  # they are drawn from the training molecules
+            needed |= {"train": needed["train"] + needed["val"], "val": 0}
+        for split, minimum in needed.items():
+            if len(splits[split]) < minimum:
+                counts = ", ".join(f"{len(self.rows[each])} {each}" for each in SPLITS)
+                raise DataError(
+                    f"{self.where}: {counted(len(splits[split]), f'{split} molecule')} that can be "
+                    f"read; its rows are {counts}. {split} needs {minimum} or more: name them "
+                    f"there, or leave {self.setting} out to have the split drawn"
+                )
+        return splits
+
+
+def _named(
+    dataset: Dataset,
+    config: DataConfig,
+    source: Path | str,
+    where: Callable[[int], str],
+    column: Sequence[str] | None,
+    given: Mapping[str, Any] | None,
+) -> _Named | None:
+    """Return the splits that are named, None if they are drawn; arguments as for `with_splits`."""
+    rows = dataset.store.rows
+    count = len(rows) + len(dataset.store.rejected)
+    if given is not None:
+        named, place, setting = _given_rows(given, count), "splits", "splits"
+    elif config.split is None or not config.names_rows:
+        return None
+    elif config.splits_column is not None:
         assert column is not None
         words = [text.strip().lower() for text in column]
         unknown = [row for row, word in enumerate(words) if word and word not in SPLIT_OF_WORD]
@@ -99,23 +182,70 @@ def make_splits(
             split: [row for row, word in enumerate(words) if SPLIT_OF_WORD.get(word) == split]
             for split in SPLITS
         }
-        place, remedy = f"{source}, column '{config.splits_column}'", "data.splits_column"
-    elif config.splits_file is not None:
-        named = _read_file(config.splits_file, config.fold, source, len(smiles))
+        place, setting = f"{source}, column '{config.splits_column}'", "data.splits_column"
+    else:
+        assert config.splits_file is not None
+        named = _read_file(config.splits_file, config.fold, source, count)
         # an empty text of another type is a structure that has no SMILES
-        if any(type(text) is str and not text.strip() for text in smiles):
+        if any(type(text) is str and not text.strip() for text in dataset.smiles or ()):
             warn_of_data(
                 f"{source} has rows without a SMILES, which count in {config.splits_file}: a "
                 "program that skips blank lines numbers the rows after them differently"
             )
-        place, remedy = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
-    else:
-        return draw_splits(config, rows, molecules, smiles, source, strata=strata)
-    splits = _look_up(named, rows, len(smiles), place, remedy)
-    if config.folds is not None:
-        rest = np.concatenate([splits["train"], splits["val"]])
-        splits["train"], splits["val"] = draw_fold(rest, molecules, config)
-    return splits
+        place, setting = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
+    index = np.full(count, -1)
+    index[rows] = np.arange(len(rows))
+    found = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}
+    parts = {split: part[part >= 0] for split, part in found.items()}
+    return _Named(parts, named, place, setting)
+
+
+def _drawn(
+    dataset: Dataset,
+    config: DataConfig,
+    source: Path | str,
+    where: Callable[[int], str],
+    column: Sequence[str] | None,
+    molecules: np.ndarray,
+    numbers: np.ndarray,
+) -> _Splits:
+    """Draw the splits of these molecules, none if `config.split` is None; rows with the same of the
+    `numbers` of all molecules stay together in a random split."""
+    if config.split is None:
+        return {}
+    rows, times = dataset.store.rows[molecules], None
+    if config.time_column is not None:
+        assert column is not None
+        times, odd = read_times(column, config.time_format)
+        _refuse_cells(odd, column, config.time_column, where, _TIMES)
+    strata = strata_of(config, dataset.targets, dataset.labels[molecules])
+    smiles = dataset.smiles or ()
+    splits = draw_splits(config, rows, numbers[molecules], smiles, source, times, strata)
+    return {name: molecules[part] for name, part in splits.items()}
+
+
+def _same_in_split(
+    dataset: Dataset, named: _Named | None, where: Callable[[int], str]
+) -> list[np.ndarray]:
+    """Return the indices of each molecule with several rows, which must be in one split. Rows in no
+    split are left out if the splits are named."""
+    if dataset.smiles is None:
+        raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
+    rows = dataset.store.rows
+    split_of = np.full(len(rows), 0 if named is None else -1)
+    for number, part in enumerate(() if named is None else named.parts.values()):
+        split_of[part] = number
+    groups = same_molecules(dataset, np.flatnonzero(split_of >= 0))
+    found = sorted(groups, key=lambda group: int(group[0]))
+    for group in found:
+        if (other := group[split_of[group] != split_of[group[0]]]).size:
+            one, two = int(group[0]), int(other[0])
+            raise DataError(
+                f"{where(int(rows[two]))} is in {SPLITS[split_of[two]]}, and the same molecule "
+                f"is in {SPLITS[split_of[one]]} at {where(int(rows[one]))}: data.duplicates: "
+                "mean needs all rows of a molecule in one split"
+            )
+    return found
 
 
 def strata_of(
@@ -139,15 +269,8 @@ def strata_of(
     return np.unique(np.nan_to_num(classes, nan=-1.0), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> _Splits:
-    """Return the molecules of splits that are given as rows of the source, under the name of each
-    split, such as train or valid. The test and the validation split may be missing or empty;
-    `rows` are as in `make_splits`.
-
-    Raises:
-        ConfigError: `splits` is not a dictionary.
-        DataError: a row does not exist or is named twice, or a split has too few molecules.
-    """
+def _given_rows(splits: Mapping[str, Any], num_rows: int) -> _Rows:
+    """Return the rows of each split, which are given under names such as train or valid."""
     if not isinstance(splits, Mapping):
         raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}")
     listed = {str(name): np.asarray(part).tolist() for name, part in splits.items()}
@@ -155,51 +278,7 @@ def named_splits(splits: Mapping[str, Any], rows: np.ndarray, num_rows: int) -> 
         (entry,) = _ENTRIES.validate_python([listed])
     except ValidationError as error:
         raise DataError(f"splits: {_first(error)}") from None
-    named = _read_entry(entry, "splits", "the list of molecules", num_rows)
-    return _look_up(named, rows, num_rows, "splits", "splits")
-
-
-def split_labelled(
-    split: Callable[[np.ndarray], _Splits],
-    molecules: np.ndarray,
-    is_labelled: np.ndarray,
-    named: bool,
-) -> _Splits:
-    """Return the splits of the molecules (n,) that have a label; of all if none has one.
-
-    Splits that are drawn have no other molecules. Of splits that are named row by row, training and
-    validation have no others if they are large enough without; test molecules without labels stay,
-    so that they are predicted. `split` returns the splits of molecules as indices into these
-    molecules, and `is_labelled` has an element for each of all molecules.
-    """
-    if not is_labelled[molecules].any():
-        is_labelled = np.ones_like(is_labelled)
-    chosen = molecules if named else molecules[is_labelled[molecules]]
-    splits = {name: chosen[part] for name, part in split(chosen).items()}
-    for name in ("train", "val") if splits else ():
-        labelled = splits[name][is_labelled[splits[name]]]
-        if len(labelled) >= MIN_SIZES[name]:
-            splits[name] = labelled
-    return splits
-
-
-def with_validation(splits: _Splits, molecules: np.ndarray, config: DataConfig) -> _Splits:
-    """Return the splits, with validation molecules drawn from the training molecules if there are
-    none.
-
-    They are a random share of them, in the ratio of the first two shares of `config.split`.
-    `molecules` are the numbers of all molecules, as in `make_splits`. Errors as in
-    `draw_validation`; a ConfigError if `config.split` is None.
-    """
-    if not splits or len(splits["val"]):
-        return splits
-    if config.split is None:
-        raise ConfigError(
-            "no validation molecules are named, and data.split: null leaves open how many to draw: "
-            "name them, or leave data.split out"
-        )
-    train, val = draw_validation(splits["train"], molecules, config)
-    return {**splits, "train": train, "val": val}
+    return _read_entry(entry, "splits", "the list of molecules", num_rows)
 
 
 def _refuse_cells(
@@ -273,26 +352,6 @@ def _parse_rows(text: str, where: str) -> Iterable[int]:
                 "'0-99,120'"
             )
         yield from range(int(ends[1]), int(ends[2] or ends[1]) + 1)
-
-
-def _look_up(named: _Rows, rows: np.ndarray, num_rows: int, where: str, remedy: str) -> _Splits:
-    """Convert rows of the source to indices into the store, without rows that were rejected."""
-    index = np.full(num_rows, -1)
-    index[rows] = np.arange(len(rows))
-    splits = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}
-    splits = {split: found[found >= 0] for split, found in splits.items()}
-    needed = {**MIN_SIZES, "test": MIN_SIZES["test"] * bool(named["test"])}
-    if not named["val"]:  # they are drawn from the training molecules
-        needed |= {"train": needed["train"] + needed["val"], "val": 0}
-    for split, minimum in needed.items():
-        if len(splits[split]) < minimum:
-            counts = ", ".join(f"{len(named[each])} {each}" for each in SPLITS)
-            raise DataError(
-                f"{where}: {counted(len(splits[split]), f'{split} molecule')} that can be read; "
-                f"its rows are {counts}. {split} needs {minimum} or more: name them there, "
-                f"or leave {remedy} out to have the split drawn"
-            )
-    return splits
 
 
 def split_name(config: DataConfig) -> str | None:

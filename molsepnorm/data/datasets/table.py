@@ -16,10 +16,8 @@ from molsepnorm.data.datasets.cached import encoded_rows
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
-from molsepnorm.data.datasets.duplicates import merge_and_split
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import assigns_splits, make_splits, named_splits, strata_of
-from molsepnorm.data.datasets.splitters import describe_times
+from molsepnorm.data.datasets.splits import assigns_splits, with_splits
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import (
     is_stream,
@@ -116,6 +114,14 @@ class Rows:
             positions=(row_word(path), table.frame.index.to_numpy()),
         )
 
+    def split(self, dataset: Dataset, given: Mapping[str, Any] | None = None) -> Dataset:
+        """Return the data set of these rows with its splits; `given` and errors are as in
+        `with_splits`."""
+        config = self.table.config
+        column = config.column_of_split and self.table.cells(config.column_of_split)
+        source = self.table.source if config.table else "the list of molecules"
+        return with_splits(dataset, config, source, self.table.where, column or None, given)
+
 
 def attempt(refusals: list[Refusal], what: What, read: Callable[[], _T], otherwise: _T) -> _T:
     """Return what is read; if it stops training, note that and return the other value."""
@@ -153,11 +159,12 @@ def load_table(
             read.
     """
     table = read_columns(config, [] if labelled else config.targets or [])
-    dataset = Rows.read(table, np.float32, for_training).without_refusals().encoded(encoding)
+    rows = Rows.read(table, np.float32, for_training).without_refusals()
+    dataset = rows.encoded(encoding)
     if not len(dataset.store):
         reason = dataset.rejected[0].reason
         raise DataError(f"{config.table} has no molecule that can be read: {reason}")
-    dataset = with_splits(dataset, table)
+    dataset = rows.split(dataset)
     return replace(dataset, left_out=_left_out(dataset, table.frame)) if for_training else dataset
 
 
@@ -173,32 +180,6 @@ def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
         if needed is not None:
             table.require(needed)
     return table
-
-
-def with_splits(
-    dataset: Dataset, table: Columns, given: Mapping[str, Any] | None = None
-) -> Dataset:
-    """Return the data set with its duplicates merged and its splits, see `merge_and_split`. `given`
-    are the rows of each split, if they are not those of the settings."""
-    config, count = table.config, len(table.frame)
-    source = table.source if config.table else "the list of molecules"
-    column = config.column_of_split and table.cells(config.column_of_split)
-    smiles = dataset.smiles or [""] * count
-
-    def split(
-        rows: np.ndarray, molecules: np.ndarray, strata: np.ndarray | None
-    ) -> dict[str, np.ndarray]:
-        if given is not None:
-            return named_splits(given, rows, count)
-        return make_splits(config, rows, molecules, smiles, column, source, table.where, strata)
-
-    named = given is not None or config.names_rows
-    dataset = merge_and_split(dataset, config, split, table.where, named)
-    if config.time_column is not None and column is not None and dataset.splits:
-        parts = {split: dataset.store.rows[part] for split, part in dataset.splits.items()}
-        line = describe_times(parts, column, config.time_column, config.time_format)
-        dataset = replace(dataset, warnings=(*dataset.warnings, line))
-    return dataset
 
 
 def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
@@ -251,6 +232,4 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
         smiles=standard,
         written=smiles,
     )
-    strata = strata_of(config, dataset.targets, dataset.labels)
-    given = dataset.molecule_ids, standard, None, name, location, strata
-    return replace(dataset, splits=make_splits(config, store.rows, *given))
+    return with_splits(dataset, config, name, location)

@@ -20,12 +20,9 @@ from rdkit.Chem import rdFingerprintGenerator
 from rdkit.ML.Cluster import Butina
 
 from molsepnorm.data.datasets import DataConfig, splitters
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
-from molsepnorm.data.datasets.splits import (
-    make_splits,
-    strata_of,
-    with_validation,
-)
+from molsepnorm.data.datasets.splits import strata_of, with_splits
 from molsepnorm.data.datasets.splitters import butina_clusters, read_times, split_by_time
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 from molsepnorm.molecules.encodings import EncodingSpec
@@ -37,14 +34,28 @@ TABLE = Path("my.csv")
 TYPES = ("random", "scaffold", "scaffold-ogb")
 
 
+class Store:
+    """The rows of a store, without molecules."""
+
+    def __init__(self, rows, count):
+        self.rows, self.rejected = rows, [None] * (count - len(rows))
+
+    def __len__(self):
+        return len(self.rows)
+
+
 def make(smiles, rows=None, column=None, molecules=None, strata=None, **settings):
-    """Return `make_splits` of a table with these SMILES; the store has all rows, or `rows`. All
-    rows are different molecules, or those with these numbers."""
+    """Return the splits of a table with these SMILES; the store has all rows, or `rows`. All rows
+    are different molecules, or those with these numbers. Strata are classes."""
     config = DataConfig(table=TABLE).model_copy(update=settings)
     rows = np.arange(len(smiles)) if rows is None else np.array(rows)
-    molecules = np.arange(len(rows)) if molecules is None else molecules
-    source = TABLE, lambda row: f"my.csv, line {row + 2}"
-    return make_splits(config, rows, molecules, smiles, column, *source, strata)
+    labels, targets = np.zeros((len(rows), 1)), (Target("y", "binary"),)
+    if strata is not None:
+        labels, targets = strata[:, None] * 1.0, (Target("y", "multiclass", classes=("a", "b")),)
+    dataset = Dataset("my", Store(rows, len(smiles)), labels, targets, {}, smiles=smiles)
+    dataset.__dict__["molecule_ids"] = np.arange(len(rows)) if molecules is None else molecules
+    where = lambda row: f"my.csv, line {row + 2}"  # noqa: E731
+    return with_splits(dataset, config, TABLE, where, column).splits
 
 
 def feasible(smiles, **settings):
@@ -462,23 +473,21 @@ def test_folds_divide_the_rows_outside_of_the_test_split_of_a_column():
 
 def test_validation_molecules_are_drawn_from_the_training_split_if_none_are_named():
     """All rows of a molecule together."""
-    named, numbers = by_column(["train"] * 18 + ["test"] * 6), np.arange(24)
+    column, numbers = ["train"] * 18 + ["test"] * 6, np.arange(24)
     for molecules, settings, sizes in (
         (numbers, {}, [16, 2, 6]),
         (numbers // 2, {}, [16, 2, 6]),
         (numbers // 3, {"split": (0.5, 0.25, 0.25), "split_seed": 3}, [12, 6, 6]),
     ):
-        config = DataConfig(table=TABLE, **settings)
-        splits = with_validation(named, molecules, config)
+        settings |= {"splits_column": "part"}
+        splits = make(alkanes(24), None, column, molecules, **settings)
         assert [len(part) for part in splits.values()] == sizes
         assert sorted([*splits["train"], *splits["val"]]) == list(range(18))
         assert splits["test"].tolist() == list(range(18, 24))
         assert not {*molecules[splits["train"]]} & {*molecules[splits["val"]]}
-        assert listed(with_validation(named, molecules, config)) == listed(splits)
+        assert listed(make(alkanes(24), None, column, molecules, **settings)) == listed(splits)
     with pytest.raises(DataError, match=r"drawn from the 18 training rows, because rows of the"):
-        with_validation(named, 0 * numbers, config)
-    complete = by_column(WORDS)
-    assert with_validation(complete, numbers, config) is complete
+        make(alkanes(24), None, column, 0 * numbers, **settings)
 
 
 @pytest.mark.parametrize(
