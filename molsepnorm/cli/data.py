@@ -76,7 +76,7 @@ def check(
     from molsepnorm.data.checking.check import check_table
     from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
     from molsepnorm.data.checking.scan import scan_table
-    from molsepnorm.data.tables import hold
+    from molsepnorm.data.tables.formats import hold
     from molsepnorm.training.recipes import encoding
 
     config = configuration({**options, "data": file})

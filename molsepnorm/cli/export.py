@@ -20,7 +20,7 @@ from molsepnorm.cli.sources import load_predictor, table_options
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
-    from molsepnorm.data.tables import ReadOptions
+    from molsepnorm.data.tables.formats import ReadOptions
 
 _SHOWN = 5  # rejected rows that are printed
 

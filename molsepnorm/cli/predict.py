@@ -34,7 +34,7 @@ from molsepnorm.errors import StorageError, counted
 from molsepnorm.files.tables import check_embeddings_output, check_output
 
 if TYPE_CHECKING:
-    from molsepnorm.data.tables import ReadOptions
+    from molsepnorm.data.tables.formats import ReadOptions
     from molsepnorm.devices import Precision
 
 

@@ -29,7 +29,7 @@ from molsepnorm.cli.sources import (
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
-    from molsepnorm.data.tables import ReadOptions
+    from molsepnorm.data.tables.formats import ReadOptions
     from molsepnorm.devices import Precision
     from molsepnorm.predict.screening import ScreenProgress
 

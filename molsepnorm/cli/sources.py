@@ -22,7 +22,7 @@ from molsepnorm.files.writing import is_encodable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from molsepnorm.data.tables import ReadOptions
+    from molsepnorm.data.tables.formats import ReadOptions
     from molsepnorm.devices import Precision
     from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
@@ -210,7 +210,7 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def run(**arguments: Any) -> Any:
-        from molsepnorm.data.tables import ReadOptions
+        from molsepnorm.data.tables.formats import ReadOptions
 
         options = ReadOptions(*(arguments.pop(name) for name in READING))
         return command(options=options, **arguments)
@@ -301,7 +301,7 @@ def _has_smiles(names: Sequence[str], column: str, source: str) -> bool:
     """Return whether these are the names of columns, and one is another name of `column`."""
     if not any("smile" in name.lower() for name in names):  # spares the import of pandas
         return False
-    from molsepnorm.data.tables import smiles_column_of
+    from molsepnorm.data.tables.columns import smiles_column_of
 
     return smiles_column_of(names, column, source) in names
 

@@ -170,7 +170,7 @@ class TableRows:
         on_invalid: Literal["keep", "fail"],
         features: Sequence[str] = (),
     ) -> None:
-        from molsepnorm.data.tables import names_in_file
+        from molsepnorm.data.tables.columns import names_in_file
 
         chunks = iter(chunks)
         first = next(chunks, None)
@@ -195,7 +195,7 @@ class TableRows:
         Raises:
             ConfigError: there is no such column, or several, or one is to be added.
         """
-        from molsepnorm.data.tables import require_column
+        from molsepnorm.data.tables.columns import require_column
 
         if self._features:
             require_feature_columns(self._features, self._columns, self._source)
@@ -233,7 +233,7 @@ class TableRows:
         if error is not None:
             self.failed += 1
             if self._on_invalid == "fail":
-                from molsepnorm.data.tables import locate
+                from molsepnorm.data.tables.formats import locate
 
                 raise DataError(f"{locate(self._source, index)}: {error}")
         return tuple(cells[number] for number in self._kept)

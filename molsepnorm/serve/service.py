@@ -16,7 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from molsepnorm.analysis.explanations import explain
-from molsepnorm.data.tables import names_in_file, read_chunks
+from molsepnorm.data.tables import read_chunks
+from molsepnorm.data.tables.columns import names_in_file
 from molsepnorm.errors import (
     ConfigError,
     DataError,

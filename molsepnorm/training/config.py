@@ -317,7 +317,7 @@ class TrainConfig(_Section):
 
     def resolved(self) -> TrainConfig:
         """Return a copy with absolute paths, so that a run can be resumed from any folder."""
-        from molsepnorm.data.tables import is_stream
+        from molsepnorm.data.tables.formats import is_stream
 
         changes: dict[str, Any] = {
             name: path.absolute() if is_stream(path) else path.resolve()

@@ -18,7 +18,7 @@ import torch
 
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
-from molsepnorm.data.tables import hold, is_held, is_stream
+from molsepnorm.data.tables.formats import hold, is_held, is_stream
 from molsepnorm.devices import on_device, restored_threads
 from molsepnorm.errors import ConfigError, MolsepnormError, counted
 from molsepnorm.files.lock import locked

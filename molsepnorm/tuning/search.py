@@ -14,7 +14,7 @@ import numpy as np
 
 from molsepnorm.analysis.geometry.figure import new_figure
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.tables import is_stream
+from molsepnorm.data.tables.formats import is_stream
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.files.digests import short_digest
 from molsepnorm.model import SUPERVISED

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from molsepnorm.cli import main
 from molsepnorm.cli.console import escaped, make_console
-from molsepnorm.data.tables import ReadOptions
+from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import DataError, prefixed
 from molsepnorm.training import TrainingResult, load_config
 from molsepnorm.training.config import TrainConfig

@@ -19,7 +19,7 @@ import pytest
 from support import SMALL, far_from_initial, tiny_model
 
 from molsepnorm.cli import sources as module
-from molsepnorm.data.tables import ReadOptions
+from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import Target, Task

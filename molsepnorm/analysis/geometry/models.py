@@ -10,7 +10,7 @@ import numpy as np
 
 from molsepnorm.analysis.geometry.analysis import ModelOnMolecules
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.data.tables import hold
+from molsepnorm.data.tables.formats import hold
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import Task

@@ -22,8 +22,8 @@ from molsepnorm.data.datasets.qualifiers import (
     qualifiers_of,
     with_relations,
 )
-from molsepnorm.data.tables import locate, names_in_file, require_column
-from molsepnorm.data.tables.columns import with_points
+from molsepnorm.data.tables.columns import names_in_file, require_column, with_points
+from molsepnorm.data.tables.formats import locate
 from molsepnorm.tasks.inputs import MISSING, WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
 

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from molsepnorm.data.tables import ReadOptions
+from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.standardize import Level

@@ -15,7 +15,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.data.datasets.table import Rows
 from molsepnorm.data.store import GraphStore
-from molsepnorm.data.tables import require_column
+from molsepnorm.data.tables.columns import require_column
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, counted, require_several
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules import featurize

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.tables import locate
+from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, listed
 
 NONE = "none"

@@ -17,13 +17,12 @@ from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.duplicates import merged, same_molecules
 from molsepnorm.data.datasets.splitters import (
     MIN_SIZES,
-    describe_times,
     draw_fold,
     draw_splits,
     draw_validation,
     read_times,
 )
-from molsepnorm.data.tables import as_file
+from molsepnorm.data.tables.formats import as_file
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks import Target
@@ -79,11 +78,10 @@ def with_splits(
         given: the rows of each split, under its name, in place of those of the settings.
 
     Raises:
-        ConfigError: there is no such fold, the data set has no SMILES to merge duplicates by, or
-            no classes for a stratified split.
-        DataError: the column or the file does not name a split, a cell is not a time, rows of a
-            merged molecule are in several splits, or a split has too few molecules: it needs 2 for
-            training, 1 for validation and 1 for the test, unless no test rows are named.
+        ConfigError: there is no such fold, no SMILES to merge duplicates by, or no classes for a
+            stratified split.
+        DataError: splits or times cannot be read, rows of a merged molecule are in several splits,
+            or a split has fewer molecules than `MIN_SIZES`; no test rows need to be named.
     """
     named = _named(dataset, config, source, where, column, given)
     numbers, is_labelled = np.arange(len(dataset.store)), dataset.has_label
@@ -97,10 +95,18 @@ def with_splits(
     molecules, has_label = dataset.molecules, dataset.has_label
     if not has_label[molecules].any():
         has_label[:] = True
-    if named is None:
+    splits: _Splits = {}
+    times = None
+    if config.time_column is not None and column is not None:
+        times, odd = read_times(column, config.time_format)
+        _refuse_cells(odd, column, config.time_column, where, _TIMES)
+    if named is None and config.split is not None:
         molecules = molecules[has_label[molecules]]
-        splits = _drawn(dataset, config, source, where, column, molecules, numbers)
-    else:
+        strata = strata_of(config, dataset.targets, dataset.labels[molecules])
+        rows, smiles = dataset.store.rows[molecules], dataset.smiles or ()
+        parts = draw_splits(config, rows, numbers[molecules], smiles, source, times, strata)
+        splits = {name: molecules[part] for name, part in parts.items()}
+    elif named is not None:
         splits = named.of(molecules)
         if config.folds is not None and given is None:
             rest = np.concatenate([splits["train"], splits["val"]])
@@ -126,9 +132,9 @@ def with_splits(
         lines.append(
             f"Validation: {count} drawn from the training split, since no row is named val."
         )
-    if config.time_column is not None and column is not None and splits:
+    if times is not None and column is not None and splits:
         parts = {name: dataset.store.rows[part] for name, part in splits.items()}
-        lines.append(describe_times(parts, column, config.time_column, config.time_format))
+        lines.append(_about_times(parts, times, column, config))
     return replace(dataset, splits=splits, warnings=(*dataset.warnings, *lines))
 
 
@@ -200,30 +206,6 @@ def _named(
     return _Named(parts, named, place, setting)
 
 
-def _drawn(
-    dataset: Dataset,
-    config: DataConfig,
-    source: Path | str,
-    where: Callable[[int], str],
-    column: Sequence[str] | None,
-    molecules: np.ndarray,
-    numbers: np.ndarray,
-) -> _Splits:
-    """Draw the splits of these molecules, none if `config.split` is None; rows with the same of the
-    `numbers` of all molecules stay together in a random split."""
-    if config.split is None:
-        return {}
-    rows, times = dataset.store.rows[molecules], None
-    if config.time_column is not None:
-        assert column is not None
-        times, odd = read_times(column, config.time_format)
-        _refuse_cells(odd, column, config.time_column, where, _TIMES)
-    strata = strata_of(config, dataset.targets, dataset.labels[molecules])
-    smiles = dataset.smiles or ()
-    splits = draw_splits(config, rows, numbers[molecules], smiles, source, times, strata)
-    return {name: molecules[part] for name, part in splits.items()}
-
-
 def _same_in_split(
     dataset: Dataset, named: _Named | None, where: Callable[[int], str]
 ) -> list[np.ndarray]:
@@ -252,13 +234,7 @@ def strata_of(
     config: DataConfig, targets: Sequence[Target], labels: np.ndarray
 ) -> np.ndarray | None:
     """Return the number of the combination of classes of each molecule, int64 (G,), for a
-    stratified split; None for another one.
-
-    `targets` are the T targets, and `labels` (G, T) are NaN where missing.
-
-    Raises:
-        ConfigError: no target has classes.
-    """
+    stratified split, None for another one; `labels` (G, T) are NaN where missing."""
     if config.split_type != "stratified":
         return None
     classes = labels[:, [target.kind != "regression" for target in targets]]
@@ -279,6 +255,21 @@ def _given_rows(splits: Mapping[str, Any], num_rows: int) -> _Rows:
     except ValidationError as error:
         raise DataError(f"splits: {_first(error)}") from None
     return _read_entry(entry, "splits", "the list of molecules", num_rows)
+
+
+def _about_times(
+    parts: _Splits, times: np.ndarray, column: Sequence[str], config: DataConfig
+) -> str:
+    """Return a line with the first and the last time of each split that has rows; `parts` are the
+    rows of each, and `times` those of all rows."""
+    spans = []
+    for split, rows in parts.items():
+        if len(rows):
+            ends = rows[np.argmin(times[rows])], rows[np.argmax(times[rows])]
+            spans.append(f"{split} {' to '.join(column[row].strip() for row in ends)}")
+    blank = int(np.isnan(times).sum())
+    left_out = f"; {counted(blank, 'row')} without a time left out" if blank else ""
+    return f"Split by column '{config.time_column}': {', '.join(spans)}{left_out}."
 
 
 def _refuse_cells(

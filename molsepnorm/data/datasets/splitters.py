@@ -10,7 +10,7 @@ ring-free molecules only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
-from molsepnorm.errors import ConfigError, DataError, counted
+from molsepnorm.errors import DataError, counted
 from molsepnorm.tasks.inputs import MISSING
 
 if TYPE_CHECKING:
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 MAX_DISTANCE = 0.6
 """Largest Tanimoto distance from the centre of a cluster, as in DeepChem's `ButinaSplitter`."""
-
 MAX_MOLECULES = 50_000
-"""Larger tables are refused, since the time grows with the square of their length: 5,000 molecules
-take about 2 seconds, 20,000 take 11 and 50,000 take more than a minute."""
+"""Larger tables are not clustered: 5,000 molecules take about 2 seconds, and 50,000 more than a
+minute."""
 
 _PAIRS = 1 << 20  # pairs of molecules compared at once
 MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
@@ -53,17 +52,21 @@ NUMBER = "number"
 
 def draw_splits(
     config: DataConfig,
-    rows: np.ndarray,
-    molecules: np.ndarray,
+    rows: np.ndarray,  # (G,)
+    molecules: np.ndarray,  # (G,)
     smiles: Sequence[str],
     source: Path | str,
     times: np.ndarray | None = None,  # (R,)
     strata: np.ndarray | None = None,  # (G,)
 ) -> dict[str, np.ndarray]:
-    """Return sorted indices of molecules in the store; arguments as for `make_splits`.
+    """Return the sorted indices of G molecules in each split.
 
-    `times` are those of every row, NaN for a row that is left out, if the split is by time.
-    `strata` are numbers of the molecules, if each number has the same share of all splits.
+    Args:
+        rows: row of each molecule in the source.
+        molecules: numbers of the molecules; a random split keeps equal ones together.
+        smiles: SMILES of every row of the source.
+        times: those of every row, NaN for a row that is left out, if the split is by time.
+        strata: numbers of the molecules that have the same share of all splits.
 
     Raises:
         DataError: there are too few molecules, scaffolds, clusters or times; or too many molecules
@@ -77,15 +80,11 @@ def draw_splits(
     elif config.draws_molecules:
         parts = _draw_molecules(molecules, strata, config)
     else:
-        texts = [smiles[row] for row in rows]
-        if config.split_type == "scaffold-ogb":
-            groups = _rank_scaffolds(_scaffolds(texts, chirality=True), len(rows), config)
-        elif config.split_type == "butina":
-            groups = _draw_groups(_clusters(texts, source), len(rows), config)
-        else:
-            groups = _draw_groups(_scaffolds(texts, chirality=False), len(rows), config)
-        nothing = np.empty(0, dtype=np.int64)
-        parts = [np.concatenate([nothing, *each]) for each in groups]
+        texts, by_rank = [smiles[row] for row in rows], config.split_type == "scaffold-ogb"
+        clustered = config.split_type == "butina"
+        groups = _clusters(texts, source) if clustered else _scaffolds(texts, chirality=by_rank)
+        chosen = (_rank_scaffolds if by_rank else _draw_groups)(groups, len(rows), config)
+        parts = [np.concatenate([np.empty(0, dtype=np.int64), *each]) for each in chosen]
     needed = {**MIN_SIZES, "test": int(config.draws_test)}
     if any(len(part) < least for part, least in zip(parts, needed.values(), strict=True)):
         wanted = "shares of " + " / ".join(f"{share:g}" for share in config.split)
@@ -106,12 +105,8 @@ def draw_validation(
     rows: np.ndarray, molecules: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw validation rows from three or more rows (n,) at random, in the ratio of the first two
-    splits; return the sorted training and validation rows. Rows with the same number in
-    `molecules` stay together.
-
-    Raises:
-        DataError: the rows are those of one molecule, or nearly all are.
-    """
+    splits; return the sorted training and validation rows. Rows with the same of the `molecules`
+    stay together. A `DataError` says that nearly all rows are those of one molecule."""
     order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
     num_train = max(_inner_sizes(len(rows), config)[0], MIN_SIZES["train"])
     train, val = _cut(order, molecules, [num_train])
@@ -126,12 +121,8 @@ def draw_validation(
 def draw_fold(
     rows: np.ndarray, molecules: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw folds of rows; return the sorted rows outside and inside of the configured fold. The
-    arguments are those of `draw_validation`.
-
-    Raises:
-        DataError: there are too few molecules.
-    """
+    """Draw folds of rows; return the sorted rows outside and inside of the configured fold.
+    Arguments are as for `draw_validation`; a `DataError` says that there are too few molecules."""
     assert config.folds is not None
     order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
     val, train = _cut_fold(order, molecules, config)
@@ -217,13 +208,11 @@ def _cut(order: np.ndarray, molecules: np.ndarray, places: Sequence[int]) -> lis
 
 
 def _draw_groups(groups: Groups, count: int, config: DataConfig) -> tuple[Groups, Groups, Groups]:
-    """Draw whole scaffolds or clusters: large ones for training, then the test and validation
-    splits.
+    """Draw whole scaffolds or clusters.
 
     Large groups go to training as long as they fit. The test and validation splits are filled with
     groups in random order that fit, and the others go to training. Neither split gets more than its
-    share. Both get less if the groups larger than their shares, which can only go to training,
-    exceed the training share.
+    share, and both get less if the groups larger than their shares exceed the training share.
 
     chemprop's balanced scaffold split fills training first and uses the rest for the test, so that
     its test molecules change with every replicate.
@@ -276,10 +265,6 @@ def _rank_scaffolds(
     stereoisomers of a scaffold are one scaffold there.
     """
     assert config.split is not None
-    if config.fold and config.folds is None:
-        raise ConfigError(
-            "data.split_type: scaffold-ogb is not random, so there is one split: set data.folds"
-        )
     if not config.test_set:
         test, rest = _fold(groups, config)
         num_train, _ = _inner_sizes(sum(map(len, rest)), config)
@@ -399,10 +384,9 @@ def butina_clusters(bits: csr_matrix, max_distance: float = MAX_DISTANCE) -> lis
     bits) fingerprints of zeros and ones.
 
     The molecule with the most neighbours, those within `max_distance`, is the centre of the first
-    cluster, which its neighbours join. The next centre has the most neighbours of the remaining
-    molecules. Neighbours are counted once, before the first cluster is made. The clusters are those
-    of `rdkit.ML.Cluster.Butina.ClusterData`, which needs 8 bytes for every pair of molecules; here
-    the neighbours are computed again when they are needed, so memory grows with G only.
+    cluster, which its neighbours join. The next centre is the one of the remaining molecules whose
+    neighbours, counted at the start, are the most. `rdkit.ML.Cluster.Butina.ClusterData`, which
+    finds the same clusters, needs 8 bytes for every pair of molecules; here memory grows with G.
 
     Source: Butina, J. Chem. Inf. Comput. Sci. 1999, 39, 747.
     """
@@ -449,10 +433,9 @@ def read_times(
     """Return the times of a column (R,) as numbers in order, float64 with NaN for an empty cell,
     and the rows (int64) whose cell is not empty and not a time.
 
-    Cells are dates of the format (see `time.strptime`), or else numbers, or dates in ISO 8601 such
-    as 2021, 2021-05, 2021-05-03 and 2021-05-03T14:30:00Z, where a year or a month stands for its
-    first moment. If all cells are numbers, or the format is `number`, their order is numerical; it
-    is left open if all look like dates of another order. Dates are microseconds since 1970.
+    Cells are dates of the format (see `time.strptime`), or numbers, or ISO 8601 dates, where
+    a year or a month stands for its first moment. Numbers that look like dates of another order are
+    no times unless the format is `number`. Dates are microseconds since 1970.
     """
     cells = pd.Series(list(column), dtype=object).str.strip()
     present = ~cells.isin(MISSING).to_numpy()
@@ -496,21 +479,3 @@ def split_by_time(
         ends = np.searchsorted(times[order], last, side="right")
     train, val, test = np.split(order, ends)
     return train, val, test
-
-
-def describe_times(
-    parts: Mapping[str, np.ndarray], column: Sequence[str], name: str, time_format: str | None
-) -> str:
-    """Return a line with the first and the last time of each split that has rows. `parts` are the
-    rows of the table in each split, `column` the cells of every row, and `name` that of the
-    column."""
-    times, _ = read_times(column, time_format)
-    spans = []
-    for split, rows in parts.items():
-        if not len(rows):
-            continue
-        first, last = rows[np.argmin(times[rows])], rows[np.argmax(times[rows])]
-        spans.append(f"{split} {column[first].strip()} to {column[last].strip()}")
-    blank = int(np.isnan(times).sum())
-    left_out = f"; {counted(blank, 'row')} without a time left out" if blank else ""
-    return f"Split by column '{name}': {', '.join(spans)}{left_out}."

@@ -19,14 +19,9 @@ from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, with_splits
 from molsepnorm.data.store import GraphStore
-from molsepnorm.data.tables import (
-    is_stream,
-    locate,
-    read_chunks,
-    read_table,
-    require_column,
-    row_word,
-)
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables.columns import require_column
+from molsepnorm.data.tables.formats import is_stream, locate, row_word
 from molsepnorm.errors import DataError, OpenChoice
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec

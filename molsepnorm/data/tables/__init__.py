@@ -1,10 +1,8 @@
 """Tables of molecules: CSV, TSV, Parquet, workbooks, SDF and SMILES files, optionally compressed.
 
 For every format, `read_chunks` yields DataFrames of text cells, with "" for blanks and the SMILES
-in a column of the chosen name. The index of a row is its position in the file:
-
->>> locate("my.csv.gz", 12), locate("my.sdf", 11)
-('my.csv.gz, line 12', 'my.sdf, record 11')
+in a column of the chosen name. The index of a row is its position in the file, see
+`formats.locate`.
 """
 
 from __future__ import annotations
@@ -17,41 +15,9 @@ from typing import TextIO
 import pandas as pd
 
 from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
-from molsepnorm.data.tables.columns import (
-    names_in_file,
-    require_clear_points,
-    require_column,
-    smiles_column_of,
-    with_points,
-    with_smiles,
-)
-from molsepnorm.data.tables.formats import (
-    ReadOptions,
-    as_file,
-    hold,
-    is_held,
-    is_stream,
-    kind_of,
-    locate,
-    row_word,
-)
+from molsepnorm.data.tables.columns import require_clear_points, with_points, with_smiles
+from molsepnorm.data.tables.formats import ReadOptions, as_file, kind_of, row_word
 from molsepnorm.errors import DataError
-
-__all__ = [
-    "ReadOptions",
-    "as_file",
-    "hold",
-    "is_held",
-    "is_stream",
-    "locate",
-    "names_in_file",
-    "read_chunks",
-    "read_table",
-    "require_column",
-    "row_word",
-    "smiles_column_of",
-    "with_points",
-]
 
 _DEFAULT = ReadOptions()
 _READERS = {
@@ -81,13 +47,9 @@ def read_chunks(
 ) -> Iterator[pd.DataFrame]:
     """Yield a table in pieces of up to `rows` rows, in memory that does not grow with the file.
 
-    All cells are text, "" if blank. All pieces have the columns of the file, in its order; several
-    may have the same name. The index of a row is its line, row or record, counted from 1, see
-    `locate`. The suffix of the file names the format; each has a file in this folder.
-
-    A `DataWarning` names a column of SMILES under another name (`smiles_column_of`), and extensions
-    of CXSMILES that are not read. Callers check that there is a column of SMILES, with
-    `require_column`.
+    All pieces have the columns of the file, in its order; several may have the same name. A
+    `DataWarning` names a column of SMILES under another name, and extensions of CXSMILES that are
+    not read. Callers check that there is a column of SMILES, with `columns.require_column`.
 
     Args:
         source: a path, or the open text of a CSV. A pipe is copied to a temporary file first.
@@ -111,19 +73,12 @@ def read_chunks(
         else:
             pieces = delimited.read_stream(file, name, rows, options)
         for piece in with_smiles(pieces, name, options.smiles_column):
-            _convert(piece, numbers, options, name)
+            unique = piece.columns[~piece.columns.duplicated(keep=False)]
+            for column in {*numbers}.intersection(unique):
+                require_clear_points(piece, column, options.decimal, name)
+                piece[column] = with_points(piece[column], options.decimal)
             if len(piece):
                 empty = False
                 yield piece
     if empty:
         raise DataError(f"{name} has no molecules: a {word} for each of them is expected")
-
-
-def _convert(
-    piece: pd.DataFrame, numbers: Collection[str], options: ReadOptions, name: str
-) -> None:
-    """Replace decimal commas in columns of numbers; refuse points that may group thousands."""
-    unique = piece.columns[~piece.columns.duplicated(keep=False)]
-    for column in {*numbers}.intersection(unique):
-        require_clear_points(piece, column, options.decimal, name)
-        piece[column] = with_points(piece[column], options.decimal)

@@ -42,16 +42,11 @@ def names_smiles(column: str) -> bool:
 
 
 def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str:
-    """Return the name of the column of SMILES.
-
-    If the default, `smiles`, is wanted and there is no such column, it is the only one whose name
-    contains "smile". If there is none, `wanted` is returned.
+    """Return the name of the column of SMILES: `wanted`, or in place of the default the only one
+    whose name contains "smile". It is a `ConfigError` if several may be meant.
 
     >>> smiles_column_of(["id", "Chromophore (SMILES)"], "smiles", "my.csv")
     'Chromophore (SMILES)'
-
-    Raises:
-        ConfigError: several columns may be meant.
     """
     columns = list(columns)
     if wanted in columns or wanted != DEFAULT_SMILES:
@@ -120,12 +115,8 @@ def require_column(
     once: bool = True,
     in_file: Iterable[str] | None = None,
 ) -> None:
-    """Check that there is a column of this name, and with `once` that there is only one. `in_file`
-    are the names in errors, if they differ; see `names_in_file`.
-
-    Raises:
-        ConfigError: there is none, in which case the message has the nearest name, or several.
-    """
+    """Raise a `ConfigError` unless there is a column of this name, and with `once` only one.
+    `in_file` are the names in errors, if they differ; see `names_in_file`."""
     columns = list(columns)
     if wanted not in columns:
         known = columns if in_file is None else list(in_file)

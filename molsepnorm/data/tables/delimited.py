@@ -44,13 +44,10 @@ def read_stream(
 ) -> Iterator[pd.DataFrame]:
     """Yield a table in pieces; the index of a row is its first line in the file.
 
-    The separator is the one that makes a column of SMILES of the header, or else the first of
-    `separators` in the header. A first line such as sep=;, which Excel reads, names it and is
-    skipped.
-
-    A blank line is a row of blank cells, so that predictions can be written beside the rows. Rows
-    shorter than the header are filled with blanks; blank cells beyond the header are dropped, but
-    not beside commas, which may group thousands (1,250 in front of an empty cell).
+    A first line such as sep=;, which Excel reads, names the separator and is skipped. A blank line
+    is a row of blank cells, so that predictions can be written beside the rows. Rows shorter than
+    the header are filled with blanks; blank cells beyond the header are dropped, but not beside
+    commas, which may group thousands (1,250 in front of an empty cell).
 
     Raises:
         DataError: the file is empty, a row has more cells than the header, or a quoted cell does

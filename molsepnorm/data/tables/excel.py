@@ -19,10 +19,9 @@ from molsepnorm.optional import require_package
 def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield a sheet of a workbook in pieces; the index of a row is its number.
 
-    It is `options.sheet`, or else the only sheet, or the only one with a column of SMILES. The
-    first row that is not blank, or the row `options.header_row`, is the header. Numbers become text
-    with the digits needed to read them back (1.0 is "1"), booleans "true" and "false", dates ISO
-    dates; a formula is its stored value. Blank rows and columns at the end are left out.
+    Numbers become text with the digits needed to read them back (1.0 is "1"), booleans "true" and
+    "false", dates ISO dates; a formula is its stored value. Blank rows and columns at the end are
+    left out.
 
     Raises:
         ConfigError: python-calamine is not installed; there is no such sheet; or several may be

@@ -63,10 +63,10 @@ class ReadOptions:
     workbook the first that is not blank."""
 
 
-def _packing(path: Path) -> str | None:
-    """Return the suffix of a compressed file, such as .gz; None for others."""
+def _packing(path: Path) -> str:
+    """Return the suffix of a compressed file, such as .gz; "" for others."""
     suffix = path.suffix.lower()
-    return suffix if suffix in (*_OPEN, ".zip") else None
+    return suffix if suffix in (*_OPEN, ".zip") else ""
 
 
 def kind_of(source: Path | str) -> Kind:
@@ -102,7 +102,7 @@ def row_word(source: Path | str) -> str:
 
 
 def locate(source: Path | str, index: int) -> str:
-    """Return the position of a row, by its index in a table of `read_chunks`.
+    """Return the position of a row by its index in a table.
 
     >>> locate("standard input", 2), locate("my.parquet", 11), locate("my.smi.gz", 12)
     ('standard input, line 2', 'my.parquet, row 11', 'my.smi.gz, line 12')
@@ -114,15 +114,8 @@ def locate(source: Path | str, index: int) -> str:
 def open_text(
     path: Path, name: str, options: ReadOptions, newline: str | None = ""
 ) -> Iterator[TextIO]:
-    """Open a text that may be compressed, with clear errors while it is read.
-
-    By default the ends of lines are kept, see `open`.
-
-    Raises:
-        DataError: the file is damaged, has not the compression of its suffix, is a zip archive of
-            several files, or no text of the encoding.
-        StorageError: the file cannot be read.
-    """
+    """Open a text that may be compressed, with clear errors while it is read; `newline` is as for
+    `open`."""
     packing = _packing(path)
     with clear_errors(name, "read"):
         try:
@@ -135,12 +128,12 @@ def open_text(
                 yield io.TextIOWrapper(file, encoding=encoding, newline=newline)
         except UnicodeError as error:
             raise DataError(
-                f"{name} cannot be decoded: {error}. Save a text as UTF-8, or name its encoding: "
-                "--encoding cp1252 (Western Windows), latin-1, utf-16-le or utf-16-be. The name of "
-                "a workbook or a compressed file must end so, as in .xlsx or .csv.gz"
+                f"{name} cannot be decoded: {error}. Save a text as UTF-8, or name its encoding, "
+                "such as --encoding cp1252. The name of a workbook or a compressed file must end "
+                "so, as in .xlsx or .csv.gz"
             ) from None
         except _DAMAGE as error:
-            if packing is None or getattr(error, "errno", None) is not None:
+            if not packing or getattr(error, "errno", None) is not None:
                 raise
             raise DataError(
                 f"{name} cannot be decompressed as {packing}: {error}. It is damaged or cut off, "
@@ -148,7 +141,7 @@ def open_text(
             ) from None
 
 
-def _decompressed(packed: BinaryIO, packing: str | None, path: Path, name: str) -> Any:
+def _decompressed(packed: BinaryIO, packing: str, path: Path, name: str) -> Any:
     if packing != ".zip":
         return _OPEN[packing](packed) if packing else packed
     archive, names = zipfile.ZipFile(packed), _members(path)
@@ -172,14 +165,8 @@ def rows_of_piece(rows: int, columns: int) -> int:
 
 @contextmanager
 def as_file(path: Path) -> Iterator[Path]:
-    """Yield `path` itself, or a temporary copy of a stream such as a pipe.
-
-    The stream is read once, to its end. The copy has the name of the stream and exists until the
-    block ends; inner blocks with the same stream use the same copy.
-
-    Raises:
-        StorageError: the stream cannot be read, or there is no room for the copy.
-    """
+    """Yield `path` itself, or a temporary copy of a stream such as a pipe, which is read once. The
+    copy exists until the block ends; inner blocks with the same stream use the same copy."""
     key = _key(path)
     if key is None or key in _copies:
         yield path if key is None else _copies[key]

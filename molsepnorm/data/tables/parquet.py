@@ -51,13 +51,7 @@ def read_parquet_rows(
     path: Path, name: str, start: int, stop: int, columns: Sequence[str]
 ) -> pd.DataFrame:
     """Return the rows of a Parquet file from index `start` to before `stop` as `read_parquet`
-    yields them, with `columns` in this order.
-
-    Only row groups that hold these rows are read, a part at a time.
-
-    Raises:
-        ConfigError, DataError: as `read_parquet`; or the file has fewer rows.
-    """
+    yields them, with `columns` in this order. Only row groups that hold these rows are read."""
     pieces = [pd.DataFrame(columns=[*columns], dtype=object)]
     with _opened(path, name) as table:
         about = [table.metadata.row_group(group) for group in range(table.num_row_groups)]

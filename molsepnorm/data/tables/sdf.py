@@ -20,16 +20,13 @@ _END = "M  END"
 def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield an SDF in pieces; the index of a row is the number of its record, from 1.
 
-    The columns are the structures as SMILES, under `options.smiles_column`; the titles, under
-    `name`; and every property of any record. The file is read twice, since later records may have
-    properties that the first lacks. The values of a property that a record has twice are lines of
-    one cell. The structure replaces a property called `smiles_column`; titles fill the blanks of
-    one called `name`.
-
-    A record that RDKit cannot read is a row too, see `molecules.featurize.sdf`.
+    The columns are the structures as SMILES, under `options.smiles_column`, in place of a property
+    of that name; the titles, under `name`; and every property of any record. The file is read
+    twice, since later records may have properties that the first lacks. A record that RDKit cannot
+    read is a row too, see `molecules.featurize.sdf`.
 
     Raises:
-        DataError: no record has a structure, or the file is not text.
+        DataError: no record has a structure.
     """
     from molsepnorm.molecules.featurize.sdf import smiles_of
 
@@ -76,10 +73,8 @@ def _records(text: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _parsed(record: str) -> tuple[str, dict[str, str]]:
-    """Return the structure, and the value of each property.
-
-    A value ends at the header of the next property, so that it may have blank lines.
-    """
+    """Return the structure, and the value of each property, which ends at the header of the next
+    one. The values of a property that a record has twice are lines of one cell."""
     end = record.find(f"\n{_END}")
     end = record.find("\n", end + 1) if end >= 0 else record.find("\n>")
     if end < 0:

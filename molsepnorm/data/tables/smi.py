@@ -19,17 +19,16 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
     """Yield a SMILES file in pieces; the index of a row is its line number.
 
     The columns are the SMILES, under `options.smiles_column`, and `name`, the rest of the line. If
-    the first word is "smiles", "CXSMILES" or similar, or `options.smiles_column`, the first line is
-    a header that names the columns. They are separated by tabs if the header has tabs, otherwise by
-    spaces, in which case the last column is the rest of the line.
+    the first word ends in "smiles" or is `options.smiles_column`, the first line is a header that
+    names the columns. They are separated by tabs if the header has tabs, otherwise by spaces, in
+    which case the last column is the rest of the line.
 
     A line that begins with # is a comment, and one that begins with a tab has no SMILES. A blank
-    line is a row of blanks, as in CSV. A CXSMILES extension, `|…|` after the SMILES, belongs to the
-    SMILES and not to the name.
+    line is a row of blanks, as in CSV. A CXSMILES extension, `|…|`, belongs to the SMILES.
 
     Raises:
-        DataError: the file is not text, cells of the first line are separated by commas, or a line
-            has more cells than a header with tabs.
+        DataError: cells of the first line are separated by commas, or a line has more cells than a
+            header with tabs.
     """
     smiles_column = options.smiles_column
     with open_text(path, name, options) as text:
@@ -75,11 +74,9 @@ def _cells(line: str, width: int, tabs: bool) -> list[str]:
     if tabs:
         cells = line.split("\t")
     elif line.startswith("\t") and width > 1:  # the SMILES is missing
-        cells = ["", *line.split(None, width - 2)]
+        cells = ["", *line.rstrip().split(None, width - 2)]
     else:
-        cells = line.split(None, width - 1)
-    if not tabs and len(cells) == width:
-        cells[-1] = cells[-1].rstrip()
+        cells = line.rstrip().split(None, width - 1)
     cells += [""] * (width - len(cells))
     cells[0] += extension
     return cells

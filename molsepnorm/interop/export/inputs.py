@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from molsepnorm.data.tables import ReadOptions, locate, read_chunks, require_column
+from molsepnorm.data.tables import read_chunks
+from molsepnorm.data.tables.columns import require_column
+from molsepnorm.data.tables.formats import ReadOptions, locate
 from molsepnorm.errors import DataError, StorageError
 from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.model import PropertyModel

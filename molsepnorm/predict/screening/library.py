@@ -11,15 +11,14 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from molsepnorm.data.tables import (
-    ReadOptions,
+from molsepnorm.data.tables import read_chunks
+from molsepnorm.data.tables.columns import (
     names_in_file,
-    read_chunks,
     require_column,
     smiles_column_of,
     with_points,
 )
-from molsepnorm.data.tables.formats import kind_of
+from molsepnorm.data.tables.formats import ReadOptions, kind_of
 from molsepnorm.data.tables.parquet import parquet_layout, read_parquet_rows
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from molsepnorm.data.tables import hold
+from molsepnorm.data.tables.formats import hold
 from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files.writing import write_json
 from molsepnorm.tasks.metrics import METRICS

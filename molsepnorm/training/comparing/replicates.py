@@ -18,7 +18,8 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.tables import hold, read_table
+from molsepnorm.data.tables import read_table
+from molsepnorm.data.tables.formats import hold
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.tables import free_name

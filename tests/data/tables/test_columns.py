@@ -9,15 +9,9 @@ import pytest
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.datasets.columns import Column
-from molsepnorm.data.tables import (
-    ReadOptions,
-    locate,
-    names_in_file,
-    read_chunks,
-    read_table,
-    require_column,
-    with_points,
-)
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables.columns import names_in_file, require_column, with_points
+from molsepnorm.data.tables.formats import ReadOptions, locate
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 
 

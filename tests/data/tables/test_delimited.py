@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from molsepnorm.data.tables import locate, read_chunks, read_table
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import DataError
 
 

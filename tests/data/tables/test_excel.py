@@ -7,7 +7,8 @@ import datetime
 import openpyxl
 import pytest
 
-from molsepnorm.data.tables import ReadOptions, locate, read_chunks, read_table
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables.formats import ReadOptions, locate
 from molsepnorm.errors import ConfigError, DataError
 
 

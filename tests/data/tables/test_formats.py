@@ -13,15 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from molsepnorm.data.tables import (
-    as_file,
-    hold,
-    is_held,
-    is_stream,
-    locate,
-    read_chunks,
-    read_table,
-)
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables.formats import as_file, hold, is_held, is_stream, locate
 from molsepnorm.errors import DataError, MolsepnormError
 
 TEXT = "smiles,y\n" + "".join(f"{'C' * (i % 40 + 1)},{i}\n" for i in range(2000))

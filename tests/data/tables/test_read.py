@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from molsepnorm.data.tables import locate, read_chunks, read_table
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import DataError
 
 METHANE = "\n\n\n  1  0  0  0  0  0  0  0  0  0999 V2000\n" + (

@@ -6,7 +6,8 @@ import gzip
 
 import pytest
 
-from molsepnorm.data.tables import ReadOptions, locate, read_chunks, read_table
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables.formats import ReadOptions, locate
 from molsepnorm.errors import DataWarning, InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from molsepnorm.data.tables import ReadOptions, locate, read_chunks, read_table
+from molsepnorm.data.tables import read_chunks, read_table
+from molsepnorm.data.tables.formats import ReadOptions, locate
 from molsepnorm.errors import DataError
 
 

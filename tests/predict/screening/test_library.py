@@ -7,7 +7,8 @@ import gzip
 import pandas as pd
 import pytest
 
-from molsepnorm.data.tables import ReadOptions, read_table
+from molsepnorm.data.tables import read_table
+from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.predict.screening.library import find_files, open_library
 
