@@ -7,15 +7,15 @@ memory does not grow with their number, and it is opened by mapping, which takes
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from molsepnorm.files.arrays import Streamed, array_bytes, open_arrays, refuse_damaged, write_arrays
+from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.writing import replacing, scratch_folder
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec
 from molsepnorm.molecules.encodings.paths import PathMerger, PathVocabulary
@@ -96,14 +96,8 @@ class GraphStore(EncodedGraphs):
     ) -> GraphStore:
         """Write a store and map it. If a chunk cannot be made or written, nothing is left behind.
 
-        Args:
-            path: the new file.
-            chunks: molecules and their rows in the source (int64), some at a time.
-            rejected: rows without a molecule; may be filled while `chunks` is read.
-            encoding, featurizer: how the molecules were made.
-
-        Raises:
-            StorageError: the file cannot be written.
+        `chunks` are molecules and their rows in the source (int64), some at a time. `rejected`, the
+        rows without a molecule, may be filled while they are read.
         """
         merger, max_bonds, atom_features = PathMerger(), 0, 0
         sizes, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
@@ -154,32 +148,12 @@ class GraphStore(EncodedGraphs):
         encoding: EncodingSpec,
         featurizer: str,
     ) -> GraphStore:
-        """Return a store of one molecule or more without a file; arguments as for `write`."""
-        merger, max_bonds = PathMerger(), 0
-        parts: list[tuple[np.ndarray, ...]] = []
-        for graphs, rows in chunks:
-            pairs = merger.add(graphs.paths).take(graphs.pairs)
-            part = (graphs.sizes, graphs.atoms, graphs.degrees, pairs, rows)
-            parts.append(part if graphs.features is None else (*part, graphs.features))
-            max_bonds = max(max_bonds, graphs.max_bonds)
-        paths, final = merger.finish()
-        names = ["sizes", "atoms", "degrees", "pairs", "rows"]
-        names += ["features"] * (encoding.molecule_features > 0)
-        arrays = map(np.concatenate, zip(*parts, strict=True))
-        joined: dict[str, Any] = dict(zip(names, arrays, strict=True))
-        joined["pairs"] = final.take(joined["pairs"])
-        digest = hashlib.sha256()
-        for piece in array_bytes({**joined, **_vocabulary(paths)}, {}):
-            digest.update(piece)
-        return GraphStore(
-            **joined,
-            paths=paths,
-            max_bonds=max_bonds,
-            rejected=tuple(rejected),
-            encoding=encoding,
-            featurizer=featurizer,
-            digest=digest.hexdigest(),
-        )
+        """Return a store without a file; arguments as for `write`."""
+        with TemporaryDirectory(prefix="molsepnorm-") as folder:
+            store = GraphStore.write(f"{folder}/a.store", chunks, rejected, encoding, featurizer)
+            large = ("atoms", "degrees", "pairs", *["features"] * (store.features is not None))
+            arrays: dict[str, Any] = {name: np.array(getattr(store, name)) for name in large}
+            return replace(store, **arrays, path=None)
 
 
 def _vocabulary(paths: PathVocabulary) -> dict[str, np.ndarray]:
