@@ -255,14 +255,13 @@ def _merged_label(
     of, values = labels.targets[target], labels.values[used, target]
     bounds = labels.bounds[used, target]
     weights = np.ones(len(used)) if scan.rows.weights is None else scan.rows.weights[used]
-    merged = merged_label(values, bounds, weights, of.kind == "regression")
-    if np.isnan(merged.value):
+    value, bound = merged_label(values, bounds, weights, of.kind == "regression")
+    if np.isnan(value):
         return "", "conflicts", int(used[0])
-    same = (bounds == merged.bound) & np.isclose(values, merged.value, rtol=1e-9, atol=0)
+    same = (bounds == bound) & np.isclose(values, value, rtol=1e-9, atol=0)
     if same.any():
         source = int(used[same.argmax()])
         return str(column[source]).strip(), "filled", source
-    value = merged.value
     if of.transformation is not None:
         value = float(of.transformation.inverse(np.array(value)))
     if labels.factors is not None:

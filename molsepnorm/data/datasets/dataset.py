@@ -160,16 +160,12 @@ class Dataset:
         return len(self.splits.get("test", ())) > 0
 
     def require_test(self, what: str) -> None:
-        """Refuse to score something without a test split; `what` begins the message.
-
-        Raises:
-            ConfigError: the test split is empty.
-        """
+        """Raise a `ConfigError` that begins with `what` if the test split is empty."""
         if not self.has_test:
             raise ConfigError(
                 f"{what} is scored on a test split, and that of {self.name} has no molecules: "
-                "name test rows where the splits are named (data.splits_column or "
-                "data.splits_file), or draw them with shares such as 0.8,0.1,0.1 (data.split)"
+                "name test rows in data.splits_column or data.splits_file, or draw them with "
+                "shares such as 0.8,0.1,0.1 (data.split)"
             )
 
     @property
@@ -247,11 +243,8 @@ class Dataset:
         return map(TargetSummary.of, self.targets, labels.T, exact.T)
 
     def about_labels(self, parts: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
-        """Return what a reader of scores needs to know about the labels, by target.
-
-        A target without a transform, bounds and repeated labels has no entry. `parts` are int64
-        indices of the scored molecules, by name of the split.
-        """
+        """Return what a reader of scores needs to know about the labels, by target; `parts` are
+        int64 indices of the scored molecules, by name of the split."""
         about: dict[str, dict[str, Any]] = {}
         for i, target in enumerate(self.targets):
             entry: dict[str, Any] = {}

@@ -1,15 +1,14 @@
-"""Rows of the same molecule: recognise them, and merge their labels before the split."""
+"""Rows of the same molecule: recognise them, and merge their labels."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, pairwise
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset, Merged, RepeatSpread
 from molsepnorm.data.store import GraphStore
@@ -25,48 +24,27 @@ def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
     return rows[is_labelled[rows]] if is_labelled[rows].any() else rows
 
 
-def used_labels(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (n,)
-    """Return which labels (n,) of one target of one molecule are used, NaN where missing; `bounds`
-    are as in `Dataset.bounds`.
-
-    These are the exact labels if there are any, otherwise the tightest bound. Lower and upper
-    bounds together are not used, since no single bound has the meaning of both.
-    """
-    present = ~np.isnan(values)
-    exact = present & (bounds == 0)
-    if exact.any() or not present.any():
-        return exact
-    directions = bounds[present]
-    if (directions != directions[0]).any():
-        return np.zeros(len(values), dtype=bool)
-    return present & (values * directions[0] == np.max(values[present] * directions[0]))
-
-
-class _Label(NamedTuple):
-    """The label of a molecule from several rows."""
-
-    value: float
-    bound: int
-    conflict: bool
-    """True if there are labels, but none can be used."""
-
-
 def merged_label(
     values: np.ndarray, bounds: np.ndarray, weights: np.ndarray, number: bool
-) -> _Label:
-    """Return the label from those of the rows, (n,) each; NaN if it is missing.
+) -> tuple[float, int]:
+    """Return the label of a molecule and its bound from those of its rows, (n,) each; NaN if there
+    are none, or if they conflict.
 
-    Numbers are averaged with the weights of the rows. Classes are kept where they agree.
+    Exact labels are used if there are any, otherwise the tightest bound. Lower and upper bounds
+    together are a conflict, since no single bound has the meaning of both. Numbers are averaged
+    with the weights of the rows; classes are kept where they agree.
     """
-    used = used_labels(values, bounds)
+    used = ~np.isnan(values) & (bounds == 0)
     if not used.any():
-        return _Label(np.nan, 0, not np.isnan(values).all())
+        used = ~np.isnan(values)
+        signs = np.unique(bounds[used])
+        if len(signs) != 1:
+            return np.nan, 0
+        used &= values * signs[0] == np.max(values[used] * signs[0])
     found = values[used]
     if number:
-        value = np.average(found, weights=weights[used])
-        return _Label(float(value), int(bounds[used][0]), False)
-    agree = bool((found == found[0]).all())
-    return _Label(float(found[0]) if agree else np.nan, 0, not agree)
+        return float(np.average(found, weights=weights[used])), int(bounds[used][0])
+    return (float(found[0]) if (found == found[0]).all() else np.nan), 0
 
 
 def merged(
@@ -85,14 +63,15 @@ def merged(
         used = used_rows(group, has_labels)
         for i, target in enumerate(dataset.targets):
             values, of_rows = labels[used, i].astype(float), bounds[used, i]
-            label = merged_label(values, of_rows, weights[used], target.kind == "regression")
+            is_number = target.kind == "regression"
+            label, bound = merged_label(values, of_rows, weights[used], is_number)
             exact = values[~np.isnan(values) & (of_rows == 0)]
-            if target.kind == "regression" and len(exact) > 1:
+            if is_number and len(exact) > 1:
                 squares[i] += ((exact - exact.mean()) ** 2).sum()
                 freedom[i] += len(exact) - 1
                 molecules[i] += 1
-            conflicts += label.conflict
-            labels[first, i], bounds[first, i] = label.value, label.bound
+            conflicts += np.isnan(label) and not np.isnan(values).all()
+            labels[first, i], bounds[first, i] = label, bound
         labels[others], bounds[others] = np.nan, 0
         weights[first] = weights[used].mean()
         reason = f"the same molecule as {location(int(rows[first]))}, which has the merged labels"
@@ -129,46 +108,38 @@ def shared_molecules(dataset: Dataset) -> int | None:
     None if the data set has no SMILES."""
     if dataset.smiles is None:
         return None
-    parts = (np.unique(dataset.molecule_ids[part]).tolist() for part in dataset.splits.values())
-    return sum(count > 1 for count in Counter(chain.from_iterable(parts)).values())
+    parts = [np.unique(dataset.molecule_ids[part]) for part in dataset.splits.values()]
+    return int((np.unique(np.concatenate(parts), return_counts=True)[1] > 1).sum())
+
+
+def same_molecules(dataset: Dataset, among: np.ndarray) -> list[np.ndarray]:
+    """Return the indices (int64, ascending) of each molecule that occurs more than once `among`
+    these indices of a data set."""
+    groups = pd.Series(among).groupby(dataset.molecule_ids[among])
+    return [group.to_numpy() for _, group in groups if len(group) > 1]
 
 
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
-    """Return the same number for rows of the same molecule; without SMILES, of the same graph."""
-    if dataset.smiles is None:
-        return dataset.graph_hashes
-    every = np.arange(len(dataset.store))
-    numbers = every.copy()
-    for group in same_molecules(dataset, every):
-        numbers[group] = group[0]
-    return numbers
-
-
-def same_molecules(dataset: Dataset, among: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the indices (int64, ascending) of each molecule that occurs more than once `among`
-    these indices of a data set with SMILES.
+    """Return the same number for rows of the same molecule; without SMILES, of the same graph.
 
     Two rows are the same molecule if their canonical SMILES are equal, after structures are
     standardised; texts of another package's featuriser are compared as they are. Canonical SMILES
     are slow to compute, so they are compared only for molecules whose graphs have the same hash.
     """
+    if dataset.smiles is None:
+        return dataset.graph_hashes
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
-    hashes = dataset.graph_hashes[among]
-    order = np.argsort(hashes, kind="stable")
-    starts = np.unique(hashes[order], return_index=True)[1]
-    for alike in np.split(among[order], starts[1:]):
-        if len(alike) < 2:
-            continue
-        texts = dataset.smiles_of(alike)
-        canonical = {text: text for text in texts}
-        for text in canonical if len(canonical) > 1 else ():
-            with suppress(InvalidMolecule):
-                canonical[text] = canonical_smiles(text)
-        found: dict[str, list[int]] = {}
-        for molecule, text in zip(alike.tolist(), texts, strict=True):
-            found.setdefault(canonical[text], []).append(molecule)
-        yield from (np.array(group) for group in found.values() if len(group) > 1)
+    def canonical(text: str) -> str:
+        with suppress(InvalidMolecule):
+            return canonical_smiles(text)
+        return text
+
+    table = pd.DataFrame({"graph": dataset.graph_hashes, "text": dataset.smiles_of(slice(None))})
+    several = table.groupby("graph")["text"].transform("nunique") > 1
+    texts = table.loc[several, "text"]
+    table.loc[several, "text"] = texts.map({text: canonical(text) for text in texts.unique()})
+    return table.reset_index().groupby(["graph", "text"])["index"].transform("min").to_numpy()
 
 
 def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)

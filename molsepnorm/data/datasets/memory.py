@@ -51,10 +51,9 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
             require_column(table.columns, name, "y")
         _require_unique(table.columns if targets is None else targets)
         return (table if targets is None else table[list(targets)]).reset_index(drop=True)
-    if isinstance(y, pd.Series) and targets is None and y.name is not None:
-        targets = [str(y.name)]
     if isinstance(y, pd.Series):
-        columns = [y.reset_index(drop=True)]
+        targets = targets or (None if y.name is None else [str(y.name)])
+        table = y.reset_index(drop=True).to_frame()
     else:
         try:
             array = np.asarray(_unmasked(y))
@@ -68,15 +67,14 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
             missing = pd.isna(np.asarray(_unmasked(y), dtype=object))
             array = array.astype(object)
             array[missing] = None
-        columns = [pd.Series(column) for column in np.atleast_2d(array.T)]
+        table = pd.DataFrame(array)
+    width = table.shape[1]
     if targets is None:
-        targets = ["y"] if len(columns) == 1 else [f"y{i + 1}" for i in range(len(columns))]
-    if isinstance(targets, str) or len(targets) != len(columns):
-        raise ConfigError(
-            f"y has {counted(len(columns), 'column')}, and targets names {list(targets)}"
-        )
+        targets = ["y"] if width == 1 else [f"y{i + 1}" for i in range(width)]
+    if isinstance(targets, str) or len(targets) != width:
+        raise ConfigError(f"y has {counted(width, 'column')}, and targets names {list(targets)}")
     _require_unique(targets)
-    return pd.concat(columns, axis=1).set_axis(list(targets), axis=1)
+    return table.set_axis(list(targets), axis=1)
 
 
 def memory_dataset(

@@ -218,8 +218,7 @@ def _same_in_split(
     for number, part in enumerate(() if named is None else named.parts.values()):
         split_of[part] = number
     groups = same_molecules(dataset, np.flatnonzero(split_of >= 0))
-    found = sorted(groups, key=lambda group: int(group[0]))
-    for group in found:
+    for group in groups:
         if (other := group[split_of[group] != split_of[group[0]]]).size:
             one, two = int(group[0]), int(other[0])
             raise DataError(
@@ -227,7 +226,7 @@ def _same_in_split(
                 f"is in {SPLITS[split_of[one]]} at {where(int(rows[one]))}: data.duplicates: "
                 "mean needs all rows of a molecule in one split"
             )
-    return found
+    return groups
 
 
 def strata_of(
