@@ -64,11 +64,11 @@ def _parse_fractions(value: Any) -> Any:
     try:
         train, val, test = map(float, numbers)
     except (TypeError, ValueError):
-        raise ValueError("must be three fractions, such as 0.8,0.1,0.1") from None
+        train = val = test = 0.0
     if not (min(train, val) > 0 <= test and abs(train + val + test - 1) <= 1e-6):
         raise ValueError(
-            "must be three fractions that sum to 1, such as 0.8,0.1,0.1; only that of the test "
-            "split, the last one, may be 0"
+            "must be three fractions that sum to 1, of which only the last one, that of the test "
+            "split, may be 0, such as 0.8,0.1,0.1"
         )
     return train, val, test
 
@@ -89,12 +89,10 @@ def _parse_kinds(value: Any) -> Any:
     kinds = _parse_pairs(value) if pairs else {"": value}
     kinds = {name: "binary" if kind == "classification" else kind for name, kind in kinds.items()}
     for name, kind in kinds.items():
-        if pairs and not name:
-            raise ValueError("write one kind for all targets, or only target=kind pairs")
-        if kind not in get_args(Kind):
+        if kind not in get_args(Kind) or (pairs and not name):
             raise ValueError(
-                f"'{kind}' is none of {', '.join(get_args(Kind))}; give one of them for all "
-                "targets, or pairs such as activity=binary,colour=multiclass"
+                f"'{kind}': write one kind for all targets, or only pairs such as "
+                f"activity=binary,colour=multiclass; the kinds are {', '.join(get_args(Kind))}"
             )
     return kinds if pairs else kinds[""]
 
@@ -102,10 +100,8 @@ def _parse_kinds(value: Any) -> Any:
 def _parse_transforms(value: Any) -> Any:
     """Accept a dictionary, or a text such as `ic50_nM=pic50,dose=log10`; spell out the units."""
     value = _parse_pairs(value)
-    if not (
-        isinstance(value, dict)
-        and all(isinstance(text, str) and text for text in (*value, *value.values()))
-    ):
+    texts = (*value, *value.values()) if isinstance(value, dict) else ("",)
+    if not all(isinstance(text, str) and text for text in texts):
         raise ValueError("write target=transform pairs, such as ic50_nM=pic50,dose=log10")
     found = {name: transform_of(each, name) for name, each in value.items()}
     return {name: each.name if each else NO_TRANSFORM for name, each in found.items()}
@@ -128,17 +124,15 @@ def _parse_limits(value: Any) -> Any:
 
 
 def _known_featurizer(name: str) -> str:
-    if name not in SIZES:
-        _ = SIZES[name]  # raises an error that suggests the nearest name
+    _ = SIZES[name]  # raises an error that suggests the nearest name
     return name
 
 
 def _known_encoding(name: str | None) -> str | None:
-    if name is not None:
-        try:
-            codecs.lookup(name)
-        except LookupError:
-            raise ValueError(f"'{name}' is no encoding that Python knows, such as cp1252") from None
+    try:
+        codecs.lookup(name or "utf-8")
+    except LookupError:
+        raise ValueError(f"'{name}' is no encoding that Python knows, such as cp1252") from None
     return name
 
 
@@ -397,28 +391,20 @@ class DataConfig(BaseModel):
         return self.split[2] > 0 or not self.test_set
 
     def require_split(self) -> None:
-        """Refuse to train on data without a split.
-
-        Raises:
-            ConfigError: `split` is None.
-        """
+        """Raise a `ConfigError` if there is no split to train with."""
         if self.dataset is None and self.split is None:
             raise ConfigError("data.split: null is for evaluation; training needs a split")
 
     def require_effect(self, given: Iterable[str]) -> None:
-        """Refuse settings of the random split, if their dotted names are given, beside another
-        setting that defines the split.
-
-        Raises:
-            ConfigError: a setting is refused.
-        """
+        """Raise a `ConfigError` if settings of the random split, whose dotted names are given, have
+        no effect beside another setting that defines the split."""
         for name in {"data.split", "data.split_seed"}.intersection(given):
             drawn = name == "data.split_seed" and self.folds is not None
             if self.names_rows and self.split is not None and not drawn:
                 named = "splits_file" if self.splits_column is None else "splits_column"
                 raise ConfigError(
-                    f"{name} and data.{named} both define the split: keep one. If no validation "
-                    f"rows are named, they are drawn; to choose others, name them in data.{named}"
+                    f"{name} and data.{named} both define the split: keep one. Validation rows "
+                    f"that data.{named} does not name are drawn"
                 )
             if name == "data.split_seed" and self.split_type in ("scaffold-ogb", "time"):
                 raise ConfigError(
@@ -433,109 +419,105 @@ class DataConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
-        for message in chain(self._of_sources(), self._of_columns(), self._of_splits()):
-            raise ValueError(message)
+        for is_wrong, message in chain(self._of_sources(), self._of_columns(), self._of_splits()):
+            if is_wrong:
+                raise ValueError(message)
         return self
 
-    def _of_sources(self) -> Iterator[str]:
-        """Yield what is wrong with the source, and settings that it does not have."""
+    def _of_sources(self) -> Iterator[tuple[bool, str]]:
+        """Yield what may be wrong with the source, and settings that it does not have."""
         named = (self.dataset is not None, self.table is not None, bool(self.structures))
-        if sum(named) + self.in_memory != 1:
-            yield (
-                "name one source: data.dataset (such as zinc) or data.table (a file); files of "
-                "molecules without labels are data.structures"
-            )
+        yield (
+            sum(named) + self.in_memory != 1,
+            "name one source: data.dataset (such as zinc) or data.table (a file); files of "
+            "molecules without labels are data.structures",
+        )
         for name in self._changed(_OF_TABLES if self.dataset is not None else ()):
-            yield (
-                f"data.{name} is for tables: {self.dataset} has its own targets, splits and "
-                "features"
-            )
+            own = f"{self.dataset} has its own targets, splits and features"
+            yield True, f"data.{name} is for tables: {own}"
         for name in self._changed(_NOT_OF_STRUCTURES if self.structures else ()):
             yield (
+                True,
                 f"data.{name} is for tables of labels, and only the SMILES of data.structures are "
-                "read: leave it out, and set it when the pre-trained model is fine-tuned"
+                "read: set it when the pre-trained model is fine-tuned",
             )
-        if self.structures and not self.draws_test:
-            yield "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
+        yield (
+            bool(self.structures) and not self.draws_test,
+            "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01",
+        )
 
-    def _of_columns(self) -> Iterator[str]:
+    def _of_columns(self) -> Iterator[tuple[bool, str]]:
         """Yield feature columns that have another role, names that are repeated, and merged rows
         that are not alike."""
         for role, names in self.columns_by_role.items():
-            if role not in ("feature_columns", "time_column"):
-                for name in {*names}.intersection(self.features):
-                    yield (
-                        f"data.feature_columns and data.{role} both name '{name}': a column has "
-                        "one role"
-                    )
-        for name in set(_OF_PREDICTIONS).intersection(self.features):
-            yield (
-                f"data.feature_columns names '{name}', a column that predict adds to a table: "
-                "rename the column"
-            )
+            for name in {*names}.intersection(self.features):
+                yield (
+                    role not in ("feature_columns", "time_column"),
+                    f"data.feature_columns and data.{role} both name '{name}': a column has one "
+                    "role",
+                )
+        for name in {*_OF_PREDICTIONS}.intersection(self.features):
+            own = "a column that predict adds to a table: rename the column"
+            yield True, f"data.feature_columns names '{name}', {own}"
         lists = {f"classes of '{name}'": classes for name, classes in self.classes.items()}
-        lists |= {"feature_columns": self.feature_columns}
         lists |= {"molecule_features": [*self.molecule_features]}
         for setting, names in lists.items():
-            distinct = self.features if setting == "feature_columns" else {*names}
-            if len(distinct) < len(names):
-                yield f"data.{setting} repeats a name: {', '.join(names)}"
-        for setting, differs in (
-            ("data.feature_columns", bool(self.feature_columns)),
-            ("data.split_type: time", self.split_type == "time"),
-        ):
-            if self.duplicates == "mean" and differs:
-                yield (
-                    "data.duplicates: mean would mix measurements under different conditions or at "
-                    f"different times: leave data.duplicates or {setting} out"
-                )
+            yield len({*names}) < len(names), f"data.{setting} repeats a name: {', '.join(names)}"
+        yield (
+            len(self.features) < len(self.feature_columns),
+            f"data.feature_columns repeats a name: {', '.join(self.feature_columns)}",
+        )
+        yield (
+            self.duplicates == "mean" and bool(self.feature_columns or self.split_type == "time"),
+            "data.duplicates: mean would mix measurements under different conditions "
+            "(data.feature_columns) or at different times (data.split_type: time): leave one out",
+        )
 
-    def _of_splits(self) -> Iterator[str]:
-        """Yield settings of the split that contradict each other."""
+    def _of_splits(self) -> Iterator[tuple[bool, str]]:
+        """Yield settings of the split that may contradict each other."""
         ways = [f"data.{name}" for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
         if self.split_type != "random" and self.names_rows:
             ways.append(f"data.split_type: {self.split_type}")
         if self.split is None and ways:
             ways.append("data.split: null")
         if len(ways) > 1 and ways != ["data.splits_column", "data.folds"]:
-            yield f"{ways[0]} and {ways[-1]} both define the split: keep one"
-        if (self.split_type == "time") != (self.time_column is not None):
-            yield (
-                "data.split_type: time (--split-type time) and data.time_column (--time-column) "
-                "belong together: set both or neither"
-            )
-        if self.time_format is not None and self.time_column is None:
-            yield "data.time_format is that of data.time_column: set both or neither"
-        if self.folds is not None and not self.draws_test:
-            yield (
-                "data.folds divides the rows outside the test split, whose share in data.split is "
-                "0: use shares such as 0.8,0.1,0.1, or data.test_set: false (--no-test), which "
-                "makes each fold a test split in turn"
-            )
-        if self.split_type == "time" and (self.folds is not None or self.fold):
-            yield (
-                "data.split_type: time is not random, so there are neither folds nor replicates: "
-                "leave data.folds and data.fold out"
-            )
-        if self.fold and self.splits_column is not None and self.folds is None:
-            yield f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}"
-        if self.fold and self.split_type == "scaffold-ogb" and not ways:
-            yield (
-                "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
-                "data.folds, or leave data.fold out"
-            )
-        if not self.test_set and self.splits_column is not None:
-            yield (
-                "data.test_set: false (--no-test) makes each fold a test split, and "
-                "data.splits_column names the test rows: keep one"
-            )
-        if not self.test_set and self.folds is None:
-            yield (
-                "data.test_set: false (--no-test) makes each fold the test set of one run: set "
-                "data.folds (--folds 5)"
-            )
-        if self.folds is not None and self.fold >= self.folds:
-            yield (
-                f"data.fold counts from 0, so with {self.folds} folds it is at most "
-                f"{self.folds - 1}; got {self.fold}"
-            )
+            yield True, f"{ways[0]} and {ways[-1]} both define the split: keep one"
+        by_time = self.split_type == "time"
+        yield (
+            by_time != (self.time_column is not None),
+            "data.split_type: time (--split-type time) and data.time_column (--time-column) "
+            "belong together: set both or neither",
+        )
+        yield (
+            self.time_format is not None and not by_time,
+            "data.time_format is that of data.time_column: set both or neither",
+        )
+        yield (
+            self.folds is not None and not self.draws_test,
+            "data.folds divides the rows outside the test split, whose share in data.split is 0: "
+            "use shares such as 0.8,0.1,0.1, or --no-test, with which each fold is a test split",
+        )
+        yield (
+            by_time and (self.folds is not None or self.fold > 0),
+            "data.split_type: time is not random, so there are neither folds nor replicates: leave "
+            "data.folds and data.fold out",
+        )
+        yield (
+            self.fold > 0 and self.splits_column is not None and self.folds is None,
+            f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}",
+        )
+        yield (
+            self.fold > 0 and self.split_type == "scaffold-ogb" and not ways,
+            "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
+            "data.folds, or leave data.fold out",
+        )
+        yield (
+            not self.test_set and (self.splits_column is not None or self.folds is None),
+            "data.test_set: false (--no-test) makes each fold the test set of one run: set "
+            "data.folds (--folds 5), and leave data.splits_column out",
+        )
+        yield (
+            self.folds is not None and self.fold >= self.folds,
+            f"data.fold counts from 0, so with {self.folds} folds it is at most "
+            f"{(self.folds or 1) - 1}; got {self.fold}",
+        )
