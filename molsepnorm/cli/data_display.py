@@ -135,7 +135,7 @@ def print_clean(clean: CleanTable, copy: str, removed: str) -> None:
 def print_sets(sets: Iterable[ListedSet]) -> None:
     """Print the named data sets."""
     console = make_console()
-    headings = ["name", ">molecules", ">tasks", "kind", "metric", "raw files", "store"]
+    headings = ["name", ">molecules", ">tasks", "kind", "metric", "raw files"]
     if console.width >= _WIDE:
         headings.append("what")
     table = make_table("Data sets", *headings)
@@ -151,7 +151,6 @@ def print_sets(sets: Iterable[ListedSet]) -> None:
             _KINDS[about.kind],
             about.metric,
             "" if each.raw == "missing" else each.raw,
-            {0: "", 1: "ready"}.get(each.stores, f"{each.stores} ready"),
             about.about,
         )
         table.add_row(*cells[: len(table.columns)])

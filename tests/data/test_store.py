@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from molsepnorm.data.store import SCHEMA, GraphStore, Rejected
 from molsepnorm.errors import StorageError
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.molecule import MolGraph
 
@@ -78,23 +77,6 @@ def test_the_file_does_not_depend_on_the_chunks(tmp_path_factory, molgraphs, dat
     for chunk in (1, 2, len(graphs)):
         write(folder / str(chunk), graphs, chunk)
     assert len({file.read_bytes() for file in folder.iterdir()}) == 1
-
-
-def test_molecules_that_differ_in_their_bonds_alone_have_another_digest():
-    """Their codes are the same numbers; the path vocabulary tells them apart."""
-    featurizer = featurize.get("zinc")
-    spec = EncodingSpec((3,))
-    single, double = (encode([featurizer(text)], spec) for text in ("CC", "C=C"))
-    assert (single.pairs == double.pairs).all()
-    one, other = (
-        GraphStore.in_memory([(each, np.arange(1))], (), spec, "zinc") for each in (single, double)
-    )
-    assert one.digest != other.digest
-
-
-def test_a_store_may_have_no_molecules(tmp_path):
-    store = write(tmp_path / "a", [], 1)
-    assert len(store) == 0 and store.rejected == REJECTED
 
 
 def test_it_is_a_safetensors_file(path):

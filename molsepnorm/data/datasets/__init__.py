@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,7 @@ from molsepnorm.data.datasets import ogb, zinc
 from molsepnorm.data.datasets.cached import NamedSet
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset, Rejected, data_folder
-from molsepnorm.data.store import SCHEMA
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
-from molsepnorm.files.writing import cache_folder
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 __all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_of", "load"]
@@ -87,8 +84,6 @@ class ListedSet:
     use, except the SMILES of zinc-rich."""
     folder: Path | None
     """Folder of the raw files."""
-    stores: int
-    """Number of its stores in the cache, one for each encoding."""
 
 
 def list_sets(data_dir: Path | None = None) -> tuple[ListedSet, ...]:
@@ -97,15 +92,11 @@ def list_sets(data_dir: Path | None = None) -> tuple[ListedSet, ...]:
     >>> [(each.name, each.about.molecules, each.about.tasks) for each in list_sets()][:2]
     [('zinc', 12000, 1), ('zinc-full', 249456, 1)]
     """
-    stores = [path.name for path in cache_folder().glob(f"*-s{SCHEMA}.store")]
     listed = []
     for name, home in HOMES.items():
-        about: NamedSet = home.SETS[name]
         try:
             folder, raw = home.find(name, data_folder(data_dir)), "missing"
         except DataError:
             folder, raw = None, "incomplete"
-        own = re.compile(rf"{about.featurizer}-{name}-[0-9a-f]+-b\d")
-        count = sum(own.match(store) is not None for store in stores)
-        listed.append(ListedSet(name, about, "here" if folder else raw, folder, count))
+        listed.append(ListedSet(name, home.SETS[name], "here" if folder else raw, folder))
     return tuple(listed)

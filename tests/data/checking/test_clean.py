@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections import Counter
 
 import pandas as pd
@@ -15,7 +14,6 @@ from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.clean import clean_table, write_clean
 from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.errors import ConfigError
 from tests.data.checking.test_check import OGB
 
 FINE = [(f"{'C' * length}F", f"{0.5 * length:g}") for length in range(1, 21)]  # their sd is 2.9
@@ -182,38 +180,6 @@ def test_the_copy_has_no_problem_that_was_fixed_and_nothing_is_lost(tmp_path_fac
     assert [row[0] for row in copied[1:]] == [row[0] for row in kept]
     untouched = [row for number, row in enumerate(table[1:]) if number not in touched]
     assert not Counter(map(tuple, untouched)) - Counter(map(tuple, copied[1:]))
-
-
-@pytest.mark.parametrize("way", ["another name", "symlink", "hard link", "the list"])
-def test_the_source_is_never_replaced(write, tmp_path, tree, way):
-    path = write([*FINE, ("C1CC", "1")])
-    output = tmp_path / "copy.csv"
-    if way == "another name":
-        output = tmp_path / ".." / tmp_path.name / "my.csv"
-    elif way == "symlink":
-        output.symlink_to(path)
-    elif way == "hard link":
-        os.link(path, output)
-    else:
-        path = path.rename(tmp_path / "copy.removed.csv")
-    before = tree(tmp_path)
-    with pytest.raises(ConfigError, match="never overwritten"):
-        write_clean(_clean(path), output, path)
-    with pytest.raises(ConfigError, match=r"should end in \.csv"):
-        write_clean(_clean(path), tmp_path / "copy.tsv", path)
-    assert tree(tmp_path) == before
-
-
-def test_an_earlier_copy_is_replaced_only_by_force(write, tmp_path, tree):
-    path, output = write([*FINE, ("C1CC", "1")]), tmp_path / "copy.csv"
-    (tmp_path / "copy.removed.csv").write_text("old")
-    before = tree(tmp_path)
-    with pytest.raises(ConfigError, match=r"copy.removed.csv exists: .*with --force"):
-        write_clean(_clean(path), output, path)
-    assert tree(tmp_path) == before
-    removed = write_clean(_clean(path), output, path, force=True)
-    assert len(_rows(output)) == 21
-    assert len(_rows(removed)) == 2
 
 
 def test_the_copy_of_a_real_table_has_no_problem(datasets, tmp_path):

@@ -7,10 +7,8 @@ import pytest
 
 from molsepnorm.data.datasets import NAMES, DataConfig, cached, list_sets, load
 from molsepnorm.data.datasets.cached import NamedContent, cached_set
-from molsepnorm.data.store import SCHEMA
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.molecules.featurize import SIZES
 
 SPEC = EncodingSpec((5, 6, 2), max_distance=5, max_path_length=3)
 ZINC = EncodingSpec((3,))
@@ -99,25 +97,14 @@ def empty_cache(tmp_path, monkeypatch):
     return folder
 
 
-def _sets(*args):
-    return {each.name: each for each in list_sets(*args)}
-
-
 def test_every_name_that_can_be_loaded_is_listed(empty_cache):
     sets = list_sets()
     assert tuple(each.name for each in sets) == NAMES
     assert all(each.about.metric and each.about.tasks for each in sets)
-    assert {(each.raw, each.folder, each.stores) for each in sets} == {("missing", None, 0)}
+    assert {(each.raw, each.folder) for each in sets} == {("missing", None)}
 
 
-def test_stores_are_counted_once_for_each_encoding(empty_cache, small_zinc):
-    """Those of tables and of other schemas are not."""
-    for name in (f"zinc-0123-b3-l5-s{SCHEMA}", f"zinc-zinc-0123-b3-l5-s{SCHEMA + 1}"):
-        (empty_cache / f"{name}.store").touch()
-    config = DataConfig(dataset="zinc-full", data_dir=small_zinc)
-    for length in (1, 2, 2):
-        load(config, EncodingSpec(SIZES["zinc"].bonds, max_path_length=length))
-    sets = _sets(small_zinc)
-    assert {name: each.stores for name, each in sets.items() if each.stores} == {"zinc-full": 2}
+def test_the_files_of_a_set_are_found(empty_cache, small_zinc):
+    sets = {each.name: each for each in list_sets(small_zinc)}
     assert sets["zinc-full"].folder == small_zinc / "zinc"
     assert sets["zinc-rich"].raw == "incomplete"

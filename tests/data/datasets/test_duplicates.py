@@ -201,16 +201,6 @@ def test_the_count_equals_a_comparison_of_all_canonical_smiles(loaded, seed, mon
     assert shared_molecules(replace(dataset, smiles=None)) is None
 
 
-def test_rows_of_a_molecule_have_the_same_number(loaded):
-    """Without SMILES they are rows of the same graph, as enantiomers in these features."""
-    smiles = ["CCO", "OCC", "C[C@H](F)O", "C[C@@H](F)O", "CCO"]
-    dataset = loaded(smiles, ["train", "train", "val", "test", ""])
-    first, other, left, right, last = molecule_numbers(dataset).tolist()
-    assert first == other == last and len({first, left, right}) == 3
-    numbers = molecule_numbers(replace(dataset, smiles=None)).tolist()
-    assert numbers[0] == numbers[1] == numbers[4] != numbers[2]
-
-
 ISOMERS = [
     *("c1ccccc1-c1ccccn1", "c1ccccc1-c1cccnc1", "c1ccccc1-c1ccncc1"),
     *("Cc1ccc(F)cc1Cl", "Cc1ccc(Cl)cc1F", "CC(N)CO", "CC(O)CN", "CCO", "COC"),

@@ -241,25 +241,7 @@ def test_a_number_without_a_logarithm_is_shown_with_its_place(cell):
         read({"y": ["3.5", cell, "7", cell, "9"]}, transform={"y": "log10"})
 
 
-def test_transforms_of_other_targets_are_refused():
-    columns = {"active": ["0", "1", "1"], "y": ["1", "2", "3.5"], "y_log10": ["a", "b", "c"]}
-    with pytest.raises(ConfigError, match="'active' is binary.*--task-type active=regression"):
-        read(columns, transform={"active": "log10"})
-    with pytest.raises(ConfigError, match="would be named y_log10, as another column is"):
-        read(columns, transform={"y": "log10"})
-
-
 # Kinds
-
-
-@pytest.mark.parametrize(
-    ("number", "settings"), [("5.1", {}), (">5", {}), ("<= 0", {"transform": {"y": "none"}})]
-)
-def test_yes_and_no_among_quantities_are_mistakes(number, settings):
-    """They would be the numbers 1 and 0."""
-    message = "my.csv, line 3, column 'y': 'inactive' is not a number. 2 such cells in this column"
-    with pytest.raises(DataError, match=message):
-        read({"y": ["1", "inactive", "", number, "Yes", "0"]}, targets=["y"], **settings)
 
 
 # Classes

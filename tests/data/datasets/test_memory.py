@@ -61,14 +61,6 @@ def test_masked_weights_are_1_and_masked_inputs_are_empty():
     assert "The input 'pH' is read as numbers from 0 to 9; 1 empty cell" in dataset.warnings[-1]
 
 
-def test_repeated_targets_are_refused():
-    table = pd.DataFrame([[1, 2, 3]] * 10, columns=["a", "1", 1])
-    for y, targets in ((table, None), (np.zeros((10, 2)), ["a", "a"])):
-        with pytest.raises(ConfigError, match="y: the target '[a1]' is repeated"):
-            label_table(y, targets)
-    assert label_table(table, ["a"]).columns.tolist() == ["a"]
-
-
 @pytest.mark.parametrize(
     "labels",
     [

@@ -194,14 +194,6 @@ def test_another_seed_or_replicate_is_another_draw(split_type):
     assert {len(val) for val in replicates} == {12}
 
 
-def test_rows_that_could_not_be_read_take_no_part():
-    smiles = rings([5, *[1] * 40])
-    rows = [row for row in range(len(smiles)) if row % 3]
-    gaps = ["?" if row % 3 == 0 else text for row, text in enumerate(smiles)]
-    splits = make(gaps, rows, split_type="scaffold")
-    assert listed(splits) == listed(make([smiles[row] for row in rows], split_type="scaffold"))
-
-
 # Drawn one by one
 
 
@@ -360,26 +352,6 @@ def test_ogb_s_own_splits(moleculenet, name):
 # Drawn by cluster
 
 
-def test_butina_clusters_stay_whole_and_share_one_test_set(moleculenet):
-    smiles, rows, _ = moleculenet("freesolv")
-    groups = butina_clusters(morgan_matrix([smiles[row] for row in rows]))
-    cluster_of = {index: k for k, members in enumerate(groups) for index in members.tolist()}
-    tests = []
-    for settings in ({}, {"fold": 1}, {"folds": 5, "fold": 2}):
-        splits = make(smiles, rows, split_type="butina", **settings)
-        assert everything(splits) == list(range(len(rows)))
-        owners = defaultdict(set)
-        for split, indices in splits.items():
-            for index in indices.tolist():
-                owners[cluster_of[index]].add(split)
-        assert {len(splits) for splits in owners.values()} == {1}
-        tests.append(listed(splits)["test"])
-    assert tests[0] == tests[1] == tests[2]
-    assert 0.05 * len(rows) < len(tests[0]) <= 0.1 * len(rows) + 1
-    other = make(smiles, rows, split_type="butina", split_seed=1)
-    assert listed(other)["test"] != tests[0]
-
-
 def by_rdkit(smiles: list[str], max_distance: float) -> list[list[int]]:
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     prints = [generator.GetFingerprint(Chem.MolFromSmiles(text)) for text in smiles]
@@ -402,14 +374,6 @@ def test_clusters_equal_rdkit_s(moleculenet, monkeypatch, name, max_distance, pa
     found = butina_clusters(morgan_matrix(smiles), max_distance)
     assert [cluster.tolist() for cluster in found] == expected
     assert 1 < len(expected) < 300
-
-
-def test_few_molecules():
-    assert butina_clusters(morgan_matrix([])) == []
-    one = butina_clusters(morgan_matrix(["CCO"]))
-    same = butina_clusters(morgan_matrix(["CCO", "OCC", "c1ccccc1"]))
-    assert [cluster.tolist() for cluster in one] == [[0]]
-    assert [cluster.tolist() for cluster in same] == [[1, 0], [2]]
 
 
 # Drawn by time
@@ -645,14 +609,6 @@ def test_times_of_a_declared_format(cells, time_format):
     assert np.argsort(times[:3]).tolist() == [1, 0, 2]
     assert np.isnan(times[3:]).all()
     assert odd.tolist() == [4]
-
-
-def test_empty_cells_have_no_time():
-    for cells in (["2021-05-03", "", " ", "n/a", "NA"], ["7", "", "NaN", "null", "na"]):
-        times, odd = read_times(cells)
-        assert [math.isnan(time) for time in times] == [False, True, True, True, True]
-        assert len(odd) == 0
-    assert np.isnan(read_times(["", ""])[0]).all()
 
 
 @pytest.mark.parametrize(

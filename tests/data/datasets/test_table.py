@@ -8,14 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from rdkit import Chem
 from support import of_targets
 
 from molsepnorm.data.datasets import SPLITS, DataConfig, load
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import descriptors
-from molsepnorm.training import load_config, train
 
 ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
 OGB = EncodingSpec(bond_sizes=(5, 6, 2), max_path_length=3)
@@ -130,13 +128,6 @@ def test_a_file_that_cannot_be_used(write, text, settings, message):
         _load(write(text), **settings)
 
 
-def test_a_constant_target_cannot_be_trained_on(write, tmp_path):
-    config = load_config(write(_csv(_twenty(lambda i: 3))), overrides={"model.layers": 1})
-    with pytest.raises(DataError, match="'y' is constant .*: all 16 labels are 3"):
-        train(config, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_another_version_of_rdkit_has_its_own_store(write, tmp_path, monkeypatch):
     """So has a file of the same content in another format: one line of it is a comment in a .smi
     file, and a row in a .tsv."""
@@ -148,16 +139,6 @@ def test_another_version_of_rdkit_has_its_own_store(write, tmp_path, monkeypatch
     other = _load(tmp_path / "my.smi")
     assert len({each.store.path for each in (first, second, other)}) == 3
     assert first.digest == other.digest  # so that a run can be resumed
-
-
-def test_the_reasons_of_rows_without_a_smiles_are_those_of_the_file(write):
-    """The SMILES of both files are the same."""
-    good = "".join(f"{Chem.MolToMolBlock(Chem.MolFromSmiles(text))}$$$$\n" for text in ALKANES)
-    none = "\n\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n"
-    huge = "\n\n\n  0  0  0     0  0            999 V3000\nM  V30 COUNTS 5000 0 0 0 0\nM  END\n"
-    for last, reason in ((none, "empty SMILES"), (huge, "5,000 atoms in the structure")):
-        config = DataConfig(table=write(f"{good}{last}$$$$\n", "a.sdf"), targets=["y"])
-        assert load(config, OGB, labelled=False).rejected[0].reason.startswith(reason)
 
 
 def _pipe(text: str) -> Path:

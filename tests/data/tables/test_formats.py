@@ -15,7 +15,7 @@ import pytest
 
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.formats import as_file, hold, is_held, is_stream, locate
-from molsepnorm.errors import DataError, MolsepnormError
+from molsepnorm.errors import DataError
 
 TEXT = "smiles,y\n" + "".join(f"{'C' * (i % 40 + 1)},{i}\n" for i in range(2000))
 
@@ -44,22 +44,6 @@ def test_a_compressed_table_equals_the_plain_one_and_a_truncated_one_is_refused(
             read_table(path)
 
 
-@pytest.mark.filterwarnings("ignore::molsepnorm.errors.DataWarning")
-@packed
-def test_damage_inside_never_goes_unseen(tmp_path, suffix):
-    """A changed byte either has no effect or gives a clear error."""
-    data = PACK[suffix](TEXT.encode())
-    path = tmp_path / f"x.csv.{suffix}"
-    told = 0
-    for place in range(0, len(data), len(data) // 60):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :])
-        try:
-            assert read_table(path)["y"].tolist() == [str(i) for i in range(2000)]
-        except MolsepnormError:
-            told += 1
-    assert told > 40
-
-
 def test_archives_of_one_table_and_of_others(tmp_path):
     """Several members of a gzip are one file, as bgzip makes them. The files that macOS adds to a
     zip do not count."""
@@ -78,13 +62,6 @@ def test_archives_of_one_table_and_of_others(tmp_path):
     path.write_bytes(bytes(data))
     with pytest.raises(DataError, match="password required"):
         read_table(path)
-
-
-@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
-def test_excels_unicode_text(tmp_path, coding):
-    """Is UTF-16, with tabs."""
-    (tmp_path / "x.txt").write_bytes("\ufeffsmiles\tname\r\nCCO\tÄthanol\r\n".encode(coding))
-    assert read_table(tmp_path / "x.txt").to_numpy().tolist() == [["CCO", "Äthanol"]]
 
 
 CSV = b"smiles,y\nC,1\nCC,2\n"
@@ -135,7 +112,8 @@ def test_every_format_may_come_from_a_named_pipe(tmp_path, name):
     assert table["y"].tolist() == ["1", "2"]
 
 
-def test_errors_name_the_stream_and_not_its_copy(pipe):
-    path = pipe(b"smiles,y\nC,1\nC,1\nC,1,2,3\n")
-    with pytest.raises(DataError, match=rf"^{path} cannot be read as CSV: line 4 has 4 cells"):
-        read_table(path)
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
+def test_excels_unicode_text(tmp_path, coding):
+    """Is UTF-16, with tabs."""
+    (tmp_path / "x.txt").write_bytes("\ufeffsmiles\tname\r\nCCO\tÄthanol\r\n".encode(coding))
+    assert read_table(tmp_path / "x.txt").to_numpy().tolist() == [["CCO", "Äthanol"]]
