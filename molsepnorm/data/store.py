@@ -58,11 +58,8 @@ class GraphStore(EncodedGraphs):
 
     @staticmethod
     def open(path: Path | str) -> GraphStore:
-        """Map a file that `write` made, after comparing it with its digest.
-
-        Raises:
-            StorageError: there is no such file, it is damaged, or it is no store of this schema.
-        """
+        """Map a file that `write` made. It is a `StorageError` if there is no such file, it does
+        not match its digest, or it is no store of this schema."""
         path = Path(path)
         with refuse_damaged(path, f"graph store of schema {SCHEMA}"):
             arrays, about, digest = open_arrays(path)

@@ -38,14 +38,12 @@ _CARBON = re.compile(r"C(?![adelmorsu])|(?<![STA])c")  # not Cl, Sc, …
 
 @dataclass(frozen=True)
 class Location:
-    """A row of the table."""
+    """A row of the table, counted from 0 as in `splits.json`, and its position, such as "line
+    7"."""
 
     row: int
-    """Index counted from 0, as in `splits.json` and `rejected.csv`."""
     where: str
-    """Position in the file, such as "line 7"."""
     smiles: str
-    """The SMILES in the file."""
 
 
 @dataclass(frozen=True)

@@ -170,12 +170,7 @@ def _in_a_later_split(scan: Scan) -> dict[int, str]:
 def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = False) -> Path:
     """Write the copy as a CSV file, and `<name>.removed.csv` beside it, which lists the rows of
     `source` that were removed or changed, with position and reason; return the path of the list.
-
-    Raises:
-        ConfigError: `output` does not end in .csv, or one of the two files is the source, or exists
-            and `force` is False.
-        StorageError: a file cannot be written.
-    """
+    Errors are as in `removed_path`."""
     removed = removed_path(output, source, force)
     columns = names_in_file(clean.source)
     before = clean.source.to_numpy(dtype=object)
@@ -187,7 +182,8 @@ def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = Fal
 
 
 def removed_path(output: Path, source: Path, force: bool = False) -> Path:
-    """Return the path of the list that `write_clean` writes, after checking both paths."""
+    """Return the path of the list that `write_clean` writes. It is a `ConfigError` if `output` does
+    not end in .csv, or one of the two files is the source, or exists and `force` is False."""
     if output.suffix.lower() != ".csv":
         raise ConfigError(f"the cleaned copy is a CSV file; '{output}' should end in .csv")
     removed = output.with_suffix(".removed.csv")

@@ -31,10 +31,8 @@ class Scan:
 
     @staticmethod
     def of(table: Columns, encoding: EncodingSpec) -> Scan:
-        """Read every row as training does, but go on after errors, which are `rows.refusals`.
-
-        The encoded molecules are in the cache then, so that training starts at once.
-        """
+        """Read every row as training does, but go on after errors, which are `rows.refusals`. The
+        encoded molecules are in the cache then, so that training starts at once."""
         rows = Rows.read(table, np.float64)
         dataset = rows.encoded(encoding)
         if len(dataset.store):
@@ -131,10 +129,6 @@ def _numbered(keys: list[pd.Series]) -> pd.Series:
 
 
 def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
-    """Return the scan of `config.table`.
-
-    Raises:
-        ConfigError: a column or file named in the settings is missing.
-        DataError: the file is not a table.
-    """
+    """Return the scan of `config.table`. It is a `ConfigError` if a column or file that the
+    settings name is missing, and a `DataError` if the file is not a table."""
     return Scan.of(read_columns(config.model_copy(update={"on_invalid": "skip"})), encoding)

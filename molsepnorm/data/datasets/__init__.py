@@ -23,11 +23,7 @@ NAMES = tuple(HOMES)
 
 
 def featurizer_of(config: DataConfig) -> str:
-    """Return the name of the featuriser of a data set.
-
-    Raises:
-        ConfigError: there is no data set of that name.
-    """
+    """Return the name of the featuriser of a data set; a `ConfigError` if no set has its name."""
     if config.dataset is None:
         return config.featurizer
     if config.dataset not in NAMES:

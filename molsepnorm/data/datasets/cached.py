@@ -51,14 +51,9 @@ def complete_folder(folders: Iterable[Path], files: Sequence[str], advice: str) 
 
 
 def download(folder: Path, urls: Mapping[str, str], files: Iterable[str], advice: str) -> None:
-    """Download files into a new folder of the cache. If this fails, nothing is left behind.
-
-    The keys of `urls` are paths in the folder; archives are extracted there. All of `files` are
-    needed, and `advice` ends the error message.
-
-    Raises:
-        DataError: a file cannot be downloaded, or an archive lacks one.
-    """
+    """Download files into a new folder of the cache. If this fails, nothing is left behind, and a
+    `DataError` ends with `advice`. The keys of `urls` are paths in the folder, where archives are
+    extracted; all of `files` are needed."""
     with replacing(folder, folder=True) as scratch:
         for name, url in urls.items():
             path = scratch / name
@@ -110,11 +105,8 @@ def cached_set(
     encoding: EncodingSpec,
     read: Callable[[], NamedContent],
 ) -> tuple[GraphStore, np.ndarray, dict[str, np.ndarray]]:
-    """Return the store, the labels (float32 [G, T]) and the splits (int64) of a named set.
-
-    A change of one of the raw files makes everything anew. `read` is called only if the store or
-    the labels must be made.
-    """
+    """Return the store, the labels (float32 [G, T]) and the splits (int64) of a named set. `read`
+    is called only if one of them must be made, as after a change of one of the raw files."""
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
     key, content = f"{name}-{short_digest(*files, RDKIT_VERSION)}", cache(read)
@@ -145,12 +137,10 @@ def cached_store(
     molecules: Iterable[tuple[int, MolGraph]],
     rejected: Sequence[Rejected] = (),
 ) -> GraphStore:
-    """Return the store of that key from the cache, made from `molecules` where it is missing.
-
-    The key stands for the molecules; featuriser, encoding and schema are added to it. Each molecule
-    comes with the index of its row. `rejected`, the rows without a molecule, may be filled while
-    `molecules` is read.
-    """
+    """Return the store of that key from the cache, made from `molecules` and the rows where they
+    are if it is missing. The key stands for the molecules; featuriser, encoding and schema are
+    added to it. `rejected`, the rows without a molecule, may be filled while `molecules` is
+    read."""
     bonds = "x".join(map(str, encoding.bond_sizes))
     plug_in = plugin_digest(featurizer)
     sizes = f"g{encoding.max_degree}-d{encoding.max_distance}-l{encoding.max_path_length}"
@@ -174,11 +164,8 @@ def encode_chunks(
 
 
 def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
-    """Return the standard form of each SMILES, from the cache if it was computed before.
-
-    A SMILES that cannot be standardised is an empty text that holds the reason, as in
-    `standardized`. At the level `none`, `smiles` itself is returned, and no file is written.
-    """
+    """Return the standard form of each SMILES, or an empty text that holds the reason if there is
+    none, from the cache if it was computed before. At the level `none` it is `smiles` itself."""
     if level == "none":
         return smiles
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
@@ -214,12 +201,8 @@ def encoded_rows(
     encoding: EncodingSpec,
     location: Callable[[int], str],
 ) -> tuple[GraphStore, Sequence[str]]:
-    """Return the store of the molecules of a table, and the standard form of every SMILES.
-    `location` returns the position of a row.
-
-    Raises:
-        DataError: a row cannot be read and `on_invalid` is fail.
-    """
+    """Return the store of the molecules of a table, and the standard form of every SMILES. It is a
+    `DataError` with the `location` of a row if that cannot be read and `on_invalid` is fail."""
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
 
     rejected: list[Rejected] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,11 +38,8 @@ def read_classes(
     table: Columns, column: Column, kind: Kind | None, listed: Sequence[str]
 ) -> Classes:
     """Return a column as classes: binary if there are two, unless its kind is given. `listed` are
-    the classes in their order, if the settings list them.
-
-    Raises:
-        DataError: there are fewer than two classes or too many, or two spellings of one.
-    """
+    the classes in their order, if the settings list them. It is a `DataError` if there are fewer
+    than two classes or too many, or two spellings of one."""
     name = column.name
     where = f"{table.source}, column '{name}'"
     text = whole(pd.Series(column.texts, dtype=object)).mask(column.is_blank)
@@ -78,7 +75,7 @@ def read_classes(
         negative, positive = classes
         warnings.append(
             f"{name} is predicted as the probability of '{positive}'. For that of '{negative}': "
-            f"{_option_of_classes(name, [positive, negative])}"
+            f"{option('classes', name, [positive, negative])}"
         )
     return Classes(kind, classes, labels, unknown, warnings)
 
@@ -93,7 +90,7 @@ def _require_one_spelling(
             raise DataError(
                 f"{table.cell(row, column.name)}: '{each}' and '{other}' would be two classes, and "
                 "look like one. Write each class in one way, or list the classes if all are "
-                f"different: {_option_of_classes(column.name, classes)}"
+                f"different: {option('classes', column.name, [*classes])}"
             )
 
 
@@ -112,9 +109,13 @@ def _negative_first(one: str, other: str) -> tuple[str, str]:
     return (other, one) if swap else (one, other)
 
 
-def _option_of_classes(name: str, classes: Sequence[str]) -> str:
-    listed = json.dumps({name: [*classes]}, ensure_ascii=False)
-    return shlex.join(["--set", f"data.classes={listed}"])
+def option(setting: str, name: str, value: Any) -> str:
+    """Return the command-line option that gives a target this value of a setting of the data, such
+    as `limits`. Commas separate targets, and classes have no option of their own."""
+    if "," in name or not isinstance(value, str):
+        pair = json.dumps({name: value}, ensure_ascii=False)
+        return shlex.join(["--set", f"data.{setting}={pair}"])
+    return shlex.join([f"--{setting.replace('_', '-')}", f"{name}={value}"])
 
 
 def whole(text: pd.Series) -> pd.Series:

@@ -143,10 +143,8 @@ def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
 
 
 def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
-    """Hash every molecule's graph, independently of the order of its atoms.
-
-    An atom is hashed with all other atoms and the paths to them, so that isomers differ.
-    """
+    """Hash every molecule's graph, independently of the order of its atoms. An atom is hashed with
+    all other atoms and the paths to them, so that isomers differ."""
     random = np.random.default_rng(0)
 
     def numbers(count: int) -> np.ndarray:

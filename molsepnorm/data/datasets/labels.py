@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from molsepnorm.data.datasets.classes import MAX_CLASSES, Classes, read_classes
+from molsepnorm.data.datasets.classes import MAX_CLASSES, Classes, option, read_classes
 from molsepnorm.data.datasets.columns import Column, Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_declared
@@ -79,21 +78,14 @@ class Labels:
         return tuple(target.name for target in self.targets)
 
     def without_issues(self) -> Labels:
-        """Return the labels if no cell is an issue.
-
-        Raises:
-            DataError: a cell is no label.
-        """
+        """Return the labels, or raise a `DataError` about the first cell that is no label."""
         if self.issues:
             raise DataError(self.issues[0].message)
         return self
 
     def without_weight_0(self, weights: np.ndarray | None) -> Labels:
-        """Return the labels without those of rows of weight 0, which do not count.
-
-        Args:
-            weights: (rows,); None for equal weights.
-        """
+        """Return the labels without those of rows of weight 0; `weights` (rows,) are None if
+        equal."""
         if weights is None or weights.all():
             return self
         out = weights == 0
@@ -186,7 +178,7 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     if few:
         warnings.append(
             f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
-            f"{_option('task_type', few[0], 'multiclass')}"
+            f"{option('task_type', few[0], 'multiclass')}"
         )
     bounds[np.isnan(values)] = 0
     return Labels(
@@ -198,12 +190,8 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
 
 
 def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
-    """Return the weight of each row in the loss, 1 for a blank; None without such a column.
-
-    Raises:
-        ConfigError: the column is missing.
-        DataError: a weight is not a number, or negative, or all are 0.
-    """
+    """Return the weight of each row in the loss, 1 for a blank; None without such a column. It is a
+    `DataError` if a weight is not a number, or negative, or all are 0."""
     name = table.config.weight_column
     if name is None:
         return None
@@ -228,14 +216,8 @@ def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
 
 
 def read_features(table: Columns, check: bool = True) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the cells of the feature columns, by name, and how each is read.
-
-    With `check`, a model can be trained with these columns, see `FeatureColumn.fit`.
-
-    Raises:
-        ConfigError: a column is missing.
-        DataError: a column cannot be an input.
-    """
+    """Return the cells of the feature columns, by name, and with `check` a line about how each is
+    read. It is a `DataError` then if a model cannot be trained with it, see `FeatureColumn.fit`."""
     found, lines = {}, []
     for name, kind in table.config.features.items():
         table.require(name)
@@ -249,7 +231,7 @@ def read_features(table: Columns, check: bool = True) -> tuple[dict[str, list[st
 def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
     """Return the configured kind of each target, None for those to guess."""
     kinds = config.task_type
-    for option, keys in (
+    for setting, keys in (
         ("task_type", kinds if isinstance(kinds, dict) else {}),
         ("classes", config.classes),
         ("transform", config.transform),
@@ -258,7 +240,7 @@ def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kin
         for name in keys:
             if name not in names:
                 raise ConfigError(
-                    f"data.{option} names '{name}', which is not a target. "
+                    f"data.{setting} names '{name}', which is not a target. "
                     f"{did_you_mean(name, names)}"
                 )
     found = {name: configured_kind(name, config) for name in names}
@@ -282,7 +264,7 @@ def _kind(table: Columns, column: Column, given: Kind | None) -> tuple[Kind, Cla
         raise DataError(
             f"{table.source}, column '{name}': all labels are bounds, such as "
             f"'{column.first_bound}', and a regression needs exact numbers, too. If these are "
-            f"classes: {_option('task_type', name, 'multiclass')}"
+            f"classes: {option('task_type', name, 'multiclass')}"
         )
     return given or ("regression" if len(column.odd_rows) else "binary"), None
 
@@ -317,7 +299,7 @@ def _about_numbers(table: Columns, column: Column) -> list[str]:
         )
         lines.append(
             f"{column.name}: of {column.count:,} labels {listed(what)}. If the assay has such a "
-            f"limit, make them bounds: {_option('limits', column.name, f'{lowest}:{highest}')}"
+            f"limit, make them bounds: {option('limits', column.name, f'{lowest}:{highest}')}"
         )
     return lines
 
@@ -353,20 +335,12 @@ def _issue(
     return [Issue(column.name, rows, message)]
 
 
-def _option(setting: Literal["task_type", "transform", "limits"], name: str, value: str) -> str:
-    """Return the option that sets the kind, the transform or the limits of a target."""
-    if "," in name:  # separates targets in the other option
-        pair = json.dumps({name: value}, ensure_ascii=False)
-        return shlex.join(["--set", f"data.{setting}={pair}"])
-    return shlex.join([f"--{setting.replace('_', '-')}", f"{name}={value}"])
-
-
 def _advice(table: Columns, column: Column) -> str:
     """Return what labels are, and what to do about other cells."""
     name, first, config = column.name, column.first_bad or "", table.config
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.are_few_whole_numbers and len(column.texts) <= MAX_CLASSES:
-        advice += f". If these are classes: {_option('task_type', name, 'multiclass')}"
+        advice += f". If these are classes: {option('task_type', name, 'multiclass')}"
     if first.endswith("%"):
         advice += f". Write percentages without the % sign, such as {first.rstrip('% ')}"
     if re.fullmatch(WITH_COMMA, first) and config.decimal is None:
@@ -386,7 +360,7 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
     if kind != "regression":
         raise ConfigError(
             f"data.transform: {transform.scale} is for regression targets, and '{name}' is {kind}. "
-            f"If its labels are numbers: {_option('task_type', name, 'regression')}"
+            f"If its labels are numbers: {option('task_type', name, 'regression')}"
         )
     if f"{name}_{transform.scale}" in table.names:
         raise ConfigError(
@@ -398,7 +372,7 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
         warnings.append(
             f"{name}: the name of the column has the unit {unit}, but --transform reads its "
             f"numbers in {transform.unit}. If they are in {unit}: "
-            f"{_option('transform', name, 'pic50')}"
+            f"{option('transform', name, 'pic50')}"
         )
     return transform, warnings
 

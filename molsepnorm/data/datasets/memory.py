@@ -88,14 +88,12 @@ def memory_dataset(
     splits: Mapping[str, Any] | None = None,
     bond_offset: int | None = None,
 ) -> Dataset:
-    """Encode molecules and combine them with labels; arguments as for `molsepnorm.fit`.
-
-    `config.targets` names the columns of `labels`, which `label_table` makes.
+    """Encode molecules and combine them with labels; arguments as for `molsepnorm.fit`. The
+    settings name the columns of `labels`, which `label_table` makes.
 
     Raises:
         ConfigError: the molecules are of several types, or an argument does not fit another.
-        DataError: a molecule cannot be read, or a label does not fit its target; the message has
-            the index of the molecule.
+        DataError: a molecule cannot be read, or a label does not fit its target.
     """
     for name, argument in (("splits_column", "splits"), ("weight_column", "weights")):
         if getattr(config, name) is not None:
@@ -179,11 +177,8 @@ def _require_length(name: str, rows: int, molecules: int) -> None:
 
 
 def kind_of(molecules: Sequence[Any]) -> str:
-    """Return the name of the type of the molecules.
-
-    Raises:
-        ConfigError: they are of several types or of another type, or there are none.
-    """
+    """Return the name of the type of the molecules; a `ConfigError` if they are of several types or
+    of another type, or there are none."""
     first = None
     for number, molecule in enumerate(molecules):
         names = (f"{each.__module__}.{each.__qualname__}" for each in type(molecule).__mro__)
@@ -204,11 +199,8 @@ def kind_of(molecules: Sequence[Any]) -> str:
 
 
 def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:
-    """Return numbers as they are, and everything else as the text of a table.
-
-    Raises:
-        ConfigError: the cells are dates or durations, which would be classes.
-    """
+    """Return numbers as they are, and everything else as the text of a table. Dates and durations,
+    which would be classes, are a `ConfigError`."""
     if pd.api.types.infer_dtype(column) in _TIMES:
         raise ConfigError(
             f"'{name}' holds dates or durations: pass numbers, such as days, or names of classes"

@@ -91,12 +91,9 @@ def find(name: str, data_dir: Path | None) -> Path | None:
 
 
 def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
-    """Load one of `SETS` with its official split: every molecule of it, missing labels as NaN.
-    `data_dir` has the folder of the set, such as DIR/ogbg_molhiv.
-
-    Raises:
-        DataError: the files are missing and cannot be downloaded, or do not fit together.
-    """
+    """Load one of `SETS` with its official split: every molecule of it, missing labels as NaN. It
+    is a `DataError` if the files in `data_dir`, such as DIR/ogbg_molhiv, are missing and cannot be
+    downloaded, or do not fit together."""
     about, folder = SETS[name], find(name, data_dir)
     if folder is None:
         folder = cache_folder() / "ogb" / name.replace("-", "_") / archive_of(name)
@@ -144,11 +141,8 @@ def official_score(name: str, predictions: np.ndarray, labels: np.ndarray) -> fl
 
 
 def read_content(name: str, folder: Path, smiles: list[str]) -> NamedContent:
-    """Read the raw files of a set; `smiles` are those of its mapping.
-
-    Raises:
-        DataError: a file cannot be read, or the files do not fit together.
-    """
+    """Read the raw files of a set; `smiles` are those of its mapping. It is a `DataError` if a file
+    cannot be read, or the files do not fit together."""
     about = SETS[name]
     num_atoms, num_bonds = (_numbers(folder, file, np.int64)[:, 0] for file in _RAW[:2])
     atoms = _numbers(folder, "node-feat", np.float32).astype(np.int64)

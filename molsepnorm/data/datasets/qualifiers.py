@@ -46,14 +46,10 @@ def exported_target(names: Sequence[str]) -> tuple[str, ...] | None:
 def qualifiers_of(
     names: Sequence[str], targets: Sequence[str], relation: str | None, unit: str | None
 ) -> Qualifiers:
-    """Return the columns of relations and units that belong to the only target.
-
-    `names` are those of all columns. `relation` and `unit` are the columns in the configuration:
-    `NONE` if there is none, and None if the names of an export of ChEMBL decide.
-
-    Raises:
-        ConfigError: a column is named, and not exactly one target.
-    """
+    """Return the columns of relations and units that belong to the only target, among columns of
+    these names. `relation` and `unit` are those in the configuration: `NONE` if there is none, and
+    None if the names of an export of ChEMBL decide. It is a `ConfigError` if one is named, and not
+    exactly one target."""
     if len(targets) != 1 and {relation, unit} - {None, NONE}:
         raise ConfigError(
             "data.relation_column and data.unit_column belong to one target: name it (--targets)"
@@ -90,13 +86,9 @@ def factors_to_nanomolar(
     units: Sequence[str], smiles: Sequence[str], where: Callable[[int], str]
 ) -> np.ndarray | None:
     """Return what turns the number of each row into nM, float64 (rows,), NaN without a unit; None
-    if the only unit is another one, such as mV, and the numbers stay as they are.
-
-    The SMILES of each row are for units of mass; `where` returns the position of a row.
-
-    Raises:
-        DataError: one of several units is not known.
-    """
+    if the only unit is another one, such as mV, and the numbers stay as they are. The SMILES are
+    for units of mass. It is a `DataError`, with `where` of a row, if one of several units is not
+    known."""
     written = [*map(_plain, units)]
     found = {*written} - {""}
     if len(found) == 1 and not found <= {*_NANOMOLAR, *_GRAMS}:
@@ -121,14 +113,9 @@ def require_declared(
     target: str,
     source: Path | str,
 ) -> None:
-    """Check that no unused column holds relations other than =, or several units.
-
-    `words` are the distinct cells of each unused column that has few of them; `relation` and `unit`
-    are as in `qualifiers_of`.
-
-    Raises:
-        DataError: such a column is neither used nor declared to be none.
-    """
+    """Raise a `DataError` if an unused column holds relations other than =, or several units, and
+    is not declared to be none. `words` are the distinct cells of each unused column that has few of
+    them; `relation` and `unit` are as in `qualifiers_of`."""
     for name, cells in words.items():
         plain = {_plain(cell) for cell in cells}
         signs = {_RELATIONS.get(each) for each in plain}

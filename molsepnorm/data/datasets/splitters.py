@@ -344,10 +344,8 @@ def _fill(groups: Groups, room: int) -> tuple[Groups, Groups]:
 
 
 def _fold(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
-    """Return the groups of the configured fold, and those of the other folds.
-
-    Each group, the largest first, is added to the fold that is smallest so far.
-    """
+    """Return the groups of the configured fold, and those of the other folds. Each group, the
+    largest first, is added to the fold that is smallest so far."""
     assert config.folds is not None
     sizes = [0] * config.folds
     folds: list[Groups] = [[] for _ in sizes]
@@ -466,12 +464,9 @@ def read_times(
 def split_by_time(
     times: np.ndarray, num_train: int, num_val: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the indices of the training, validation and test molecules, from old to new.
-
-    Molecules of the same time stay together in the earlier one of two splits, so every molecule is
-    newer than those of the splits before, and ties may raise `num_train` and `num_val`. Times are
-    float64 [G], NaN for a molecule that is left out.
-    """
+    """Return the indices of the training, validation and test molecules, from old to new. Times are
+    float64 [G], NaN for a molecule that is left out. Molecules of the same time stay together in
+    the earlier one of two splits, so that ties may raise `num_train` and `num_val`."""
     order = np.argsort(times, kind="stable")[: np.count_nonzero(~np.isnan(times))]
     ends = np.array([num_train, num_train + num_val])
     if len(order):

@@ -143,15 +143,12 @@ def _unused_split(table: Columns) -> list[str]:
 def load_table(
     config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
 ) -> Dataset:
-    """Load `config.table`, split as the configuration says; arguments as for `datasets.load`.
-
-    The store depends on the SMILES only, so that other targets of the same table, or another table
-    of the same molecules, use the same store.
+    """Load `config.table`, split as the configuration says; arguments as for `datasets.load`. The
+    store depends on the SMILES only, so that other targets and tables of them use the same one.
 
     Raises:
         ConfigError: a column is missing, or one that is needed is there several times.
-        DataError: the file is empty, a cell does not fit its column, or too few molecules can be
-            read.
+        DataError: a cell does not fit its column, or too few molecules can be read.
     """
     table = read_columns(config, [] if labelled else config.targets or [])
     rows = Rows.read(table, np.float32, for_training).without_refusals()
@@ -191,11 +188,8 @@ def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
-    """Load the SMILES of all `config.structures`, one file after the other, split at random.
-
-    Rows are counted from 0 over all files; the reason of a rejected row names its file and line.
-    Errors are as in `load_table`.
-    """
+    """Load the SMILES of all `config.structures`, split at random. Rows are counted from 0 over all
+    files; the reason of a rejected row names its file and line. Errors are as in `load_table`."""
     smiles: list[str] = []
     index: list[tuple[Path, int]] = []  # file and position in it, of every row
     for path in config.structures:

@@ -92,11 +92,8 @@ def find(name: str, data_dir: Path | None) -> Path | None:
 
 
 def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
-    """Load one of `SETS`; arguments as for `ogb.load_named`.
-
-    Raises:
-        DataError: the files are missing and cannot be downloaded, or hold too few molecules.
-    """
+    """Load one of `SETS`; arguments as for `ogb.load_named`. It is a `DataError` if the files are
+    missing and cannot be downloaded, or hold too few molecules."""
     folder = find(name, data_dir)
     if folder is None and name == "zinc-rich":
         raise DataError(
@@ -180,10 +177,7 @@ def _rows(name: str, path: Path, split: str, length: int, may_lack: float = 0) -
 
 
 def _read_pickle(name: str, folder: Path, split: str) -> tuple[Iterable[MolGraph], np.ndarray]:
-    """Read a raw file.
-
-    PyTorch Geometric's class is not used, because it runs the calls in a pickle.
-    """
+    """Read a raw file, without PyTorch Geometric's class, which runs the calls in a pickle."""
     path = folder / f"{split}.pickle"
     with clear_errors(path, "read"), open(path, "rb") as file:
         try:

@@ -163,12 +163,8 @@ def _with_point(cell: str) -> str:
 def require_clear_points(
     table: pd.DataFrame, name: str, decimal: Literal[".", ","] | None, source: object
 ) -> None:
-    """Refuse numbers such as 1.234 in a column of a table with semicolons, unless another point,
-    such as that of 0.5, cannot group thousands.
-
-    Raises:
-        DataError: the decimal mark is open.
-    """
+    """Raise a `DataError` about numbers such as 1.234 in a column of a table with semicolons,
+    unless another point, such as that of 0.5, cannot group thousands."""
     if decimal is not None or table.attrs.get(SEPARATOR) != ";":
         return
     cells = table[name]

@@ -21,12 +21,8 @@ def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterat
 
     Numbers become text with the digits needed to read them back (1.0 is "1"), booleans "true" and
     "false", dates ISO dates; a formula is its stored value. Blank rows and columns at the end are
-    left out.
-
-    Raises:
-        ConfigError: python-calamine is not installed; there is no such sheet; or several may be
-            meant.
-        DataError: the file is no workbook, has a password, or is damaged.
+    left out. It is a `ConfigError` if there is no such sheet or several may be meant, and a
+    `DataError` if the file is damaged or has a password.
     """
     use = f"reading the workbook {name}"
     calamine = require_package("python_calamine", "excel", use, ", or save it as CSV")

@@ -26,11 +26,8 @@ def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[p
 
     Integers become text without a point, floats text with the digits needed to read them back (1.0
     is "1"), booleans "true" and "false", durations text such as "1:30:00", which is not a number;
-    null and NaN are blank. An unnamed index of pandas is left out.
-
-    Raises:
-        ConfigError: pyarrow is not installed.
-        DataError: the file is compressed again, damaged, or not Parquet.
+    null and NaN are blank. An unnamed index of pandas is left out. A file that is damaged or
+    compressed again is a `DataError`.
     """
     with _opened(path, name) as table:
         names = table.schema_arrow.names
