@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from pydantic import StrictInt, TypeAdapter, ValidationError
 
 from molsepnorm.data.datasets.config import DataConfig
@@ -35,9 +36,9 @@ SPLIT_OF_WORD = {
 """Words for a split, in lower case -> the name of the split."""
 _FORM = 'Expected is a list of splits, such as [{"train": [0, 1, 2], "val": [3], "test": "4-9"}]'
 _ROWS = re.compile(r"\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?")
-_ENTRIES = TypeAdapter(list[dict[str, list[StrictInt] | str]])
+_Entry = dict[str, list[StrictInt] | str]
+_ENTRIES = TypeAdapter(list[_Entry])
 
-_Rows = dict[str, list[int]]  # split -> rows of the source
 _Splits = dict[str, np.ndarray]  # split -> sorted int64 indices of molecules in the store
 _TIMES = (
     "is not a time. Expected are dates of one format that --time-format gives, such as %d/%m/%Y, "
@@ -107,7 +108,7 @@ def with_splits(
         parts = draw_splits(config, rows, numbers[molecules], smiles, source, times, strata)
         splits = {name: molecules[part] for name, part in parts.items()}
     elif named is not None:
-        splits = named.of(molecules)
+        splits = named.of(molecules, dataset.store.rows)
         if config.folds is not None and given is None:
             rest = np.concatenate([splits["train"], splits["val"]])
             splits["train"], splits["val"] = draw_fold(rest, numbers, config)
@@ -141,21 +142,27 @@ def with_splits(
 class _Named(NamedTuple):
     """Splits that are named row by row."""
 
-    parts: _Splits
-    rows: _Rows
+    split_of: np.ndarray
+    """int64 [rows of the source]: index of the split in `SPLITS`, -1 for none."""
     where: str
     """The place where they are named, for errors."""
     setting: str
 
-    def of(self, molecules: np.ndarray) -> _Splits:
-        """Return the splits of these molecules, after checking that each has enough."""
-        splits = {name: part[np.isin(part, molecules)] for name, part in self.parts.items()}
-        needed = {**MIN_SIZES, "test": MIN_SIZES["test"] * bool(self.rows["test"])}
-        if not self.rows["val"]:  # they are drawn from the training molecules
+    def of(self, molecules: np.ndarray, rows: np.ndarray) -> _Splits:
+        """Return the splits of these molecules (n,), after checking that each has enough; `rows`
+        are those of all molecules."""
+        split_of, given = (
+            self.split_of[rows[molecules]],
+            np.bincount(self.split_of + 1, minlength=4),
+        )
+        splits = {name: molecules[split_of == number] for number, name in enumerate(SPLITS)}
+        rows_of = dict(zip(SPLITS, given[1:].tolist(), strict=True))
+        needed = {**MIN_SIZES, "test": MIN_SIZES["test"] * (rows_of["test"] > 0)}
+        if not rows_of["val"]:  # they are drawn from the training molecules
             needed |= {"train": needed["train"] + needed["val"], "val": 0}
         for split, minimum in needed.items():
             if len(splits[split]) < minimum:
-                counts = ", ".join(f"{len(self.rows[each])} {each}" for each in SPLITS)
+                counts = ", ".join(f"{count} {each}" for each, count in rows_of.items())
                 raise DataError(
                     f"{self.where}: {counted(len(splits[split]), f'{split} molecule')} that can be "
                     f"read; its rows are {counts}. {split} needs {minimum} or more: name them "
@@ -173,37 +180,44 @@ def _named(
     given: Mapping[str, Any] | None,
 ) -> _Named | None:
     """Return the splits that are named, None if they are drawn; arguments as for `with_splits`."""
-    rows = dataset.store.rows
-    count = len(rows) + len(dataset.store.rejected)
+    count = len(dataset.store) + len(dataset.store.rejected)
     if given is not None:
-        named, place, setting = _given_rows(given, count), "splits", "splits"
-    elif config.split is None or not config.names_rows:
-        return None
-    elif config.splits_column is not None:
-        assert column is not None
-        words = [text.strip().lower() for text in column]
-        unknown = [row for row, word in enumerate(words) if word and word not in SPLIT_OF_WORD]
-        _refuse_cells(unknown, column, config.splits_column, where, _WORDS)
-        named = {
-            split: [row for row, word in enumerate(words) if SPLIT_OF_WORD.get(word) == split]
-            for split in SPLITS
-        }
-        place, setting = f"{source}, column '{config.splits_column}'", "data.splits_column"
-    else:
-        assert config.splits_file is not None
-        named = _read_file(config.splits_file, config.fold, source, count)
-        # an empty text of another type is a structure that has no SMILES
-        if any(type(text) is str and not text.strip() for text in dataset.smiles or ()):
-            warn_of_data(
-                f"{source} has rows without a SMILES, which count in {config.splits_file}: a "
-                "program that skips blank lines numbers the rows after them differently"
+        if not isinstance(given, Mapping):
+            raise ConfigError(
+                "splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}"
             )
-        place, setting = f"{config.splits_file}, entry {config.fold}", "data.splits_file"
-    index = np.full(count, -1)
-    index[rows] = np.arange(len(rows))
-    found = {split: np.sort(index[np.array(named[split], dtype=np.int64)]) for split in SPLITS}
-    parts = {split: part[part >= 0] for split, part in found.items()}
-    return _Named(parts, named, place, setting)
+        listed = {str(name): np.asarray(part).tolist() for name, part in given.items()}
+        entry = _entries("splits", lambda: _ENTRIES.validate_python([listed]))[0]
+        return _Named(
+            _by_entry(entry, "splits", "the list of molecules", count), "splits", "splits"
+        )
+    if config.split is None or not config.names_rows:
+        return None
+    if config.splits_column is not None:
+        assert column is not None
+        words = pd.Series(column, dtype=object).str.strip().str.lower()
+        found = words.map({word: SPLITS.index(name) for word, name in SPLIT_OF_WORD.items()})
+        unknown = np.flatnonzero((words != "") & found.isna())
+        _refuse_cells(unknown, column, config.splits_column, where, _WORDS)
+        split_of = found.fillna(-1).to_numpy(dtype=np.int64)
+        return _Named(split_of, f"{source}, column '{config.splits_column}'", "data.splits_column")
+    assert config.splits_file is not None
+    # an empty text of another type is a structure that has no SMILES
+    if any(type(text) is str and not text.strip() for text in dataset.smiles or ()):
+        warn_of_data(
+            f"{source} has rows without a SMILES, which count in {config.splits_file}: a program "
+            "that skips blank lines numbers the rows after them differently"
+        )
+    with as_file(config.splits_file) as file, clear_errors(config.splits_file, "read"):
+        content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+    entries = _entries(f"{config.splits_file}", lambda: _ENTRIES.validate_json(content))
+    if config.fold >= len(entries):
+        raise ConfigError(
+            f"data.fold is {config.fold}, but {config.splits_file} has "
+            f"{counted(len(entries), 'split')}, counted from 0"
+        )
+    place = f"{config.splits_file}, entry {config.fold}"
+    return _Named(_by_entry(entries[config.fold], place, source, count), place, "data.splits_file")
 
 
 def _same_in_split(
@@ -214,9 +228,7 @@ def _same_in_split(
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     rows = dataset.store.rows
-    split_of = np.full(len(rows), 0 if named is None else -1)
-    for number, part in enumerate(() if named is None else named.parts.values()):
-        split_of[part] = number
+    split_of = np.zeros(len(rows), dtype=np.int64) if named is None else named.split_of[rows]
     groups = same_molecules(dataset, np.flatnonzero(split_of >= 0))
     for group in groups:
         if (other := group[split_of[group] != split_of[group[0]]]).size:
@@ -242,18 +254,6 @@ def strata_of(
             "data.split_type: stratified needs a target with classes, and there is none: use random"
         )
     return np.unique(np.nan_to_num(classes, nan=-1.0), axis=0, return_inverse=True)[1].reshape(-1)
-
-
-def _given_rows(splits: Mapping[str, Any], num_rows: int) -> _Rows:
-    """Return the rows of each split, which are given under names such as train or valid."""
-    if not isinstance(splits, Mapping):
-        raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}")
-    listed = {str(name): np.asarray(part).tolist() for name, part in splits.items()}
-    try:
-        (entry,) = _ENTRIES.validate_python([listed])
-    except ValidationError as error:
-        raise DataError(f"splits: {_first(error)}") from None
-    return _read_entry(entry, "splits", "the list of molecules", num_rows)
 
 
 def _about_times(
@@ -286,33 +286,18 @@ def _refuse_cells(
         )
 
 
-def _read_file(path: Path, number: int, source: Path | str, num_rows: int) -> _Rows:
-    """Return the rows of each split by an entry of a file like chemprop's `splits.json`."""
-    with as_file(path) as file, clear_errors(path, "read"):
-        content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+def _entries(where: str, validate: Callable[[], list[_Entry]]) -> list[_Entry]:
     try:
-        entries = _ENTRIES.validate_json(content)
+        return validate()
     except ValidationError as error:
-        raise DataError(f"{path}: {_first(error)}. {_FORM}") from None
-    if number >= len(entries):
-        raise ConfigError(
-            f"data.fold is {number}, but {path} has {counted(len(entries), 'split')}, "
-            "counted from 0"
-        )
-    return _read_entry(entries[number], f"{path}, entry {number}", source, num_rows)
+        first = error.errors()[0]
+        place = ", ".join(map(str, first["loc"][:2])) or "content"  # entry and split
+        raise DataError(f"{where}: {place}: {first['msg']}. {_FORM}") from None
 
 
-def _first(error: ValidationError) -> str:
-    """Return the place (entry, split) and the text of the first problem."""
-    first = error.errors()[0]
-    return f"{', '.join(map(str, first['loc'][:2])) or 'content'}: {first['msg']}"
-
-
-def _read_entry(
-    entry: Mapping[str, list[int] | str], where: str, source: Path | str, num_rows: int
-) -> _Rows:
-    named: _Rows = {split: [] for split in SPLITS}
-    owners: dict[int, str] = {}
+def _by_entry(entry: _Entry, where: str, source: Path | str, num_rows: int) -> np.ndarray:
+    """Return the split of each row, see `_Named.split_of`."""
+    split_of = np.full(num_rows, -1)
     for key, listed in entry.items():
         here = f"{where}, '{key}'"
         if (split := SPLIT_OF_WORD.get(key.strip().lower())) is None:
@@ -323,13 +308,13 @@ def _read_entry(
                     f"{here}: there is no row {row}. {source} has {num_rows} rows, and the first "
                     "one (after a header) is row 0"
                 )
-            if row in owners:
+            if split_of[row] >= 0:
                 raise DataError(
-                    f"{here}: row {row} is in '{owners[row]}' already; a row belongs in one split"
+                    f"{here}: row {row} is in '{SPLITS[split_of[row]]}' already; a row belongs in "
+                    "one split"
                 )
-            owners[row] = key
-            named[split].append(row)
-    return named
+            split_of[row] = SPLITS.index(split)
+    return split_of
 
 
 def _parse_rows(text: str, where: str) -> Iterable[int]:
