@@ -151,12 +151,9 @@ class _Named(NamedTuple):
     def of(self, molecules: np.ndarray, rows: np.ndarray) -> _Splits:
         """Return the splits of these molecules (n,), after checking that each has enough; `rows`
         are those of all molecules."""
-        split_of, given = (
-            self.split_of[rows[molecules]],
-            np.bincount(self.split_of + 1, minlength=4),
-        )
+        split_of = self.split_of[rows[molecules]]
         splits = {name: molecules[split_of == number] for number, name in enumerate(SPLITS)}
-        rows_of = dict(zip(SPLITS, given[1:].tolist(), strict=True))
+        rows_of = {name: int((self.split_of == i).sum()) for i, name in enumerate(SPLITS)}
         needed = {**MIN_SIZES, "test": MIN_SIZES["test"] * (rows_of["test"] > 0)}
         if not rows_of["val"]:  # they are drawn from the training molecules
             needed |= {"train": needed["train"] + needed["val"], "val": 0}
@@ -188,9 +185,8 @@ def _named(
             )
         listed = {str(name): np.asarray(part).tolist() for name, part in given.items()}
         entry = _entries("splits", lambda: _ENTRIES.validate_python([listed]))[0]
-        return _Named(
-            _by_entry(entry, "splits", "the list of molecules", count), "splits", "splits"
-        )
+        split_of = _by_entry(entry, "splits", "the list of molecules", count)
+        return _Named(split_of, "splits", "splits")
     if config.split is None or not config.names_rows:
         return None
     if config.splits_column is not None:
