@@ -96,9 +96,8 @@ def with_splits(
     molecules, has_label = dataset.molecules, dataset.has_label
     if not has_label[molecules].any():
         has_label[:] = True
-    splits: _Splits = {}
-    times = None
-    if config.time_column is not None and column is not None:
+    splits, times = _Splits(), None
+    if config.time_column is not None and column is not None and config.split is not None:
         times, odd = read_times(column, config.time_format)
         _refuse_cells(odd, column, config.time_column, where, _TIMES)
     if named is None and config.split is not None:
@@ -133,7 +132,7 @@ def with_splits(
         lines.append(
             f"Validation: {count} drawn from the training split, since no row is named val."
         )
-    if times is not None and column is not None and splits:
+    if times is not None and column is not None:
         parts = {name: dataset.store.rows[part] for name, part in splits.items()}
         lines.append(_about_times(parts, times, column, config))
     return replace(dataset, splits=splits, warnings=(*dataset.warnings, *lines))
