@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -230,19 +230,14 @@ def read_features(table: Columns, check: bool = True) -> tuple[dict[str, list[st
 
 def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
     """Return the configured kind of each target, None for those to guess."""
-    kinds = config.task_type
-    for setting, keys in (
-        ("task_type", kinds if isinstance(kinds, dict) else {}),
-        ("classes", config.classes),
-        ("transform", config.transform),
-        ("limits", config.limits),
-    ):
+    kinds = config.task_type if isinstance(config.task_type, dict) else {}
+    given: dict[str, Iterable[str]] = {"task_type": kinds, "classes": config.classes}
+    given |= {"transform": config.transform, "limits": config.limits}
+    for setting, keys in given.items():
         for name in keys:
             if name not in names:
-                raise ConfigError(
-                    f"data.{setting} names '{name}', which is not a target. "
-                    f"{did_you_mean(name, names)}"
-                )
+                known = did_you_mean(name, names)
+                raise ConfigError(f"data.{setting} names '{name}', which is not a target. {known}")
     found = {name: configured_kind(name, config) for name in names}
     for name in config.classes:
         if found[name] == "regression":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -27,16 +27,8 @@ from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 
 _T = TypeVar("_T")
-
-
-What = Literal["targets", "weights", "features", "split"]
-
-
-class Refusal(NamedTuple):
-    """An error that stops training."""
-
-    what: What
-    error: DataError | OpenChoice
+Refusals = list[tuple[str, DataError | OpenChoice]]
+"""Errors that stop training, each with what cannot be read: targets, weights, features or split."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +41,13 @@ class Rows:
     weights: np.ndarray | None  # (rows,)
     """None without such a column, or if it cannot be read."""
     features: Mapping[str, Sequence[str]]  # (rows,) each
-    refusals: list[Refusal]
+    refusals: Refusals
 
     @staticmethod
     def read(table: Columns, dtype: type[np.floating], for_training: bool = True) -> Rows:
         """Read the labels in numbers of this type, the weights, and the feature columns, which must
         neither be empty nor constant for training. Columns that are missing are a `ConfigError`."""
-        refusals: list[Refusal] = []
+        refusals: Refusals = []
         empty = np.zeros((len(table.frame), 0))
         labels = Labels((), empty, empty.astype(np.int8))
         labels = attempt(refusals, "targets", lambda: read_labels(table, dtype), labels)
@@ -70,8 +62,8 @@ class Rows:
 
     def without_refusals(self) -> Rows:
         """Return the rows if all can be used; otherwise raise the first error."""
-        for refusal in self.refusals:
-            raise refusal.error
+        for _, error in self.refusals:
+            raise error
         self.labels.without_issues()
         return self
 
@@ -118,12 +110,12 @@ class Rows:
         return with_splits(dataset, config, source, self.table.where, column or None, given)
 
 
-def attempt(refusals: list[Refusal], what: What, read: Callable[[], _T], otherwise: _T) -> _T:
+def attempt(refusals: Refusals, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
     """Return what is read; if it stops training, note that and return the other value."""
     try:
         return read()
     except (DataError, OpenChoice) as error:
-        refusals.append(Refusal(what, error))
+        refusals.append((what, error))
         return otherwise
 
 
