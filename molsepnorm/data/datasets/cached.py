@@ -22,7 +22,7 @@ import numpy as np
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.data.store import SCHEMA, GraphStore, Rejected
-from molsepnorm.errors import DataError, ModelError, StorageError
+from molsepnorm.errors import DataError, InvalidMolecule, ModelError, StorageError
 from molsepnorm.files.arrays import open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.digests import KEY, json_digest, short_digest
 from molsepnorm.files.reading import read_json
@@ -163,6 +163,17 @@ def encode_chunks(
         yield encode(graphs, encoding, SIZES[featurizer].atoms, rows), rows
 
 
+def readable(
+    found: Iterable[MolGraph | InvalidMolecule], smiles: Sequence[str], rejected: list[Rejected]
+) -> Iterator[tuple[int, MolGraph]]:
+    """Yield the molecules with their rows, and add the other rows to `rejected`."""
+    for row, (text, graph) in enumerate(zip(smiles, found, strict=True)):
+        if isinstance(graph, MolGraph):
+            yield row, graph
+        else:
+            rejected.append(Rejected(row, text, str(graph)))
+
+
 def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
     """Return the standard form of each SMILES, or an empty text that holds the reason if there is
     none, from the cache if it was computed before. At the level `none` it is `smiles` itself."""
@@ -207,18 +218,11 @@ def encoded_rows(
 
     rejected: list[Rejected] = []
     standard = cached_standard(smiles, config.standardize)
-
-    def molecules() -> Iterator[tuple[int, MolGraph]]:
-        graphs = featurize.get(config.featurizer).stream(standard)
-        for row, (text, graph) in enumerate(zip(smiles, graphs, strict=True)):
-            if isinstance(graph, MolGraph):
-                yield row, graph
-            else:
-                rejected.append(Rejected(row, text, str(graph)))
-
+    found = featurize.get(config.featurizer).stream(standard)
     texts = [smiles] if standard is smiles else [smiles, standard]
     key = short_digest(json.dumps(list(map(_with_reasons, texts))), RDKIT_VERSION)
-    store = cached_store(key, config.featurizer, encoding, molecules(), rejected)
+    molecules = readable(found, smiles, rejected)
+    store = cached_store(key, config.featurizer, encoding, molecules, rejected)
     if store.rejected and config.on_invalid == "fail":
         first = store.rejected[0]
         raise DataError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import encode_chunks
+from molsepnorm.data.datasets.cached import encode_chunks, readable
 from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
@@ -148,10 +148,22 @@ def memory_dataset(
         if texts is None and is_needed:
             raise ConfigError(f"{what} needs SMILES or RDKit molecules; got {kind}")
     standard = None if texts is None else standardized(texts, config.standardize)
+    graphs: Iterable[MolGraph | InvalidMolecule] = listed
+    if standard is not None:
+        graphs = featurize.get(config.featurizer).stream(standard)
+    elif kind == _DATA:
+        graphs = _from_data(listed, bond_offset, config.featurizer)
     rejected: list[Rejected] = []
-    graphs = _graphs(listed, texts, standard, kind, config, bond_offset, rejected)
-    chunks = encode_chunks(graphs, config.featurizer, encoding)
+    molecules = readable(graphs, texts or [""] * len(listed), rejected)
+    chunks = encode_chunks(molecules, config.featurizer, encoding)
     store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
+    if rejected and not len(store):
+        raise DataError(f"no molecule can be read; molecule 0: {rejected[0].reason}")
+    if rejected and config.on_invalid == "fail":
+        raise DataError(
+            f"molecule {rejected[0].row}: {rejected[0].reason}. Fix or remove it, or leave such "
+            "molecules out with overrides={'data.on_invalid': 'skip'}"
+        )
     dataset = found.dataset(f"{len(store):,} molecules", store, smiles=standard, written=texts)
     return found.split(dataset, splits)
 
@@ -209,34 +221,6 @@ def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:
     if column.dtype.kind in "biuf" and column.notna().any() and not classes:
         return column.astype(np.float64)
     return pd.Series(["" if pd.isna(cell) else str(cell) for cell in column], dtype=object)
-
-
-def _graphs(
-    molecules: Sequence[Any],
-    texts: Sequence[str] | None,
-    standard: Sequence[str] | None,
-    kind: str,
-    config: DataConfig,
-    bond_offset: int | None,
-    rejected: list[Rejected],
-) -> Iterator[tuple[int, MolGraph]]:
-    found: Iterable[MolGraph | InvalidMolecule] = molecules
-    if standard is not None:
-        found = featurize.get(config.featurizer).stream(standard)
-    elif kind == _DATA:
-        found = _from_data(molecules, bond_offset, config.featurizer)
-    for row, graph in enumerate(found):
-        if isinstance(graph, MolGraph):
-            yield row, graph
-        elif config.on_invalid == "fail":
-            raise DataError(
-                f"molecule {row}: {graph}. Fix or remove it, or leave such molecules out with "
-                "overrides={'data.on_invalid': 'skip'}"
-            )
-        else:
-            rejected.append(Rejected(row, "" if texts is None else texts[row], str(graph)))
-    if len(rejected) == len(molecules):
-        raise DataError(f"no molecule can be read; molecule 0: {rejected[0].reason}")
 
 
 def _from_data(
