@@ -142,10 +142,10 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
 def _marked(scan: Scan) -> dict[tuple[int, str], str]:
     """Return the numbers of invalid labels that match `_MARKED`, by row and target."""
     found = {}
-    classes = {target.name: target.classes for target in scan.labels.targets}
-    for name, rows, _ in scan.labels.issues:
-        for row in rows.tolist() if not classes[name] else ():
-            if match := _MARKED.fullmatch(scan.frame[name].iloc[row].strip()):
+    for name in [target.name for target in scan.labels.targets if not target.classes]:
+        column = scan.rows.table.column(name)
+        for row in column.bad_rows.tolist():
+            if match := _MARKED.fullmatch(column.text(row)):
                 number = f"{match[1] or ''}{match[2]}".replace(" ", "").replace("\u2212", "-")
                 found[row, name] = number
     return found
