@@ -19,7 +19,6 @@ from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import dataset_scores
 
@@ -274,9 +273,8 @@ def _seen(run: RunFolder, split: str) -> str | None:
     if split not in ("val", "test"):
         some = "some of " if split == "all" else ""
         return f"the model is trained on {some}these molecules"
-    if not (written := run.written_metrics()):
+    if (metrics := run.written_metrics()) is None:
         return None
-    metrics = Metrics.from_json(written)
     found = metrics.leaks
     if split == "val" and metrics.refit:
         found.append(

@@ -108,8 +108,8 @@ def train_replicates(
                 result = train(None if begun else each, run.path, resume=begun, callback=callback)
                 if not result.finished:
                     break
-                metrics = result.metrics
-            runs[name] = metrics
+                metrics = Metrics.from_json(result.metrics)
+            runs[name] = metrics.to_json()
             summary = _summary(config, runs, len(seeds))
             write_json(folder / "summary.json", summary)
         finished = len(runs) == len(configs)

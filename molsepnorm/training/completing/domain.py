@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from molsepnorm.tasks.molecule_errors import (
     relative_errors,
     target_error,
 )
+from molsepnorm.training.results.metrics import Bin, DomainErrors, MeanError
 from molsepnorm.training.scoring import Predictions, drawn, refit_rows
 
 _MAX_COMPARED = 2000
@@ -39,8 +39,8 @@ def fit_domain(
     predictions: Predictions,
     is_refit: bool,
     keep_structures: bool,
-) -> tuple[PropertyModel, dict[str, Any]]:
-    """Return the model with the threshold of its domain, and the entry `domain` of `metrics.json`.
+) -> tuple[PropertyModel, DomainErrors | None]:
+    """Return the model with the threshold of its domain, and its errors.
 
     The threshold is fitted to the validation molecules, see `Domain.fit`. The error of a molecule
     is the absolute error on the learned scale, or the log loss of its class. For several targets it
@@ -55,18 +55,18 @@ def fit_domain(
         keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
 
     Returns:
-        The model, and the entries of `DomainErrors`; none without SMILES, or for one training
-        molecule or more than 1,000,000.
+        The model, and its errors; None without SMILES, or for one training molecule or more than
+        1,000,000.
     """
     seen = dict.fromkeys(("val", "test"), dataset.splits["train"])
     if is_refit:
         seen["test"] = refit_rows(dataset.splits)
     train = np.sort(seen["test"])
     if dataset.smiles is None or len(train) > _MAX_TRAIN:
-        return model, {}
+        return model, None
     different = np.sort(np.unique(dataset.molecule_ids[train], return_index=True)[1])
     if len(different) < 2:
-        return model, {}
+        return model, None
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
     compared = [split for split in ("val", "test") if split in predictions.graphs]
@@ -85,29 +85,24 @@ def fit_domain(
         sample = drawn(np.arange(len(different)), _MAX_COMPARED)
         within = nearest(bits[different[sample]], bits[different], itself=sample)[1]
     except InvalidMolecule:  # the text of another package's featuriser
-        return model, {}
+        return model, None
     domain, p_value = Domain.fit(similarity["val"], errors["val"], within)
     structures = [_molecules(model.task, dataset, train, bits)] if keep_structures else []
     model = replace(model, domain=domain, structures=tuple(structures))
     is_inside = {split: each >= domain.threshold for split, each in similarity.items()}
-    return model, {
-        "threshold": domain.threshold,
-        "kind": domain.kind,
-        "p_value": p_value,
-        "error": describe_error(model.task.targets, "validation"),
-        "training_molecules": len(train),
-        "structures_kept": keep_structures,
-        **{
-            side: {
-                split: _about(errors[split][is_inside[split] == (side == "inside")])
-                for split in similarity
-            }
-            for side in ("inside", "outside")
+    return model, DomainErrors(
+        threshold=domain.threshold,
+        kind=domain.kind,
+        p_value=p_value,
+        error=describe_error(model.task.targets, "validation"),
+        training_molecules=len(train),
+        structures_kept=keep_structures,
+        inside={split: _mean_error(errors[split][own]) for split, own in is_inside.items()},
+        outside={split: _mean_error(errors[split][~own]) for split, own in is_inside.items()},
+        bins={
+            split: error_by_similarity(each, errors[split]) for split, each in similarity.items()
         },
-        "bins": {
-            split: error_by_similarity(similarity[split], errors[split]) for split in similarity
-        },
-    }
+    )
 
 
 def _errors(
@@ -141,11 +136,11 @@ def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
     return np.bincount(index, values) / np.bincount(index)
 
 
-def _about(errors: np.ndarray) -> dict[str, Any]:
-    return {"molecules": len(errors), "error": float(errors.mean()) if len(errors) else None}
+def _mean_error(errors: np.ndarray) -> MeanError:
+    return MeanError(molecules=len(errors), error=float(errors.mean()) if len(errors) else None)
 
 
-def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[dict[str, Any]]:
+def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin]:
     """Return number and mean error of the molecules by similarity, without empty bins.
 
     Args:
@@ -156,8 +151,8 @@ def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[dict
     similarity, errors = similarity[known], errors[known]
     numbers = np.minimum((similarity * _BINS).astype(int), _BINS - 1)  # 1 is in the last bin
     return [
-        {"low": each / _BINS, "high": (each + 1) / _BINS, **_about(errors[numbers == each])}
-        for each in np.unique(numbers).tolist()
+        Bin(low=n / _BINS, high=(n + 1) / _BINS, **dict(_mean_error(errors[numbers == n])))
+        for n in np.unique(numbers).tolist()
     ]
 
 

@@ -108,7 +108,7 @@ class Contents:
         return Contents(
             run=run,
             config=load_config(config=run.config),
-            metrics=Metrics.from_json(metrics),
+            metrics=metrics,
             environment=check_types(dict, environment, f"{run.environment} is damaged"),
             model=PropertyModel.from_pretrained(run.model),
             tables={split: _read(path) for split, path in paths.items() if path.exists()},

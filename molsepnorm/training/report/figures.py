@@ -22,7 +22,7 @@ from molsepnorm.tasks.metrics import label_of
 from molsepnorm.tasks.molecule_errors import describe_error, mean_errors, relative_errors
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, TargetPredictions
-from molsepnorm.training.results.metrics import Coverage, DomainErrors
+from molsepnorm.training.results.metrics import DomainErrors, IntervalCoverage
 from molsepnorm.training.results.summary import domain_errors
 from molsepnorm.training.scoring import drawn
 
@@ -40,8 +40,11 @@ Splits = Mapping[str, TargetPredictions]
 """Labels and predictions of a target by split, test and validation."""
 
 
-def target_charts(splits: Splits, calibration: Coverage | None) -> list[Chart]:
-    """Return the charts of a target; none for several classes or without a labelled molecule."""
+def target_charts(splits: Splits, calibration: Any) -> list[Chart]:
+    """Return the charts of a target; none for several classes or without a labelled molecule.
+
+    `calibration` is the entry of `Metrics.calibration`, if there is one.
+    """
     scored = {split: each for split, each in splits.items() if each.scored.any()}
     kinds = {each.target.kind for each in scored.values()}
     if kinds == {"regression"}:
@@ -53,7 +56,7 @@ def _keys(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(_COLOURS[name], _TITLES[name]) for name in names]
 
 
-def _truth(splits: Splits, calibration: Coverage | None) -> Chart:
+def _truth(splits: Splits, calibration: Any) -> Chart:
     every = [np.concatenate([p.labels[p.scored], p.values[p.scored, 0]]) for p in splits.values()]
     low, high = _ends(np.concatenate(every))
     name = next(iter(splits.values())).target.learned_name
@@ -61,7 +64,7 @@ def _truth(splits: Splits, calibration: Coverage | None) -> Chart:
     chart = Chart(title, f"measured {name}", f"predicted {name}", (low, high), (low, high))
     chart.line((low, high), (low, high), "guide")
     chart.caption = "Predictions on the dashed diagonal are perfect."
-    if calibration is not None and calibration.width is not None:
+    if isinstance(calibration, IntervalCoverage) and calibration.width is not None:
         half = calibration.width / 2
         chart.line((low, high - half), (low + half, high), "grid")
         chart.line((low + half, high), (low, high - half), "grid")
