@@ -8,6 +8,7 @@ under. The docstring below it is its help text up to the first blank line, and i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -32,13 +33,40 @@ from molsepnorm.files.writing import replacing
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
-from molsepnorm.training.parsing import seconds_of, shown
 
 NO_START = "none"
 """As `finetune.start`: train from random weights, also where the recipe has a start."""
 
 FREE = {"dropout", "attention_dropout", "activation_dropout", "init"}
 """Settings of a network that decide how it is trained, not what its weights mean."""
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_MAX_SHOWN = 200  # characters of a value in a message
+
+
+def shown(value: object) -> str:
+    """Return the value as Python prints it, shortened for a message."""
+    try:
+        written = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits
+        return f"a very large {type(value).__name__}"
+    return written if len(written) <= _MAX_SHOWN else f"{written[:_MAX_SHOWN]} …"
+
+
+def seconds_of(text: str) -> float:
+    """Return a time such as 640s, 11m or 1.5h in seconds.
+
+    Raises:
+        ValueError: the text is not a time, or the time is not above zero.
+    """
+    number, unit = text[:-1], text[-1:]
+    try:
+        seconds = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"a time looks like 640s, 11m or 1.5h; got '{text}'")
+    return seconds
 
 
 class _Section(BaseModel):

@@ -27,12 +27,11 @@ from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
-from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
-from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.preparing import prepare, trained_on_before
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
