@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import hold, read_table
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.tables import free_name
-from molsepnorm.files.writing import clear_errors, replacing, write_csv, write_json
+from molsepnorm.files.writing import replacing, write_csv, write_json
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import mean_and_sd
@@ -34,6 +33,7 @@ from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run import train
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.run_folder.prediction_table import read_table as read_run_table
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
 
 
 def _summary(
-    config: TrainConfig, runs: dict[str, dict[str, Any]], num_seeds: int
+    config: TrainConfig, runs: Mapping[str, dict[str, Any]], num_seeds: int
 ) -> dict[str, Any]:
     """Return the content of `summary.json`, see `Replicates.summary`."""
     first, *_ = metrics = list(runs.values())
@@ -361,13 +361,31 @@ def write_out_of_fold(
         graphs = np.searchsorted(dataset.store.rows, sorted(rows))
         each = [_read_predictions(run, task, len(graphs)) for run in runs]
         predictions[graphs], fold_of[graphs] = np.mean(each, axis=0), fold
-    _write(config, dataset, task, predictions, fold_of, folder / OOF)
-    graphs = np.flatnonzero(fold_of >= 0)
+    assert config.data.table is not None
+    table = read_table(config.data.table, config.data.reading)
+    graph_of = np.full(len(table), -1)
+    graph_of[dataset.store.rows] = np.arange(len(dataset.store))
+    graph_of[[*merged]] = graph_of[[*merged.values()]]
+    unlabelled = np.append(np.isnan(dataset.labels).all(axis=1), False)
+    reasons = np.where(fold_of >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE))
+    added: dict[str, Any] = {"fold": np.where(fold_of >= 0, fold_of.astype(object), "")[graph_of]}
+    for part in task.tables(predictions[graph_of]):
+        added |= part
+    added["error"] = reasons.astype(object)[graph_of]
+    for rejected in dataset.rejected:
+        added["error"][rejected.row] = rejected.reason
+    own = [table.iloc[:, number] for number in range(table.shape[1])]
+    line, *names = (free_name(name, table.columns, "_oof") for name in ("line", *added))
+    with replacing(folder / OOF) as scratch:
+        whole = zip(table.index, *own, *added.values(), strict=True)
+        cells = (["" if pd.isna(cell) else cell for cell in row] for row in whole)
+        write_csv(scratch, [line, *table.columns, *names], cells)
+    scored = np.flatnonzero(fold_of >= 0)
     return {
         "file": OOF,
-        "molecules": np.bincount(fold_of[graphs], minlength=len(folds)).tolist(),
-        "scores": json_scores(task.scores(predictions[graphs], dataset.exact_labels[graphs])),
-        "labels": dataset.about_labels({"out of fold": graphs}),
+        "molecules": np.bincount(fold_of[scored], minlength=len(folds)).tolist(),
+        "scores": json_scores(task.scores(predictions[scored], dataset.exact_labels[scored])),
+        "labels": dataset.about_labels({"out of fold": scored}),
     }
 
 
@@ -376,42 +394,9 @@ def _read_predictions(run: RunFolder, task: Task, count: int) -> np.ndarray:  # 
     names = [name for target in task.targets for name in target.output_columns]
     path = run.path / "predictions_test.csv"
     try:
-        with clear_errors(path, "read"):
-            table = pd.read_csv(path, dtype=str)
-        predictions = table[names].to_numpy(dtype=object).astype(np.float32)
-        if len(predictions) != count:
-            raise ValueError(f"it has {len(predictions)} rows, and the test split has {count}")
+        found = read_run_table(path)[names].replace("", "nan").to_numpy(dtype=object)
+        if len(found) != count:
+            raise ValueError(f"it has {len(found)} rows, and the test split has {count}")
+        return found.astype(np.float32)
     except (ValueError, KeyError) as error:
         raise ModelError(f"{path} is damaged: {error}. Train this fold again") from error
-    return predictions
-
-
-def _write(
-    config: TrainConfig,
-    dataset: Dataset,
-    task: Task,
-    predictions: np.ndarray,  # float32 (G + 1, O)
-    fold_of: np.ndarray,  # int (G + 1,), -1 for a molecule without a prediction
-    path: Path,
-) -> None:
-    assert config.data.table is not None
-    table = read_table(config.data.table, config.data.reading)
-    graph_of = np.full(len(table), -1)
-    graph_of[dataset.store.rows] = np.arange(len(dataset.store))
-    for entry in dataset.merged:
-        graph_of[entry.row] = graph_of[entry.into]
-    folds = fold_of[graph_of]
-    unlabelled = np.append(np.isnan(dataset.labels).all(axis=1), False)[graph_of]
-    reasons = np.where(folds >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE)).tolist()
-    for rejected in dataset.rejected:
-        reasons[rejected.row] = rejected.reason
-    added: dict[str, Any] = {"fold": [fold if fold >= 0 else "" for fold in folds]}
-    for part in task.tables(predictions[graph_of]):
-        added |= part
-    added["error"] = reasons
-    own = [table.iloc[:, number] for number in range(table.shape[1])]
-    line, *names = (free_name(name, table.columns, "_oof") for name in ("line", *added))
-    rows = zip(table.index, *own, *added.values(), strict=True)
-    with replacing(path) as scratch:
-        cells = (["" if pd.isna(cell) else cell for cell in row] for row in rows)
-        write_csv(scratch, [line, *table.columns, *names], cells)
