@@ -1,24 +1,4 @@
-"""The folder of a run and its files.
-
-::
-
-    RUN/
-    ├── config.yaml            the configuration; `--config` reads it
-    ├── environment.json       versions, machine, command
-    ├── splits.json            rows of the source in each split
-    ├── rejected.csv           rows of the table that were left out, with the reason
-    ├── targets.csv            labels of each target in each split
-    ├── history.csv            a line per epoch
-    ├── metrics.json           scores of the finished run
-    ├── predictions_test.csv   labels and predictions of the test molecules
-    ├── predictions_val.csv    the same for the validation molecules
-    ├── predictions_train.csv  the same for the training molecules, unless there are many
-    ├── report.html            what the scores mean, with charts and molecules, as a page
-    ├── log.txt                what training printed, if a command or `cli.display.RunLog` wrote it
-    ├── model/                 the best model by validation, its card README.md, training molecules
-    ├── checkpoints/           last.safetensors, from which `--resume` continues
-    └── members/               the runs of an ensemble, in place of history.csv and checkpoints/
-"""
+"""The folder of a run and its files, which docs/training.md lists."""
 
 from __future__ import annotations
 
