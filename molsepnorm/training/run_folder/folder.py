@@ -261,28 +261,17 @@ class RunFolder:
         return PropertyModel.from_pretrained(self.model), own
 
     def append_history(self, record: EpochRecord) -> None:
-        """Add a line, and remove lines of epochs that a resumed run repeats.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Add a line. A resumed run starts from the lines of its checkpoint."""
         row = asdict(record)
         row |= {f"val_{name}": score for name, score in row.pop("scores").items()}
         train_loss = None if math.isnan(record.train_loss) else record.train_loss
         row |= {"best": int(record.best), "train_loss": train_loss}
-        text = io.StringIO(newline="")
+        text, content = io.StringIO(newline=""), self.read_history()
         writer = csv.DictWriter(text, fieldnames=list(row))
-        try:
-            lines = csv.DictReader(io.StringIO(self.read_history().decode()))
+        if not content:
             writer.writeheader()
-            writer.writerows([line for line in lines if int(line["epoch"]) < record.epoch])
-        except (ValueError, KeyError, TypeError, csv.Error) as error:
-            raise ModelError(
-                f"{self.history} is damaged: {error}. Remove the file, and resume the run to "
-                "restore it"
-            ) from error
         writer.writerow(row)
-        self.restore_history(text.getvalue().encode())
+        self.restore_history(content + text.getvalue().encode())
 
     def read_history(self) -> bytes:
         """Return the content of the history; empty before the first line."""
