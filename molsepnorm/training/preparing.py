@@ -32,7 +32,6 @@ from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.start import (
     LoadedWeights,
     about_start,
-    about_unfit_targets,
     load_weights,
     unfit_targets,
 )
@@ -104,8 +103,7 @@ def prepare(
         unfit, label = unfit_targets(model, start, dataset, extra), config.finetune.label
         loaded = load_weights(model, start, unfit)
         new_targets = loaded.new_targets if _is_probed(config) else ()
-        warnings += about_start(start, model, label, loaded)
-        warnings += about_unfit_targets(start, task, label, unfit)
+        warnings += about_start(start, model, label, loaded, unfit)
         if config.finetune.start is not None and task.targets:
             count, warning = world.main_process_first(lambda: _trained_on(dataset, config))
             loaded = replace(loaded, trained_on=count)

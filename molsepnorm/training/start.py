@@ -26,7 +26,7 @@ from molsepnorm.model.parts import NetworkPart
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.parts import INTERACTIONS, in_head, output_layer
 from molsepnorm.predict.inference import predict
-from molsepnorm.tasks import ExtraInputs, Target, Task
+from molsepnorm.tasks import Target
 from molsepnorm.training.config import (
     FREE,
     FinetuneConfig,
@@ -82,7 +82,8 @@ def starting_model(config: TrainConfig, model: PropertyModel | None) -> Property
         start.leak(config.data.dataset, config.finetune.allow_leak)
         name = str(config.finetune.start) if model is None else "the start"
         require_fit(start, network, featurizer, name)
-        start = network_alone(start)
+        # that of a kernel regression has no outputs, so its head is not loaded
+        start = start.with_parts([start.network_part or NetworkPart(start.network)], [1.0])
     return start
 
 
@@ -163,13 +164,6 @@ def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
     if old.classes != new.classes and new.name not in data.classes:
         return f"--set 'data.classes={{{old.name}: [{', '.join(old.classes or new.classes)}]}}'"
     return None
-
-
-def network_alone(start: PropertyModel) -> PropertyModel:
-    """Return a model of the network alone. That of a kernel regression has no outputs, so its head
-    is not loaded."""
-    part = start.network_part or NetworkPart(start.network)
-    return start.with_parts([part], [1.0])
 
 
 def unfit_targets(
@@ -265,27 +259,31 @@ def load_weights(
 
 
 def about_start(
-    start: PropertyModel, model: PropertyModel, source: str, loaded: LoadedWeights
+    start: PropertyModel,
+    model: PropertyModel,
+    source: str,
+    loaded: LoadedWeights,
+    unfit: Collection[str],
 ) -> Iterator[str]:
-    """Yield sentences about the weights that a model has from its start, and the differences."""
+    """Yield sentences about the weights that a model has from its start, the differences, and the
+    targets whose labels do not fit the output weights of the start."""
     yield f"Training starts from {source}: {loaded}."
-    if start.inputs.width and start.inputs != model.inputs:
+    inputs = start.inputs
+    if inputs.width and inputs != model.inputs:
+        kinds = {"morgan": inputs.morgan, "rdkit": inputs.descriptors}
+        features = ",".join(name for name, read in kinds.items() if read)
+        options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
+        options += [f"--molecule-features {features}"] * bool(features)
         yield (
             f"{source} reads other feature columns or molecule features; their output weights are "
-            f"not used. {_keeping(start.inputs)}"
+            f"not used. To use them, add {' '.join(options)}."
         )
     if start.standardize not in ("none", model.standardize):
         yield (
             f"{source} standardises structures by the level {start.standardize}, and this run by "
             f"{model.standardize}."
         )
-
-
-def about_unfit_targets(
-    start: PropertyModel, task: Task, source: str, unfit: tuple[str, ...]
-) -> Iterator[str]:
-    """Yield a sentence about each target whose labels do not fit the output weights of a start."""
-    new, old = ({each.name: each for each in one.targets} for one in (task, start.task))
+    new, old = ({each.name: each for each in one.task.targets} for one in (model, start))
     for name in unfit:
         yield (
             f"The labels of {name} (mean {new[name].mean:.4g}, standard deviation "
@@ -293,12 +291,3 @@ def about_unfit_targets(
             f"{old[name].mean:.4g}, standard deviation {old[name].scale:.4g}), so new ones are "
             "trained. If the unit differs, convert the labels to keep the old ones."
         )
-
-
-def _keeping(inputs: ExtraInputs) -> str:
-    """Return a sentence with the options for the inputs of a start."""
-    features = [name for name in ("morgan", "descriptors") if getattr(inputs, name)]
-    features = [name.replace("descriptors", "rdkit") for name in features]
-    options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
-    options += [f"--molecule-features {','.join(features)}"] * bool(features)
-    return f"To use them, add {' '.join(options)}."
