@@ -40,12 +40,12 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
     rows = dataset.splits["train"]
     if data.folds is not None and data.test_set:  # the models of all folds have the same words
         rows = np.concatenate([rows, dataset.splits["val"]])
-    columns = tuple(
-        FeatureColumn.fit(
-            name, [cells[row] for row in rows], _in_training(name), data.features[name]
-        )
-        for name, cells in dataset.columns.items()
-    )
+    fitted = []
+    for name, cells in dataset.columns.items():
+        where = f"column '{name}' of the training rows"
+        own = [cells[row] for row in rows]
+        fitted.append(FeatureColumn.fit(name, own, lambda row, at=where: at, data.features[name]))
+    columns = tuple(fitted)
     if not data.molecule_features:
         return ExtraInputs(columns)
     if dataset.smiles is None:
@@ -88,10 +88,6 @@ def probe_inputs(
     return replace(inputs, morgan=COUNTS, descriptors=FAST_DESCRIPTORS, pairs=PAIRS)
 
 
-def _in_training(name: str) -> Callable[[int], str]:
-    return lambda row: f"column '{name}' of the training rows"
-
-
 def with_inputs(
     dataset: Dataset,
     inputs: ExtraInputs,
@@ -119,9 +115,6 @@ def training_dataset(config: TrainConfig) -> Dataset:
 
     As in `with_inputs`, rows without a value that the model can read are left out. Descriptors are
     not computed.
-
-    Raises:
-        ConfigError, DataError, StorageError: as for `load_dataset`, `fit_inputs` and `with_inputs`.
     """
     dataset = load_dataset(config)
     inputs = fit_inputs(config, dataset)

@@ -27,7 +27,6 @@ from molsepnorm.training.config import (
     with_start,
 )
 
-_MAX_PATH_LENGTH = 4096
 _MAX_FILE_BYTES = 4_000_000
 _PRESETS = ("mini", "slim", "base")
 
@@ -58,7 +57,12 @@ def load_config(
         ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
     """
     for value, name in ((source, "source"), (config, "config"), (preset, "preset")):
-        _check_name_or_path(name, value)
+        text = str(value) if isinstance(value, str | Path) else ""
+        if value is not None and (not text.strip() or "\0" in text):
+            raise ConfigError(
+                f"{name} must be a name or a path; got {shown(value)}. Save a table in memory to a "
+                "file first, for example with DataFrame.to_csv"
+            )
     overrides = {} if overrides is None else overrides
     if not isinstance(overrides, Mapping):
         raise ConfigError(
@@ -186,22 +190,6 @@ def parse_yaml(text: str) -> Any:
 
 def _is_file(source: str | Path) -> bool:
     return isinstance(source, Path) or "." in source or "/" in source
-
-
-def _check_name_or_path(argument: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, str | Path):
-        got = f"{type(value).__module__}.{type(value).__qualname__}"
-        if argument == "source":
-            got += ". Save a table in memory to a file first, for example with DataFrame.to_csv"
-    elif len(str(value)) > _MAX_PATH_LENGTH:
-        got = f"{len(str(value)):,} characters, which begin with {shown(str(value)[:50])}"
-    elif "\0" in str(value) or not str(value).strip():
-        got = shown(str(value))
-    else:
-        return
-    raise ConfigError(f"{argument} must be a name or a path; got {got}")
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
