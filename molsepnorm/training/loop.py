@@ -82,7 +82,7 @@ class Schedule:
 
 
 class Body:
-    """The part of a network before its head. While it is frozen, it has no gradients."""
+    """The part of a network before its head."""
 
     def __init__(self, network: Graphormer) -> None:
         self._modules = [child for name, child in network.named_children() if not in_head(name)]
@@ -91,7 +91,8 @@ class Body:
         self.frozen = False
 
     def freeze(self, frozen: bool) -> bool:
-        """Freeze or unfreeze the body; return whether that changed anything."""
+        """Freeze or unfreeze the body; return whether that changed anything. While it is frozen, it
+        has no gradients."""
         changed, self.frozen = self.frozen != frozen, frozen
         for parameter in self._trained:
             parameter.requires_grad_(not frozen)
@@ -298,7 +299,7 @@ class Trainer:
         if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
             self.step.rebuild()
         batches = self.schedule.batches(progress.epoch)
-        for molecules in self._steps(batches[progress.step_in_epoch :]):
+        for molecules in self.steps(batches[progress.step_in_epoch :]):
             progress.step_in_epoch += 1
             progress.graphs += molecules
             if self._reads_losses:
@@ -310,13 +311,9 @@ class Trainer:
                 return True
         return False
 
-    def take_steps(self, batches: Sequence[np.ndarray]) -> None:
-        """Take a step on each batch, without waiting for the device."""
-        for _ in self._steps(batches):
-            pass
-
-    def _steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
-        """Take a step on each batch; after each step, yield the number of its molecules."""
+    def steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
+        """Take a step on each batch, without waiting for the device; after each step, yield the
+        number of its molecules."""
         progress = self.progress
         self.objective.train()
         if self.body.frozen:
@@ -459,7 +456,7 @@ def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
     def step(number: int) -> float:
         """Return the mean seconds of a step."""
         some = list(islice(batches, number))
-        return timed(lambda: trainer.take_steps(some)) / number
+        return timed(lambda: [*trainer.steps(some)]) / number
 
     step(_WARM_UPS)
     number = min(_STEPS, max(1, int(max_seconds / step(1))))

@@ -195,13 +195,11 @@ worth. It is higher, because the same molecules have chosen the epoch of the net
 
 
 def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:
-    """Return a mean of a trained network and a kernel regression with another share of the network.
+    """Return a mean of a trained network and a kernel regression with another share of the network;
+    other models stay as they are.
 
     It is 1/2 during training. Afterwards it is that of `_share`, which changes little for tables of
     a few hundred rows. Large tables often have targets that the network predicts much better.
-
-    Args:
-        model: a network and a kernel regression; other models stay as they are.
     """
     if len(model.parts) != 2:
         return model
@@ -222,24 +220,18 @@ def forest_share(
     dataset: Dataset,
     callback: Callback,
 ) -> float:
-    """Return the share of the forest in the mean of networks and forest, see `_share`.
-
-    A few dozen molecules alone often leave out a part that helps on other molecules.
+    """Return the share of the forest in the mean of networks and forest, see `_share`; a callback
+    receives a warning if it is 0.
 
     Args:
         networks, forest: float32 [n, O], their predictions for the validation molecules.
-        callback: receives a warning if the share is 0.
     """
-    if not _labelled(dataset):
-        callback.on_warning(
-            "The random forest is not blended in, because no validation molecule has a label."
-        )
-        return 0.0
-    share = _share(task, networks, forest, dataset, _MOLECULES)
+    share, why = 0.0, "no validation molecule has a label"
+    if _labelled(dataset):
+        share = _share(task, networks, forest, dataset, _MOLECULES)
+        why = "it does not help on the validation split"
     if not share:
-        callback.on_warning(
-            "The random forest is not blended in, because it does not help on the validation split."
-        )
+        callback.on_warning(f"The random forest is not blended in, because {why}.")
     return share
 
 

@@ -3,7 +3,7 @@ molecules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,8 +29,6 @@ _MAX_COMPARED = 2000
 _MAX_TRAIN = 1_000_000
 """Maximum number of training molecules; their fingerprints take 256 MB."""
 _BINS = 10
-
-_Rows = np.ndarray  # int64, indices of molecules in the store
 
 
 def fit_domain(
@@ -106,24 +104,15 @@ def fit_domain(
 
 
 def _errors(
-    task: Task, dataset: Dataset, predictions: Predictions, splits: Iterable[str]
+    task: Task, dataset: Dataset, predictions: Predictions, splits: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Return the error of each molecule of these splits, [n]; NaN without a label."""
-    by_target = {
-        split: np.stack(
-            [
-                target_error(target, labels, predictions.values[split][:, columns])
-                for target, labels, columns in zip(
-                    task.targets,
-                    dataset.exact_labels[predictions.graphs[split]].T,
-                    task.columns(),
-                    strict=True,
-                )
-            ],
-            axis=1,
-        )
-        for split in splits
-    }
+    by_target = {}
+    for split in splits:
+        labels, values = dataset.exact_labels[predictions.graphs[split]], predictions.values[split]
+        parts = zip(task.targets, labels.T, task.columns(), strict=True)
+        errors = [target_error(target, own, values[:, columns]) for target, own, columns in parts]
+        by_target[split] = np.stack(errors, axis=1)
     return {
         split: mean_errors(relative_errors(found, by_target["val"]))
         for split, found in by_target.items()
@@ -156,7 +145,9 @@ def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin]
     ]
 
 
-def _molecules(task: Task, dataset: Dataset, rows: _Rows, bits: np.ndarray) -> TrainingMolecules:
+def _molecules(
+    task: Task, dataset: Dataset, rows: np.ndarray, bits: np.ndarray
+) -> TrainingMolecules:
     """Return training molecules with their labels in the unit of the table."""
     smiles = dataset.source_smiles
     assert smiles is not None
