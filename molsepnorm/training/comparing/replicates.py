@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
+from itertools import groupby, product
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,7 @@ def train_replicates(
             _require_several(config, splits)
         splits = splits or config.data.folds
         configs = dict(_configurations(config, seeds, splits))
-        by_folder = {folder / name: each for name, each in configs.items()}
-        _require_same(by_folder)
-        if splits is not None:
-            _require_trainable(by_folder)
+        _require_ready({folder / name: each for name, each in configs.items()}, splits is not None)
         runs: dict[str, dict[str, Any]] = {}
         summary: dict[str, Any] = {}
         for name, each in configs.items():
@@ -145,25 +142,40 @@ def _require_several(config: TrainConfig, splits: int) -> None:
         raise ConfigError(f"{owner} defines the split, so there is one split and no replicates")
 
 
-def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
+def _require_ready(configs: Mapping[Path, TrainConfig], several_splits: bool) -> None:
     """Check, before hours of training, that existing runs have their configuration, the same table
-    and the same split, and that the table can be split as the last configuration says, with
-    test molecules."""
-    runs = [RunFolder(path) for path in configs]
-    for run in runs:
-        if run.config.exists() and load_config(config=run.config) != configs[run.path].resolved():
-            raise ConfigError(
-                f"{run.path} is a run of another configuration: choose another folder"
-            )
-    *_, last = configs.values()
-    if last.data.table is not None:
-        dataset = training_dataset(last)
+    and the same split, and that each split has test molecules.
+
+    If there are several, those that no run has begun on must be trainable; those of pre-training
+    are not checked.
+    """
+    for path, config in configs.items():
+        run = RunFolder(path)
+        if run.config.exists() and load_config(config=run.config) != config.resolved():
+            raise ConfigError(f"{path} is a run of another configuration: choose another folder")
+    first, *_ = configs.values()
+    is_supervised = first.objective.name == SUPERVISED
+    if is_nested(first) and not is_supervised:
+        raise ConfigError(
+            "data.test_set: false (--no-test) is for models with targets, and the objective "
+            f"{first.objective.name} has none"
+        )
+    if first.data.table is None:
+        return
+    for fold, group in groupby(configs, key=lambda path: configs[path].data.fold):
+        runs = [RunFolder(path) for path in group]
+        config = configs[runs[0].path]
+        begun = [run for run in runs if run.environment.exists()]
+        dataset = training_dataset(config)
         dataset.require_test("Each replicate")
-        for run in runs:
-            if run.environment.exists():
-                own = configs[run.path]
-                of_run = dataset if own.data == last.data else training_dataset(own)
-                run.require_same_data(of_run, splits=run.splits.exists())
+        for run in begun:
+            run.require_same_data(dataset, splits=run.splits.exists())
+        try:
+            if several_splits and is_supervised and not begun:
+                OBJECTIVES[SUPERVISED].fit_task(config, dataset)
+        except DataError as error:
+            name = "split" if config.data.folds is None else "fold"
+            raise DataError(f"{name} {fold} (counted from 0) cannot be trained: {error}") from error
 
 
 def _summary(
@@ -305,30 +317,6 @@ _UNLABELLED = "the row has no label, or the weight 0, so it is in no fold"
 def is_nested(config: TrainConfig) -> bool:
     """Return whether every fold is the test set of a run."""
     return config.data.folds is not None and not config.data.test_set
-
-
-def _require_trainable(configs: Mapping[Path, TrainConfig]) -> None:
-    """Raise a `ConfigError` or a `DataError` if a fold or a split that no run has begun on cannot
-    be trained. Folds of pre-training are not checked."""
-    begun = {c.data.fold for path, c in configs.items() if RunFolder(path).environment.exists()}
-    for config in {each.data.fold: each for each in configs.values()}.values():
-        data = config.data
-        if data.fold in begun:
-            continue
-        if config.objective.name != SUPERVISED:
-            if is_nested(config):
-                raise ConfigError(
-                    "data.test_set: false (--no-test) is for models with targets, and the "
-                    f"objective {config.objective.name} has none"
-                )
-            return
-        try:
-            OBJECTIVES[SUPERVISED].fit_task(config, training_dataset(config))
-        except DataError as error:
-            name = "split" if data.folds is None else "fold"
-            raise DataError(
-                f"{name} {data.fold} (counted from 0) cannot be trained: {error}"
-            ) from error
 
 
 def write_out_of_fold(

@@ -19,7 +19,7 @@ from molsepnorm.model.parts.forest import TREES, Forest
 from molsepnorm.tasks import ExtraInputs, Loss, Task
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.inputs import input_values
+from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.scoring import predicted_splits, refit_rows
 
@@ -93,7 +93,7 @@ def fit_baseline(
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
         reads = forest_inputs(model.inputs)
-        extra, _ = input_values(dataset, reads, callback.on_progress, threads)
+        _, extra = with_inputs(dataset, reads, callback.on_progress, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
