@@ -347,23 +347,21 @@ class TrainConfig(_Section):
         """Return a copy with absolute paths, so that a run can be resumed from any folder."""
         from molsepnorm.data.tables import is_stream
 
-        changes: dict[str, Any] = {
-            name: path.absolute() if is_stream(path) else path.resolve()
-            for name in ("table", "data_dir", "splits_file")
-            if (path := getattr(self.data, name)) is not None
-        }
-        if self.data.structures:
-            changes["structures"] = [each.resolve() for each in self.data.structures]
-        objective = self.objective
-        if isinstance(objective, PretrainingConfig) and objective.teacher_vectors is not None:
-            vectors = objective.teacher_vectors.resolve()
-            objective = objective.model_copy(update={"teacher_vectors": vectors})
+        def absolute(section: Any) -> Any:
+            paths = {name: value for name, value in section if isinstance(value, Path)}
+            changes: dict[str, Any] = {
+                name: path.absolute() if is_stream(path) else path.resolve()
+                for name, path in paths.items()
+            }
+            if structures := getattr(section, "structures", ()):
+                changes["structures"] = [each.resolve() for each in structures]
+            return section.model_copy(update=changes)
+
         finetune = self.finetune
         if finetune.start is not None:
             finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
-        data = self.data.model_copy(update=changes)
-        changed = {"data": data, "objective": objective, "finetune": finetune}
-        return self.model_copy(update=changed)
+        sections = {"data": absolute(self.data), "objective": absolute(self.objective)}
+        return self.model_copy(update=sections | {"finetune": finetune})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
         """Return a copy with other values of some settings, given by their dotted names.

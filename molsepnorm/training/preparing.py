@@ -70,7 +70,6 @@ def prepare(
     """Return the data set with the inputs of the model, and the model.
 
     Args:
-        start: the model to start from, see `starting_model`.
         resumed: the folder of the run if it is resumed.
         may_blend: set for members of an ensemble, whose own configurations have no forest, if one
             may be blended with the ensemble.
@@ -191,11 +190,8 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     for a joined model those of all its parts, although training starts from the first one.
     Molecules of pre-training and of named data sets are not compared.
 
-    Args:
-        dataset: data set of the new run.
-        start: folder of the model to start from.
-        level: at which the new run standardises structures. Molecules are compared at the highest
-            level of all these runs.
+    They are compared at the highest level of standardisation of all these runs; `level` is that of
+    the new one.
 
     Raises:
         ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has

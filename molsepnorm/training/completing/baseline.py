@@ -62,12 +62,9 @@ def fit_baseline(
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
     The number of trees of a forest that can be blended depends on the number of labels alone, so
-    that runs can be repeated: 500, and 200 to 500 with more than 20,000 labels. A forest that is
-    only compared takes at most a quarter of the time of the run, or 20 seconds if that is more. If
-    it needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name
-    and `run.baseline: false` have no baseline. Neither have molecules that are not SMILES;
-    `callback.on_warning` is then called, too. Without a test split there is nothing to compare, and
-    a forest that is not blended is not fitted.
+    that runs can be repeated. A forest that is only compared takes at most a quarter of the time of
+    the run, or 20 seconds if that is more, and has fewer trees if it needs more time. Data sets
+    with a name, molecules that are not SMILES, and `run.baseline: false` have none.
 
     With `run.refit` a forest that is blended, or compared with a model that is fitted to the
     validation molecules, is fitted to them as well. The weight of the forest is then chosen by

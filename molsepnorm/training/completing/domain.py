@@ -46,15 +46,12 @@ def fit_domain(
     error of a molecule with several rows is their mean. At most 2,000 rows of a split are compared,
     drawn at random.
 
-    Args:
-        predictions: those for the validation and perhaps the test molecules.
-        is_refit: a part of the model is fitted to the validation molecules, too. The domain is then
-            that of all molecules, its threshold that of the model before.
-        keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
+    If `is_refit`, a part of the model is fitted to the validation molecules, too. The domain is
+    then that of all molecules, its threshold that of the model before.
 
     Returns:
-        The model, and its errors; None without SMILES, or for one training molecule or more than
-        1,000,000.
+        The model, which keeps SMILES, fingerprints and labels of its training molecules if wanted;
+        and its errors, None without SMILES, or for one training molecule or more than 1,000,000.
     """
     seen = dict.fromkeys(("val", "test"), dataset.splits["train"])
     if is_refit:

@@ -148,7 +148,7 @@ def _data(contents: Contents, path: Path) -> dict[str, Any]:
 def _scores(contents: Contents) -> dict[str, Any]:
     """Return the cells of all scores, and of the paired differences from the forest."""
     metrics = contents.metrics
-    columns, differences = score_columns(metrics), metrics.baseline_difference
+    columns, differences = score_columns(metrics), metrics.baseline_difference or {}
     cells = score_rows(columns, digits=3)
     for name, row in cells.items() if differences else ():
         gap = differences.get(name)

@@ -130,14 +130,14 @@ class Metrics(_Record):
     """Empty if there is no test split."""
     test_constant: Scores = {}
     """Test scores of the trivial baseline, the same prediction for all molecules."""
-    test_interval_95: dict[str, tuple[float, float]] = {}
+    test_interval_95: dict[str, tuple[float, float]] | None = None
     headlines: list[str] = []
     """The usual metric of each kind of targets."""
     scored_targets: dict[str, list[str]] = {}
     """The targets of each headline that have a test score; empty for a single target."""
-    constant_difference: dict[str, Gap] = {}
+    constant_difference: dict[str, Gap] | None = None
     baseline: ForestScores = ForestScores()
-    baseline_difference: dict[str, Gap] = {}
+    baseline_difference: dict[str, Gap] | None = None
     blend: Blend = Blend()
     labels: dict[str, dict[str, Any]] = {}
     """See `Dataset.about_labels`."""

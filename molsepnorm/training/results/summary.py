@@ -181,9 +181,9 @@ class _Gain(NamedTuple):
         return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
 
 
-def _gains(differences: Mapping[str, Gap]) -> dict[str, _Gain]:
+def _gains(differences: Mapping[str, Gap] | None) -> dict[str, _Gain]:
     gains = {}
-    for name, gap in differences.items():
+    for name, gap in (differences or {}).items():
         sign = 1 if METRICS[name.partition("/")[0]].higher_is_better else -1
         gains[name] = _Gain(sign * gap.difference, *sorted(sign * end for end in gap.interval_95))
     return gains
