@@ -106,11 +106,10 @@ def select(
     labelled: bool = True,
     allow_leak: bool = False,
 ) -> Selection:
-    """Load a model and the molecules of a split, encoded for it; arguments and errors as in
-    `evaluate`.
+    """Load a model and the molecules of a split, encoded for it; see `evaluate`.
 
     Args:
-        default: the split if `split` is None, unless it is all, as in `evaluate`.
+        default: the split if `split` is None, unless it is all.
         labelled: whether the molecules are scored, so that model and table must have targets.
     """
     names = (*datasets.SPLITS, "all")
@@ -173,7 +172,7 @@ def _run_on(data: DataConfig, folder: Path | None, model: PropertyModel) -> RunF
 def _load(
     data: DataConfig, model: PropertyModel, split: str, labelled: bool
 ) -> tuple[Dataset, ExtraArrays]:
-    """Return the data set, encoded for the model; arguments as in `select`."""
+    """Return the data set, encoded for the model."""
     if split != "all" and data.split is None and not data.in_memory:
         raise ConfigError(
             f"data.split: null means no split, so there is no split '{split}': set data.split, or "

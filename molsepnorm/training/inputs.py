@@ -74,8 +74,7 @@ def probe_inputs(
     tables of more than 60,000 molecules, whose counts would take more than a gigabyte.
 
     `with_forest` says that the model may have a random forest, which reads descriptors, too.
-    Without one, descriptors and atom pairs would make predictions slower, so the probe reads
-    neither.
+    Without one, descriptors and atom pairs would make predictions slower.
     """
     molecules = len(dataset.store)
     if inputs.morgan or inputs.descriptors:

@@ -43,7 +43,6 @@ class Schedule:
     """The batches of a run. They depend only on the configuration and the training split.
 
     Args:
-        run: batch size, seed and limits.
         graphs: int64 [n], the training molecules.
         sizes: int64 [G], the number of atoms of every molecule.
     """
@@ -253,12 +252,8 @@ class Trainer:
         self.save()
 
     def fit(self) -> bool:
-        """Train to the last epoch, or until patience ends or a callback stops the run. A probe is
-        validated as epoch 0.
-
-        Returns:
-            False if a callback stopped the run before its end.
-        """
+        """Train to the last epoch, or until patience ends; return False if a callback stopped the
+        run before. A probe is validated as epoch 0."""
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
         if self.probe is not None and not progress.step and progress.best_epoch is None:
@@ -409,8 +404,7 @@ _MARGIN = 0.95  # machines slow down when they get warm or busy
 def epochs_within(trainer: Trainer, seconds: float) -> int:
     """Return the number of epochs that fit into these seconds, with validations and final scores.
 
-    Some steps and a validation are timed before the first step; the state of the run does not
-    change.
+    Some steps and a validation are timed; the state of the run does not change.
 
     Raises:
         ConfigError: not even one epoch fits, or several processes train together.

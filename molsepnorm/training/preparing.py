@@ -73,10 +73,6 @@ def prepare(
         resumed: the folder of the run if it is resumed.
         may_blend: set for members of an ensemble, whose own configurations have no forest, if one
             may be blended with the ensemble.
-
-    Raises:
-        ConfigError, DataError, ModelError: the data do not fit the configuration, or a file of the
-            resumed run is damaged.
     """
     objective = OBJECTIVES[config.objective.name]
     dataset = world.main_process_first(

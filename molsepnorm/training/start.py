@@ -71,11 +71,7 @@ class LoadedWeights:
 
 def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
     """Return the model to start from, after checking that it fits the configuration: `model`, or
-    the one that `finetune.start` names.
-
-    Raises:
-        ConfigError, ModelError: it does not fit, or cannot be read.
-    """
+    the one that `finetune.start` names."""
     network, featurizer = architecture(config), datasets.featurizer_of(config.data)
     start = open_start(config.finetune) if model is None else model
     if start is not None:
@@ -88,12 +84,8 @@ def starting_model(config: TrainConfig, model: PropertyModel | None) -> Property
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:
-    """Read the model that a run starts from; None if it starts from random weights.
-
-    Raises:
-        ConfigError: there is none, and a setting of fine-tuning has no effect.
-        ModelError: the folder holds no model, a damaged one, or other weights than those named.
-    """
+    """Read the model that a run starts from; None if it starts from random weights, where other
+    settings of fine-tuning raise a `ConfigError`."""
     if config.start is None:
         for name, field in FinetuneConfig.model_fields.items():
             if getattr(config, name) != field.default:
@@ -135,12 +127,8 @@ def require_same_meaning(
     start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
 ) -> None:
     """Check that targets with the name of one of the start also have its transform, kind and
-    classes, or that the configuration of the data names another one. `name` is that of the start
-    in the message.
-
-    Raises:
-        ConfigError: a target would lose its meaning and thus its output weights.
-    """
+    classes, or that the configuration of the data names another one. Otherwise the target would
+    lose its output weights. `name` is that of the start in the message."""
     known = {target.name: target for target in start.task.targets}
     for target in targets:
         old = known.get(target.name)
@@ -176,9 +164,7 @@ def unfit_targets(
     predicts them with an RMSE of more than twice their standard deviation. A smaller deviation
     alone fits, since it may be that of a series of similar molecules.
 
-    Args:
-        model, start: as for `load_weights`; they are not changed.
-        dataset, extra: the data set, and the inputs of its molecules.
+    The models are not changed.
     """
     loaded = deepcopy(model)
     same = load_weights(loaded, start).same_targets

@@ -72,10 +72,6 @@ def structure_features(
 
     Returns:
         The named arrays, mapped into memory.
-
-    Raises:
-        InvalidMolecule: RDKit cannot read a SMILES.
-        StorageError: the cache cannot be written.
     """
     version = f"{_VERSION} {RDKIT_VERSION}"
     key = short_digest("\n".join((version, *DESCRIPTORS, *FAST_DESCRIPTORS, *smiles)))

@@ -129,11 +129,8 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     ['shared,layers=4', 'shared,layers=8', 'sep,layers=4', 'sep,layers=8']
 
     Args:
-        vary: dotted settings and their values; or `norm` for `model.norm`.
-
-    Raises:
-        ConfigError: a repeated value, a text in place of a list, or a setting that pairs the runs:
-            the seed, or one that defines the molecules, labels or splits.
+        vary: dotted settings and their values; or `norm` for `model.norm`. The seed, and settings
+            that define molecules, labels or splits, are refused, since they pair the runs.
     """
     for name, values in vary.items():
         require_several(values, name)

@@ -331,10 +331,6 @@ def write_out_of_fold(
 
     Args:
         folds: the finished runs that have each fold as their test set, one for each seed.
-
-    Raises:
-        DataError: the table has changed since the runs began.
-        ModelError: a file of a run is damaged.
     """
     dataset = load_dataset(config)
     task = Task.fit(dataset.targets, dataset.exact_labels[dataset.molecules], "loss", strict=False)

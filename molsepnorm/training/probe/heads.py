@@ -58,12 +58,7 @@ def fit_kernel(
     is smaller without.
 
     With many molecules or targets it compares a sample of the molecules; see `Embedded.of` and
-    `kernel_regression`.
-
-    Args:
-        model: the model, on the device of the examples; it is not changed.
-        examples, train: as in `fit_linear`.
-        inputs: the inputs that it may compare.
+    `kernel_regression`. `inputs` are those that it may compare.
     """
     part = model.network_part
     assert part is not None

@@ -42,9 +42,8 @@ class Shared(NamedTuple):
     """The result of `share`."""
 
     included: list[str]
-    """Names of the files in the archive."""
+    """Names of files."""
     left_out: list[str]
-    """Names of the files of the run that are not in the archive."""
     revealed: list[str]
     """Sentences on what the model file holds about the training molecules."""
     searched: int
