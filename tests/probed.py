@@ -13,7 +13,7 @@ from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training.objectives import Examples
-from molsepnorm.training.probe.ridge import LinearModel, principal_axes, ridge
+from molsepnorm.training.probe.ridge import LinearModel, principal_axes
 
 ENDS = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1", "Cl", "F")
 SMILES = [f"{'C' * length}{end}" for length in range(1, 7) for end in ENDS]
@@ -76,4 +76,4 @@ def ridge_of(
     features: np.ndarray, labels: np.ndarray, weights: np.ndarray, groups: np.ndarray
 ) -> tuple[LinearModel, np.ndarray]:
     """Return the ridge regression, and its leave-one-out predictions."""
-    return ridge(principal_axes(features, weights), labels, weights, groups)
+    return principal_axes(features, weights).solve(labels, groups)

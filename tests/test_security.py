@@ -10,8 +10,7 @@ import yaml
 from structure import FILES, ROOT
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.training.parsing import _Loader
-from molsepnorm.training.recipes import load_config
+from molsepnorm.training.recipes import _Loader, load_config
 
 _MODULES = {"cPickle", "cloudpickle", "dill", "joblib", "marshal", "pickle", "pty", "shelve"}
 _KNOWN = {

@@ -101,7 +101,7 @@ def _parse_vary(
     _: click.Context, __: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, list[Any]]:
     """A callback: `name=value,value,…`, the values read as YAML."""
-    from molsepnorm.training.parsing import parse_yaml
+    from molsepnorm.training.recipes import parse_yaml
 
     vary = {}
     example = "model.layers=4,8,12"

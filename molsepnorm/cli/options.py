@@ -170,7 +170,7 @@ def parse_settings(
     """A callback: `section.name=value` pairs, the values read as YAML."""
     settings: dict[str, Any] = {}
     for name, text in named_texts(values, "model.layers=6").items():
-        from molsepnorm.training.parsing import parse_yaml
+        from molsepnorm.training.recipes import parse_yaml
 
         try:
             settings[name] = parse_yaml(text)

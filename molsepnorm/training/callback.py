@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,29 +116,8 @@ class Callbacks(Callback):
         if isinstance(callbacks, Callback):
             callbacks = [callbacks]
         self.callbacks = list(callbacks or ())
-
-    def on_start(
-        self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
-    ) -> None:
-        self._call("on_start", config, dataset, model, folder)
-
-    def on_warning(self, message: str) -> None:
-        self._call("on_warning", message)
-
-    def on_progress(self, done: int, of: int) -> None:
-        self._call("on_progress", done, of)
-
-    def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool:
-        return self._call("on_step", epoch, done, of, loss, rate)
-
-    def on_epoch(self, record: EpochRecord, epochs: int) -> bool:
-        return self._call("on_epoch", record, epochs)
-
-    def on_end(self, result: TrainingResult) -> None:
-        self._call("on_end", result)
-
-    def on_failure(self, error: BaseException) -> None:
-        self._call("on_failure", error)
+        for event in (name for name in vars(Callback) if name.startswith("on_")):
+            setattr(self, event, partial(self._call, event))
 
     def _call(self, event: str, *args: Any) -> bool:
         stops = [getattr(each, event)(*args) for each in self.callbacks]  # every one is called

@@ -8,6 +8,7 @@ under. The docstring below it is its help text up to the first blank line, and i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -32,13 +33,40 @@ from molsepnorm.files.writing import replacing
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
-from molsepnorm.training.parsing import seconds_of, shown
 
 NO_START = "none"
 """As `finetune.start`: train from random weights, also where the recipe has a start."""
 
 FREE = {"dropout", "attention_dropout", "activation_dropout", "init"}
 """Settings of a network that decide how it is trained, not what its weights mean."""
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_MAX_SHOWN = 200  # characters of a value in a message
+
+
+def shown(value: object) -> str:
+    """Return the value as Python prints it, shortened for a message."""
+    try:
+        written = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits
+        return f"a very large {type(value).__name__}"
+    return written if len(written) <= _MAX_SHOWN else f"{written[:_MAX_SHOWN]} …"
+
+
+def seconds_of(text: str) -> float:
+    """Return a time such as 640s, 11m or 1.5h in seconds.
+
+    Raises:
+        ValueError: the text is not a time, or the time is not above zero.
+    """
+    number, unit = text[:-1], text[-1:]
+    try:
+        seconds = float(number) * _UNITS[unit]
+    except (ValueError, KeyError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"a time looks like 640s, 11m or 1.5h; got '{text}'")
+    return seconds
 
 
 class _Section(BaseModel):
@@ -319,23 +347,21 @@ class TrainConfig(_Section):
         """Return a copy with absolute paths, so that a run can be resumed from any folder."""
         from molsepnorm.data.tables.formats import is_stream
 
-        changes: dict[str, Any] = {
-            name: path.absolute() if is_stream(path) else path.resolve()
-            for name in ("table", "data_dir", "splits_file")
-            if (path := getattr(self.data, name)) is not None
-        }
-        if self.data.structures:
-            changes["structures"] = [each.resolve() for each in self.data.structures]
-        objective = self.objective
-        if isinstance(objective, PretrainingConfig) and objective.teacher_vectors is not None:
-            vectors = objective.teacher_vectors.resolve()
-            objective = objective.model_copy(update={"teacher_vectors": vectors})
+        def absolute(section: Any) -> Any:
+            paths = {name: value for name, value in section if isinstance(value, Path)}
+            changes: dict[str, Any] = {
+                name: path.absolute() if is_stream(path) else path.resolve()
+                for name, path in paths.items()
+            }
+            if structures := getattr(section, "structures", ()):
+                changes["structures"] = [each.resolve() for each in structures]
+            return section.model_copy(update=changes)
+
         finetune = self.finetune
         if finetune.start is not None:
             finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
-        data = self.data.model_copy(update=changes)
-        changed = {"data": data, "objective": objective, "finetune": finetune}
-        return self.model_copy(update=changed)
+        sections = {"data": absolute(self.data), "objective": absolute(self.objective)}
+        return self.model_copy(update=sections | {"finetune": finetune})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
         """Return a copy with other values of some settings, given by their dotted names.

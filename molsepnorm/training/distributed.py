@@ -68,9 +68,6 @@ class DistributedContext:
     def join(device: str) -> Iterator[DistributedContext]:
         """Join the processes that torchrun started, if any, and leave them at the end.
 
-        Args:
-            device: the device to compute on, as in `run.device`.
-
         Raises:
             ConfigError: there are not enough devices.
             MolsepnormError: another process has ended.
@@ -123,11 +120,8 @@ class DistributedContext:
         return graphs[self.rank :: self.size]
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Undo `share`: return the rows (G, …) of all processes, in order, on the CPU.
-
-        Args:
-            rows: (g, …), one row per molecule of this process's share.
-        """
+        """Undo `share`: return the rows (G, …) of all processes, in order, on the CPU, from those
+        of this process's share (g, …)."""
         parts = self._exchange(rows.cpu())
         whole = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:])
         for rank, part in enumerate(parts):

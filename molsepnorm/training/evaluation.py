@@ -19,7 +19,6 @@ from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.recipes import load_config
-from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import dataset_scores
 
@@ -107,11 +106,10 @@ def select(
     labelled: bool = True,
     allow_leak: bool = False,
 ) -> Selection:
-    """Load a model and the molecules of a split, encoded for it; arguments and errors as in
-    `evaluate`.
+    """Load a model and the molecules of a split, encoded for it; see `evaluate`.
 
     Args:
-        default: the split if `split` is None, unless it is all, as in `evaluate`.
+        default: the split if `split` is None, unless it is all.
         labelled: whether the molecules are scored, so that model and table must have targets.
     """
     names = (*datasets.SPLITS, "all")
@@ -174,7 +172,7 @@ def _run_on(data: DataConfig, folder: Path | None, model: PropertyModel) -> RunF
 def _load(
     data: DataConfig, model: PropertyModel, split: str, labelled: bool
 ) -> tuple[Dataset, ExtraArrays]:
-    """Return the data set, encoded for the model; arguments as in `select`."""
+    """Return the data set, encoded for the model."""
     if split != "all" and data.split is None and not data.in_memory:
         raise ConfigError(
             f"data.split: null means no split, so there is no split '{split}': set data.split, or "
@@ -274,9 +272,8 @@ def _seen(run: RunFolder, split: str) -> str | None:
     if split not in ("val", "test"):
         some = "some of " if split == "all" else ""
         return f"the model is trained on {some}these molecules"
-    if not (written := run.written_metrics()):
+    if (metrics := run.written_metrics()) is None:
         return None
-    metrics = Metrics.from_json(written)
     found = metrics.leaks
     if split == "val" and metrics.refit:
         found.append(

@@ -40,12 +40,15 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
     rows = dataset.splits["train"]
     if data.folds is not None and data.test_set:  # the models of all folds have the same words
         rows = np.concatenate([rows, dataset.splits["val"]])
-    columns = tuple(
-        FeatureColumn.fit(
-            name, [cells[row] for row in rows], _in_training(name), data.features[name]
-        )
-        for name, cells in dataset.columns.items()
-    )
+    fitted = []
+    for name, cells in dataset.columns.items():
+
+        def where(row: int, name: str = name) -> str:
+            return f"column '{name}' of the training rows"
+
+        own = [cells[row] for row in rows]
+        fitted.append(FeatureColumn.fit(name, own, where, data.features[name]))
+    columns = tuple(fitted)
     if not data.molecule_features:
         return ExtraInputs(columns)
     if dataset.smiles is None:
@@ -71,8 +74,7 @@ def probe_inputs(
     tables of more than 60,000 molecules, whose counts would take more than a gigabyte.
 
     `with_forest` says that the model may have a random forest, which reads descriptors, too.
-    Without one, descriptors and atom pairs would make predictions slower, so the probe reads
-    neither.
+    Without one, descriptors and atom pairs would make predictions slower.
     """
     molecules = len(dataset.store)
     if inputs.morgan or inputs.descriptors:
@@ -88,14 +90,11 @@ def probe_inputs(
     return replace(inputs, morgan=COUNTS, descriptors=FAST_DESCRIPTORS, pairs=PAIRS)
 
 
-def _in_training(name: str) -> Callable[[int], str]:
-    return lambda row: f"column '{name}' of the training rows"
-
-
 def with_inputs(
     dataset: Dataset,
     inputs: ExtraInputs,
     progress: Callable[[int, int], None] = lambda done, of: None,
+    processes: int | None = None,
 ) -> tuple[Dataset, ExtraArrays]:
     """Return the extra inputs of all molecules, and the data set without rows that lack them.
 
@@ -104,33 +103,40 @@ def with_inputs(
 
     Args:
         progress: called with the number of molecules whose descriptors are done, and of all.
+        processes: maximum number of worker processes; by default one per core.
 
     Raises:
         DataError: no row of the training, validation or test split has all values.
+        InvalidMolecule: RDKit cannot read a SMILES.
         ModelError: this version of RDKit lacks a descriptor.
         StorageError: the cache of descriptors cannot be written.
     """
-    extra, errors = input_values(dataset, inputs, progress)
+    cells = [dataset.columns[name] for name in inputs.names]
+    columns, errors = inputs.encode_columns(cells, len(dataset.store))
+    extra = ExtraArrays.none(len(dataset.store))._replace(columns=columns)
+    if inputs.morgan or inputs.descriptors or inputs.pairs:
+        from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, descriptor_columns
+        from molsepnorm.training.structures import structure_features
+
+        described = "fast_descriptors" if inputs.descriptors == FAST_DESCRIPTORS else "descriptors"
+        names = {"counts": inputs.morgan, described: inputs.descriptors, "pairs": inputs.pairs}
+        smiles = dataset.smiles_of(slice(None))
+        wanted = [name for name, width in names.items() if width]
+        found = structure_features(smiles, wanted, progress, processes)
+        if described in found:
+            values = found.pop(described)
+            if described == "descriptors":
+                values = values[:, descriptor_columns(inputs.descriptors)]
+            found["descriptors"] = values
+        extra = extra._replace(**found)
     return _readable(dataset, errors) if inputs.columns else dataset, extra
 
 
 def training_dataset(config: TrainConfig) -> Dataset:
-    """Load the configured data set with the splits that a run trains on.
-
-    As in `with_inputs`, rows without a value that the model can read are left out. Descriptors are
-    not computed.
-
-    Raises:
-        ConfigError, DataError, StorageError: as for `load_dataset`, `fit_inputs` and `with_inputs`.
-    """
+    """Load the configured data set with the splits that a run trains on, as in `with_inputs`."""
     dataset = load_dataset(config)
-    inputs = fit_inputs(config, dataset)
-    return _readable(dataset, _encoded_columns(dataset, inputs)[1])
-
-
-def _encoded_columns(dataset: Dataset, inputs: ExtraInputs) -> tuple[np.ndarray, list[str | None]]:
-    cells = [dataset.columns[name] for name in inputs.names]
-    return inputs.encode_columns(cells, len(dataset.store))
+    columns = replace(fit_inputs(config, dataset), morgan=0, descriptors=(), pairs=0)
+    return with_inputs(dataset, columns)[0]
 
 
 def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
@@ -149,39 +155,3 @@ def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
     if lost:
         warnings += (f"Left out: {counted(len(lost), 'row')}, since {errors[lost[0]]}.",)
     return replace(dataset, splits=splits, warnings=warnings)
-
-
-def input_values(
-    dataset: Dataset,
-    inputs: ExtraInputs,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-    processes: int | None = None,
-) -> tuple[ExtraArrays, list[str | None]]:
-    """Return the extra inputs of all G molecules, and why one has none, or None.
-
-    Args:
-        progress: as in `with_inputs`.
-        processes: maximum number of worker processes; by default one per core.
-
-    Raises:
-        InvalidMolecule: RDKit cannot read a SMILES.
-        ModelError, StorageError: as in `with_inputs`.
-    """
-    columns, errors = _encoded_columns(dataset, inputs)
-    extra = ExtraArrays.none(len(dataset.store))._replace(columns=columns)
-    if inputs.morgan or inputs.descriptors or inputs.pairs:
-        from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, descriptor_columns
-        from molsepnorm.training.structures import structure_features
-
-        described = "fast_descriptors" if inputs.descriptors == FAST_DESCRIPTORS else "descriptors"
-        names = {"counts": inputs.morgan, described: inputs.descriptors, "pairs": inputs.pairs}
-        smiles = dataset.smiles_of(slice(None))
-        wanted = [name for name, width in names.items() if width]
-        found = structure_features(smiles, wanted, progress, processes)
-        if described in found:
-            values = found.pop(described)
-            if described == "descriptors":
-                values = values[:, descriptor_columns(inputs.descriptors)]
-            found["descriptors"] = values
-        extra = extra._replace(**found)
-    return extra, errors

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from molsepnorm.data.batching.bucketing import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.parts import in_head
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.callback import Callback, EpochRecord
@@ -28,7 +29,7 @@ from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
-from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
+from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.step import (
     TrainStep,
     estimate_statistics,
@@ -42,7 +43,6 @@ class Schedule:
     """The batches of a run. They depend only on the configuration and the training split.
 
     Args:
-        run: batch size, seed and limits.
         graphs: int64 [n], the training molecules.
         sizes: int64 [G], the number of atoms of every molecule.
     """
@@ -81,7 +81,7 @@ class Schedule:
 
 
 class Body:
-    """The part of a network before its head. While it is frozen, it has no gradients."""
+    """The part of a network before its head."""
 
     def __init__(self, network: Graphormer) -> None:
         self._modules = [child for name, child in network.named_children() if not in_head(name)]
@@ -90,7 +90,8 @@ class Body:
         self.frozen = False
 
     def freeze(self, frozen: bool) -> bool:
-        """Freeze or unfreeze the body; return whether that changed anything."""
+        """Freeze or unfreeze the body; return whether that changed anything. While it is frozen, it
+        has no gradients."""
         changed, self.frozen = self.frozen != frozen, frozen
         for parameter in self._trained:
             parameter.requires_grad_(not frozen)
@@ -111,14 +112,14 @@ class Trainer:
 
     Args:
         prepared: its data, and the model whose network is trained in place.
-        folder: the storage of checkpoints and of the best model.
+        folder: the run folder, for checkpoints and the best model; None keeps the latter in memory.
     """
 
     def __init__(
         self,
         config: TrainConfig,
         prepared: Prepared,
-        folder: RunFolder | RunInMemory,
+        folder: RunFolder | None,
         callback: Callback,
         world: DistributedContext = DistributedContext(),  # noqa: B008 - frozen
     ) -> None:
@@ -155,6 +156,8 @@ class Trainer:
         self.step = TrainStep(config, self.objective, world)
         torch.set_num_threads(threads_of(config.run.threads))
         self.progress = Progress()
+        self.best: tuple[PropertyModel, dict[str, Tensor]] | None = None
+        """The best model so far, on the CPU, and the other tensors of its objective."""
         self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
         self._reads_losses = self.device.type == "cpu" and world.size == 1
@@ -165,7 +168,7 @@ class Trainer:
         self.progress.epochs = epochs
         self.total_steps = self.schedule.count_steps(epochs)
 
-    def resume(self, lengthen: bool = False) -> None:
+    def resume(self, folder: RunFolder, lengthen: bool = False) -> None:
         """Continue from the folder's checkpoint.
 
         Args:
@@ -175,8 +178,7 @@ class Trainer:
             ConfigError: the run has trained for as many epochs already.
             ModelError: it is damaged, or its counters do not fit the configuration and the data.
         """
-        folder, run, schedule = self.folder, self.config.run, self.schedule
-        assert isinstance(folder, RunFolder)
+        run, schedule = self.config.run, self.schedule
         progress, random, history = load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
@@ -199,6 +201,8 @@ class Trainer:
         self.world.on_main_process(lambda: folder.restore_history(history))
         self.world.restore_random(random, run.seed, progress.step)
         self.set_epochs(progress.epochs)
+        if progress.best_epoch is not None:
+            self.best = folder.best()
         if lengthen:
             self._lengthen(folder)
 
@@ -230,29 +234,26 @@ class Trainer:
         self.world.on_main_process(lambda: folder.lengthen(self.config))
         self.save()
 
+    def write(self, action: Callable[[RunFolder], None]) -> None:
+        """Write a file in the first process; a run in memory has none."""
+        if (folder := self.folder) is not None:
+            self.world.on_main_process(lambda: action(folder))
+
     def save(self) -> None:
-        """Write the checkpoint from which `resume` continues; a run in memory has none."""
-        folder = self.folder
-        if isinstance(folder, RunFolder):
-            random = self.world.random_states()
-            parts = (self.progress, self.objective, self.step.optimizer, self.step.average, random)
-            self.world.on_main_process(
-                lambda: save_checkpoint(folder.checkpoint, *parts, folder.read_history())
-            )
+        """Write the checkpoint from which `resume` continues."""
+        random = self.world.random_states()
+        parts = (self.progress, self.objective, self.step.optimizer, self.step.average, random)
+        self.write(lambda run: save_checkpoint(run.checkpoint, *parts, run.read_history()))
 
     def start(self) -> None:
         """Write the probe, if there is one, and the first checkpoint."""
         if (probe := self.probe) is not None:
-            self.world.on_main_process(lambda: self.folder.keep_probe(probe))
+            self.write(lambda run: run.keep_probe(probe))
         self.save()
 
     def fit(self) -> bool:
-        """Train to the last epoch, or until patience ends or a callback stops the run. A probe is
-        validated as epoch 0.
-
-        Returns:
-            False if a callback stopped the run before its end.
-        """
+        """Train to the last epoch, or until patience ends; return False if a callback stopped the
+        run before. A probe is validated as epoch 0."""
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
         if self.probe is not None and not progress.step and progress.best_epoch is None:
@@ -293,7 +294,7 @@ class Trainer:
         if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
             self.step.rebuild()
         batches = self.schedule.batches(progress.epoch)
-        for molecules in self._steps(batches[progress.step_in_epoch :]):
+        for molecules in self.steps(batches[progress.step_in_epoch :]):
             progress.step_in_epoch += 1
             progress.graphs += molecules
             if self._reads_losses:
@@ -305,13 +306,9 @@ class Trainer:
                 return True
         return False
 
-    def take_steps(self, batches: Sequence[np.ndarray]) -> None:
-        """Take a step on each batch, without waiting for the device."""
-        for _ in self._steps(batches):
-            pass
-
-    def _steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
-        """Take a step on each batch; after each step, yield the number of its molecules."""
+    def steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
+        """Take a step on each batch, without waiting for the device; after each step, yield the
+        number of its molecules."""
         progress = self.progress
         self.objective.train()
         if self.body.frozen:
@@ -383,12 +380,20 @@ class Trainer:
             progress.improved_epoch = progress.epoch
         if best:
             progress.best_epoch = progress.epoch
-            self.world.on_main_process(lambda: self.folder.keep_best(model, objective))
-        self.world.on_main_process(lambda: self.folder.append_history(record))
+            self._keep_best(model, objective)
+        self.write(lambda run: run.append_history(record))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - started
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))
+
+    def _keep_best(self, model: PropertyModel, objective: Objective) -> None:
+        """Keep a copy of the best model so far, in evaluation mode."""
+        network = empty_network(model.network.config)
+        network.load_state_dict(objective.network.state_dict())
+        own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
+        best = self.best = model.with_network(network.eval()), own
+        self.write(lambda run: run.keep_best(*best))
 
 
 _WARM_UPS, _STEPS = 3, 100
@@ -399,8 +404,7 @@ _MARGIN = 0.95  # machines slow down when they get warm or busy
 def epochs_within(trainer: Trainer, seconds: float) -> int:
     """Return the number of epochs that fit into these seconds, with validations and final scores.
 
-    Some steps and a validation are timed before the first step; the state of the run does not
-    change.
+    Some steps and a validation are timed; the state of the run does not change.
 
     Raises:
         ConfigError: not even one epoch fits, or several processes train together.
@@ -446,7 +450,7 @@ def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
     def step(number: int) -> float:
         """Return the mean seconds of a step."""
         some = list(islice(batches, number))
-        return timed(lambda: trainer.take_steps(some)) / number
+        return timed(lambda: [*trainer.steps(some)]) / number
 
     step(_WARM_UPS)
     number = min(_STEPS, max(1, int(max_seconds / step(1))))

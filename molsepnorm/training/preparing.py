@@ -32,7 +32,6 @@ from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.start import (
     LoadedWeights,
     about_start,
-    about_unfit_targets,
     load_weights,
     unfit_targets,
 )
@@ -71,14 +70,9 @@ def prepare(
     """Return the data set with the inputs of the model, and the model.
 
     Args:
-        start: the model to start from, see `starting_model`.
         resumed: the folder of the run if it is resumed.
         may_blend: set for members of an ensemble, whose own configurations have no forest, if one
             may be blended with the ensemble.
-
-    Raises:
-        ConfigError, DataError, ModelError: the data do not fit the configuration, or a file of the
-            resumed run is damaged.
     """
     objective = OBJECTIVES[config.objective.name]
     dataset = world.main_process_first(
@@ -104,8 +98,7 @@ def prepare(
         unfit, label = unfit_targets(model, start, dataset, extra), config.finetune.label
         loaded = load_weights(model, start, unfit)
         new_targets = loaded.new_targets if _is_probed(config) else ()
-        warnings += about_start(start, model, label, loaded)
-        warnings += about_unfit_targets(start, task, label, unfit)
+        warnings += about_start(start, model, label, loaded, unfit)
         if config.finetune.start is not None and task.targets:
             count, warning = world.main_process_first(lambda: _trained_on(dataset, config))
             loaded = replace(loaded, trained_on=count)
@@ -193,11 +186,8 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     for a joined model those of all its parts, although training starts from the first one.
     Molecules of pre-training and of named data sets are not compared.
 
-    Args:
-        dataset: data set of the new run.
-        start: folder of the model to start from.
-        level: at which the new run standardises structures. Molecules are compared at the highest
-            level of all these runs.
+    They are compared at the highest level of standardisation of all these runs; `level` is that of
+    the new one.
 
     Raises:
         ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has

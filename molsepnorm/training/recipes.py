@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import ConfigError, did_you_mean
@@ -19,13 +21,12 @@ from molsepnorm.training.config import (
     NO_START,
     TrainConfig,
     is_architecture,
+    shown,
     validated,
     with_settings,
     with_start,
 )
-from molsepnorm.training.parsing import parse_yaml, shown
 
-_MAX_PATH_LENGTH = 4096
 _MAX_FILE_BYTES = 4_000_000
 _PRESETS = ("mini", "slim", "base")
 
@@ -56,7 +57,12 @@ def load_config(
         ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
     """
     for value, name in ((source, "source"), (config, "config"), (preset, "preset")):
-        _check_name_or_path(name, value)
+        text = str(value) if isinstance(value, str | Path) else ""
+        if value is not None and (not text.strip() or "\0" in text):
+            raise ConfigError(
+                f"{name} must be a name or a path; got {shown(value)}. Save a table in memory to a "
+                "file first, for example with DataFrame.to_csv"
+            )
     overrides = {} if overrides is None else overrides
     if not isinstance(overrides, Mapping):
         raise ConfigError(
@@ -140,24 +146,50 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader without aliases and duplicate keys."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.YAMLError(f"line {mark.line + 1}: aliases (*name) are not supported")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if (key.tag, str(key.value)) in seen:
+                problem = f"{shown(key.value)} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add((key.tag, str(key.value)))
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str) -> Any:
+    """Return the value of a YAML text.
+
+    >>> parse_yaml("[1, 2.5, yes, a]")
+    [1, 2.5, True, 'a']
+
+    Raises:
+        ValueError: the text is not YAML. The message is one line.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ValueError(f"{where}{error.problem}") from None
+    except (
+        *(yaml.YAMLError, ValueError, OverflowError, RecursionError),
+        *(TypeError, AttributeError),  # raised by PyYAML for `!!timestamp x`
+    ) as error:
+        # for example for the date 2024-13-45
+        raise ValueError(" ".join(str(error).split())) from None
+
+
 def _is_file(source: str | Path) -> bool:
     return isinstance(source, Path) or "." in source or "/" in source
-
-
-def _check_name_or_path(argument: str, value: object) -> None:
-    if value is None:
-        return
-    if not isinstance(value, str | Path):
-        got = f"{type(value).__module__}.{type(value).__qualname__}"
-        if argument == "source":
-            got += ". Save a table in memory to a file first, for example with DataFrame.to_csv"
-    elif len(str(value)) > _MAX_PATH_LENGTH:
-        got = f"{len(str(value)):,} characters, which begin with {shown(str(value)[:50])}"
-    elif "\0" in str(value) or not str(value).strip():
-        got = shown(str(value))
-    else:
-        return
-    raise ConfigError(f"{argument} must be a name or a path; got {got}")
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:

@@ -8,7 +8,7 @@ member under `members/`, whose models become one, which is completed and written
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,18 +27,18 @@ from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
-from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
-from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.preparing import prepare, trained_on_before
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
+from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.checkpoint import read_progress
-from molsepnorm.training.run_folder.folder import RunFolder, RunInMemory
+from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
 from molsepnorm.training.start import require_same_meaning, starting_model
 
@@ -84,12 +84,12 @@ def train(
         StorageError: a file cannot be written.
     """
     run = RunFolder(folder or RunFolder.numbered("run"))
-    callback = Callbacks(callback)
-    if epochs is not None and not resume:
+    callback, lengthen = Callbacks(callback), epochs is not None
+    if lengthen and not resume:
         raise ConfigError("epochs is for a run that is resumed: set run.epochs of a new one")
-    if resume and (found := run.finished_metrics()) and epochs in (None, found["epochs"]):
+    if resume and (found := run.finished_metrics()) and epochs in (None, found.epochs):
         callback.on_warning(
-            f"{run.path} is finished after {counted(found['epochs'], 'epoch')}. A higher --epochs "
+            f"{run.path} is finished after {counted(found.epochs, 'epoch')}. A higher --epochs "
             "trains it for longer."
         )
     if resume:
@@ -98,13 +98,12 @@ def train(
         config = load_config(config=run.config)
     elif config is None:
         raise ConfigError("train needs a configuration: load_config('zinc') makes one")
-    lengthen = epochs is not None
-    if epochs is not None:
+    if lengthen:
         config = config.changed({"run.epochs": epochs, "run.budget": None})
     if config.run.ensemble == 1:
-        return _train_one(config, run, resume, callback, lengthen)
+        return _train(config, None, run, callback, resume=resume, lengthen=lengthen)
     with hold(config.data.table, config.data.splits_file):
-        return _train_ensemble(config, run, resume, callback, lengthen)
+        return _train_ensemble(config, run, callback, resume, lengthen)
 
 
 def train_on(
@@ -140,57 +139,47 @@ def train_on(
             "run.ensemble is for molsepnorm.train, which reads a file: train the members with one "
             "seed each, and join their models with molsepnorm.model.join"
         )
-    storage = RunInMemory() if folder is None else RunFolder(folder)
-    return _train(config, lambda world: dataset, storage, resume, Callbacks(callback), model=model)
-
-
-def _train_one(
-    config: TrainConfig,
-    run: RunFolder,
-    resume: bool,
-    callback: Callback,
-    lengthen: bool,
-    may_blend: bool = False,
-) -> TrainingResult:
-    """Train one model on the configured data."""
-    config.data.require_split()
-
-    def load(world: DistributedContext) -> Dataset:
-        _require_readable(config, run.path if resume else None, world)
-        return world.main_process_first(lambda: load_dataset(config))
-
-    return _train(config, load, run, resume, callback, lengthen, may_blend)
+    run = None if folder is None else RunFolder(folder)
+    return _train(config, dataset, run, Callbacks(callback), resume=resume, model=model)
 
 
 def _train(
     config: TrainConfig,
-    load: Callable[[DistributedContext], Dataset],
-    storage: RunFolder | RunInMemory,
-    resume: bool,
+    dataset: Dataset | None,
+    run: RunFolder | None,
     callback: Callback,
+    *,
+    resume: bool,
     lengthen: bool = False,
     may_blend: bool = False,
     model: PropertyModel | None = None,
 ) -> TrainingResult:
-    """Train one model.
+    """Load, start, fit, complete, write: train one model.
 
-    With `lengthen` a resumed run is trained up to another number of epochs. With `may_blend` a
-    random forest may be blended with a mean of this model and others, so its kernel regression
-    reads what that forest reads. `model` takes the place of the one that `finetune.start` names.
+    Args:
+        dataset: the data set; None for the configured one.
+        run: the run folder; None keeps the best model in memory.
+        lengthen: train a resumed run up to another number of epochs.
+        may_blend: a random forest may be blended with a mean of this model and others, so its
+            kernel regression reads what that forest reads.
+        model: takes the place of the one that `finetune.start` names.
     """
     started = time.perf_counter()
+    if dataset is None:
+        config.data.require_split()
     with ExitStack() as stack:
         world = stack.enter_context(DistributedContext.join(config.run.device))
-        if isinstance(storage, RunFolder):
+        if run is not None:
             if resume:
-                storage.require_started()
-            world.on_main_process(lambda: stack.enter_context(locked(storage.path)))
+                run.require_started()
+            world.on_main_process(lambda: stack.enter_context(locked(run.path)))
             if not resume:
-                world.on_main_process(storage.require_new)
+                world.on_main_process(run.require_new)
         device = device_of_rank(config.run.device, world)
         world.require_batch(config.run.batch_size)
         start = None if resume else starting_model(config, model)
-        dataset = load(world)
+        if dataset is None:
+            dataset = _load(config, run.path if run is not None and resume else None, world)
         if config.objective.name != SUPERVISED:
             dataset.require_test("Pre-training")
         config = with_length(config, dataset)
@@ -201,7 +190,7 @@ def _train(
         stack.enter_context(on_device(device))
         stack.enter_context(restored_threads())
         torch.manual_seed(config.run.seed)
-        resumed = storage if resume and isinstance(storage, RunFolder) else None
+        resumed = run if resume else None
         prepared = prepare(config, dataset, start, resumed, world, callback, may_blend)
         if not (config.run.epochs or prepared.new_targets or resume):
             raise ConfigError(
@@ -209,20 +198,20 @@ def _train(
                 "has no probe: set run.epochs to 1 or more, or start from a model (--from)"
             )
         world.spread_random(config.run.seed)
-        trainer = Trainer(config, prepared, storage, callback, world)
+        trainer = Trainer(config, prepared, run, callback, world)
         if resumed is not None:
             resumed.require_same_data(prepared.dataset)
-            trainer.resume(lengthen)
+            trainer.resume(resumed, lengthen)
         else:
             if config.run.budget is not None:
                 left = seconds_of(config.run.budget) - (time.perf_counter() - started)
                 trainer.set_epochs(epochs_within(trainer, left))
-            begun = (config, prepared.dataset, prepared.loaded)
-            world.on_main_process(lambda: storage.begin(*begun))
+            trainer.write(lambda run: run.begin(config, prepared.dataset, prepared.loaded))
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         began = config.model_copy(update={"run": epochs})
         try:
-            callback.on_start(began, prepared.dataset, prepared.model, storage.path)
+            path = None if run is None else run.path
+            callback.on_start(began, prepared.dataset, prepared.model, path)
             if not resume:
                 trainer.start()
             result = _end(trainer, trainer.fit())
@@ -233,22 +222,53 @@ def _train(
         return result
 
 
+def _load(config: TrainConfig, resumed: Path | None, world: DistributedContext) -> Dataset:
+    """Load the configured data set; `resumed` is the folder of a run that is resumed.
+
+    Data from a pipe are read once, unless they are held for a set of replicates.
+    """
+    data = config.data
+    named = [("table", data.table), ("splits_file", data.splits_file)]
+    for name, path in [*named, *(("structures", each) for each in data.structures)]:
+        if path is None:
+            continue
+        if world.size > 1 and is_stream(path):
+            raise ConfigError(
+                f"{path} is a pipe, and each of the {world.size} processes would read a part of "
+                "it: write the data to a file and use its path"
+            )
+        # the pipe of an earlier process is gone, so only its path can be checked
+        if resumed is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
+            raise ConfigError(
+                f"{resumed} began with data from a pipe, {path}, which cannot be read again: write "
+                f"the same data to a file, set data.{name} to its path in "
+                f"{resumed / 'config.yaml'}, and resume once more; or start a new run"
+            )
+    return world.main_process_first(lambda: load_dataset(config))
+
+
 def _end(trainer: Trainer, finished: bool) -> TrainingResult:
     """Complete and write the best model of a run that has trained to its end."""
-    storage, dataset, world = trainer.folder, trainer.dataset, trainer.world
-    if trainer.progress.best_epoch is None:
-        return TrainingResult(storage.path, finished, None, {})
-    found: dict[str, Any] = {}
-    if finished:
-        found = world.on_main_process(lambda: storage.finished_metrics() or _complete(trainer))
-    model = _published(storage, trainer.config, dataset, found, world, trainer.callback)
-    return TrainingResult(storage.path, finished, model, found if dataset.has_test else {})
+    run, dataset, world = trainer.folder, trainer.dataset, trainer.world
+    path = None if run is None else run.path
+    if (best := trainer.best) is None:
+        return TrainingResult(path, finished, None, {})
+    metrics = world.on_main_process(lambda: _complete(trainer)) if finished else None
+    if run is None:
+        model, _ = world.on_main_process(lambda: trainer.best or best)
+    else:
+        model = _published(run, trainer.config, dataset, metrics, world, trainer.callback)
+    scores = metrics.to_json() if metrics is not None and dataset.has_test else {}
+    return TrainingResult(path, finished, model, scores)
 
 
-def _complete(trainer: Trainer) -> dict[str, Any]:
-    """Complete, score and write the best model; return the content of `metrics.json`."""
+def _complete(trainer: Trainer) -> Metrics:
+    """Complete, score and write the best model, unless that was done before."""
     config, progress, examples = trainer.config, trainer.progress, trainer.examples
-    best, own = trainer.folder.best()
+    assert trainer.best is not None
+    best, own = trainer.best
+    if trainer.folder is not None and (done := trainer.folder.finished_metrics()) is not None:
+        return done
     chosen = _as_chosen(trainer, best)
     if config.objective.name == SUPERVISED:
         found = complete(config, chosen, examples, progress.seconds, trainer.callback)
@@ -257,21 +277,20 @@ def _complete(trainer: Trainer) -> dict[str, Any]:
         objective.load_state(chosen.network.state_dict(), own)
         scores = objective.eval().final_scores(trainer.dataset)
         found = Completed(chosen.to("cpu"), Predictions(), scores)
-    loaded = trainer.prepared.loaded
-    about = {
-        "best_epoch": progress.best_epoch,
-        "epochs": progress.epoch,
-        "steps": progress.step,
-        "seconds": round(progress.seconds, 1),
-        "molecules_in_several_splits": trainer.prepared.leaked,
-        **(_trained_before(loaded.trained_on) if loaded is not None else {}),
-        **({"network_share": chosen.weights[0]} if len(chosen.parts) > 1 else {}),
-    }
-    return _write(trainer.folder, config, trainer.dataset, found, about)
-
-
-def _trained_before(molecules: int) -> dict[str, int]:
-    return {"molecules_trained_on_before": molecules} if molecules else {}
+    trainer.best, loaded = (found.model, own), trainer.prepared.loaded
+    return _write(
+        trainer.folder,
+        config,
+        trainer.dataset,
+        found,
+        best_epoch=progress.best_epoch,
+        epochs=progress.epoch,
+        steps=progress.step,
+        seconds=round(progress.seconds, 1),
+        molecules_in_several_splits=trainer.prepared.leaked,
+        molecules_trained_on_before=0 if loaded is None else loaded.trained_on,
+        network_share=chosen.weights[0] if len(chosen.parts) > 1 else None,
+    )
 
 
 def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
@@ -289,49 +308,44 @@ def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
 
 
 def _write(
-    storage: RunFolder | RunInMemory,
-    config: TrainConfig,
-    dataset: Dataset,
-    found: Completed,
-    about: dict[str, Any],
-) -> dict[str, Any]:
-    """Write a completed model and its results, and return the content of `metrics.json`; `about`
-    are the entries about the training."""
+    run: RunFolder | None, config: TrainConfig, dataset: Dataset, found: Completed, **about: Any
+) -> Metrics:
+    """Write a completed model and its results; `about` are the entries about the training."""
     model = found.model
-    metrics = {
-        "data": dataset.name,
-        "chosen_by": model.task.metric,
-        "parameters": model.parameters,
-        "seed": config.run.seed,
-        **about,
-        **({"class_weight": config.optim.class_weight} if config.optim.class_weight else {}),
+    if dataset.has_test:
+        about |= about_split(config.data, dataset)
+    if run is not None:
+        about["earlier"] = run.earlier(about["epochs"])
+    metrics = Metrics(
+        data=dataset.name,
+        chosen_by=model.task.metric,
+        parameters=model.parameters,
+        seed=config.run.seed,
+        class_weight=config.optim.class_weight,
+        leak=model.leak(config.data.dataset, allow=True),
         **config.finetune.origin(),
-        **found.metrics,
-        **(about_split(config.data, dataset) if dataset.has_test else {}),
-        **storage.earlier(about["epochs"]),
-    }
-    if leak := model.leak(config.data.dataset, allow=True):
-        metrics["leak"] = leak
-    storage.keep(model)
-    storage.finish(dataset, model.task, found.predictions, metrics)
+        **found.scores,
+        **about,
+    )
+    if run is not None:
+        run.finish(model, dataset, found.predictions, metrics)
     return metrics
 
 
 def _published(
-    storage: RunFolder | RunInMemory,
+    run: RunFolder,
     config: TrainConfig,
     dataset: Dataset,
-    metrics: dict[str, Any],
+    metrics: Metrics | None,
     world: DistributedContext,
     callback: Callback,
 ) -> PropertyModel:
     """Return the model of a run, after its card and the report of the run are written."""
-    model, _ = storage.best()
-    if isinstance(storage, RunFolder):
-        card = model_card(model, config, dataset, metrics)
-        world.on_main_process(lambda: storage.write_card(card))
-        if metrics.get("test"):
-            world.on_main_process(lambda: try_report(storage.path, callback))
+    model, _ = run.best()
+    card = model_card(model, config, dataset, metrics)
+    world.on_main_process(lambda: run.write_card(card))
+    if metrics is not None and metrics.test:
+        world.on_main_process(lambda: try_report(run.path, callback))
     return model
 
 
@@ -367,29 +381,8 @@ def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
         )
 
 
-def _require_readable(config: TrainConfig, run: Path | None, world: DistributedContext) -> None:
-    """Check that data from a pipe are read once, unless they are held for a set of replicates."""
-    data = config.data
-    named = [("table", data.table), ("splits_file", data.splits_file)]
-    for name, path in [*named, *(("structures", each) for each in data.structures)]:
-        if path is None:
-            continue
-        if world.size > 1 and is_stream(path):
-            raise ConfigError(
-                f"{path} is a pipe, and each of the {world.size} processes would read a part of "
-                "it: write the data to a file and use its path"
-            )
-        # the pipe of an earlier process is gone, so only its path can be checked
-        if run is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
-            raise ConfigError(
-                f"{run} began with data from a pipe, {path}, which cannot be read again: write "
-                f"the same data to a file, set data.{name} to its path in {run / 'config.yaml'}, "
-                "and resume once more; or start a new run"
-            )
-
-
 def _train_ensemble(
-    config: TrainConfig, run: RunFolder, resume: bool, callback: Callback, lengthen: bool
+    config: TrainConfig, run: RunFolder, callback: Callback, resume: bool, lengthen: bool
 ) -> TrainingResult:
     """Train the members that are not finished, join all, and score the joined model."""
     if config.objective.name != SUPERVISED:
@@ -417,25 +410,29 @@ def _train_ensemble(
         else:
             world.on_main_process(run.require_new)
             world.on_main_process(lambda: run.begin(config, dataset))
-    results = []
+    members = []
     for member, each in zip(folders, configs, strict=True):
         own = load_config(config=member.config).run if member.config.exists() else each.run
         longer = (own.epochs, own.budget) != (each.run.epochs, each.run.budget)
-        if not longer and (metrics := member.complete_metrics()):
-            model = PropertyModel.from_pretrained(member.model)
-            results.append(TrainingResult(member.path, True, model, metrics))
-            continue
-        begun = member.checkpoint.exists()
-        result = _train_one(each, member, begun, callback, begun and longer, may_blend)
-        if not result.finished:
-            return replace(result, folder=run.path, metrics={})
-        results.append(result)
+        if longer or member.complete_metrics() is None:
+            begun = member.checkpoint.exists()
+            result = _train(
+                *(each, None, member, callback),
+                resume=begun,
+                lengthen=begun and longer,
+                may_blend=may_blend,
+            )
+            if not result.finished:
+                return replace(result, folder=run.path, metrics={})
+        metrics = member.finished_metrics()
+        assert metrics is not None
+        members.append((member.best()[0], metrics))
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(
-            lambda: run.finished_metrics() or _join(config, run, dataset, results, callback)
+            lambda: run.finished_metrics() or _join(config, run, dataset, members, callback)
         )
         model = _published(run, config, dataset, metrics, world, callback)
-    result = TrainingResult(run.path, True, model, metrics)
+    result = TrainingResult(run.path, True, model, metrics.to_json())
     callback.on_end(result)
     return result
 
@@ -464,34 +461,37 @@ def _join(
     config: TrainConfig,
     run: RunFolder,
     dataset: Dataset,
-    results: Sequence[TrainingResult],
+    members: Sequence[tuple[PropertyModel, Metrics]],
     callback: Callback,
-) -> dict[str, Any]:
-    """Join the members, and complete, score and write the joined model; return the content of
-    `metrics.json`."""
-    joined = join([result.model for result in results if result.model is not None])
+) -> Metrics:
+    """Join the members, and complete, score and write the joined model."""
+    joined = join([model for model, _ in members])
     dataset, extra = with_inputs(dataset, joined.inputs, callback.on_progress)
     device = device_of_rank(config.run.device, DistributedContext())
-    members = [result.metrics for result in results]
-    seconds = sum(each["seconds"] for each in members)
+    runs = [metrics for _, metrics in members]
+    seconds = sum(each.seconds for each in runs)
     examples = Examples.of(dataset, extra, joined, device)
     found = complete(config, joined.to(device), examples, seconds, callback)
-    known = max(each.get("molecules_trained_on_before", 0) for each in members)
+    known = max(each.molecules_trained_on_before for each in runs)
     if known and config.finetune.start is not None:
         with suppress(MolsepnormError):  # the table of the start no longer exists
             before = trained_on_before(dataset, config.finetune.start, config.data.standardize)
             known = len(before)
-    shares = [each.get("network_share", 0.0) for each in members]
-    about = {
-        "best_epoch": None,
-        "epochs": members[0]["epochs"],
-        "steps": sum(each["steps"] for each in members),
-        "seconds": round(seconds, 1),
-        "molecules_in_several_splits": members[0]["molecules_in_several_splits"],
-        **_trained_before(known),
-        **({"network_share": sum(shares) / len(shares)} if any(shares) else {}),
-        "members": [
-            {name: each[name] for name in ("seed", "best_epoch", "val", "test")} for each in members
+    shares = [each.network_share or 0.0 for each in runs]
+    return _write(
+        run,
+        config,
+        dataset,
+        found,
+        best_epoch=None,
+        epochs=runs[0].epochs,
+        steps=sum(each.steps for each in runs),
+        seconds=round(seconds, 1),
+        molecules_in_several_splits=runs[0].molecules_in_several_splits,
+        molecules_trained_on_before=known,
+        network_share=sum(shares) / len(shares) if any(shares) else None,
+        members=[
+            each.model_dump(mode="json", include={"seed", "best_epoch", "val", "test"})
+            for each in runs
         ],
-    }
-    return _write(run, config, dataset, found, about)
+    )

@@ -15,7 +15,7 @@ from molsepnorm.data.datasets.splits import split_name
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import METRICS
-from molsepnorm.training.results.metrics import Scores
+from molsepnorm.training.results.metrics import ForestScores, Gap, Scores
 
 MAX_TRAINING = 20_000
 """Maximum number of training molecules whose predictions a run writes. Each network of the model
@@ -61,9 +61,39 @@ def dataset_scores(
     return scores
 
 
+def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, Any]:
+    """Return the entries of `Metrics` about scores; only the validation scores if there is no test
+    split."""
+    exact = dataset.exact_labels
+    entries: dict[str, Any] = split_scores(dataset, task, predictions.graphs, predictions.values)
+    if "test" not in predictions.graphs:
+        return entries
+    rows, test = predictions.graphs["test"], predictions.values["test"]
+    labels, molecules = exact[rows], dataset.molecule_ids[rows]
+    constant = np.tile(task.baseline_prediction(exact[dataset.splits["train"]]), (len(labels), 1))
+    entries["test_constant"] = json_scores(task.scores(constant, labels))
+    entries["test_interval_95"] = task.intervals(test, labels, molecules=molecules)
+    entries["headlines"] = list(task.headlines)
+    if len(task.targets) > 1:
+        entries["scored_targets"] = scored_targets(task, entries["test"])
+    compared = {*task.headlines, *replace(task, metric="loss").headlines, "log_loss"}
+    paired = task.intervals(test, labels, molecules=molecules, minus=constant, only=compared)
+    entries["constant_difference"] = gaps(entries["test"], entries["test_constant"], paired)
+    entries["labels"] = dataset.about_labels({**dataset.splits, **predictions.graphs})
+    if forest := predictions.forest:
+        scores = {
+            split: json_scores(task.scores(forest[split], exact[predictions.graphs[split]]))
+            for split in ("val", "test")
+        }
+        paired = task.intervals(test, labels, molecules=molecules, minus=forest["test"])
+        entries["baseline"] = ForestScores(**scores)
+        entries["baseline_difference"] = gaps(entries["test"], scores["test"], paired)
+    return entries
+
+
 def split_scores(
     dataset: Dataset, task: Task, graphs: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Scores]:
     """Return the scores of the validation and the test split, as far as there are predictions."""
     exact = dataset.exact_labels
     return {
@@ -73,75 +103,22 @@ def split_scores(
     }
 
 
-def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, Any]:
-    """Return the entries of `Metrics` about scores; only the validation scores if there is no test
-    split."""
-    graphs, values, forest = predictions
-    entries: dict[str, Any] = {**split_scores(dataset, task, graphs, values)}
-    if "test" not in graphs:
-        return entries
-    exact, test = dataset.exact_labels, values["test"]
-    labels, molecules = exact[graphs["test"]], dataset.molecule_ids[graphs["test"]]
-    constant = np.tile(task.baseline_prediction(exact[dataset.splits["train"]]), (len(labels), 1))
-    intervals = task.intervals(test, labels, molecules=molecules)
-    entries["test_constant"] = json_scores(task.scores(constant, labels))
-    entries["test_interval_95"] = {name: list(ends) for name, ends in intervals.items()}
-    entries |= comparisons(
-        task, entries["test"], entries["test_constant"], test, labels, constant, molecules
-    )
-    if about := dataset.about_labels({**dataset.splits, **graphs}):
-        entries["labels"] = about
-    if forest:
-        entries["baseline"] = {
-            split: json_scores(task.scores(forest[split], exact[graphs[split]]))
-            for split in ("val", "test")
-        }
-        paired = task.intervals(test, labels, molecules=molecules, minus=forest["test"])
-        entries["baseline_difference"] = _differences(
-            entries["test"], entries["baseline"]["test"], paired
-        )
-    return entries
-
-
-def comparisons(
-    task: Task,
-    test: Scores,
-    of_constant: Scores,
-    predictions: np.ndarray,
-    labels: np.ndarray,
-    constant: np.ndarray,
-    molecules: np.ndarray,
-) -> dict[str, Any]:
-    """Return the entries of `Metrics` that compare the test scores with those of the trivial
-    baseline. `scored_targets` has all targets of a headline if none has a score.
-
-    Args:
-        test, of_constant: scores of the model and of the trivial baseline.
-        predictions, constant: float32 [n, O]: their predictions.
-        labels: float32 [n, T].
-        molecules: [n]: the same number for rows of one molecule.
-    """
-    names = task.headlines
-    only = {*names, *replace(task, metric="loss").headlines, "log_loss"}
-    paired = task.intervals(predictions, labels, molecules=molecules, minus=constant, only=only)
-    scored = {}
-    for name in names:
+def scored_targets(task: Task, test: Scores) -> dict[str, list[str]]:
+    """Return the targets of each headline that have a test score; all of them if none has one."""
+    found = {}
+    for name in task.headlines:
         own = [target.name for target in task.targets if target.kind in METRICS[name].kinds]
         with_score = [each for each in own if test.get(f"{name}/{each}") is not None]
-        scored[name] = with_score or own  # a single target has no score of its own
-    return {
-        "headlines": list(names),
-        **({"scored_targets": scored} if len(task.targets) > 1 else {}),
-        "constant_difference": _differences(test, of_constant, paired),
-    }
+        found[name] = with_score or own  # a single target has no score of its own
+    return found
 
 
-def _differences(
+def gaps(
     scores: Scores, others: Scores, intervals: Mapping[str, tuple[float, float]]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Gap]:
     """Return the scores minus the others, with the intervals; without those that are undefined."""
     return {
-        name: {"difference": one - other, "interval_95": list(ends)}
+        name: Gap(difference=one - other, interval_95=ends)
         for name, ends in intervals.items()
         if (one := scores[name]) is not None and (other := others[name]) is not None
     }

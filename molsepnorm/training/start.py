@@ -26,7 +26,7 @@ from molsepnorm.model.parts import NetworkPart
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.parts import INTERACTIONS, in_head, output_layer
 from molsepnorm.predict.inference import predict
-from molsepnorm.tasks import ExtraInputs, Target, Task
+from molsepnorm.tasks import Target
 from molsepnorm.training.config import (
     FREE,
     FinetuneConfig,
@@ -71,28 +71,21 @@ class LoadedWeights:
 
 def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
     """Return the model to start from, after checking that it fits the configuration: `model`, or
-    the one that `finetune.start` names.
-
-    Raises:
-        ConfigError, ModelError: it does not fit, or cannot be read.
-    """
+    the one that `finetune.start` names."""
     network, featurizer = architecture(config), datasets.featurizer_of(config.data)
     start = open_start(config.finetune) if model is None else model
     if start is not None:
         start.leak(config.data.dataset, config.finetune.allow_leak)
         name = str(config.finetune.start) if model is None else "the start"
         require_fit(start, network, featurizer, name)
-        start = network_alone(start)
+        # that of a kernel regression has no outputs, so its head is not loaded
+        start = start.with_parts([start.network_part or NetworkPart(start.network)], [1.0])
     return start
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:
-    """Read the model that a run starts from; None if it starts from random weights.
-
-    Raises:
-        ConfigError: there is none, and a setting of fine-tuning has no effect.
-        ModelError: the folder holds no model, a damaged one, or other weights than those named.
-    """
+    """Read the model that a run starts from; None if it starts from random weights, where other
+    settings of fine-tuning raise a `ConfigError`."""
     if config.start is None:
         for name, field in FinetuneConfig.model_fields.items():
             if getattr(config, name) != field.default:
@@ -134,12 +127,8 @@ def require_same_meaning(
     start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
 ) -> None:
     """Check that targets with the name of one of the start also have its transform, kind and
-    classes, or that the configuration of the data names another one. `name` is that of the start
-    in the message.
-
-    Raises:
-        ConfigError: a target would lose its meaning and thus its output weights.
-    """
+    classes, or that the configuration of the data names another one. Otherwise the target would
+    lose its output weights. `name` is that of the start in the message."""
     known = {target.name: target for target in start.task.targets}
     for target in targets:
         old = known.get(target.name)
@@ -165,13 +154,6 @@ def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
     return None
 
 
-def network_alone(start: PropertyModel) -> PropertyModel:
-    """Return a model of the network alone. That of a kernel regression has no outputs, so its head
-    is not loaded."""
-    part = start.network_part or NetworkPart(start.network)
-    return start.with_parts([part], [1.0])
-
-
 def unfit_targets(
     model: PropertyModel, start: PropertyModel, dataset: Dataset, extra: ExtraArrays
 ) -> tuple[str, ...]:
@@ -182,9 +164,7 @@ def unfit_targets(
     predicts them with an RMSE of more than twice their standard deviation. A smaller deviation
     alone fits, since it may be that of a series of similar molecules.
 
-    Args:
-        model, start: as for `load_weights`; they are not changed.
-        dataset, extra: the data set, and the inputs of its molecules.
+    The models are not changed.
     """
     loaded = deepcopy(model)
     same = load_weights(loaded, start).same_targets
@@ -265,27 +245,31 @@ def load_weights(
 
 
 def about_start(
-    start: PropertyModel, model: PropertyModel, source: str, loaded: LoadedWeights
+    start: PropertyModel,
+    model: PropertyModel,
+    source: str,
+    loaded: LoadedWeights,
+    unfit: Collection[str],
 ) -> Iterator[str]:
-    """Yield sentences about the weights that a model has from its start, and the differences."""
+    """Yield sentences about the weights that a model has from its start, the differences, and the
+    targets whose labels do not fit the output weights of the start."""
     yield f"Training starts from {source}: {loaded}."
-    if start.inputs.width and start.inputs != model.inputs:
+    inputs = start.inputs
+    if inputs.width and inputs != model.inputs:
+        kinds = {"morgan": inputs.morgan, "rdkit": inputs.descriptors}
+        features = ",".join(name for name, read in kinds.items() if read)
+        options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
+        options += [f"--molecule-features {features}"] * bool(features)
         yield (
             f"{source} reads other feature columns or molecule features; their output weights are "
-            f"not used. {_keeping(start.inputs)}"
+            f"not used. To use them, add {' '.join(options)}."
         )
     if start.standardize not in ("none", model.standardize):
         yield (
             f"{source} standardises structures by the level {start.standardize}, and this run by "
             f"{model.standardize}."
         )
-
-
-def about_unfit_targets(
-    start: PropertyModel, task: Task, source: str, unfit: tuple[str, ...]
-) -> Iterator[str]:
-    """Yield a sentence about each target whose labels do not fit the output weights of a start."""
-    new, old = ({each.name: each for each in one.targets} for one in (task, start.task))
+    new, old = ({each.name: each for each in one.task.targets} for one in (model, start))
     for name in unfit:
         yield (
             f"The labels of {name} (mean {new[name].mean:.4g}, standard deviation "
@@ -293,12 +277,3 @@ def about_unfit_targets(
             f"{old[name].mean:.4g}, standard deviation {old[name].scale:.4g}), so new ones are "
             "trained. If the unit differs, convert the labels to keep the old ones."
         )
-
-
-def _keeping(inputs: ExtraInputs) -> str:
-    """Return a sentence with the options for the inputs of a start."""
-    features = [name for name in ("morgan", "descriptors") if getattr(inputs, name)]
-    features = [name.replace("descriptors", "rdkit") for name in features]
-    options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
-    options += [f"--molecule-features {','.join(features)}"] * bool(features)
-    return f"To use them, add {' '.join(options)}."

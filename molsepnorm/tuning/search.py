@@ -23,9 +23,8 @@ from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training import run as course
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
 from molsepnorm.training.completing.baseline import require_blendable
-from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.run import train_on, with_length
 from molsepnorm.training.run_folder.folder import RunFolder
@@ -150,7 +149,7 @@ def train_best(
             "added. Rename it and repeat the command, which then trains the best configuration"
         )
     if (metrics := run.complete_metrics()) is not None:
-        return TrainingResult(run.path, True, run.best()[0], metrics)
+        return TrainingResult(run.path, True, run.best()[0], metrics.to_json())
     return course.train(None if begun else best, run.path, resume=begun, callback=callback)
 
 

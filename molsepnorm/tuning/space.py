@@ -14,8 +14,7 @@ from optuna.distributions import (
 )
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.training.config import TrainConfig, is_architecture
-from molsepnorm.training.parsing import shown
+from molsepnorm.training.config import TrainConfig, is_architecture, shown
 from molsepnorm.training.recipes import config_folder, encoding, read_yaml
 
 _SECTIONS = ("model", "optim", "finetune", "run")

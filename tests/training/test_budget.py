@@ -9,8 +9,8 @@ import pytest
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import load_config, train
 from molsepnorm.training import run as module
+from molsepnorm.training.config import seconds_of
 from molsepnorm.training.loop import Trainer, epochs_within
-from molsepnorm.training.parsing import seconds_of
 from molsepnorm.training.step import TrainStep
 
 

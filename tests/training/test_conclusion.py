@@ -16,7 +16,7 @@ from molsepnorm.training import scoring
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.results.summary import conclusion, conclusion_of_folds
-from molsepnorm.training.scoring import about_split, comparisons
+from molsepnorm.training.scoring import about_split, gaps, scored_targets
 
 
 def entry(difference, low, high):
@@ -33,8 +33,9 @@ def metrics(**changes) -> Metrics:
         "constant_difference": {"rmse": entry(-1.4, -1.6, -1.2)},
         "labelled_test": {"y": 100},
     }
-    run = {"data": "a.csv", "chosen_by": "rmse", "parameters": 1, "epochs": 1, "seconds": 1}
-    return Metrics.from_json({"best_epoch": 1, **run, **content, **changes})
+    run = {"data": "a.csv", "chosen_by": "rmse", "molecules_in_several_splits": 0}
+    numbers = dict.fromkeys(("parameters", "seed", "best_epoch", "epochs", "steps", "seconds"), 1)
+    return Metrics.from_json({**run, **numbers, **content, **changes})
 
 
 def classes(rank, probable, **changes):
@@ -133,19 +134,18 @@ def test_the_numbers_equal_slow_code():
     task = Task.fit([Target("y", "regression"), Target("a", "binary")], labels)
     constant = np.tile([0.4, 0.6], (40, 1))
     scores = (json_scores(task.scores(each, labels)) for each in (predictions, constant))
-    found = comparisons(task, *scores, predictions, labels, constant, np.arange(40))
-    assert found["headlines"] == ["mae", "roc_auc"]
-    assert found["constant_difference"].keys() == {"mae", "roc_auc", "log_loss"}
+    names = ("mae", "roc_auc", "log_loss")
+    found = gaps(*scores, task.intervals(predictions, labels, minus=constant, only=names))
+    assert found.keys() == {*names}
     for column, name in ((0, "mae"), (1, "roc_auc"), (1, "log_loss")):
         truth = labels[:, column]
         both = predictions[:, column], constant[:, column]
         drawn = [np.repeat(np.arange(40), counts) for counts in draw_resamples(40, 1000, 0)]
-        gaps = [np.subtract(*(score(name, truth[d], each[d]) for each in both)) for d in drawn]
-        own = found["constant_difference"][name]
-        assert own["difference"] == pytest.approx(
+        apart = [np.subtract(*(score(name, truth[d], each[d]) for each in both)) for d in drawn]
+        assert found[name].difference == pytest.approx(
             np.subtract(*(score(name, truth, each) for each in both))
         )
-        np.testing.assert_allclose(own["interval_95"], np.quantile(gaps, [0.025, 0.975]))
+        np.testing.assert_allclose(found[name].interval_95, np.quantile(apart, [0.025, 0.975]))
 
 
 @pytest.mark.parametrize("is_scored", [True, False])
@@ -157,10 +157,16 @@ def test_the_targets_of_a_score_are_those_that_have_one(is_scored):
         labels[:, 1] = 1
     predictions, constant = rng.random(labels.shape), np.full((40, 2), 0.5)
     scores = [json_scores(task.scores(each, labels)) for each in (predictions, constant)]
-    found = comparisons(task, *scores, predictions, labels, constant, np.arange(40))
-    assert found["scored_targets"]["roc_auc"] == ["a", "b"][: 1 + is_scored]
-    counts = {"a": 40, "b": 40}
-    content = metrics(test=scores[0], test_constant=scores[1], labelled_test=counts, **found)
+    found = scored_targets(task, scores[0])
+    assert found["roc_auc"] == ["a", "b"][: 1 + is_scored]
+    gap = {"roc_auc": entry(0.0, -0.1, 0.1)}
+    content = metrics(
+        headlines=["roc_auc"],
+        test=scores[0],
+        test_constant=scores[1],
+        scored_targets=found,
+        constant_difference=gap,
+    )
     named = "mean ROC-AUC 0." if is_scored else " ROC-AUC 0."
     assert named in conclusion(content)[0]
 

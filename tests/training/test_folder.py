@@ -11,7 +11,6 @@ import pytest
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.training import train
-from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run_folder.folder import RunFolder
 
@@ -63,14 +62,6 @@ def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
     assert train(folder=resumable, resume=True).finished
     assert path.read_bytes().startswith(before)
     assert [row["epoch"] for row in rows_of(path)] == ["1", "2", "3"]
-
-
-def test_a_history_that_is_damaged_while_training_is_refused(tmp_path):
-    run = RunFolder(tmp_path)
-    run.history.write_bytes(b"epoch,other\n1,1\n")
-    record = EpochRecord(3, 9, 0.1, 1.0, 1.0, {"mae": 1.0}, 1.0, 1.0, best=True)
-    with pytest.raises(ModelError, match="history.csv is damaged: .*Remove the file, and resume"):
-        run.append_history(record)
 
 
 def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):

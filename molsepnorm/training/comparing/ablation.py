@@ -8,7 +8,7 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from molsepnorm.data.tables.formats import hold
 from molsepnorm.errors import ConfigError, require_several
@@ -129,11 +129,8 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     ['shared,layers=4', 'shared,layers=8', 'sep,layers=4', 'sep,layers=8']
 
     Args:
-        vary: dotted settings and their values; or `norm` for `model.norm`.
-
-    Raises:
-        ConfigError: a repeated value, a text in place of a list, or a setting that pairs the runs:
-            the seed, or one that defines the molecules, labels or splits.
+        vary: dotted settings and their values; or `norm` for `model.norm`. The seed, and settings
+            that define molecules, labels or splits, are refused, since they pair the runs.
     """
     for name, values in vary.items():
         require_several(values, name)
@@ -190,20 +187,18 @@ def _compared(
     kinds, first = METRICS[metric].kinds, next(iter(base.runs.values()))
     others = [n for n in first.get("headlines", ()) if not {*kinds}.intersection(METRICS[n].kinds)]
     scored = [n for n in base.summary["test"] if n.partition("/")[0] in (metric, *others)]
-    variants = list(replicates)[1:]
     differences: dict[str, dict[str, dict[str, Difference]]] = {
-        score: {name: {} for name in variants} for score in scored
+        score: {name: {} for name in list(replicates)[1:]} for score in scored
     }
-    for score, name, split in product(scored, variants, _SPLITS):
-        pairs: dict[str, list[tuple[float, float]]] = {}
-        for run, scores in replicates[name].runs.items():
-            pair = (scores[split][score], base.runs[run][split][score])
-            if None not in pair:
-                unit = run if folds is None else run.partition("-seed-")[0]  # such as fold-0
-                pairs.setdefault(unit, []).append(pair)
-        if pairs:  # seeds of a fold are not independent, so a fold has the mean of its seeds
-            means = np.array([np.mean(own, axis=0) for own in pairs.values()])
-            differences[score][name][split] = paired_difference(
-                means[:, 0].tolist(), means[:, 1].tolist(), folds
-            )
+    for score, name, split in product(scored, list(replicates)[1:], _SPLITS):
+        runs = [each.runs for each in (replicates[name], base)]
+        pairs = pd.DataFrame(
+            {n: {run: own[run][split][score] for run in runs[0]} for n, own in enumerate(runs)},
+            dtype=float,
+        ).dropna()
+        if folds is not None:  # seeds of a fold are not independent, so their mean counts
+            pairs = pairs.groupby(lambda run: run.partition("-seed-")[0], sort=False).mean()
+        if len(pairs):
+            found = paired_difference(pairs[0].tolist(), pairs[1].tolist(), folds)
+            differences[score][name][split] = found
     return Ablation(folder, metric, replicates, differences, finished)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
+from itertools import groupby, product
 from operator import getitem
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.tables import read_table
 from molsepnorm.data.tables.formats import hold
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.tables import free_name
-from molsepnorm.files.writing import clear_errors, replacing, write_csv, write_json
+from molsepnorm.files.writing import replacing, write_csv, write_json
 from molsepnorm.model import SUPERVISED
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.tasks.metrics import mean_and_sd
@@ -35,6 +34,7 @@ from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run import train
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.run_folder.prediction_table import read_table as read_run_table
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,7 @@ def train_replicates(
             _require_several(config, splits)
         splits = splits or config.data.folds
         configs = dict(_configurations(config, seeds, splits))
-        by_folder = {folder / name: each for name, each in configs.items()}
-        _require_same(by_folder)
-        if splits is not None:
-            _require_trainable(by_folder)
+        _require_ready({folder / name: each for name, each in configs.items()}, splits is not None)
         runs: dict[str, dict[str, Any]] = {}
         summary: dict[str, Any] = {}
         for name, each in configs.items():
@@ -109,8 +106,8 @@ def train_replicates(
                 result = train(None if begun else each, run.path, resume=begun, callback=callback)
                 if not result.finished:
                     break
-                metrics = result.metrics
-            runs[name] = metrics
+                metrics = Metrics.from_json(result.metrics)
+            runs[name] = metrics.to_json()
             summary = _summary(config, runs, len(seeds))
             write_json(folder / "summary.json", summary)
         finished = len(runs) == len(configs)
@@ -146,29 +143,44 @@ def _require_several(config: TrainConfig, splits: int) -> None:
         raise ConfigError(f"{owner} defines the split, so there is one split and no replicates")
 
 
-def _require_same(configs: Mapping[Path, TrainConfig]) -> None:
+def _require_ready(configs: Mapping[Path, TrainConfig], several_splits: bool) -> None:
     """Check, before hours of training, that existing runs have their configuration, the same table
-    and the same split, and that the table can be split as the last configuration says, with
-    test molecules."""
-    runs = [RunFolder(path) for path in configs]
-    for run in runs:
-        if run.config.exists() and load_config(config=run.config) != configs[run.path].resolved():
-            raise ConfigError(
-                f"{run.path} is a run of another configuration: choose another folder"
-            )
-    *_, last = configs.values()
-    if last.data.table is not None:
-        dataset = training_dataset(last)
+    and the same split, and that each split has test molecules.
+
+    If there are several, those that no run has begun on must be trainable; those of pre-training
+    are not checked.
+    """
+    for path, config in configs.items():
+        run = RunFolder(path)
+        if run.config.exists() and load_config(config=run.config) != config.resolved():
+            raise ConfigError(f"{path} is a run of another configuration: choose another folder")
+    first, *_ = configs.values()
+    is_supervised = first.objective.name == SUPERVISED
+    if is_nested(first) and not is_supervised:
+        raise ConfigError(
+            "data.test_set: false (--no-test) is for models with targets, and the objective "
+            f"{first.objective.name} has none"
+        )
+    if first.data.table is None:
+        return
+    for fold, group in groupby(configs, key=lambda path: configs[path].data.fold):
+        runs = [RunFolder(path) for path in group]
+        config = configs[runs[0].path]
+        begun = [run for run in runs if run.environment.exists()]
+        dataset = training_dataset(config)
         dataset.require_test("Each replicate")
-        for run in runs:
-            if run.environment.exists():
-                own = configs[run.path]
-                of_run = dataset if own.data == last.data else training_dataset(own)
-                run.require_same_data(of_run, splits=run.splits.exists())
+        for run in begun:
+            run.require_same_data(dataset, splits=run.splits.exists())
+        try:
+            if several_splits and is_supervised and not begun:
+                OBJECTIVES[SUPERVISED].fit_task(config, dataset)
+        except DataError as error:
+            name = "split" if config.data.folds is None else "fold"
+            raise DataError(f"{name} {fold} (counted from 0) cannot be trained: {error}") from error
 
 
 def _summary(
-    config: TrainConfig, runs: dict[str, dict[str, Any]], num_seeds: int
+    config: TrainConfig, runs: Mapping[str, dict[str, Any]], num_seeds: int
 ) -> dict[str, Any]:
     """Return the content of `summary.json`, see `Replicates.summary`."""
     first, *_ = metrics = list(runs.values())
@@ -308,30 +320,6 @@ def is_nested(config: TrainConfig) -> bool:
     return config.data.folds is not None and not config.data.test_set
 
 
-def _require_trainable(configs: Mapping[Path, TrainConfig]) -> None:
-    """Raise a `ConfigError` or a `DataError` if a fold or a split that no run has begun on cannot
-    be trained. Folds of pre-training are not checked."""
-    begun = {c.data.fold for path, c in configs.items() if RunFolder(path).environment.exists()}
-    for config in {each.data.fold: each for each in configs.values()}.values():
-        data = config.data
-        if data.fold in begun:
-            continue
-        if config.objective.name != SUPERVISED:
-            if is_nested(config):
-                raise ConfigError(
-                    "data.test_set: false (--no-test) is for models with targets, and the "
-                    f"objective {config.objective.name} has none"
-                )
-            return
-        try:
-            OBJECTIVES[SUPERVISED].fit_task(config, training_dataset(config))
-        except DataError as error:
-            name = "split" if data.folds is None else "fold"
-            raise DataError(
-                f"{name} {data.fold} (counted from 0) cannot be trained: {error}"
-            ) from error
-
-
 def write_out_of_fold(
     config: TrainConfig, folder: Path, folds: Sequence[Sequence[RunFolder]]
 ) -> dict[str, Any]:
@@ -344,10 +332,6 @@ def write_out_of_fold(
 
     Args:
         folds: the finished runs that have each fold as their test set, one for each seed.
-
-    Raises:
-        DataError: the table has changed since the runs began.
-        ModelError: a file of a run is damaged.
     """
     dataset = load_dataset(config)
     task = Task.fit(dataset.targets, dataset.exact_labels[dataset.molecules], "loss", strict=False)
@@ -362,13 +346,31 @@ def write_out_of_fold(
         graphs = np.searchsorted(dataset.store.rows, sorted(rows))
         each = [_read_predictions(run, task, len(graphs)) for run in runs]
         predictions[graphs], fold_of[graphs] = np.mean(each, axis=0), fold
-    _write(config, dataset, task, predictions, fold_of, folder / OOF)
-    graphs = np.flatnonzero(fold_of >= 0)
+    assert config.data.table is not None
+    table = read_table(config.data.table, config.data.reading)
+    graph_of = np.full(len(table), -1)
+    graph_of[dataset.store.rows] = np.arange(len(dataset.store))
+    graph_of[[*merged]] = graph_of[[*merged.values()]]
+    unlabelled = np.append(np.isnan(dataset.labels).all(axis=1), False)
+    reasons = np.where(fold_of >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE))
+    added: dict[str, Any] = {"fold": np.where(fold_of >= 0, fold_of.astype(object), "")[graph_of]}
+    for part in task.tables(predictions[graph_of]):
+        added |= part
+    added["error"] = reasons.astype(object)[graph_of]
+    for rejected in dataset.rejected:
+        added["error"][rejected.row] = rejected.reason
+    own = [table.iloc[:, number] for number in range(table.shape[1])]
+    line, *names = (free_name(name, table.columns, "_oof") for name in ("line", *added))
+    with replacing(folder / OOF) as scratch:
+        whole = zip(table.index, *own, *added.values(), strict=True)
+        cells = (["" if pd.isna(cell) else cell for cell in row] for row in whole)
+        write_csv(scratch, [line, *table.columns, *names], cells)
+    scored = np.flatnonzero(fold_of >= 0)
     return {
         "file": OOF,
-        "molecules": np.bincount(fold_of[graphs], minlength=len(folds)).tolist(),
-        "scores": json_scores(task.scores(predictions[graphs], dataset.exact_labels[graphs])),
-        "labels": dataset.about_labels({"out of fold": graphs}),
+        "molecules": np.bincount(fold_of[scored], minlength=len(folds)).tolist(),
+        "scores": json_scores(task.scores(predictions[scored], dataset.exact_labels[scored])),
+        "labels": dataset.about_labels({"out of fold": scored}),
     }
 
 
@@ -377,42 +379,9 @@ def _read_predictions(run: RunFolder, task: Task, count: int) -> np.ndarray:  # 
     names = [name for target in task.targets for name in target.output_columns]
     path = run.path / "predictions_test.csv"
     try:
-        with clear_errors(path, "read"):
-            table = pd.read_csv(path, dtype=str)
-        predictions = table[names].to_numpy(dtype=object).astype(np.float32)
-        if len(predictions) != count:
-            raise ValueError(f"it has {len(predictions)} rows, and the test split has {count}")
+        found = read_run_table(path)[names].replace("", "nan").to_numpy(dtype=object)
+        if len(found) != count:
+            raise ValueError(f"it has {len(found)} rows, and the test split has {count}")
+        return found.astype(np.float32)
     except (ValueError, KeyError) as error:
         raise ModelError(f"{path} is damaged: {error}. Train this fold again") from error
-    return predictions
-
-
-def _write(
-    config: TrainConfig,
-    dataset: Dataset,
-    task: Task,
-    predictions: np.ndarray,  # float32 (G + 1, O)
-    fold_of: np.ndarray,  # int (G + 1,), -1 for a molecule without a prediction
-    path: Path,
-) -> None:
-    assert config.data.table is not None
-    table = read_table(config.data.table, config.data.reading)
-    graph_of = np.full(len(table), -1)
-    graph_of[dataset.store.rows] = np.arange(len(dataset.store))
-    for entry in dataset.merged:
-        graph_of[entry.row] = graph_of[entry.into]
-    folds = fold_of[graph_of]
-    unlabelled = np.append(np.isnan(dataset.labels).all(axis=1), False)[graph_of]
-    reasons = np.where(folds >= 0, "", np.where(unlabelled, _UNLABELLED, _UNREADABLE)).tolist()
-    for rejected in dataset.rejected:
-        reasons[rejected.row] = rejected.reason
-    added: dict[str, Any] = {"fold": [fold if fold >= 0 else "" for fold in folds]}
-    for part in task.tables(predictions[graph_of]):
-        added |= part
-    added["error"] = reasons
-    own = [table.iloc[:, number] for number in range(table.shape[1])]
-    line, *names = (free_name(name, table.columns, "_oof") for name in ("line", *added))
-    rows = zip(table.index, *own, *added.values(), strict=True)
-    with replacing(path) as scratch:
-        cells = (["" if pd.isna(cell) else cell for cell in row] for row in rows)
-        write_csv(scratch, [line, *table.columns, *names], cells)

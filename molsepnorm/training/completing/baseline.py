@@ -19,7 +19,7 @@ from molsepnorm.model.parts.forest import TREES, Forest
 from molsepnorm.tasks import ExtraInputs, Loss, Task
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.inputs import input_values
+from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.scoring import predicted_splits, refit_rows
 
@@ -62,12 +62,9 @@ def fit_baseline(
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
     The number of trees of a forest that can be blended depends on the number of labels alone, so
-    that runs can be repeated: 500, and 200 to 500 with more than 20,000 labels. A forest that is
-    only compared takes at most a quarter of the time of the run, or 20 seconds if that is more. If
-    it needs more, it has fewer trees, and `callback.on_warning` is called. Data sets with a name
-    and `run.baseline: false` have no baseline. Neither have molecules that are not SMILES;
-    `callback.on_warning` is then called, too. Without a test split there is nothing to compare, and
-    a forest that is not blended is not fitted.
+    that runs can be repeated. A forest that is only compared takes at most a quarter of the time of
+    the run, or 20 seconds if that is more, and has fewer trees if it needs more time. Data sets
+    with a name, molecules that are not SMILES, and `run.baseline: false` have none.
 
     With `run.refit` a forest that is blended, or compared with a model that is fitted to the
     validation molecules, is fitted to them as well. The weight of the forest is then chosen by
@@ -93,7 +90,7 @@ def fit_baseline(
     limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
         reads = forest_inputs(model.inputs)
-        extra, _ = input_values(dataset, reads, callback.on_progress, threads)
+        _, extra = with_inputs(dataset, reads, callback.on_progress, threads)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
@@ -195,13 +192,11 @@ worth. It is higher, because the same molecules have chosen the epoch of the net
 
 
 def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:
-    """Return a mean of a trained network and a kernel regression with another share of the network.
+    """Return a mean of a trained network and a kernel regression with another share of the network;
+    other models stay as they are.
 
     It is 1/2 during training. Afterwards it is that of `_share`, which changes little for tables of
     a few hundred rows. Large tables often have targets that the network predicts much better.
-
-    Args:
-        model: a network and a kernel regression; other models stay as they are.
     """
     if len(model.parts) != 2:
         return model
@@ -222,24 +217,18 @@ def forest_share(
     dataset: Dataset,
     callback: Callback,
 ) -> float:
-    """Return the share of the forest in the mean of networks and forest, see `_share`.
-
-    A few dozen molecules alone often leave out a part that helps on other molecules.
+    """Return the share of the forest in the mean of networks and forest, see `_share`; a callback
+    receives a warning if it is 0.
 
     Args:
         networks, forest: float32 [n, O], their predictions for the validation molecules.
-        callback: receives a warning if the share is 0.
     """
-    if not _labelled(dataset):
-        callback.on_warning(
-            "The random forest is not blended in, because no validation molecule has a label."
-        )
-        return 0.0
-    share = _share(task, networks, forest, dataset, _MOLECULES)
+    share, why = 0.0, "no validation molecule has a label"
+    if _labelled(dataset):
+        share = _share(task, networks, forest, dataset, _MOLECULES)
+        why = "it does not help on the validation split"
     if not share:
-        callback.on_warning(
-            "The random forest is not blended in, because it does not help on the validation split."
-        )
+        callback.on_warning(f"The random forest is not blended in, because {why}.")
     return share
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,28 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Predicted
 from molsepnorm.predict.uncertainty import error_signals
-from molsepnorm.tasks import Task
+from molsepnorm.tasks import Target
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
+from molsepnorm.training.results.metrics import IntervalCoverage, SetCoverage
 
 _LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
+
+
+class _Labelled(NamedTuple):
+    """The n rows of a split with a label of a target and a finite prediction."""
+
+    labels: np.ndarray
+    """(n,)."""
+    values: np.ndarray
+    """(n, outputs)."""
+    signals: Mapping[str, np.ndarray]
+    """(n,) each."""
+    molecules: np.ndarray
+    """[n]: the same number for rows of one molecule."""
+
+    def some(self, rows: np.ndarray) -> _Labelled:
+        signals = {name: each[rows] for name, each in self.signals.items()}
+        return _Labelled(self.labels[rows], self.values[rows], signals, self.molecules[rows])
 
 
 def calibrate(
@@ -23,8 +41,8 @@ def calibrate(
     dataset: Dataset,
     predicted: Mapping[str, Predicted],
     graphs: Mapping[str, np.ndarray],
-) -> tuple[PropertyModel, dict[str, Any]]:
-    """Return the model with intervals and calibrated probabilities, and their scores.
+) -> tuple[PropertyModel, dict[str, IntervalCoverage | SetCoverage]]:
+    """Return the model with intervals and calibrated probabilities, and their scores by target.
 
     They are fitted to the validation molecules, which also choose the epoch, and scored on the test
     molecules.
@@ -33,76 +51,61 @@ def calibrate(
         predicted: predictions for the validation and perhaps the test molecules, those for the
             former by a model that has not seen them.
         graphs: int64 [n], the molecules of each split.
-
-    Returns:
-        The model, and the entries of `Coverage` by target.
     """
-    labels = dataset.exact_labels
-    molecules = dataset.molecule_ids[graphs["val"]]
-    fitted = _fit(model.task, labels[graphs["val"]], predicted["val"], molecules)
-    calibrated = replace(model, calibration=fitted)
-    if "test" not in graphs:
-        return calibrated, {}
-    scores = _scores(calibrated, labels[graphs["test"]], predicted["test"])
-    for name, split in (("molecules", "val"), ("test_molecules", "test")):
-        molecules = dataset.molecule_ids[graphs[split]]
-        for entry, column in zip(scores.values(), labels[graphs[split]].T, strict=True):
-            entry[name] = len(np.unique(molecules[~np.isnan(column)]))
-    return calibrated, scores
+    fitted, scores = [], {}
+    splits = [split for split in ("val", "test") if split in graphs]
+    signals = {
+        split: error_signals(model.task, predicted[split].spread, predicted[split].distance)
+        for split in splits
+    }
+    for i, (target, columns) in enumerate(
+        zip(model.task.targets, model.task.columns(), strict=True)
+    ):
+        found = {}
+        for split in splits:
+            labels, values = dataset.exact_labels[graphs[split], i], predicted[split].values
+            every = _Labelled(
+                labels, values[:, columns], signals[split][i], dataset.molecule_ids[graphs[split]]
+            )
+            usable = ~np.isnan(labels) & np.isfinite(every.values).all(axis=1)
+            found[split] = every.some(np.flatnonzero(usable))
+        calibration = _fit(target, found["val"])
+        fitted.append(calibration)
+        if "test" in found:
+            scores[target.name] = _coverage(target, calibration, **found)
+    return replace(model, calibration=tuple(fitted)), scores
 
 
-def _fit(
-    task: Task, labels: np.ndarray, predicted: Predicted, molecules: np.ndarray
-) -> tuple[Calibration, ...]:
-    """Return the calibration of each target, from labels (G, T) and predictions.
-
-    Of the rows of a molecule, one that is drawn at random counts, since their errors are alike.
-    `molecules` (G,) has the same number for such rows.
-    """
-    found: list[Calibration] = []
-    signals = error_signals(task, predicted.spread, predicted.distance)
-    for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
-        values = predicted.values[:, columns]
-        usable = ~np.isnan(labels[:, i]) & np.isfinite(values).all(axis=1)
-        shuffled = np.random.default_rng(0).permutation(np.flatnonzero(usable))
-        rows = np.sort(shuffled[np.unique(molecules[shuffled], return_index=True)[1]])
-        own = labels[rows, i]
-        if target.kind == "regression":
-            residuals = values[rows, 0] - own
-            of_rows = {name: each[rows] for name, each in signals[i].items()}
-            found.append(Intervals.fit(residuals, of_rows, target.scale))
-        else:
-            weights = target.class_weights if all(target.class_weights) else ()
-            found.append(ClassSets.fit(own.astype(int), values[rows], weights))
-    return tuple(found)
+def _fit(target: Target, found: _Labelled) -> Calibration:
+    """Return the calibration of a target. Of the rows of a molecule, one that is drawn at random
+    counts, since their errors are alike."""
+    shuffled = np.random.default_rng(0).permutation(np.arange(len(found.labels)))
+    _, first = np.unique(found.molecules[shuffled], return_index=True)
+    one = found.some(np.sort(shuffled[first]))
+    if target.kind == "regression":
+        return Intervals.fit(one.values[:, 0] - one.labels, one.signals, target.scale)
+    weights = target.class_weights if all(target.class_weights) else ()
+    return ClassSets.fit(one.labels.astype(int), one.values, weights)
 
 
-def _scores(
-    model: PropertyModel, labels: np.ndarray, predicted: Predicted
-) -> dict[str, dict[str, Any]]:
-    """Return coverage and width of the intervals or sets of some molecules, by target, from their
-    labels (G, T) and predictions."""
-    task, scores = model.task, {}
-    signals = error_signals(task, predicted.spread, predicted.distance)
-    for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
-        calibration, values = model.calibration[i], predicted.values[:, columns].astype(float)
-        rows = ~np.isnan(labels[:, i]) & np.isfinite(values).all(axis=1)
-        own, values = labels[rows, i], values[rows]
-        entry: dict[str, Any] = {"level": _LEVEL, "coverage": None}
-        if isinstance(calibration, Intervals):
-            entry |= {"width": None, "signal": calibration.signal}
-            if len(own) and calibration.highest_level >= _LEVEL:
-                sd = calibration.sd({n: v[rows] for n, v in signals[i].items()}, len(own))
-                half = calibration.half_widths(sd, _LEVEL)
-                entry["coverage"] = float((np.abs(values[:, 0] - own) <= half).mean())
-                entry["width"] = float(2 * half.mean())
-        else:
-            names = target.classes or ("0", "1")
-            pairs = zip(names, calibration.scores, strict=True)
-            entry["always"] = [name for name, each in pairs if np.isinf(quantile(each, _LEVEL))]
-            if len(own):
-                held = calibration.sets(calibration.probabilities(values), _LEVEL)
-                entry["coverage"] = float(held[np.arange(len(own)), own.astype(int)].mean())
-                entry["classes"] = float(held.sum(axis=1).mean())
-        scores[target.name] = entry
-    return scores
+def _coverage(
+    target: Target, calibration: Calibration, val: _Labelled, test: _Labelled
+) -> IntervalCoverage | SetCoverage:
+    """Return coverage and size of the intervals or sets of the test molecules."""
+    labels, values = test.labels, test.values.astype(float)
+    molecules, of_test = (len(np.unique(each.molecules)) for each in (val, test))
+    about = {"level": _LEVEL, "molecules": molecules, "test_molecules": of_test}
+    coverage = size = None
+    if isinstance(calibration, Intervals):
+        if len(labels) and calibration.highest_level >= _LEVEL:
+            half = calibration.half_widths(calibration.sd(test.signals, len(labels)), _LEVEL)
+            coverage = float((np.abs(values[:, 0] - labels) <= half).mean())
+            size = float(2 * half.mean())
+        return IntervalCoverage(**about, coverage=coverage, width=size, signal=calibration.signal)
+    if len(labels):
+        held = calibration.sets(calibration.probabilities(values), _LEVEL)
+        coverage = float(held[np.arange(len(labels)), labels.astype(int)].mean())
+        size = float(held.sum(axis=1).mean())
+    pairs = zip(target.classes or ("0", "1"), calibration.scores, strict=True)
+    always = [name for name, each in pairs if np.isinf(quantile(each, _LEVEL))]
+    return SetCoverage(**about, coverage=coverage, always=always, classes=size)

@@ -14,6 +14,7 @@ from molsepnorm.training.completing.domain import fit_domain
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import MAX_MOLECULES, refit_kernels
+from molsepnorm.training.results.metrics import Blend
 from molsepnorm.training.scoring import (
     Predictions,
     predicted_splits,
@@ -28,8 +29,8 @@ class Completed(NamedTuple):
 
     model: PropertyModel
     predictions: Predictions
-    metrics: dict[str, Any]
-    """Entries of `metrics.json`."""
+    scores: dict[str, Any]
+    """Entries of `Metrics`."""
 
 
 def complete(
@@ -84,14 +85,12 @@ def complete(
     model.to("cpu")
     keep_structures = config.run.training_structures
     model, domain = fit_domain(model, dataset, predictions, bool(parts), keep_structures)
-    metrics = score(dataset, model.task, predictions)
-    if dataset.has_test:
-        if forest is not None:
-            about = {"trees": forest.forest.trees, "seconds": round(forest.seconds, 1)}
-            metrics["baseline"] |= about
-        if share := model.share(Forest):
-            own = split_scores(dataset, model.task, graphs, alone)
-            metrics["blend"] = {"forest_share": share, "network": own}
-    entries = {"calibration": calibrated, "domain": domain, "refit": parts}
-    metrics |= {name: each for name, each in entries.items() if each}
-    return Completed(model, predictions, metrics)
+    scores = score(dataset, model.task, predictions)
+    if forest is not None and dataset.has_test:
+        about = {"trees": forest.forest.trees, "seconds": round(forest.seconds, 1)}
+        scores["baseline"] = scores["baseline"].model_copy(update=about)
+    if dataset.has_test and (share := model.share(Forest)):
+        own = split_scores(dataset, model.task, graphs, alone)
+        scores["blend"] = Blend(forest_share=share, network=own)
+    scores |= {"calibration": calibrated, "domain": domain, "refit": parts}
+    return Completed(model, predictions, scores)

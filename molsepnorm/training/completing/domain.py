@@ -3,9 +3,8 @@ molecules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from molsepnorm.tasks.molecule_errors import (
     relative_errors,
     target_error,
 )
+from molsepnorm.training.results.metrics import Bin, DomainErrors, MeanError
 from molsepnorm.training.scoring import Predictions, drawn, refit_rows
 
 _MAX_COMPARED = 2000
@@ -30,8 +30,6 @@ _MAX_TRAIN = 1_000_000
 """Maximum number of training molecules; their fingerprints take 256 MB."""
 _BINS = 10
 
-_Rows = np.ndarray  # int64, indices of molecules in the store
-
 
 def fit_domain(
     model: PropertyModel,
@@ -39,8 +37,8 @@ def fit_domain(
     predictions: Predictions,
     is_refit: bool,
     keep_structures: bool,
-) -> tuple[PropertyModel, dict[str, Any]]:
-    """Return the model with the threshold of its domain, and the entry `domain` of `metrics.json`.
+) -> tuple[PropertyModel, DomainErrors | None]:
+    """Return the model with the threshold of its domain, and its errors.
 
     The threshold is fitted to the validation molecules, see `Domain.fit`. The error of a molecule
     is the absolute error on the learned scale, or the log loss of its class. For several targets it
@@ -48,25 +46,22 @@ def fit_domain(
     error of a molecule with several rows is their mean. At most 2,000 rows of a split are compared,
     drawn at random.
 
-    Args:
-        predictions: those for the validation and perhaps the test molecules.
-        is_refit: a part of the model is fitted to the validation molecules, too. The domain is then
-            that of all molecules, its threshold that of the model before.
-        keep_structures: the model keeps SMILES, fingerprints and labels of its training molecules.
+    If `is_refit`, a part of the model is fitted to the validation molecules, too. The domain is
+    then that of all molecules, its threshold that of the model before.
 
     Returns:
-        The model, and the entries of `DomainErrors`; none without SMILES, or for one training
-        molecule or more than 1,000,000.
+        The model, which keeps SMILES, fingerprints and labels of its training molecules if wanted;
+        and its errors, None without SMILES, or for one training molecule or more than 1,000,000.
     """
     seen = dict.fromkeys(("val", "test"), dataset.splits["train"])
     if is_refit:
         seen["test"] = refit_rows(dataset.splits)
     train = np.sort(seen["test"])
     if dataset.smiles is None or len(train) > _MAX_TRAIN:
-        return model, {}
+        return model, None
     different = np.sort(np.unique(dataset.molecule_ids[train], return_index=True)[1])
     if len(different) < 2:
-        return model, {}
+        return model, None
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
     compared = [split for split in ("val", "test") if split in predictions.graphs]
@@ -85,50 +80,36 @@ def fit_domain(
         sample = drawn(np.arange(len(different)), _MAX_COMPARED)
         within = nearest(bits[different[sample]], bits[different], itself=sample)[1]
     except InvalidMolecule:  # the text of another package's featuriser
-        return model, {}
+        return model, None
     domain, p_value = Domain.fit(similarity["val"], errors["val"], within)
     structures = [_molecules(model.task, dataset, train, bits)] if keep_structures else []
     model = replace(model, domain=domain, structures=tuple(structures))
     is_inside = {split: each >= domain.threshold for split, each in similarity.items()}
-    return model, {
-        "threshold": domain.threshold,
-        "kind": domain.kind,
-        "p_value": p_value,
-        "error": describe_error(model.task.targets, "validation"),
-        "training_molecules": len(train),
-        "structures_kept": keep_structures,
-        **{
-            side: {
-                split: _about(errors[split][is_inside[split] == (side == "inside")])
-                for split in similarity
-            }
-            for side in ("inside", "outside")
+    return model, DomainErrors(
+        threshold=domain.threshold,
+        kind=domain.kind,
+        p_value=p_value,
+        error=describe_error(model.task.targets, "validation"),
+        training_molecules=len(train),
+        structures_kept=keep_structures,
+        inside={split: _mean_error(errors[split][own]) for split, own in is_inside.items()},
+        outside={split: _mean_error(errors[split][~own]) for split, own in is_inside.items()},
+        bins={
+            split: error_by_similarity(each, errors[split]) for split, each in similarity.items()
         },
-        "bins": {
-            split: error_by_similarity(similarity[split], errors[split]) for split in similarity
-        },
-    }
+    )
 
 
 def _errors(
-    task: Task, dataset: Dataset, predictions: Predictions, splits: Iterable[str]
+    task: Task, dataset: Dataset, predictions: Predictions, splits: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """Return the error of each molecule of these splits, [n]; NaN without a label."""
-    by_target = {
-        split: np.stack(
-            [
-                target_error(target, labels, predictions.values[split][:, columns])
-                for target, labels, columns in zip(
-                    task.targets,
-                    dataset.exact_labels[predictions.graphs[split]].T,
-                    task.columns(),
-                    strict=True,
-                )
-            ],
-            axis=1,
-        )
-        for split in splits
-    }
+    by_target = {}
+    for split in splits:
+        labels, values = dataset.exact_labels[predictions.graphs[split]], predictions.values[split]
+        parts = zip(task.targets, labels.T, task.columns(), strict=True)
+        errors = [target_error(target, own, values[:, columns]) for target, own, columns in parts]
+        by_target[split] = np.stack(errors, axis=1)
     return {
         split: mean_errors(relative_errors(found, by_target["val"]))
         for split, found in by_target.items()
@@ -141,11 +122,11 @@ def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
     return np.bincount(index, values) / np.bincount(index)
 
 
-def _about(errors: np.ndarray) -> dict[str, Any]:
-    return {"molecules": len(errors), "error": float(errors.mean()) if len(errors) else None}
+def _mean_error(errors: np.ndarray) -> MeanError:
+    return MeanError(molecules=len(errors), error=float(errors.mean()) if len(errors) else None)
 
 
-def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[dict[str, Any]]:
+def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin]:
     """Return number and mean error of the molecules by similarity, without empty bins.
 
     Args:
@@ -156,12 +137,14 @@ def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[dict
     similarity, errors = similarity[known], errors[known]
     numbers = np.minimum((similarity * _BINS).astype(int), _BINS - 1)  # 1 is in the last bin
     return [
-        {"low": each / _BINS, "high": (each + 1) / _BINS, **_about(errors[numbers == each])}
-        for each in np.unique(numbers).tolist()
+        Bin(low=n / _BINS, high=(n + 1) / _BINS, **dict(_mean_error(errors[numbers == n])))
+        for n in np.unique(numbers).tolist()
     ]
 
 
-def _molecules(task: Task, dataset: Dataset, rows: _Rows, bits: np.ndarray) -> TrainingMolecules:
+def _molecules(
+    task: Task, dataset: Dataset, rows: np.ndarray, bits: np.ndarray
+) -> TrainingMolecules:
     """Return training molecules with their labels in the unit of the table."""
     smiles = dataset.source_smiles
     assert smiles is not None

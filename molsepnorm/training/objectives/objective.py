@@ -115,11 +115,7 @@ class Objective(nn.Module, ABC):
         """Return the loss and the scores of a validation or test split.
 
         By default this is the mean loss over random batches, always the same ones, and no score.
-        The objective is in evaluation mode.
-
-        Args:
-            graphs: int64 [n], the molecules of the split.
-            world: the processes that share the work; all of them return the same values.
+        The objective is in evaluation mode. All processes of the world return the same values.
         """
         loss_sum, count = self.totals(lambda *batch: torch.stack(self(*batch)), 2, graphs, world)
         return loss_sum / max(count, TINY), {}
@@ -131,12 +127,8 @@ class Objective(nn.Module, ABC):
         graphs: np.ndarray,
         world: DistributedContext,
     ) -> list[float]:
-        """Return the total of some sums over random batches, always the same ones.
-
-        Args:
-            sums: function that returns the sums of a batch, (width,); arguments as for `forward`.
-            graphs, world: as in `validate`.
-        """
+        """Return the total over random batches, always the same ones, of `sums`, which returns
+        those of a batch (width,) for the arguments of `forward`."""
         run, tensors = self.config.run, self.examples.graphs
         totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
         rng = np.random.default_rng(run.seed)

@@ -6,9 +6,6 @@ several temperatures, are left out together. No validation molecules are used.
 
 A label that is a bound, such as ">10", is used as if it were the number, since a one-sided loss has
 no closed form. The epochs after the probe use the one-sided loss.
-
-`ridge` solves the regressions, `kernel` chooses the kernel regression, and `heads` writes the
-solutions into models.
 """
 
 from molsepnorm.training.probe.heads import fit_kernel, fit_linear, refit_kernels

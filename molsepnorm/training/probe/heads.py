@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +31,6 @@ def fit_linear(
 
     Args:
         model: a model with a linear head, on the device of the examples.
-        examples: all molecules and labels.
         train: int64 [n], indices of the training molecules.
         names: targets whose weights are replaced.
     """
@@ -59,20 +58,13 @@ def fit_kernel(
     is smaller without.
 
     With many molecules or targets it compares a sample of the molecules; see `Embedded.of` and
-    `kernel_regression`.
-
-    Args:
-        model: the model, on the device of the examples; it is not changed.
-        examples, train: as in `fit_linear`.
-        inputs: the inputs that it may compare.
+    `kernel_regression`. `inputs` are those that it may compare.
     """
     part = model.network_part
     assert part is not None
-    choices = [inputs]
-    if inputs.morgan > part.reads.morgan:
-        choices.insert(0, replace(inputs, morgan=0, pairs=0))
     encoder = _encoder(part.network, model.encoding.molecule_features)
-    fitted = _fitted(encoder, model.task, examples, train, choices)
+    needs_counts = inputs.morgan <= part.reads.morgan
+    fitted = _fitted(encoder, model.task, examples, train, inputs, needs_counts)
     return model.with_parts([fitted], [1.0])
 
 
@@ -83,7 +75,7 @@ def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -
     same inputs as before, and feature columns with the same weights and scales.
     """
     parts = [
-        _fitted(each.encoder, model.task, examples, train, [each.reads], each.regression)
+        _fitted(each.encoder, model.task, examples, train, each.reads, True, each.regression)
         if isinstance(each, KernelPart)
         else each
         for each in model.parts
@@ -96,19 +88,14 @@ def _fitted(
     task: Task,
     examples: Examples,
     train: np.ndarray,
-    choices: Sequence[ExtraInputs],
+    reads: ExtraInputs,
+    needs_counts: bool,
     before: KernelRegression | None = None,
 ) -> KernelPart:
-    """Return the best kernel regression of embeddings.
-
-    Args:
-        examples, train: as in `fit_linear`.
-        choices: the inputs that it compares; one or several to choose from, the last with all.
-        before: a regression whose treatment of feature columns is kept.
-    """
+    """Return the best kernel regression of embeddings; it treats feature columns as the one before,
+    if there is one."""
     embedded = Embedded.of(encoder, examples.inputs.graphs, examples, train, task)
-    every = choices[-1]
-    extra = examples.inputs.extra.read_by(every)
+    extra = examples.inputs.extra.read_by(reads)
     own = extra.of(embedded.molecules)
     center, scale = _percentile_scaling(own.descriptors)
     if before is None:
@@ -116,42 +103,35 @@ def _fitted(
         weights = None
     else:
         column_mean, column_scale = before.column_mean.cpu(), before.column_scale.cpu()
-        weights = tuple(before.column_weights.tolist())
+        weights = before.column_weights.tolist()
     counts, descriptors, pairs, columns = compared(own)
+    described = standardised(descriptors, center, scale)
     cells = standardised(columns, column_mean, column_scale)
-    all_compared = Compared(
-        counts if every.morgan else None,
-        standardised(descriptors, center, scale) if every.descriptors else None,
-        pairs if every.pairs else None,
-        cells.split(every.column_widths, dim=1) if every.columns else (),
-        weights,
-    )
-    without = all_compared._replace(counts=None, pairs=None)
-    found = kernel_regression(
-        embedded, task, [all_compared if each.morgan else without for each in choices]
-    )
-    reads = every if found.compared.counts is not None else replace(every, morgan=0, pairs=0)
+    every = Compared(counts, described, pairs, cells, reads.column_widths, weights)
+    found = kernel_regression(embedded, task, every, needs_counts)
+    kept = found.compared.of(found.centers)
+    if not kept.counts.shape[1]:
+        reads = replace(reads, morgan=0, pairs=0)
     regression = KernelRegression(len(embedded.mean), len(found.centers), task.outputs, reads)
     content = {
         "mean": embedded.mean,
         "scale": embedded.scale,
         "centers": embedded.inputs[found.centers],
-        "counts": found.compared.counts,
-        "descriptors": found.compared.descriptors,
+        "counts": kept.counts,
+        "descriptors": kept.descriptors,
         "descriptor_mean": center,
         "descriptor_scale": scale,
-        "pairs": found.compared.pairs,
-        "columns": torch.cat(found.compared.columns, dim=1) if every.columns else None,
+        "pairs": kept.pairs,
+        "columns": kept.columns,
         "column_mean": column_mean,
         "column_scale": column_scale,
-        "column_weights": found.compared.column_weights or None,
+        "column_weights": kept.column_weights,
         "weight": found.weight,
         "bias": found.bias,
     }
     with torch.no_grad():
         for name, values in content.items():
-            if values is not None:
-                regression.get_buffer(name).copy_(torch.as_tensor(values))
+            regression.get_buffer(name).copy_(torch.as_tensor(values))
     return KernelPart(encoder, regression.to(encoder.embedding.graph_token.device).eval())
 
 

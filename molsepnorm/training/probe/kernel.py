@@ -24,11 +24,9 @@ from molsepnorm.tasks import Target, Task
 from molsepnorm.training.probe.ridge import (
     SMALL,
     Embedded,
-    Inverse,
     LinearModel,
-    fit_targets,
+    Solver,
     invert,
-    kernel_ridge,
     ridge_of_targets,
 )
 
@@ -54,26 +52,31 @@ different molecules: tens of seconds of a core."""
 
 
 class Compared(NamedTuple):
-    """The features of n molecules that a kernel compares beside their embeddings."""
+    """The features of n molecules that a kernel compares beside their embeddings; those that it
+    does not compare have no columns."""
 
-    counts: Tensor | None = None
+    counts: Tensor
     """uint8 (n, K): Morgan counts."""
-    descriptors: Tensor | None = None
+    descriptors: Tensor
     """(n, D): standardised descriptors."""
-    pairs: Tensor | None = None
+    pairs: Tensor
     """uint8 (n, P): atom-pair counts."""
-    columns: tuple[Tensor, ...] = ()
-    """(n, C): the standardised cells of each feature column."""
-    column_weights: tuple[float, ...] | None = None
+    columns: Tensor
+    """(n, C): the standardised cells of the feature columns."""
+    column_widths: Sequence[int]
+    """Number of cells of each feature column."""
+    column_weights: Sequence[float] | None = None
     """Weight of each column; None if the weights are still to be chosen."""
 
     def of(self, molecules: np.ndarray) -> Compared:
         """Return the features of some of the molecules, given by their indices."""
-        counts, descriptors, pairs = (
-            each if each is None else each[molecules] for each in self[:3]
-        )
-        columns = tuple(each[molecules] for each in self.columns)
-        return Compared(counts, descriptors, pairs, columns, self.column_weights)
+        counts, descriptors, pairs, columns = (each[molecules] for each in self[:4])
+        return Compared(counts, descriptors, pairs, columns, *self[4:])
+
+    @property
+    def each_column(self) -> tuple[Tensor, ...]:
+        """The cells of each feature column, in double precision."""
+        return self.columns.double().split(self.column_widths, dim=1)
 
 
 class Regression(NamedTuple):
@@ -82,7 +85,7 @@ class Regression(NamedTuple):
     centers: np.ndarray
     """int64 (m,): which of the embedded molecules are compared."""
     compared: Compared
-    """Their features that are compared, too."""
+    """The features of all embedded molecules that are compared, too."""
     weight: np.ndarray
     """float64 (O, m)."""
     bias: np.ndarray
@@ -93,35 +96,38 @@ class Regression(NamedTuple):
     """Mean over the targets of the leave-one-out error, relative to the labels' variance."""
 
 
-def kernel_regression(embedded: Embedded, task: Task, choices: Sequence[Compared]) -> Regression:
-    """Return the kernel regression with the smallest leave-one-out error.
+def kernel_regression(
+    embedded: Embedded, task: Task, compared: Compared, needs_counts: bool
+) -> Regression:
+    """Return the kernel regression of all targets; unless it needs counts, the one without them if
+    its leave-one-out error is smaller.
 
     With more than `_MAX_CENTERS` molecules, the choice of the kernel and of the penalties uses the
     approximation. The result is then the exact solution with this kernel and these penalties, or
     the approximation if the targets are too many. The weights of feature columns are chosen with
-    all features of the last choice; see `_column_weights`.
+    all features; see `_column_weights`.
     """
-    if choices[-1].column_weights is None:
-        weights = _column_weights(embedded, task, choices[-1])
-        choices = [each._replace(column_weights=weights) for each in choices]
-    each = ((_approximate(embedded, task, compared), compared) for compared in choices)
-    found, compared = min(each, key=lambda pair: pair[0].error)
-    if len(found.centers) < len(embedded.inputs):
-        found = _exact(found, embedded, task, compared)
-    return found
+    if compared.column_weights is None:
+        weights = _column_weights(embedded, task, compared)
+        compared = compared._replace(column_weights=weights)
+    choices = [compared]
+    if not needs_counts:
+        counts, pairs = compared.counts[:, :0], compared.pairs[:, :0]
+        choices.insert(0, compared._replace(counts=counts, pairs=pairs))
+    found = min((_approximate(embedded, task, each) for each in choices), key=lambda r: r.error)
+    return _exact(found, embedded, task) if len(found.centers) < len(embedded.inputs) else found
 
 
 def _approximate(embedded: Embedded, task: Task, compared: Compared) -> Regression:
     """Return the regression by one kernel on at most `_num_centers` molecules. The penalties are
     chosen."""
-    every = np.arange(len(embedded.inputs))
-    chosen, most = every, _num_centers(embedded, task)
-    if len(every) > most:
-        chosen = np.random.default_rng(0).choice(every, most, replace=False)
+    chosen, most = np.arange(len(embedded.inputs)), _num_centers(embedded, task)
+    if len(chosen) > most:
+        chosen = np.random.default_rng(0).choice(chosen, most, replace=False)
     models, basis = _solve(_kernel(embedded, compared, chosen), chosen, task, embedded)
     return Regression(
         chosen,
-        compared.of(chosen),
+        compared,
         np.concatenate([model.slopes for model in models]) @ basis.T,
         np.concatenate([model.offsets for model in models]),
         [model.penalty for model in models],
@@ -162,22 +168,22 @@ def _shares_kernel(target: Target, labelled: np.ndarray) -> tuple[bytes, str]:
     return labelled.tobytes(), "" if target.kind == "regression" else target.name
 
 
-def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> tuple[float, ...]:
+def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> Sequence[float]:
     """Return the weight of each feature column: a multiple of 1/4, 0 for one that does not help.
 
     One weight after the other is set to the value with the smallest leave-one-out error, twice for
     each column, on at most `_MAX_WEIGHED` molecules. Rows of a molecule under other conditions are
     left out together, so the error is that of a new molecule.
     """
-    count = len(compared.columns)
+    count = len(compared.column_widths)
     if not count:
         return ()
     most = np.cbrt(_MAX_WEIGHING / (count * _num_decomposed(embedded, task)))
     size = min(_MAX_WEIGHED, int(most), len(embedded.inputs))
     rows = np.random.default_rng(0).choice(len(embedded.inputs), size, replace=False)
     every, part, compared = np.arange(size), embedded.some(rows), compared.of(rows)
-    plain = _kernel(part, compared._replace(columns=()), every)
-    alike = [of_column(1.0, cells.double(), cells.double()).numpy() for cells in compared.columns]
+    plain = _kernel(part, compared._replace(column_weights=(0.0,) * count), every)
+    alike = [of_column(1.0, cells, cells).numpy() for cells in compared.each_column]
 
     @cache
     def error(weights: tuple[float, ...]) -> float:
@@ -193,7 +199,7 @@ def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> tuple
     return weights
 
 
-def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared) -> Regression:
+def _exact(found: Regression, embedded: Embedded, task: Task) -> Regression:
     """Return the regression on all molecules, with the kernel and the penalties of `found`.
 
     It is `found` itself where the targets are so many that this would take many minutes.
@@ -206,31 +212,11 @@ def _exact(found: Regression, embedded: Embedded, task: Task, compared: Compared
     if sum(number**3 for number in solved.values()) > _MAX_OPERATIONS:
         return found
     every = np.arange(len(embedded.inputs))
-    kernel = _kernel(embedded, compared, every)
-    last: dict[tuple[bytes, bytes, float], Inverse] = {}
-
-    def solve(
-        number: int,
-        rows: np.ndarray,
-        labels: np.ndarray,
-        weights: np.ndarray,
-        molecules: np.ndarray,
-    ) -> tuple[LinearModel, np.ndarray]:
-        penalty = found.penalties[number]
-        key = rows.tobytes(), weights.tobytes(), penalty
-        if key not in last:
-            last.clear()
-            once = len(solved) == 1 and len(rows) == len(every)
-            last[key] = invert(kernel if once else kernel[np.ix_(rows, rows)], weights, penalty)
-        model, left_out = kernel_ridge(last[key], labels, molecules)
-        slopes = np.zeros((len(model.slopes), len(every)))
-        slopes[:, rows] = model.slopes
-        return model._replace(slopes=slopes), left_out
-
-    models = fit_targets(solve, len(every), task, embedded, found.penalties)
+    kernel = _kernel(embedded, found.compared, every)
+    decompose = partial(invert, kernel, once=len(solved) == 1)
+    models = Solver(decompose, len(every), found.penalties).fit(task, embedded)
     return found._replace(
         centers=every,
-        compared=compared,
         weight=np.concatenate([model.slopes for model in models]),
         bias=np.concatenate([model.offsets for model in models]),
     )
@@ -245,20 +231,19 @@ def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.n
     inputs, of_centers = torch.from_numpy(embedded.inputs), compared.of(centers)
     kernel = torch.zeros(len(inputs), len(centers), dtype=torch.float64)
 
-    def add(part: Tensor | None, similarity: Callable[[Tensor], Tensor], share: float) -> None:
-        if part is not None:
-            for rows, values in zip(kernel.split(_BLOCK), part.split(_BLOCK), strict=True):
-                rows += similarity(values) * share
+    def add(part: Tensor, similarity: Callable[[Tensor], Tensor], share: float) -> None:
+        for rows, values in zip(kernel.split(_BLOCK), part.split(_BLOCK), strict=True):
+            rows += similarity(values) * share
 
     add(inputs, partial(matern, other=inputs[centers]), 1.0)
     for part, other in ((compared.counts, of_centers.counts), (compared.pairs, of_centers.pairs)):
-        if other is not None:
+        if part.shape[1]:
             add(part, partial(TanimotoTo(other), dtype=torch.float64), 0.5)
-    if compared.descriptors is not None:
+    if compared.descriptors.shape[1]:
         own = compared.descriptors.double()
         add(own, partial(matern, other=own[centers]), 0.5)
-    weights = compared.column_weights or ()
-    for weight, cells, other in zip(weights, compared.columns, of_centers.columns, strict=True):
+    columns = zip(compared.each_column, of_centers.each_column, strict=True)
+    for weight, (cells, other) in zip(compared.column_weights or (), columns, strict=True):
         for rows, values in zip(kernel.split(_BLOCK), cells.split(_BLOCK), strict=True):
-            rows *= of_column(weight, values.double(), other.double())
+            rows *= of_column(weight, values, other)
     return kernel.numpy()

@@ -1,10 +1,10 @@
-"""Ridge regressions with leave-one-out predictions in closed form: of arrays, and of the targets of
-a task on the embeddings of training molecules, as numbers or logits of classes.
+"""Ridge regressions with leave-one-out predictions in closed form, and their fit to each target.
 
-Rows have weights, and rows of the same group are left out together. The offset is not penalised.
-`ridge` is given features and chooses the penalty; `kernel_ridge` is given a kernel, inverted with
-a penalty by `invert`. A target is fitted to the molecules that have a label, with the weights of
-the molecules and of its classes. Rare classes have larger weights.
+Rows have weights, and rows of the same molecule are left out together. The offset is not penalised.
+`principal_axes` decomposes features, whose solution chooses the penalty; `invert` decomposes a
+kernel with a penalty. A target is fitted to the molecules that have a label, as a number or as
+logits of classes, with the weights of the molecules and of its classes. Rare classes have larger
+weights.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,6 +46,8 @@ class LinearModel(NamedTuple):
 class Axes(NamedTuple):
     """Weighted and centred features of n rows in their r principal axes."""
 
+    weights: np.ndarray
+    """(n,); they sum to 1."""
     means: np.ndarray
     """(p,): weighted means of the features."""
     values: np.ndarray
@@ -57,16 +59,36 @@ class Axes(NamedTuple):
     squares: np.ndarray
     """(n, r): the squares of `rotated`."""
 
+    def solve(self, labels: np.ndarray, groups: np.ndarray) -> tuple[LinearModel, np.ndarray]:
+        """Return a linear model of labels (n, k), and leave-one-out predictions (n, k).
 
-class Inverse(NamedTuple):
-    """The kernel of n rows, weighted, centred, and inverted with a penalty."""
+        The penalty is the one with the smallest leave-one-out error. The error is that of fits in
+        which the offset, too, leaves the group out; otherwise the penalty would vanish where there
+        are as many features as rows. The predictions use the mean label of all rows, since a mean
+        without the group reveals its labels.
 
-    means: np.ndarray
-    """(n,): weighted means of the kernel over these rows."""
-    weights: np.ndarray
-    """(n,); they sum to 1."""
-    inverted: np.ndarray
-    """(n, n): (R K R + penalty)⁻¹ for the centred kernel K and the roots R of the weights."""
+        Args:
+            groups: (n,); rows with the same number are left out together.
+        """
+        weights, means, values, vectors, rotated, squares = self
+        mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
+        response = (labels - mean) * root
+        projected, together = rotated.T @ response, _rows_of_groups(groups)
+        offset, none = np.sqrt(weights), np.zeros(len(weights))
+
+        def residuals(penalty: float, offset: np.ndarray) -> np.ndarray:
+            shrinkage = 1 / (values + penalty)
+            residual = response - rotated @ (projected * shrinkage[:, None])
+            leverage = squares @ shrinkage + offset**2
+            return _left_out(residual, rotated, shrinkage, offset, leverage, together)
+
+        errors = [float((residuals(penalty, offset) ** 2).sum()) for penalty in _PENALTIES]
+        penalty = _PENALTIES[int(np.argmin(errors))]
+        slopes = (vectors @ (projected / (values + penalty)[:, None])).T
+        left_out = labels - residuals(penalty, none) / root
+        variance = max(float((response**2).sum()), SMALL)
+        offsets = mean - slopes @ means
+        return LinearModel(slopes, offsets, min(errors) / variance, penalty), left_out
 
 
 def principal_axes(features: np.ndarray, weights: np.ndarray) -> Axes:
@@ -76,49 +98,48 @@ def principal_axes(features: np.ndarray, weights: np.ndarray) -> Axes:
     centred = (features - means) * np.sqrt(weights * len(weights))[:, None]
     values, vectors = _decompose(centred)
     rotated = centred @ vectors
-    return Axes(means, values, vectors, rotated, rotated**2)
+    return Axes(weights, means, values, vectors, rotated, rotated**2)
 
 
-def ridge(
-    axes: Axes, labels: np.ndarray, weights: np.ndarray, groups: np.ndarray
-) -> tuple[LinearModel, np.ndarray]:
-    """Return a linear model of labels (n, k), and leave-one-out predictions (n, k).
+class Inverse(NamedTuple):
+    """The kernel of n of N molecules, weighted, centred, and inverted with a penalty."""
 
-    The penalty is the one with the smallest leave-one-out error. The error is that of fits in which
-    the offset, too, leaves the group out; otherwise the penalty would vanish where there are as
-    many features as rows. The predictions use the mean label of all rows, since a mean without the
-    group reveals its labels.
+    rows: np.ndarray
+    """int64 (n,): the molecules."""
+    molecules: int
+    """N."""
+    weights: np.ndarray
+    """(n,); they sum to 1."""
+    means: np.ndarray
+    """(n,): weighted means of the kernel over these rows."""
+    inverted: np.ndarray
+    """(n, n): (R K R + penalty)⁻¹ for the centred kernel K and the roots R of the weights."""
 
-    Args:
-        axes: the features, by `principal_axes` with the same weights.
-        groups: (n,); rows with the same number are left out together.
+    def solve(self, labels: np.ndarray, groups: np.ndarray) -> tuple[LinearModel, np.ndarray]:
+        """Return the solution of `Axes.solve` with this penalty, for the features that the kernel
+        implies. Its slopes (k, N) are 0 for other molecules."""
+        rows, count, weights, means, inverted = self
+        mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
+        dual = inverted @ ((labels - mean) * root)  # (n, k)
+        residual = dual / inverted.diagonal()[:, None]
+        for same in _rows_of_groups(groups):
+            residual[same] = np.linalg.solve(inverted[same[:, :, None], same[:, None]], dual[same])
+        coefficients = (root * dual).T  # (k, n); they sum to 0, since the labels are centred
+        slopes = np.zeros((len(coefficients), count))
+        slopes[:, rows] = coefficients
+        return LinearModel(slopes, mean - coefficients @ means), labels - residual / root
+
+
+def invert(
+    kernel: np.ndarray, rows: np.ndarray, weights: np.ndarray, penalty: float, once: bool = False
+) -> Inverse:
+    """Return the inverse of the kernel (N, N) between some rows (n,) with weights (n,).
+
+    With `once`, the kernel of all rows is overwritten, since that of thousands of molecules fills
+    the memory.
     """
-    means, values, vectors, rotated, squares = axes
-    weights = weights / weights.sum()
-    mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
-    response = (labels - mean) * root
-    projected, together = rotated.T @ response, _rows_of_groups(groups)
-    offset, none = np.sqrt(weights), np.zeros(len(weights))
-
-    def residuals(penalty: float, offset: np.ndarray) -> np.ndarray:
-        shrinkage = 1 / (values + penalty)
-        residual = response - rotated @ (projected * shrinkage[:, None])
-        leverage = squares @ shrinkage + offset**2
-        return _left_out(residual, rotated, shrinkage, offset, leverage, together)
-
-    errors = [float((residuals(penalty, offset) ** 2).sum()) for penalty in _PENALTIES]
-    penalty = _PENALTIES[int(np.argmin(errors))]
-    slopes = (vectors @ (projected / (values + penalty)[:, None])).T
-    left_out = labels - residuals(penalty, none) / root
-    variance = max(float((response**2).sum()), SMALL)
-    offsets = mean - slopes @ means
-    return LinearModel(slopes, offsets, min(errors) / variance, penalty), left_out
-
-
-def invert(kernel: np.ndarray, weights: np.ndarray, penalty: float) -> Inverse:
-    """Return the inverse that `kernel_ridge` needs, from the kernel (n, n) between rows with these
-    weights (n,). The kernel is overwritten, since that of thousands of molecules fills the memory.
-    """
+    count = len(kernel)
+    kernel = kernel if once and len(rows) == count else kernel[np.ix_(rows, rows)]
     weights = weights / weights.sum()
     means = weights @ kernel
     root = np.sqrt(weights * len(weights))
@@ -130,27 +151,7 @@ def invert(kernel: np.ndarray, weights: np.ndarray, penalty: float) -> Inverse:
     inverted = torch.from_numpy(kernel)
     torch.linalg.cholesky(inverted, out=inverted)
     torch.cholesky_inverse(inverted, out=inverted)
-    return Inverse(means, weights, kernel)
-
-
-def kernel_ridge(
-    inverse: Inverse, labels: np.ndarray, groups: np.ndarray
-) -> tuple[LinearModel, np.ndarray]:
-    """Return the model of `ridge` with a given penalty, for the features that a kernel implies.
-
-    Args:
-        inverse: the inverted kernel of the n rows, to whose columns the slopes belong.
-        labels, groups: as in `ridge`.
-    """
-    means, weights, inverted = inverse
-    mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
-    dual = inverted @ ((labels - mean) * root)  # (n, k)
-    residual = dual / inverted.diagonal()[:, None]
-    for same in _rows_of_groups(groups):
-        residual[same] = np.linalg.solve(inverted[same[:, :, None], same[:, None]], dual[same])
-    coefficients = (root * dual).T  # (k, n); they sum to 0, since the labels are centred
-    model = LinearModel(coefficients, mean - coefficients @ means)
-    return model, labels - residual / root
+    return Inverse(rows, count, weights, means, kernel)
 
 
 def _decompose(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -272,66 +273,72 @@ def _sample(labels: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(drawn), np.concatenate(weights)
 
 
-Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[LinearModel, np.ndarray]]
-"""Returns a linear model, and leave-one-out predictions, for labels (n, k), weights and molecules;
-see `ridge`."""
-
-
-def fit_targets(
-    solve: Callable[..., tuple[LinearModel, np.ndarray]],
-    width: int,
-    task: Task,
-    embedded: Embedded,
-    penalties: Sequence[float],
-) -> list[LinearModel]:
-    """Return a model of each target.
-
-    Targets with labels for the same molecules, and the same penalty, are fitted one after the
-    other, so that a solver can use its last decomposition again.
+class Solver:
+    """Solves one ridge regression after the other, and keeps the last decomposition, since many
+    targets have labels for the same molecules.
 
     Args:
-        solve: solves for a target: its number, the rows that have a label, and the arguments of
-            `Solve`.
-        penalties: the penalty of each target; all the same if the solver chooses them.
+        decompose: returns the decomposition for rows (n,), weights (n,) and the penalty of the
+            target, which `Axes` do not need.
+        width: number of slopes of a model.
+        penalties: the penalty of each target; None if the solutions choose them.
     """
-    models: dict[int, LinearModel] = {}
-    labelled = np.isfinite(embedded.labels.T)
-    alike = [(row.tobytes(), each) for row, each in zip(labelled, penalties, strict=True)]
-    for number in sorted(range(len(alike)), key=alike.__getitem__):
-        target, labels = task.targets[number], embedded.labels[:, number]
-        weights = np.where(np.isnan(labels), 0.0, embedded.weights)
-        if target.class_weights:
-            weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
-        rows = np.flatnonzero(weights > 0)
-        own = labels[rows].astype(np.float64), weights[rows], embedded.molecule_ids[rows]
-        models[number] = _fit(target, partial(solve, number, rows), width, *own)
-    return [models[number] for number in range(len(models))]
+
+    def __init__(
+        self,
+        decompose: Callable[[np.ndarray, np.ndarray, float], Axes | Inverse],
+        width: int,
+        penalties: Sequence[float] | None = None,
+    ) -> None:
+        self.decompose, self.width, self.penalties = decompose, width, penalties
+        self._last: tuple[Any, Axes | Inverse] | None = None
+
+    def fit(self, task: Task, embedded: Embedded) -> list[LinearModel]:
+        """Return a model of each target. Targets with labels for the same molecules, and the same
+        penalty, follow each other."""
+        models: dict[int, LinearModel] = {}
+        penalties = self.penalties or [0.0] * len(task.targets)
+        labelled = [row.tobytes() for row in np.isfinite(embedded.labels.T)]
+        for number in sorted(range(len(labelled)), key=lambda n: (labelled[n], penalties[n])):
+            target, labels = task.targets[number], embedded.labels[:, number]
+            weights = np.where(np.isnan(labels), 0.0, embedded.weights)
+            if target.class_weights:
+                weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
+            rows = np.flatnonzero(weights > 0)
+            solve = partial(self._solve, rows, embedded.molecule_ids[rows], penalties[number])
+            own = labels[rows].astype(np.float64), weights[rows]
+            models[number] = _fit(target, solve, self.width, *own)
+        return [models[number] for number in range(len(models))]
+
+    def _solve(
+        self,
+        rows: np.ndarray,
+        molecules: np.ndarray,
+        penalty: float,
+        outputs: np.ndarray,
+        weights: np.ndarray,
+    ) -> tuple[LinearModel, np.ndarray]:
+        key = rows.tobytes(), weights.tobytes(), penalty
+        if self._last is None or self._last[0] != key:
+            self._last = None  # before the next one fills the memory
+            self._last = key, self.decompose(rows, weights, penalty)
+        return self._last[1].solve(outputs, molecules)
 
 
 def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> list[LinearModel]:
     """Return the ridge regression of each target on features (n, p), with a penalty of its own."""
-    last: dict[bytes, Axes] = {}  # many targets have labels for the same molecules
+    solver = Solver(
+        lambda rows, weights, _: principal_axes(features[rows], weights), features.shape[1]
+    )
+    return solver.fit(task, embedded)
 
-    def solve(
-        _: int, rows: np.ndarray, labels: np.ndarray, weights: np.ndarray, molecules: np.ndarray
-    ) -> tuple[LinearModel, np.ndarray]:
-        key = rows.tobytes() + weights.tobytes()
-        if key not in last:
-            last.clear()
-            last[key] = principal_axes(features[rows], weights)
-        return ridge(last[key], labels, weights, molecules)
 
-    none_chosen = [0.0] * len(task.targets)
-    return fit_targets(solve, features.shape[1], task, embedded, none_chosen)
+Solve = Callable[[np.ndarray, np.ndarray], tuple[LinearModel, np.ndarray]]
+"""Returns a linear model, and leave-one-out predictions, for labels (n, k) and weights (n,)."""
 
 
 def _fit(
-    target: Target,
-    solve: Solve,
-    width: int,
-    labels: np.ndarray,
-    weights: np.ndarray,
-    molecules: np.ndarray,
+    target: Target, solve: Solve, width: int, labels: np.ndarray, weights: np.ndarray
 ) -> LinearModel:
     """Return a model of one target from the molecules that have a label.
 
@@ -343,8 +350,8 @@ def _fit(
         return LinearModel(slopes, offsets)
     if target.kind == "regression":
         standardised = (labels - target.mean) / target.scale
-        return solve(standardised[:, None], weights, molecules)[0]
-    found = _logits(solve, index, weights, molecules)
+        return solve(standardised[:, None], weights)[0]
+    found = _logits(solve, index, weights)
     if target.width == 1:
         return found
     if len(values) == 2:  # one logit is the difference of two
@@ -355,9 +362,7 @@ def _fit(
     return found._replace(slopes=slopes, offsets=offsets)
 
 
-def _logits(
-    solve: Solve, classes: np.ndarray, weights: np.ndarray, molecules: np.ndarray
-) -> LinearModel:
+def _logits(solve: Solve, classes: np.ndarray, weights: np.ndarray) -> LinearModel:
     """Return a model whose outputs are the logits of classes 0 … k - 1, or of class 1 if k is 2.
 
     The indicators of the classes are regressed, with weights of 1 / √frequency for each class, as
@@ -370,7 +375,7 @@ def _logits(
     balance = (weights @ indicators)[classes] ** -0.5
     if indicators.shape[1] == 2:
         indicators = indicators[:, 1:]
-    model, left_out = solve(indicators, weights * balance, molecules)
+    model, left_out = solve(indicators, weights * balance)
     scale = left_out.std() or 1.0
     relative = weights * (len(weights) / weights.sum())  # the penalty has a fixed weight
     logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, relative)

@@ -25,11 +25,9 @@ from molsepnorm.training.callback import Callback
 from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import (
-    MoleculeErrors,
     confusion_tables,
     error_by_similarity,
     learning_curves,
-    scaffolds,
     target_charts,
     worst_predictions,
 )
@@ -98,15 +96,6 @@ def report_page(contents: Contents, path: Path) -> str:
     label, metrics, environment = contents.config.data.label, contents.metrics, contents.environment
     names = [target.name for target in contents.targets]
     about = f"prediction of {first_of(names, 3)}" if names else "pre-training on structures"
-    errors = MoleculeErrors.of(contents)
-    of_molecules: dict[str, Any] = {}
-    if errors is not None:
-        of_molecules = {
-            "errors": errors,
-            "similarity": error_by_similarity(metrics.domain),
-            "scaffolds": scaffolds(errors, contents.model.standardize),
-            "worst": worst_predictions(contents, errors),
-        }
     program, *words = map(str, environment.get("command") or ["molsepnorm"])
     again = ["molsepnorm", "train" if names else "pretrain", "--config", str(contents.run.config)]
     body = template("molsepnorm.training.report", "page.html", **_FILTERS).render(
@@ -127,7 +116,8 @@ def report_page(contents: Contents, path: Path) -> str:
         targets=_targets(contents),
         undrawn=len(names) > _DRAWN,
         intervals=calibration_table(metrics),
-        **of_molecules,
+        similarity=error_by_similarity(metrics.domain),
+        worst=worst_predictions(contents),
         curves=learning_curves(contents),
         again=shlex.join([*again, "--output", f"{contents.run.path}-again"]),
         command=shlex.join([Path(program).name.replace("__main__.py", "molsepnorm"), *words]),
@@ -158,7 +148,7 @@ def _data(contents: Contents, path: Path) -> dict[str, Any]:
 def _scores(contents: Contents) -> dict[str, Any]:
     """Return the cells of all scores, and of the paired differences from the forest."""
     metrics = contents.metrics
-    columns, differences = score_columns(metrics), metrics.baseline_difference
+    columns, differences = score_columns(metrics), metrics.baseline_difference or {}
     cells = score_rows(columns, digits=3)
     for name, row in cells.items() if differences else ():
         gap = differences.get(name)

@@ -33,8 +33,6 @@ figure text { font: 12px system-ui, sans-serif; fill: var(--soft) }
                background: var(--panel); max-width: 100% }
 .numbers b { display: block; font-size: 1.5rem; font-variant-numeric: tabular-nums;
              color: var(--accent); line-height: 1.3 }
-.scaffolds { grid-template-columns: repeat(auto-fill, minmax(min(9.5rem, 100%), 1fr)) }
-.scaffolds .card { font-size: .85rem }
 .card code { font-size: .8rem }
 .warning { border-left: 3px solid var(--accent); padding-left: .7rem }
 @media print { .key { print-color-adjust: exact } }

@@ -12,7 +12,6 @@ import pandas as pd
 
 from molsepnorm.errors import ModelError
 from molsepnorm.files.reading import check_types, read_json
-from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.molecule_errors import target_error
@@ -20,7 +19,7 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.run_folder.prediction_table import labels_column
+from molsepnorm.training.run_folder.prediction_table import labels_column, read_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,13 +107,13 @@ class Contents:
         return Contents(
             run=run,
             config=load_config(config=run.config),
-            metrics=Metrics.from_json(metrics),
+            metrics=metrics,
             environment=check_types(dict, environment, f"{run.environment} is damaged"),
             model=PropertyModel.from_pretrained(run.model),
-            tables={split: _read(path) for split, path in paths.items() if path.exists()},
-            labels=_read(run.path / "targets.csv"),
-            rejected=_read(run.path / "rejected.csv"),
-            histories={name: _read(path, float) for name, path in histories.items()},
+            tables={split: read_table(path) for split, path in paths.items() if path.exists()},
+            labels=read_table(run.path / "targets.csv"),
+            rejected=read_table(run.path / "rejected.csv"),
+            histories={name: _history(path) for name, path in histories.items()},
         )
 
     @property
@@ -157,15 +156,8 @@ def _numbers(cells: pd.Series) -> np.ndarray:
     return cells.replace("", "nan").to_numpy(dtype=np.float64)
 
 
-def _read(path: Path, kind: type = str) -> pd.DataFrame:
-    """Return a CSV file of texts or of numbers; an empty table if it does not exist."""
-    if not path.exists():
-        return pd.DataFrame()
-    try:
-        with clear_errors(path, "read"):
-            found = pd.read_csv(path, dtype=kind, keep_default_na=kind is float)
-        if kind is float and "epoch" not in found:
-            raise ValueError("it has no column epoch")
-    except ValueError as error:  # of the content
-        raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
+def _history(path: Path) -> pd.DataFrame:
+    found = read_table(path, float)
+    if len(found) and "epoch" not in found:
+        raise ModelError(f"{path} is damaged: it has no column epoch. Restore the file")
     return found

@@ -1,30 +1,23 @@
-"""The charts and tables of a report: truth and prediction, curves of classifiers, learning curves,
-errors by similarity and scaffold, and the worst predictions.
-"""
+"""The charts and tables of a report."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
-from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
-from molsepnorm.molecules.featurize.scaffold import murcko_scaffold
-from molsepnorm.molecules.featurize.standardize import Level, molecule_key, standardized
+from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.tasks.metrics import label_of
-from molsepnorm.tasks.molecule_errors import describe_error, mean_errors, relative_errors
+from molsepnorm.tasks.molecule_errors import relative_errors
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, TargetPredictions
-from molsepnorm.training.results.metrics import Coverage, DomainErrors
+from molsepnorm.training.results.metrics import DomainErrors, IntervalCoverage
 from molsepnorm.training.results.summary import domain_errors
-from molsepnorm.training.scoring import drawn
 
 _TITLES = {"test": "test", "val": "validation"}
 _COLOURS = {"test": "one", "val": "two"}
@@ -32,16 +25,17 @@ _MAX_CORNERS = 400  # of a curve in a chart
 _MAX_CLASSES = 30  # of a confusion table
 _BIN = 20  # molecules of a bin of a calibration curve, at least, where there are enough
 _WORST = 20  # predictions that are drawn
-_SCAFFOLDS = 10  # that are listed
-_MAX_COMPARED = 2000  # test molecules whose scaffolds are computed
 _MEASURED = 3  # different labels of the nearest molecule that are shown
 
 Splits = Mapping[str, TargetPredictions]
 """Labels and predictions of a target by split, test and validation."""
 
 
-def target_charts(splits: Splits, calibration: Coverage | None) -> list[Chart]:
-    """Return the charts of a target; none for several classes or without a labelled molecule."""
+def target_charts(splits: Splits, calibration: Any) -> list[Chart]:
+    """Return the charts of a target; none for several classes or without a labelled molecule.
+
+    `calibration` is the entry of `Metrics.calibration`, if there is one.
+    """
     scored = {split: each for split, each in splits.items() if each.scored.any()}
     kinds = {each.target.kind for each in scored.values()}
     if kinds == {"regression"}:
@@ -53,7 +47,7 @@ def _keys(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(_COLOURS[name], _TITLES[name]) for name in names]
 
 
-def _truth(splits: Splits, calibration: Coverage | None) -> Chart:
+def _truth(splits: Splits, calibration: Any) -> Chart:
     every = [np.concatenate([p.labels[p.scored], p.values[p.scored, 0]]) for p in splits.values()]
     low, high = _ends(np.concatenate(every))
     name = next(iter(splits.values())).target.learned_name
@@ -61,7 +55,7 @@ def _truth(splits: Splits, calibration: Coverage | None) -> Chart:
     chart = Chart(title, f"measured {name}", f"predicted {name}", (low, high), (low, high))
     chart.line((low, high), (low, high), "guide")
     chart.caption = "Predictions on the dashed diagonal are perfect."
-    if calibration is not None and calibration.width is not None:
+    if isinstance(calibration, IntervalCoverage) and calibration.width is not None:
         half = calibration.width / 2
         chart.line((low, high - half), (low + half, high), "grid")
         chart.line((low + half, high), (low, high - half), "grid")
@@ -201,31 +195,6 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-@dataclass(frozen=True, eq=False)
-class MoleculeErrors:
-    """Errors of the n test molecules."""
-
-    smiles: list[str]
-    predicted: list[TargetPredictions]
-    relative: np.ndarray
-    """float64 [n, T]: those of several targets divided by the target's mean; NaN without a
-    label."""
-
-    @staticmethod
-    def of(contents: Contents) -> MoleculeErrors | None:
-        """Return the errors; None for a run without SMILES or labels of the test molecules."""
-        found = [contents.predicted("test", target) for target in contents.targets]
-        predicted = [each for each in found if each is not None and each.scored.any()]
-        if not (contents.smiles("test") and predicted):
-            return None
-        errors = np.stack([each.errors for each in predicted], axis=1)
-        return MoleculeErrors(contents.smiles("test"), predicted, relative_errors(errors, errors))
-
-    @property
-    def meaning(self) -> str:
-        return describe_error([each.target for each in self.predicted], "test")
-
-
 def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
     """Return the mean error of the test molecules by their similarity."""
     if domain is None or not (bins := domain.bins.get("test")):
@@ -249,59 +218,40 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
     return chart
 
 
-def scaffolds(errors: MoleculeErrors, level: Level) -> dict[str, Any]:
-    """Return the scaffolds with the most test molecules, and their mean errors."""
-    mean = mean_errors(errors.relative)
-    every = np.flatnonzero(np.isfinite(mean))
-    rows = drawn(every, _MAX_COMPARED)
-    forms = standardized([errors.smiles[row] for row in rows], level)
-    groups: dict[str, dict[str, list[int]]] = {}  # the rows of each molecule
-    for row, form in zip(rows.tolist(), forms, strict=True):
-        try:
-            own = groups.setdefault(murcko_scaffold(form), {})
-        except InvalidMolecule:
-            continue
-        own.setdefault(molecule_key(form, "none"), []).append(row)
-    ordered = sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
-    return {
-        "count": len(groups),
-        "sample": "" if len(rows) == len(every) else f" {len(rows):,} randomly drawn",
-        "mean": mean[every].mean(),
-        "cards": [
-            (text, counted(len(own), "molecule"), mean[[*chain(*own.values())]].mean())
-            for text, own in ordered[:_SCAFFOLDS]
-        ],
-    }
-
-
-def worst_predictions(contents: Contents, errors: MoleculeErrors) -> list[dict[str, Any]]:
+def worst_predictions(contents: Contents) -> list[dict[str, Any]]:
     """Return the test predictions with the largest errors, each with its nearest training molecule
-    if the model has those."""
-    order = np.argsort(-np.nan_to_num(errors.relative, nan=-1.0), axis=None, kind="stable")
-    places = [divmod(int(each), errors.relative.shape[1]) for each in order[:_WORST]]
-    places = [place for place in places if np.isfinite(errors.relative[place])]
+    if the model has those; none without SMILES or labels of the test molecules.
+
+    The errors of several targets are compared after division by the target's mean error.
+    """
+    found = [contents.predicted("test", target) for target in contents.targets]
+    predicted = [each for each in found if each is not None and each.scored.any()]
+    smiles = contents.smiles("test")
+    if not (smiles and predicted):
+        return []
+    errors = np.stack([each.errors for each in predicted], axis=1)
+    errors = relative_errors(errors, errors)
+    order = np.argsort(-np.nan_to_num(errors, nan=-1.0), axis=None, kind="stable")
+    places = [divmod(int(each), errors.shape[1]) for each in order[:_WORST]]
+    places = [place for place in places if np.isfinite(errors[place])]
     table, names = contents.tables["test"], contents.model.inputs.names
     first = table.columns.get_loc("smiles") + 1  # of the feature columns, which follow the SMILES
     cards = []
     for row, column in places:
-        found = errors.predicted[column]
         cells = table.iloc[row, first : first + len(names)]
         card = {
-            "smiles": errors.smiles[row],
+            "smiles": smiles[row],
             "conditions": [*zip(names, cells, strict=True)],
-            "target": found.target.learned_name if len(errors.predicted) > 1 else "",
-            "truth": found.truth(row),
-            "prediction": found.prediction(row),
+            "target": predicted[column].target.learned_name if len(predicted) > 1 else "",
+            "truth": predicted[column].truth(row),
+            "prediction": predicted[column].prediction(row),
         }
         cards.append(card)
-    if contents.model.structures and cards:
+    if contents.model.structures:
         known, level = contents.model.training_molecules(), contents.model.standardize
         forms = standardized([card["smiles"] for card in cards], level)
         index, shares, _ = nearest_molecules(forms, known.smiles, known.fingerprints, level)
-        labels = {
-            column: _labels(contents, errors.predicted[column])
-            for column in {each for _, each in places}
-        }
+        labels = {each: _labels(contents, predicted[each]) for each in {c for _, c in places}}
         for card, (_, column), place, share in zip(cards, places, index, shares, strict=True):
             if np.isfinite(share):
                 nearest = known.smiles[place]

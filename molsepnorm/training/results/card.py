@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import yaml
@@ -39,16 +38,13 @@ _ELEMENT = re.compile(
 
 
 def model_card(
-    model: PropertyModel, config: TrainConfig, dataset: Dataset, content: Mapping[str, Any]
+    model: PropertyModel, config: TrainConfig, dataset: Dataset, metrics: Metrics | None
 ) -> str:
     """Return the card as Markdown with YAML front matter, from the template `card.md`.
 
-    It names columns and the file of the data, but has no structure, label, path or user.
-
-    Args:
-        content: of `metrics.json`; empty if the run is not finished.
+    It names columns and the file of the data, but has no structure, label, path or user. The
+    metrics are None if the run is not finished.
     """
-    metrics = Metrics.from_json(content) if content else None
     header = {
         "license": config.run.license or "unknown",
         "library_name": "molsepnorm",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import FiniteFloat
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from molsepnorm.errors import counted
 from molsepnorm.files.reading import check_types
@@ -16,117 +15,151 @@ Scores = dict[str, FiniteFloat | None]
 undefined score is None."""
 
 
-@dataclass(frozen=True)
-class Gap:
+class _Record(BaseModel):
+    """A part of the file, without the entries that have their default."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Gap(_Record):
     """Score of the model minus that of another one, with the interval of a paired bootstrap."""
 
     difference: float
     interval_95: tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Forest:
-    """Scores of the random forest, and its number of trees for each target."""
+class ForestScores(_Record):
+    """Scores of the random forest, its number of trees for each target, and its time."""
 
-    val: Scores = field(default_factory=dict)
-    test: Scores = field(default_factory=dict)
-    trees: int = 0
+    val: Scores = {}
+    test: Scores = {}
+    trees: int | None = None
+    seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Blend:
+class Blend(_Record):
     """Share of the forest in the model, and the scores of the networks alone by split."""
 
     forest_share: float = 0.0
-    network: dict[str, Scores] = field(default_factory=dict)
+    network: dict[str, Scores] = {}
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """Intervals (or sets of classes) of a target, compared with the test molecules."""
+class IntervalCoverage(_Record):
+    """Intervals of a target, compared with the test molecules."""
 
     level: float
-    coverage: float | None = None
+    coverage: float | None
     """Share of labels inside; None without labels or with too few validation molecules."""
-    width: float | None = None
+    width: float | None
     """Mean width of the intervals."""
-    signal: str | None = None
+    signal: str | None
     """The signal that the width depends on."""
+    molecules: int
+    """Labelled validation molecules, to which the intervals are fitted."""
+    test_molecules: int
+
+
+class SetCoverage(_Record):
+    """Sets of classes of a target, compared with the test molecules."""
+
+    level: float
+    coverage: float | None
+    """Share of labels inside; None without labels."""
+    always: list[str]
+    """Classes in every set, because too few validation molecules have them."""
     classes: float | None = None
     """Mean number of classes in a set."""
-    always: list[str] = field(default_factory=list)
-    """Classes in every set, because too few validation molecules have them."""
-    molecules: int = 0
-    """Labelled validation molecules, to which the intervals are fitted."""
+    molecules: int
+    """Labelled validation molecules, to which the sets are fitted."""
+    test_molecules: int
 
 
-@dataclass(frozen=True)
-class MeanError:
-    """Mean error of some molecules; `low` and `high` are the ends of a bin of similarities."""
+class MeanError(_Record):
+    """Mean error of some molecules; None without any."""
 
-    molecules: int = 0
-    error: float | None = None
-    low: float = 0.0
-    high: float = 1.0
+    molecules: int
+    error: float | None
 
 
-@dataclass(frozen=True)
-class DomainErrors:
+class Bin(MeanError):
+    """Mean error of the molecules with a similarity between two numbers."""
+
+    low: float
+    high: float
+
+
+class DomainErrors(_Record):
     """Mean errors on either side of the domain's threshold, and by similarity, for each split."""
 
     threshold: float
+    kind: str
+    p_value: float | None
     error: str
     """Definition of the error of a molecule."""
+    training_molecules: int
+    structures_kept: bool
     inside: dict[str, MeanError]
     outside: dict[str, MeanError]
-    bins: dict[str, list[MeanError]]
+    bins: dict[str, list[Bin]]
 
 
-@dataclass(frozen=True)
-class Metrics:
+class Metrics(_Record):
     """The content of `metrics.json`."""
 
+    data: str
+    """Name of the data set."""
     chosen_by: str
     """The metric that selected the epoch."""
     parameters: int
+    seed: int
     best_epoch: int | None
     """None for an ensemble."""
     epochs: int
+    steps: int
     seconds: float
+    molecules_in_several_splits: int | None
+    """None if they cannot be compared."""
+    molecules_trained_on_before: int = 0
+    network_share: float | None = None
+    """Share of the network in its mean with a kernel regression."""
+    class_weight: str | None = None
+    start: dict[str, str | None] = {}
+    """Model and digest of the weights that training started from."""
     val: Scores
-    test: Scores = field(default_factory=dict)
+    test: Scores = {}
     """Empty if there is no test split."""
-    test_constant: Scores = field(default_factory=dict)
+    test_constant: Scores = {}
     """Test scores of the trivial baseline, the same prediction for all molecules."""
-    test_interval_95: dict[str, tuple[float, float]] = field(default_factory=dict)
-    headlines: list[str] = field(default_factory=list)
+    test_interval_95: dict[str, tuple[float, float]] | None = None
+    headlines: list[str] = []
     """The usual metric of each kind of targets."""
-    scored_targets: dict[str, list[str]] = field(default_factory=dict)
+    scored_targets: dict[str, list[str]] = {}
     """The targets of each headline that have a test score; empty for a single target."""
-    constant_difference: dict[str, Gap] = field(default_factory=dict)
-    baseline: Forest = field(default_factory=Forest)
-    baseline_difference: dict[str, Gap] = field(default_factory=dict)
-    blend: Blend = field(default_factory=Blend)
-    labels: dict[str, dict[str, Any]] = field(default_factory=dict)
+    constant_difference: dict[str, Gap] | None = None
+    baseline: ForestScores = ForestScores()
+    baseline_difference: dict[str, Gap] | None = None
+    blend: Blend = Blend()
+    labels: dict[str, dict[str, Any]] = {}
     """See `Dataset.about_labels`."""
-    calibration: dict[str, Coverage] = field(default_factory=dict)
+    calibration: dict[str, IntervalCoverage | SetCoverage] = {}
     domain: DomainErrors | None = None
-    refit: list[str] = field(default_factory=list)
+    refit: list[str] = []
     """Parts that are fitted to the validation molecules, too."""
-    molecules: dict[str, int] = field(default_factory=dict)
+    molecules: dict[str, int] = {}
     """Number of different molecules of each split."""
-    labelled_test: dict[str, int] = field(default_factory=dict)
+    labelled: dict[str, int] = {}
+    """Number of these with an exact label, of the validation and test splits."""
+    labelled_test: dict[str, int] = {}
     """Number of test molecules with an exact label of each target."""
     split: str = ""
     """How the molecules were split, if that is known."""
-    nearest_train_similarity: dict[str, float] = field(default_factory=dict)
+    nearest_train_similarity: dict[str, int | float] = {}
     """Median Tanimoto similarity (Morgan fingerprints of radius 2, 2,048 bits) of so many test
     molecules to the nearest of so many training molecules."""
-    class_weight: str | None = None
-    members: list[dict[str, Any]] = field(default_factory=list)
+    members: list[dict[str, Any]] = []
     """Seed, best epoch and scores of each member of an ensemble."""
-    molecules_in_several_splits: int | None = 0
-    molecules_trained_on_before: int = 0
+    earlier: dict[str, dict[str, Any]] = {}
+    """Scores that the run had after fewer epochs, by their number."""
     leak: str | None = None
     """Why the model must not be scored on this data set."""
 
@@ -135,6 +168,10 @@ class Metrics:
         """Return the record; a `ModelError` that begins with `what` names an invalid entry."""
         found: Metrics = check_types(Metrics, content, what)
         return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of the file."""
+        return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
     def leaks(self) -> list[str]:

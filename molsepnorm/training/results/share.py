@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import zipfile
@@ -23,6 +22,7 @@ from molsepnorm.model.parts import Forest, KernelPart
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.training.recipes import load_config, read_yaml
 from molsepnorm.training.run_folder.folder import RunFolder
+from molsepnorm.training.run_folder.prediction_table import read_table
 
 _SHORTEST = 5
 """Minimum length of a SMILES that is searched for; shorter ones are also words."""
@@ -42,9 +42,8 @@ class Shared(NamedTuple):
     """The result of `share`."""
 
     included: list[str]
-    """Names of the files in the archive."""
+    """Names of files."""
     left_out: list[str]
-    """Names of the files of the run that are not in the archive."""
     revealed: list[str]
     """Sentences on what the model file holds about the training molecules."""
     searched: int
@@ -136,13 +135,13 @@ def _smiles(run: RunFolder) -> set[str]:
     found: set[str] = set()
     data = load_config(config=run.config).data
     for path in run.path.glob("**/*.csv"):
-        with clear_errors(path, "read"), open(path, newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                found.update(row.get(name) or "" for name in ("smiles", data.smiles_column))
-    for table in filter(None, [data.table, *data.structures]):
+        table = read_table(path)
+        for name in {"smiles", data.smiles_column} & {*table}:
+            found.update(table[name])
+    for source in filter(None, [data.table, *data.structures]):
         # where the column or a package is missing, it is no longer the table of the run
         with suppress(ValueError):
-            for piece in read_chunks(table, options=data.reading) if table.is_file() else ():
+            for piece in read_chunks(source, options=data.reading) if source.is_file() else ():
                 found.update(piece.iloc[:, list(piece.columns).index(data.smiles_column)])
     return {word for text in found for word in text.split()[:1] if len(word) >= _SHORTEST}
 

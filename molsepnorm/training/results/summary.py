@@ -15,9 +15,9 @@ from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
 from molsepnorm.training.results.metrics import (
     DomainErrors,
     Gap,
-    MeanError,
     Metrics,
     Scores,
+    SetCoverage,
     headline,
 )
 
@@ -101,7 +101,10 @@ def calibration_table(metrics: Metrics) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the rows of a table of the intervals and sets of each target."""
     rows = []
     for name, found in metrics.calibration.items():
-        size, unit = (found.width, "wide") if found.classes is None else (found.classes, "classes")
+        if isinstance(found, SetCoverage):
+            size, unit, signal = found.classes, "classes", "class"
+        else:
+            size, unit, signal = found.width, "wide", found.signal or "—"
         rows.append(
             [
                 name,
@@ -109,7 +112,7 @@ def calibration_table(metrics: Metrics) -> tuple[list[str], list[list[str]]]:
                 "—" if found.coverage is None else f"{found.coverage:.1%}",
                 "—" if size is None else f"{significant(size, 3)} {unit}",
                 f"{found.molecules:,}",
-                found.signal or ("class" if found.classes is not None else "—"),
+                signal,
             ]
         )
     return ["target", "level", "coverage", "mean size", "fitted to molecules", "depends on"], rows
@@ -119,7 +122,7 @@ def domain_errors(domain: DomainErrors, split: str) -> str:
     """Return the mean errors of a split inside and outside the domain."""
     parts = []
     for side, errors in (("inside", domain.inside), ("outside", domain.outside)):
-        found = errors.get(split, MeanError())
+        found = errors[split]
         mean = "" if found.error is None else f" with a mean error of {significant(found.error, 3)}"
         parts.append(f"{found.molecules:,} molecules {side}{mean}")
     return ", ".join(parts)
@@ -178,9 +181,9 @@ class _Gain(NamedTuple):
         return f"a difference of {significant(abs(self.by), 3)} (95 % interval {ends})"
 
 
-def _gains(differences: Mapping[str, Gap]) -> dict[str, _Gain]:
+def _gains(differences: Mapping[str, Gap] | None) -> dict[str, _Gain]:
     gains = {}
-    for name, gap in differences.items():
+    for name, gap in (differences or {}).items():
         sign = 1 if METRICS[name.partition("/")[0]].higher_is_better else -1
         gains[name] = _Gain(sign * gap.difference, *sorted(sign * end for end in gap.interval_95))
     return gains
@@ -230,7 +233,7 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
     """
     gaps = summary.get("baseline_difference", {}).items()
     gains = _gains(
-        {n: Gap(g["difference"], g["interval_95"]) for n, g in gaps if g["interval_95"] is not None}
+        {name: Gap.model_validate(gap) for name, gap in gaps if gap["interval_95"] is not None}
     )
     name = headline(summary["chosen_by"], summary["test"])
     if name not in gains:

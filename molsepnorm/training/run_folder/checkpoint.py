@@ -112,8 +112,7 @@ def load_checkpoint(
 ) -> tuple[Progress, dict[str, Tensor], bytes]:
     """Load the state into the objective, the optimiser and the average.
 
-    Returns:
-        The position of the run; the random states, which are not set yet; and the history.
+    Return the position of the run; the random states, which are not set yet; and the history.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.

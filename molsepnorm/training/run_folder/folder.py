@@ -1,24 +1,4 @@
-"""The folder of a run and its files.
-
-::
-
-    RUN/
-    ├── config.yaml            the configuration; `--config` reads it
-    ├── environment.json       versions, machine, command
-    ├── splits.json            rows of the source in each split
-    ├── rejected.csv           rows of the table that were left out, with the reason
-    ├── targets.csv            labels of each target in each split
-    ├── history.csv            a line per epoch
-    ├── metrics.json           scores of the finished run
-    ├── predictions_test.csv   labels and predictions of the test molecules
-    ├── predictions_val.csv    the same for the validation molecules
-    ├── predictions_train.csv  the same for the training molecules, unless there are many
-    ├── report.html            what the scores mean, with charts and molecules, as a page
-    ├── log.txt                what training printed, if a command or `cli.display.RunLog` wrote it
-    ├── model/                 the best model by validation, its card README.md, training molecules
-    ├── checkpoints/           last.safetensors, from which `--resume` continues
-    └── members/               the runs of an ensemble, in place of history.csv and checkpoints/
-"""
+"""The folder of a run and its files, which docs/training.md lists."""
 
 from __future__ import annotations
 
@@ -58,11 +38,8 @@ from molsepnorm.files.writing import (
     write_json,
 )
 from molsepnorm.model import README, PropertyModel
-from molsepnorm.nn.graphormer import empty_network
-from molsepnorm.tasks import Task
 from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
-from molsepnorm.training.objectives import Objective
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
 from molsepnorm.training.scoring import Predictions
@@ -210,20 +187,19 @@ class RunFolder:
         damaged = f"{self.environment} is damaged"
         return check_types(_Environment, read_json(self.environment), damaged)
 
-    def written_metrics(self) -> dict[str, Any]:
-        """Return the content of `metrics.json`; empty if the run is not finished."""
+    def written_metrics(self) -> Metrics | None:
+        """Return the content of `metrics.json`; None if the run is not finished."""
         if not self.metrics.exists():
-            return {}
-        Metrics.from_json(metrics := read_json(self.metrics), f"{self.metrics} is damaged")
-        return metrics
+            return None
+        return Metrics.from_json(read_json(self.metrics), f"{self.metrics} is damaged")
 
-    def finished_metrics(self) -> dict[str, Any] | None:
+    def finished_metrics(self) -> Metrics | None:
         """Return the scores of a finished run, so that the test split is not scored again; None
         if the run is not finished or has no test split."""
         found = self.written_metrics()
-        return found if found.get("test") else None
+        return found if found is not None and found.test else None
 
-    def complete_metrics(self) -> dict[str, Any] | None:
+    def complete_metrics(self) -> Metrics | None:
         """Return the scores if the report exists, too. It is the last file that training writes,
         and a resumed run writes what is missing."""
         return self.finished_metrics() if self.report.exists() else None
@@ -233,35 +209,29 @@ class RunFolder:
 
         The run is then not finished. Its scores so far, if there are any, are kept for `earlier`.
         """
-        if (metrics := self.finished_metrics()) is not None:
-            scores = {name: metrics[name] for name in ("best_epoch", "val", "test")}
-            earlier = {**metrics.get("earlier", {}), str(metrics["epochs"]): scores}
-            write_json(self._earlier, earlier)
+        if (found := self.finished_metrics()) is not None:
+            scores = found.model_dump(mode="json", include={"best_epoch", "val", "test"})
+            write_json(self._earlier, {**found.earlier, str(found.epochs): scores})
         with clear_errors(self.path, "write"):
             self.report.unlink(missing_ok=True)
             self.metrics.unlink(missing_ok=True)
         config.save(self.config)
 
     def earlier(self, epochs: int) -> dict[str, dict[str, Any]]:
-        """Return the entry `earlier` of `metrics.json`: the scores that the run had after fewer
-        epochs than `epochs`, by their number; nothing if the test split is scored once."""
+        """Return the scores that the run had after fewer epochs than `epochs`, by their number;
+        empty if the test split is scored once."""
         if not self._earlier.exists():
             return {}
         damaged = f"{self._earlier} is damaged"
         found = check_types(dict[str, dict[str, Any]], read_json(self._earlier), damaged)
-        found = {number: scores for number, scores in found.items() if number != str(epochs)}
-        return {"earlier": found} if found else {}
+        return {number: scores for number, scores in found.items() if number != str(epochs)}
 
-    def keep_best(self, model: PropertyModel, objective: Objective) -> None:
+    def keep_best(self, model: PropertyModel, own: Mapping[str, Tensor]) -> None:
         """Write the best model so far, and the other tensors of its objective if there are any."""
-        model.with_network(objective.network).save_pretrained(self.model)
-        if own := objective.own_state():
+        model.save_pretrained(self.model)
+        if own:
             with replacing(self._own) as scratch:
                 scratch.write_bytes(save({name: each.contiguous() for name, each in own.items()}))
-
-    def keep(self, model: PropertyModel) -> None:
-        """Replace the best model by the one that a run ends with."""
-        model.save_pretrained(self.model)
 
     def write_card(self, text: str) -> None:
         """Write the card of the model. A model that is kept later replaces the folder, and has none
@@ -291,28 +261,17 @@ class RunFolder:
         return PropertyModel.from_pretrained(self.model), own
 
     def append_history(self, record: EpochRecord) -> None:
-        """Add a line, and remove lines of epochs that a resumed run repeats.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Add a line. A resumed run starts from the lines of its checkpoint."""
         row = asdict(record)
         row |= {f"val_{name}": score for name, score in row.pop("scores").items()}
         train_loss = None if math.isnan(record.train_loss) else record.train_loss
         row |= {"best": int(record.best), "train_loss": train_loss}
-        text = io.StringIO(newline="")
+        text, content = io.StringIO(newline=""), self.read_history()
         writer = csv.DictWriter(text, fieldnames=list(row))
-        try:
-            lines = csv.DictReader(io.StringIO(self.read_history().decode()))
+        if not content:
             writer.writeheader()
-            writer.writerows([line for line in lines if int(line["epoch"]) < record.epoch])
-        except (ValueError, KeyError, TypeError, csv.Error) as error:
-            raise ModelError(
-                f"{self.history} is damaged: {error}. Remove the file, and resume the run to "
-                "restore it"
-            ) from error
         writer.writerow(row)
-        self.restore_history(text.getvalue().encode())
+        self.restore_history(content + text.getvalue().encode())
 
     def read_history(self) -> bytes:
         """Return the content of the history; empty before the first line."""
@@ -326,14 +285,16 @@ class RunFolder:
                 scratch.write_bytes(content)
 
     def finish(
-        self, dataset: Dataset, task: Task, predictions: Predictions, metrics: dict[str, Any]
+        self, model: PropertyModel, dataset: Dataset, predictions: Predictions, metrics: Metrics
     ) -> None:
-        """Write the scores of a finished run, and its predictions if there are any."""
+        """Write the model that a run ends with, its predictions if there are any, and the scores
+        last."""
+        model.save_pretrained(self.model)
         for split, values in predictions.values.items():
             graphs, forest = predictions.graphs[split], predictions.forest.get(split)
-            table = predictions_table(dataset, task, graphs, values, forest)
+            table = predictions_table(dataset, model.task, graphs, values, forest)
             self._write_table(f"predictions_{split}.csv", table)
-        write_json(self.metrics, metrics)
+        write_json(self.metrics, metrics.to_json())
 
     def _write_table(self, name: str, table: Mapping[str, Iterable[Any]]) -> None:
         columns = (["" if pd.isna(cell) else cell for cell in table[name]] for name in table)
@@ -359,41 +320,3 @@ def _environment(dataset: Dataset) -> dict[str, Any]:
         "data": dataset.digest,
         "warnings": list(dataset.warnings),
     }
-
-
-class RunInMemory:
-    """Takes the place of `RunFolder`: it keeps the best model and writes nothing."""
-
-    path = None
-
-    def __init__(self) -> None:
-        self._best: tuple[PropertyModel, dict[str, Tensor]] | None = None
-
-    def keep_best(self, model: PropertyModel, objective: Objective) -> None:
-        """Keep a copy of the best model so far, on the CPU and in evaluation mode."""
-        network = empty_network(model.network.config)
-        network.load_state_dict(objective.network.state_dict())
-        own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
-        self._best = model.with_network(network.eval()), own
-
-    def keep(self, model: PropertyModel) -> None:
-        """Replace the best model by the one that a run ends with."""
-        assert self._best is not None
-        self._best = model, self._best[1]
-
-    def best(self) -> tuple[PropertyModel, dict[str, Tensor]]:
-        """Return the best model, and the other tensors of its objective."""
-        assert self._best is not None
-        return self._best
-
-    def finished_metrics(self) -> None:
-        """Return None: there is no earlier run."""
-
-    def earlier(self, epochs: int) -> dict[str, Any]:
-        """Return nothing: a run in memory is scored once."""
-        return {}
-
-    def _write_nothing(self, *parts: Any) -> None:
-        pass
-
-    begin = keep_probe = append_history = finish = _write_nothing

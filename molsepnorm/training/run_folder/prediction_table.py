@@ -1,14 +1,17 @@
-"""A table of labels and predictions."""
+"""The tables of a run: labels and predictions, and the labels of each split."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.errors import ModelError
 from molsepnorm.files.tables import free_name
+from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.target import BOUND_SIGNS
 
@@ -103,3 +106,19 @@ def targets_table(dataset: Dataset) -> pd.DataFrame:
             rows.append({**vars(each), **of_split, "classes": classes})
     columns = ["target", "kind", "split", "rows", "labels", "bounds", "missing"]
     return pd.DataFrame(rows, columns=[*columns, "mean", "sd", "min", "max", "classes"])
+
+
+def read_table(path: Path, kind: type = str) -> pd.DataFrame:
+    """Return a table of a run as texts or as numbers; an empty one if the file does not exist.
+
+    Raises:
+        ModelError: the file is damaged.
+        StorageError: it cannot be read.
+    """
+    if not path.exists():
+        return pd.DataFrame()
+    try:
+        with clear_errors(path, "read"):
+            return pd.read_csv(path, dtype=kind, keep_default_na=kind is float)
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}. Restore the file") from error

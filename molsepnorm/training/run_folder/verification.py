@@ -54,17 +54,16 @@ def verify(folder: Path | str) -> list[FileCheck]:
         StorageError: a file cannot be read.
     """
     folder = resolve(folder)
-    found = _check_model(find_folder(folder))
-    run = RunFolder.of_model(folder)
+    run, files = RunFolder.of_model(folder), list[Path]()
     if run is not None and run.path == folder:
         with clear_errors(folder, "read"):
             files = sorted({*folder.rglob("*.safetensors")} - {*folder.glob("**/.*.partial/**/*")})
-        for path in files:
-            if path.name == WEIGHTS:
-                found |= _check_model(path.parent)
-        for path in files:
-            if path not in found:
-                found[path] = _problem(partial(_require_sealed, path))
+    found: dict[Path, str | None] = {}
+    for model in (find_folder(folder), *(path.parent for path in files if path.name == WEIGHTS)):
+        found |= _check_model(model)
+    for path in files:
+        if path not in found:
+            found[path] = _problem(partial(_require_sealed, path))
     status = {None: "no digest", "": "intact"}
     return [
         FileCheck(str(path.relative_to(folder)), status.get(problem, "damaged"), problem or "")

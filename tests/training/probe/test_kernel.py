@@ -121,9 +121,9 @@ def test_with_some_thousand_molecules_the_kernel_head_is_exact(random, monkeypat
         wanted.append(approximate(*given))
         return wanted[-1]
 
-    def noted(kernel, weights, penalty):
-        chosen.append((len(kernel), penalty))
-        return solve(kernel, weights, 0.05)
+    def noted(kernel, rows, weights, penalty, once):
+        chosen.append((len(rows), penalty))
+        return solve(kernel, rows, weights, 0.05)
 
     monkeypatch.setattr(kernels, "_approximate", first)
     monkeypatch.setattr(kernels, "invert", noted)
