@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, ModelError, counted
 from molsepnorm.model.checks import encoding_of, require_shares
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
 from molsepnorm.model.inputs import Inputs
-from molsepnorm.model.parts import KernelPart, NetworkPart, Part, networks_of
+from molsepnorm.model.parts import KernelPart, NetworkPart, Part, Predicted, networks_of
 from molsepnorm.model.training_molecules import (
     TRAINING_FILE,
     TrainingFile,
@@ -191,6 +193,29 @@ class PropertyModel:
                 f"{len(self.task.targets)}. Copy the folder from its source again"
             )
         return found
+
+    def predict(self, inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32") -> Predicted:
+        """Return predictions for some molecules, int (n,), on the scale that is learned.
+
+        Parts without weight are not evaluated.
+        """
+        used = [pair for pair in zip(self.parts, self.weights, strict=True) if pair[1]]
+        found = [
+            (part.predict(inputs, rows, self.task, precision), weight, weight * part.in_spread)
+            for part, weight in used
+        ]
+        spread = distance = None
+        if self.has_spread:
+            total = sum(share for *_, share in found) or 1.0
+            center = sum(each.values * (share / total) for each, _, share in found)
+            squares = ((each.values - center) ** 2 * (share / total) for each, _, share in found)
+            spread = np.sqrt(sum(squares))
+        distances = [(each.distance, w) for each, w, _ in found if each.distance is not None]
+        if distances:
+            far, weights = zip(*distances, strict=True)
+            distance = np.average(far, axis=0, weights=weights)
+        values = np.sum([each.values * weight for each, weight, _ in found], axis=0)
+        return Predicted(values, spread, distance)
 
     def leak(self, dataset: str | None, allow: bool) -> str | None:
         """Return why scores on a named data set would be too optimistic; None if they would not.

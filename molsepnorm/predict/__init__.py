@@ -1,7 +1,7 @@
 """Predict from SMILES, or embed them, as a stream, in one process or in several.
 
-- `encode`: check and encode rows of SMILES and feature columns;
-- `inference`: run a network on encoded molecules, and a model on encoded rows;
+- `encode`: rows of SMILES and feature columns, checked and encoded;
+- `inference`: a model, run on encoded rows: a table of predictions, or `Embeddings`;
 - `predictor`: `Predictor`, which cuts a stream of rows into tasks;
 - `workers`: worker processes that do one task after the other;
 - `uncertainty`, `domain`: the columns that describe how sure a prediction is;
