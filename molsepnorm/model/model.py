@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,10 +14,16 @@ import torch
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, ModelError, counted
-from molsepnorm.model.checks import encoding_of, require_shares
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
 from molsepnorm.model.inputs import Inputs
-from molsepnorm.model.parts import KernelPart, NetworkPart, Part, Predicted, networks_of
+from molsepnorm.model.parts import (
+    KernelPart,
+    NetworkPart,
+    Part,
+    Predicted,
+    encoding_of,
+    networks_of,
+)
 from molsepnorm.model.training_molecules import (
     TRAINING_FILE,
     TrainingFile,
@@ -76,7 +83,13 @@ class PropertyModel:
     """The inputs that any part reads beside graphs, such as columns of the table."""
 
     def __post_init__(self) -> None:
-        require_shares(self.weights, len(self.parts))
+        finite = all(math.isfinite(weight) and weight >= 0 for weight in self.weights)
+        count = len(self.parts)
+        if len(self.weights) != count or not finite or abs(sum(self.weights) - 1) > 1e-6:
+            raise ConfigError(
+                f"the mean over {counted(count, 'part')} needs as many weights, which sum to 1; "
+                f"got {self.weights!r:.80}"
+            )
         self.inputs = ExtraInputs.joined([part.reads for part in self.parts])
 
     @staticmethod
@@ -220,12 +233,10 @@ class PropertyModel:
     def leak(self, dataset: str | None, allow: bool) -> str | None:
         """Return why scores on a named data set would be too optimistic; None if they would not.
 
-        Args:
-            dataset: name of the data set; None for a table, which is not recognised.
-            allow: return the reason instead of raising an error.
+        A table has no name (None), and is not recognised.
 
         Raises:
-            ConfigError: the model must not be evaluated on the data set.
+            ConfigError: the model must not be evaluated on the data set, unless `allow`.
         """
         reason = None if dataset is None else self.excludes.get(dataset)
         if reason is None or allow:
@@ -249,11 +260,11 @@ class PropertyModel:
     def from_pretrained(folder: Path | str) -> PropertyModel:
         """Read a model folder, or the model folder of a run. The network is in evaluation mode.
 
-        Both files are compared with the digests in `config.json`, if there are any. The file of
-        the training molecules is read when they are needed.
+        Both files are compared with the digests in `config.json`. The file of the training
+        molecules is read when they are needed.
 
         Raises:
             ModelError: the folder is missing, incomplete or damaged, was written by a newer
                 molsepnorm, or holds a number that is not finite.
         """
-        return PropertyModel(**read_folder(folder))
+        return read_folder(folder)

@@ -71,7 +71,7 @@ class TrainingMolecules:
         return labels, bounds, several
 
     def read(self) -> TrainingMolecules:
-        """Return the molecules, like `TrainingFile.read`."""
+        """Return itself, as `TrainingFile.read` does the molecules of the file."""
         return self
 
     def to_bytes(self) -> bytes:

@@ -85,7 +85,8 @@ class Workers:
                 turn += 1
                 yield result
             elif busy:
-                for ready in wait(list(busy)):
+                found: list[Any] = wait(list(busy))
+                for ready in found:
                     with self._alive(ready):
                         done[busy.pop(ready)] = ready.recv()
                     idle.append(ready)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from molsepnorm.model.parts.forest import Forest
 from molsepnorm.model.parts.kernel import KernelPart
-from molsepnorm.model.parts.network import NetworkPart, infer
+from molsepnorm.model.parts.network import NetworkPart, encoding_of, infer
 from molsepnorm.model.parts.part import Part, Predicted
 from molsepnorm.nn.graphormer import Graphormer
 
@@ -36,6 +36,7 @@ __all__ = [
     "NetworkPart",
     "Part",
     "Predicted",
+    "encoding_of",
     "infer",
     "networks_of",
     "register_part",

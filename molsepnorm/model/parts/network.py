@@ -17,6 +17,7 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.files.reading import check_types
 from molsepnorm.model.inputs import Inputs
 from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer, empty_network
@@ -80,6 +81,17 @@ class NetworkPart(Part):
     ) -> NetworkPart:
         """Return the part with this state."""
         return NetworkPart(restored_network(settings, tensors), reads)
+
+
+def encoding_of(config: GraphormerConfig) -> EncodingSpec:
+    """Return the encoding of molecules that a network of this architecture needs."""
+    return EncodingSpec(
+        bond_sizes=config.bond_sizes,
+        max_degree=config.max_degree,
+        max_distance=config.max_distance,
+        max_path_length=config.max_path_length,
+        molecule_features=config.molecule_features,
+    )
 
 
 def restored_network(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Graphormer:
