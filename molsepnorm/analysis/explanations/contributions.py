@@ -80,27 +80,25 @@ def explain(
     Raises:
         ConfigError: `pairs` is below 2, or as in `Predictor.predict`.
     """
-    return list(explanations(model, smiles, columns, pairs))
-
-
-def explanations(
-    model: PropertyModel | Predictor,
-    smiles: Iterable[str],
-    columns: Cells | None = None,
-    pairs: int = PAIRS,
-) -> Iterator[Explanation]:
-    """Yield the results of `explain` one by one, in memory that does not grow with their number."""
     predictor = model if isinstance(model, Predictor) else Predictor(model)
-    return _explained(predictor, predictor.rows(smiles, columns), pairs)
+    return [*_explained(predictor, predictor.rows(smiles, columns), pairs)]
 
 
 def _explained(predictor: Predictor, rows: Iterator[Row], pairs: int) -> Iterator[Explanation]:
+    """Explain one task after the other, or on a CPU several in worker processes."""
     predictor.model.require_targets()
     if pairs < 2:
         raise ConfigError(f"pairs must be 2 or more, for a standard error; got {pairs}")
     work = _Explain(predictor, pairs)
     tasks = iter(lambda: list(islice(rows, _TASK)), [])
-    return _parts(work, tasks, predictor.processes if predictor.device.type == "cpu" else 1)
+    first = list(islice(tasks, predictor.processes if predictor.device.type == "cpu" else 1))
+    if len(first) <= 1:
+        for task in chain(first, tasks):
+            yield from work(task)
+        return
+    with Workers(len(first), work) as workers:
+        for done in workers.map(chain(first, tasks)):
+            yield from done
 
 
 def explain_rows(
@@ -116,13 +114,10 @@ def explain_rows(
     """Explain the predictions for a table.
 
     Args:
-        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
+        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`, with its
+            errors.
         pairs: number of pairs of random orders.
         most: maximum number of rows; None for any number.
-
-    Raises:
-        ConfigError: as in `predict_rows`, or there are too many rows.
-        DataError: a row failed and `on_invalid` is fail.
     """
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     table.check([])
@@ -139,25 +134,8 @@ def explain_rows(
     return found
 
 
-def _parts(work: _Explain, tasks: Iterator[list[Row]], processes: int) -> Iterator[Explanation]:
-    """Explain one task after the other, or several in worker processes."""
-    first = list(islice(tasks, processes))
-    if len(first) <= 1:
-        for task in chain(first, tasks):
-            yield from work(task)
-        return
-    with Workers(len(first), work) as workers:
-        for done in workers.map(chain(first, tasks)):
-            yield from done
-
-
 class _Explain:
-    """Explains rows.
-
-    Args:
-        predictor: the predictor of the model.
-        pairs: number of pairs of random orders.
-    """
+    """Explains rows."""
 
     def __init__(self, predictor: Predictor, pairs: int) -> None:
         self._model, self._device = predictor.model, predictor.device
@@ -215,13 +193,7 @@ class _Explain:
     def _explanation(
         self, empty: Explanation, form: Traced, draws: Draws, predicted: np.ndarray
     ) -> Explanation:
-        """Return the explanation of a molecule.
-
-        Args:
-            empty: the explanation without contributions.
-            form: its atoms.
-            draws, predicted: the coalitions, and the predictions for them (K, O).
-        """
+        """Return the explanation of a molecule, from predictions (K, O) for the coalitions."""
         task, atoms = self._model.task, len(form.places)
         values = explained_scale(self._model, predicted)
         of_players = draws.contributions(values)  # (R / 2, n, O)

@@ -132,10 +132,7 @@ _READABLE = FAST._replace(attention=PLAIN.attention, dropout=PLAIN.dropout)
 class TokenAttention:
     """Computes the mean attention weight of the graph token over all heads and layers.
 
-    The fast attention does not keep its weights, so this builds the network with the plain one.
-
-    Args:
-        network: the network; it is not changed.
+    The fast attention does not keep its weights, so this copies the network with the plain one.
     """
 
     def __init__(self, network: Graphormer) -> None:

@@ -173,7 +173,7 @@ def analyze(
 
     Args:
         models: one or more models, all with the same molecules and targets.
-        device: the device for the networks, which they stay on: auto, cpu, cuda, …
+        device: the device for the networks, which they stay on.
         progress: called with the name of each model before it is analysed.
         targets: the targets to correlate with the embeddings, by default the first three. Those
             with several classes cannot be.
