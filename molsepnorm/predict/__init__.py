@@ -9,7 +9,8 @@
 - `tables`, `output`: `predict_rows` and `embed_rows`, from a table to a table with results.
 """
 
-from molsepnorm.predict.inference import Embeddings, infer
+from molsepnorm.model.parts import infer
+from molsepnorm.predict.inference import Embeddings
 from molsepnorm.predict.prediction import Prediction
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.tables import embed_rows, predict_rows

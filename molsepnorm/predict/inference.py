@@ -9,15 +9,12 @@ from itertools import chain, compress
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
-from torch.nn import functional as F
 
-from molsepnorm.devices import Precision
+from molsepnorm.devices import Precision, autocast, products_in
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import Inputs, PropertyModel
-from molsepnorm.model.parts import Predicted, infer
+from molsepnorm.model.parts import Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
-from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.predict.domain import domain_columns
 from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.predict.uncertainty import uncertainty_columns
@@ -148,40 +145,26 @@ class Embed:
         network = self.model.network
         return network.embedding_width if self.layer is None else network.layer_width
 
+    @torch.no_grad()
     def __call__(self, prepared: EncodedRows) -> Embeddings:
-        errors = list(prepared.errors)
-        width, read = self.model.network.config.width, self.width
-        molecules = np.full((len(errors), read), np.nan, dtype=np.float32)
-        atoms = [np.empty((0, width), dtype=np.float32)] * len(errors)
+        network, errors = self.model.network, list(prepared.errors)
+        molecules = np.full((len(errors), self.width), np.nan, dtype=np.float32)
+        atoms = [np.empty((0, network.config.width), dtype=np.float32)] * len(errors)
         for rows, encoded, extra in prepared.groups:
-            found = self._infer(Inputs.of(encoded, extra, self.device))
-            of_atoms = found[:, read:].reshape(len(rows), -1, width)
+            graphs = self.model.graphs(Inputs.of(encoded, extra, self.device))
+            batch = graphs.cut(np.arange(len(rows)))
+            with products_in(self.precision, self.device), autocast(self.precision, self.device):
+                embedded, slots = network.embed_with_atoms(batch, layer=self.layer)
+            of_rows = embedded.float().cpu().numpy()
+            if self.atoms:
+                slots = slots.unflatten(0, (len(rows), -1))[batch.order, 1:].float().cpu()
             for index, row in enumerate(rows):
-                molecule, own = found[index, :read], of_atoms[index, : encoded.sizes[index]]
-                if np.isfinite(molecule).all() and np.isfinite(own).all():
-                    molecules[row], atoms[row] = molecule, own
+                own = slots[index, : encoded.sizes[index]].numpy() if self.atoms else atoms[row]
+                if np.isfinite(of_rows[index]).all() and np.isfinite(own).all():
+                    molecules[row], atoms[row] = of_rows[index], own
                 else:
                     errors[row] = _not_finite("the embedding", self.precision)
         return Embeddings(molecules, errors, atoms if self.atoms else None)
-
-    def _infer(self, inputs: Inputs) -> np.ndarray:  # float32 (G, R) or (G, R + N C)
-        """Return each molecule's embedding, followed by those of its atoms, padded."""
-        graphs, network = self.model.graphs(inputs), self.model.network
-        largest = int(graphs.sizes.max())
-
-        def molecules_alone(batch: GraphBatch) -> Tensor:  # (B, R)
-            return network.embed_with_atoms(batch, layer=self.layer)[0]
-
-        def with_atoms(batch: GraphBatch) -> Tensor:  # (B, R + N C)
-            molecules, slots = network.embed_with_atoms(batch, layer=self.layer)
-            (group,) = batch.groups
-            atoms = slots.unflatten(0, (group.graphs, group.slots))[batch.order, 1:]
-            atoms = F.pad(atoms, (0, 0, 0, largest + 1 - group.slots))
-            return torch.cat([molecules, atoms.flatten(1)], dim=1)
-
-        every = np.arange(len(graphs.sizes))
-        call = with_atoms if self.atoms else molecules_alone
-        return infer(network, graphs, every, precision=self.precision, call=call).numpy()
 
 
 def _not_finite(what: str, precision: Precision) -> str:

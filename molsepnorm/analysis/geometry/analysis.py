@@ -25,10 +25,10 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.devices import pick_device
 from molsepnorm.errors import ConfigError, prefixed, require_several
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
+from molsepnorm.model.parts import infer
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
-from molsepnorm.predict.inference import infer
 from molsepnorm.tasks.metrics import mean_and_sd
 
 TOKEN, ATOMS = "graph token", "mean of atoms"
