@@ -67,7 +67,6 @@ def checked_rows(
 
     Args:
         smiles, columns: as for `Predictor.predict`, with its errors.
-        names: the feature columns of the model.
         ordered: add the order of the atoms to each row, see `atoms_in_smiles`.
     """
     require_several(smiles, "smiles")

@@ -100,7 +100,6 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
     """Return the application of a server.
 
     Args:
-        service: the models and the limits.
         hosts: names under which the server may be addressed; None for any.
     """
     # Requests that wait for their turn may hold all threads: what needs no turn is async.

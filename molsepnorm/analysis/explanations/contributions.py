@@ -162,7 +162,7 @@ class _Explain:
     def _explain(
         self, group: Group, forms: Sequence[Traced | Unwritten], found: list[Explanation]
     ) -> None:
-        """Explain some rows of similar size, and put the results into `found`."""
+        """Put the explanations of some rows of similar size into `found`."""
         rows, encoded, extra = group
         draws = [draw(int(size) + len(self._inputs), self._pairs) for size in encoded.sizes]
         molecules = []
@@ -181,14 +181,13 @@ class _Explain:
         batch = model.graphs(Inputs.of(encoded, extra, device)).cut(np.arange(len(rows)))
         attention = self._attention(batch).cpu().numpy()
         for index, row in enumerate(rows):
-            if np.isfinite(predicted[index]).all():
-                form, size = forms[row], int(encoded.sizes[index])
-                found[row] = self._explanation(found[row], form, draws[index], predicted[index])
-                own = _mean_of_equals(form) @ attention[index, 1 : size + 1]
-                seen = _of_atoms(own, form)
-                found[row] = replace(found[row], attention=seen)
-            else:
+            if not np.isfinite(predicted[index]).all():
                 found[row] = replace(found[row], error=_NOT_FINITE)
+                continue
+            form, size = forms[row], int(encoded.sizes[index])
+            seen = _of_atoms(_mean_of_equals(form) @ attention[index, 1 : size + 1], form)
+            explained = self._explanation(found[row], form, draws[index], predicted[index])
+            found[row] = replace(explained, attention=seen)
 
     def _explanation(
         self, empty: Explanation, form: Traced, draws: Draws, predicted: np.ndarray

@@ -102,7 +102,7 @@ class AnalysedRun:
     name: str
     group: str
     statistics: tuple[EmbeddingStatistics, ...]
-    """Statistics at each site, of the graph token and, where it exists, of the mean of atoms."""
+    """At each site, of the graph token and, where it exists, of the mean of atoms."""
 
     def at(self, of: str = TOKEN, site: str | None = None) -> EmbeddingStatistics | None:
         """Return the statistics at a site, by default the last one; None if there are none."""

@@ -103,7 +103,6 @@ def dense_inputs(
     molecules at a time.
 
     Args:
-        model: the model that is exported.
         smiles, columns: as for `Predictor.predict`, with its errors.
     """
     given = [*checked_rows(smiles, columns, model.inputs.names)]
@@ -159,7 +158,6 @@ def encode_table(
     molecule's row, counted from 0 without the header. Rows with an invalid SMILES are left out.
 
     Args:
-        model: the model that was exported.
         source: the table, in any format of `read_chunks`.
         folder: a new or empty folder.
 

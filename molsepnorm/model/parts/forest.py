@@ -75,7 +75,6 @@ class Forest(Part):
         """Fit the trees of each target to the training molecules that have its label.
 
         Args:
-            reads: the inputs that the trees read.
             extra: the inputs of G molecules.
             labels: (G, T), NaN where missing.
             weights: (G,) weights of the molecules; None for equal weights.

@@ -137,10 +137,8 @@ def infer(
 
     Args:
         network: a network on the device of the tensors.
-        tensors: all molecules.
         graphs: int [G], indices of the molecules.
         batch_size: maximum batch size; the default suits the device.
-        precision: precision of matrix products.
         call: function from a batch to a row for each molecule; by default the network.
     """
     if not len(graphs):

@@ -45,14 +45,7 @@ class Part(ABC):
     def predict(
         self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
     ) -> Predicted:
-        """Return predictions for some molecules.
-
-        Args:
-            inputs: G molecules.
-            rows: int (n,), the molecules to predict.
-            task: the targets of the model.
-            precision: precision of matrix products.
-        """
+        """Return predictions for the molecules `rows`, int (n,), of G molecules."""
 
     @property
     def modules(self) -> tuple[nn.Module, ...]:

@@ -36,11 +36,7 @@ class FilterColumns:
     """Values of each column of predicted classes."""
 
     def find(self, name: str, where: str) -> str:
-        """Return the column of this name or short name.
-
-        Args:
-            name: the name; Python's parser returns names in the form NFKC.
-            where: beginning of the message of an error.
+        """Return the column of this name or short name, which Python's parser returns as NFKC.
 
         Raises:
             ConfigError: there is no such column, or the name has two meanings.
@@ -72,10 +68,6 @@ class Filter:
     >>> chosen = Filter("-4 < logS <= 0 and kind != 'salt'", columns)
     >>> chosen(pd.DataFrame({"logS_pred": [-5.0, 0, 0], "kind": ["", "", "salt"]}))
     array([False,  True, False])
-
-    Args:
-        text: the condition.
-        columns: the columns that it may name.
 
     Raises:
         ConfigError: the text is no condition, names an unknown column or class, compares a number

@@ -103,10 +103,9 @@ def screen(
     computed again. Memory does not grow with the library.
 
     Args:
-        predictor: with several `processes` and the model on a CPU, each process
-            does a task; a GPU is used by one task at a time.
+        predictor: with several `processes` and the model on a CPU, each process does a task; a GPU
+            is used by one task at a time.
         inputs: files, or patterns such as `lib/*.parquet`, see `read_chunks` for the formats.
-        output: a folder.
         on: `here` for processes of this machine, or `ray` for a Ray cluster, see `on_ray.Cluster`.
         actors: number of processes on a Ray cluster; by default one for each CPU.
         on_progress: called at the start and after each part.
