@@ -2,7 +2,6 @@
 
 - `model`: `PropertyModel`, the model in memory;
 - `parts/`: networks, kernel regressions and forests, whose predictions are averaged;
-- `inputs`: what the parts read of some molecules;
 - `folder`: writes a model to a folder, reads it back, and checks that its parts fit each other;
 - `training_molecules`: the molecules that a model was trained on, as a file of that folder;
 - `joining`: one model of several, which predicts their mean.
@@ -16,10 +15,9 @@ from molsepnorm.model.folder import (
     require_replaceable,
     weights_digest,
 )
-from molsepnorm.model.inputs import ExtraArrays, Inputs
 from molsepnorm.model.joining import join
 from molsepnorm.model.model import PropertyModel
-from molsepnorm.model.parts import encoding_of
+from molsepnorm.model.parts import ExtraArrays, Inputs, encoding_of
 
 __all__ = [
     "README",

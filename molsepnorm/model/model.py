@@ -15,8 +15,8 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, ModelError, counted
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
-from molsepnorm.model.inputs import Inputs
 from molsepnorm.model.parts import (
+    Inputs,
     KernelPart,
     NetworkPart,
     Part,

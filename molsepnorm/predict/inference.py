@@ -101,23 +101,20 @@ class Run:
                 spread[group] = found.spread
             if found.distance is not None:
                 distance[group] = found.distance
-        finite, errors = np.isfinite(values), list(rows.errors)
+        finite, errors, task = np.isfinite(values), list(rows.errors), self.model.task
         failed = np.flatnonzero(~finite.all(axis=1))  # invalid SMILES included
         for row in failed:
-            errors[row] = errors[row] or self._not_finite(finite[row])
+            if errors[row] is None:
+                pairs = zip(task.targets, task.columns(), strict=True)
+                names = [target.name for target, its in pairs if not finite[row, its].all()]
+                what = f"the prediction of {', '.join(names)}"
+                errors[row] = _not_finite(what, self.precision)
         values[failed] = spread[failed] = distance[failed] = np.nan
         signals = (
             spread if self.model.has_spread else None,
             distance if self.model.compares else None,
         )
         return Predicted(values, *signals), errors
-
-    def _not_finite(self, finite: np.ndarray) -> str:
-        """Return why a row has no prediction, given which of its outputs (O,) are finite."""
-        task = self.model.task
-        columns = zip(task.targets, task.columns(), strict=True)
-        names = [target.name for target, column in columns if not finite[column].all()]
-        return _not_finite(f"the prediction of {', '.join(names)}", self.precision)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.devices import Precision
-from molsepnorm.model.inputs import ExtraArrays, Inputs
-from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
 from molsepnorm.tasks import ExtraInputs, Target, Task
 
 TREES = 500

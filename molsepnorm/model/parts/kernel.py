@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.devices import Precision
-from molsepnorm.model.inputs import ExtraArrays, Inputs
 from molsepnorm.model.parts.network import infer, restored_network
-from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import KeepsFloat32, standardised
 from molsepnorm.sepnorm.kernels import at_least_float32

@@ -15,8 +15,7 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision, autocast, products_in
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.reading import check_types
-from molsepnorm.model.inputs import Inputs
-from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.model.parts.part import Inputs, Part, Predicted
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
