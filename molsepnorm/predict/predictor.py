@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from molsepnorm.predict.encode import (
 from molsepnorm.predict.inference import Embed, Embeddings, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
 from molsepnorm.predict.uncertainty import require_calibrated
-from molsepnorm.predict.workers import Workers
+from molsepnorm.predict.workers import results_of
 
 Result = TypeVar("Result")
 
@@ -298,31 +298,21 @@ class Predictor:
         On a CPU each worker process encodes rows and runs the network. If the network is on a GPU,
         worker processes encode, and this process runs it.
         """
-        blocks = self._blocks(rows)
-        first = next(blocks, [])
-        every = chain(first, chain.from_iterable(blocks))
-        both = partial(_encoded_and_run, prepare, run)
-        if len(first) <= 1:
-            yield from ((part, both(part)) for part in every)
-            return
         pending: deque[list[Row]] = deque()
         width = 1 + len(self.model.inputs.columns)
 
         def tasks() -> Iterator[list[Row]]:
-            for part in every:
-                pending.append(part)
-                yield [row[:width] for row in part]
+            """Yield tasks for all processes at a time, so that all have equal shares."""
+            while block := list(islice(rows, _TASK * self.processes)):
+                shares = min(self.processes, max(1, len(block) // _MIN_SHARE))
+                ends = [len(block) * share // shares for share in range(shares + 1)]
+                for start, end in pairwise(ends):
+                    pending.append(block[start:end])
+                    yield [row[:width] for row in pending[-1]]
 
-        with Workers(len(first), prepare if self._run_here else both) as workers:
-            for result in workers.map(tasks()):
-                yield pending.popleft(), run(result) if self._run_here else result
-
-    def _blocks(self, rows: Iterator[Row]) -> Iterator[list[list[Row]]]:
-        """Cut the stream into tasks for all processes at a time, so that all have equal shares."""
-        while block := list(islice(rows, _TASK * self.processes)):
-            shares = min(self.processes, max(1, len(block) // _MIN_SHARE))
-            ends = [len(block) * share // shares for share in range(shares + 1)]
-            yield [block[start:end] for start, end in pairwise(ends)]
+        work = prepare if self._run_here else partial(_encoded_and_run, prepare, run)
+        for result in results_of(work, tasks(), self.processes):
+            yield pending.popleft(), run(result) if self._run_here else result
 
 
 def _encoded_and_run(

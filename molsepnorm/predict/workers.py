@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -109,6 +110,16 @@ class Workers:
                 f"one of {len(self._processes)} worker processes {how}. SIGKILL often means "
                 "that memory ran out: use fewer processes"
             ) from None
+
+
+def results_of(work: Callable[[Any], Any], tasks: Iterator[Any], processes: int) -> Iterator[Any]:
+    """Yield the results in the order of the tasks, which workers share if there are several."""
+    first = list(islice(tasks, processes))
+    if len(first) <= 1:
+        yield from map(work, chain(first, tasks))
+        return
+    with Workers(len(first), work) as workers:
+        yield from workers.map(chain(first, tasks))
 
 
 def _serve(connection: Connection, inherited: list[Connection], work: Callable[[Any], Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -36,7 +36,7 @@ from molsepnorm.molecules.fragments import SCHEMES, fragments
 from molsepnorm.predict.encode import Cells, Group, Prepare, Row
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.tables import TableRows
-from molsepnorm.predict.workers import Workers
+from molsepnorm.predict.workers import results_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,14 +91,9 @@ def _explained(predictor: Predictor, rows: Iterator[Row], pairs: int) -> Iterato
         raise ConfigError(f"pairs must be 2 or more, for a standard error; got {pairs}")
     work = _Explain(predictor, pairs)
     tasks = iter(lambda: list(islice(rows, _TASK)), [])
-    first = list(islice(tasks, predictor.processes if predictor.device.type == "cpu" else 1))
-    if len(first) <= 1:
-        for task in chain(first, tasks):
-            yield from work(task)
-        return
-    with Workers(len(first), work) as workers:
-        for done in workers.map(chain(first, tasks)):
-            yield from done
+    processes = predictor.processes if predictor.device.type == "cpu" else 1
+    for done in results_of(work, tasks, processes):
+        yield from done
 
 
 def explain_rows(
