@@ -24,9 +24,9 @@ MAY_IMPORT = {
     "data": BASE | {"molecules", "nn", "tasks"},
     "devices": BASE,
     "model": BASE | {"molecules", "sepnorm", "nn", "tasks", "pretrained", "data", "devices"},
-    "predict": BASE | {"molecules", "data", "nn", "tasks", "model", "devices"},
+    "predict": BASE | {"molecules", "data", "tasks", "model", "devices"},
 }
-MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "sepnorm", "pretrained"}
+MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "nn", "sepnorm", "pretrained"}
 MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}
 MAY_IMPORT["serve"] = MAY_IMPORT["analysis"] | {"analysis"}
 MAY_IMPORT["tuning"] = MAY_IMPORT["analysis"] | {"analysis"}

@@ -17,8 +17,7 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.predict import Predictor
-from molsepnorm.predict.inference import infer
+from molsepnorm.predict import Predictor, infer
 from molsepnorm.tasks import Loss, Task
 from molsepnorm.training import Callback, EpochRecord, load_config, train
 from molsepnorm.training.loop import Trainer

@@ -189,17 +189,11 @@ def import_weights(
     featurizer: str | None = None,
     atom_shift: int = _SHIFT,
 ) -> Imported:
-    """Convert a state dict of transformers' Graphormer.
+    """Convert a state dict of transformers' Graphormer, with any prefix of its names.
 
     Args:
-        state: the tensors by name, with any prefix.
         settings: the entries of its config.json; multi_hop_max_dist is required.
-        featurizer, atom_shift: as for `convert`.
-
-    Raises:
-        ConfigError: an option is unknown or missing, or does not fit the tensors.
-        ModelError: the architecture differs, or tensors are missing, left over, not finite or of
-            wrong shapes.
+        featurizer, atom_shift: as for `convert`, with its errors.
     """
     prefix = next((n.removesuffix(_GRAPH_TOKEN) for n in state if n.endswith(_GRAPH_TOKEN)), "")
     given = {name.removeprefix(prefix): name for name in state if name.startswith(prefix)}

@@ -66,14 +66,10 @@ class _Graphormer(BaseEstimator):
         sample_weight: Any,
         validation: tuple[list[Any], pd.DataFrame] | None,
     ) -> None:
-        """Train on labels that are numbers or the names of classes.
-
-        Args:
-            molecules, labels, sample_weight: those of `fit`.
-            settings: settings of the labels.
-            validation: the molecules and labels that choose the epoch; drawn if None.
-        """
-        self._require_on_invalid()
+        """Train on labels that are numbers or the names of classes, with the settings of the
+        labels; `validation` chooses the epoch, drawn if None."""
+        if self.on_invalid not in _ON_INVALID:
+            raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
         if sample_weight is not None:
             sample_weight = np.ravel(sample_weight)  # without an index, as the labels are by now
         if len(molecules) != len(labels):
@@ -113,10 +109,6 @@ class _Graphormer(BaseEstimator):
         assert result.model is not None
         self.model_ = result.model
 
-    def _require_on_invalid(self) -> None:
-        if self.on_invalid not in _ON_INVALID:
-            raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
-
     def _split(self, molecules: int, seed: int) -> dict[str, Any]:
         """Return the settings that draw the validation molecules and no test molecules."""
         if not 0 < self.validation_fraction < 1:
@@ -141,7 +133,6 @@ class _Graphormer(BaseEstimator):
             DataError: a molecule is invalid, unless `on_invalid` is "nan".
         """
         check_is_fitted(self, "model_")
-        self._require_on_invalid()
         listed = _listed(X)
         predictor = Predictor(self.model_, self.device, self.processes)
         if listed and kind_of(listed) == GRAPH:
@@ -383,16 +374,12 @@ def _names_of_classes(classes: np.ndarray) -> list[str]:
 
 def _encoded(column: pd.Series, name: str, classes: np.ndarray, names: Sequence[str]) -> pd.Series:
     """Return the names of the classes, or 0 and 1 if there are two."""
-    present = column.notna().to_numpy()
-    own = column.to_numpy()[present]
-    if new := sorted({*own.tolist()} - {*classes.tolist()}, key=str):
+    own = column.dropna().tolist()
+    if new := sorted({*own} - {*classes.tolist()}, key=str):
         raise DataError(f"target '{name}': the class {new[0]} of y_val is not in y")
-    numbers = np.full(len(column), np.nan)
-    numbers[present] = np.searchsorted(classes, own)
-    if len(classes) == 2:
-        return pd.Series(numbers)
-    texts = [None if np.isnan(each) else names[int(each)] for each in numbers]
-    return pd.Series(texts, dtype=object)
+    words = names if len(classes) > 2 else (0.0, 1.0)
+    found = column.map(dict(zip(classes.tolist(), words, strict=True)))
+    return found.astype(float if len(classes) == 2 else object).reset_index(drop=True)
 
 
 def _chosen(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -38,11 +38,10 @@ def predict_udf(
 
     Args:
         model: a trained model, its folder, or the name of a shipped one.
-        level, domain: as for `Predictor`.
+        level, domain: as for `Predictor`, with its errors.
 
     Raises:
-        ConfigError: pyspark is not installed, or as for `Predictor`.
-        ModelError: the folder is missing or damaged.
+        ConfigError: pyspark is not installed.
     """
     functions = require_package("pyspark.sql.functions", "spark", "a function of Spark")
     if not isinstance(model, PropertyModel):

@@ -2,14 +2,11 @@
 
 - `model`: `PropertyModel`, the model in memory;
 - `parts/`: networks, kernel regressions and forests, whose predictions are averaged;
-- `inputs`: what the parts read of some molecules;
-- `folder`: writes a model to a folder and reads it back; it returns the fields of `PropertyModel`;
+- `folder`: writes a model to a folder, reads it back, and checks that its parts fit each other;
 - `training_molecules`: the molecules that a model was trained on, as a file of that folder;
-- `joining`: one model of several, which predicts their mean;
-- `checks`: whether the parts of a model fit each other.
+- `joining`: one model of several, which predicts their mean.
 """
 
-from molsepnorm.model.checks import encoding_of
 from molsepnorm.model.folder import (
     README,
     SCHEMA,
@@ -18,9 +15,9 @@ from molsepnorm.model.folder import (
     require_replaceable,
     weights_digest,
 )
-from molsepnorm.model.inputs import ExtraArrays, Inputs
 from molsepnorm.model.joining import join
 from molsepnorm.model.model import PropertyModel
+from molsepnorm.model.parts import ExtraArrays, Inputs, encoding_of
 
 __all__ = [
     "README",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,19 +24,13 @@ from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, di
 from molsepnorm.files.digests import KEY, has_digest, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing
-from molsepnorm.model.checks import (
-    require_calibration,
-    require_featurizer,
-    require_fitting,
-    require_shares,
-)
-from molsepnorm.model.parts import PARTS, NetworkPart, Part, networks_of
+from molsepnorm.model.parts import PARTS, NetworkPart, Part, encoding_of, networks_of
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
-from molsepnorm.tasks.calibration import Calibration
+from molsepnorm.tasks.calibration import Calibration, kind_fits
 from molsepnorm.tasks.domain import Domain
 
 if TYPE_CHECKING:
@@ -117,7 +111,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return about
 
 
-def brief(reason: object) -> str:
+def _brief(reason: object) -> str:
     """Return the first line of an error, which may list every tensor or quote the file."""
     return next(iter(str(reason).splitlines()), "")[:400]
 
@@ -125,29 +119,8 @@ def brief(reason: object) -> str:
 _WRONG_ENTRY = (RuntimeError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError)
 
 
-def pack_weights(parts: Sequence[Part]) -> bytes:
-    """Return the content of the file of tensors.
-
-    Raises:
-        ModelError: a number is not finite.
-    """
-    tensors = {
-        _prefix(number) + name: tensor
-        for number, part in enumerate(parts)
-        for name, tensor in part.state()[1].items()
-    }
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
-            raise ModelError(
-                f"the model cannot be saved: {name} has a number that is not finite, as after a "
-                "training that diverged. Train again with a lower learning rate"
-            )
-    return save({name: tensor.contiguous() for name, tensor in tensors.items()})
-
-
 def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Read the tensors and compare the file with its digest in `about`, the entries of
-    `config.json`.
+    """Read the tensors, after comparing the file with its digest in the entries of `config.json`.
 
     Raises:
         ModelError: the file is damaged, or holds a number that is not finite.
@@ -156,36 +129,28 @@ def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
     with clear_errors(path, "read"):
         content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != about[KEY].get(WEIGHTS):
-        raise other_weights(path, f"it does not match its digest in {CONFIG}")
+        raise _other_weights(path, f"it does not match its digest in {CONFIG}")
     try:
         weights = load(content)
     except (SafetensorError, RuntimeError, ValueError, KeyError) as error:
-        raise other_weights(path, error) from error
+        raise _other_weights(path, error) from error
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
-            raise other_weights(path, f"{name} has a number that is not finite")
+            raise _other_weights(path, f"{name} has a number that is not finite")
     return weights
 
 
-def restored_parts(
-    descriptions: Sequence[PartDescription], weights: Mapping[str, Tensor], config: Path, file: Path
+def _restored_parts(
+    descriptions: Sequence[PartDescription], weights: Mapping[str, Tensor], folder: Path
 ) -> list[Part]:
-    """Return the parts of a model.
-
-    Args:
-        descriptions: the entries of `config.json`.
-        weights: the tensors of all parts.
-        config, file: the files, for error messages.
-
-    Raises:
-        ModelError: a class of parts is not known, or an entry or the tensors are damaged.
-    """
+    """Return the parts of a model from their descriptions and the tensors of all."""
     parts = []
     for number, each in enumerate(descriptions):
         if each.kind not in PARTS:
             raise ModelError(
-                f"{config}: the model has a part '{each.kind!s:.80}', which is not known here: "
-                "import the package that registers it (molsepnorm.model.parts.register_part)"
+                f"{folder / CONFIG}: the model has a part '{each.kind!s:.80}', which is not known "
+                "here: import the package that registers it "
+                "(molsepnorm.model.parts.register_part)"
             )
         own = {
             name.removeprefix(_prefix(number)): tensor
@@ -195,16 +160,19 @@ def restored_parts(
         try:
             parts.append(PARTS[each.kind].from_state(each.settings, own, each.reads))
         except (ModelError, ConfigError) as error:
-            raise ModelError(f"{config} does not describe a model: {brief(error)}") from error
+            raise _no_model(folder, error) from error
         except _WRONG_ENTRY as error:
-            raise other_weights(file, error) from error
+            raise _other_weights(folder / WEIGHTS, error) from error
     return parts
 
 
-def other_weights(path: Path, reason: object) -> ModelError:
-    """Return the error for a file that does not contain the weights of this model."""
+def _no_model(folder: Path, reason: object) -> ModelError:
+    return ModelError(f"{folder / CONFIG} does not describe a model: {_brief(reason)}")
+
+
+def _other_weights(path: Path, reason: object) -> ModelError:
     return ModelError(
-        f"{path} is damaged or belongs to another model ({brief(reason)}): copy the folder from "
+        f"{path} is damaged or belongs to another model ({_brief(reason)}): copy the folder from "
         "its source again"
     )
 
@@ -215,12 +183,7 @@ def _prefix(number: int) -> str:
 
 
 def write_folder(model: PropertyModel, folder: Path | str) -> None:
-    """Write the model folder; an existing model folder is replaced.
-
-    Raises:
-        ModelError: a number of the model is not finite.
-        StorageError: the folder holds other files, or it cannot be written.
-    """
+    """Write the model folder; see `PropertyModel.save_pretrained`."""
     require_replaceable(folder)
     about, files = packed(model)
     about[KEY][CONFIG] = json_digest(about)
@@ -236,7 +199,19 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     Raises:
         ModelError: a number of the model is not finite.
     """
-    files = {WEIGHTS: pack_weights(model.parts)}
+    states = [part.state() for part in model.parts]
+    tensors = {
+        _prefix(number) + name: tensor.contiguous()
+        for number, (_, own) in enumerate(states)
+        for name, tensor in own.items()
+    }
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ModelError(
+                f"the model cannot be saved: {name} has a number that is not finite, as after a "
+                "training that diverged. Train again with a lower learning rate"
+            )
+    files = {WEIGHTS: save(tensors)}
     if model.structures:
         files[TRAINING_FILE] = model.training_molecules().to_bytes()
     described = Description(
@@ -246,8 +221,8 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
         featurizer_version=featurize.SIZES[model.featurizer].version,
         task=model.task,
         parts=[
-            PartDescription(part.kind, weight, part.reads, part.state()[0])
-            for part, weight in zip(model.parts, model.weights, strict=True)
+            PartDescription(part.kind, weight, part.reads, settings)
+            for part, weight, (settings, _) in zip(model.parts, model.weights, states, strict=True)
         ],
         objective=model.objective,
         excludes=model.excludes,
@@ -259,45 +234,84 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     return {**asdict(described), KEY: digests}, files
 
 
-def read_folder(folder: Path | str) -> dict[str, Any]:
-    """Read a model folder, or the model folder of a run, and return the fields of `PropertyModel`.
+def read_folder(folder: Path | str) -> PropertyModel:
+    """Read a model folder, or the model folder of a run; see `PropertyModel.from_pretrained`."""
+    from molsepnorm.model.model import PropertyModel
+
+    folder = find_folder(folder)
+    about = read_config(folder / CONFIG)
+    weights = read_weights(folder / WEIGHTS, about)
+    entries = {name: entry for name, entry in about.items() if name != KEY}
+    found = check_types(Description, entries, f"{folder / CONFIG} does not describe a model")
+    parts = _restored_parts(found.parts, weights, folder)
+    excludes = found.excludes | read_exclusions(folder)
+    try:
+        _require_fitting(parts, found)
+        return PropertyModel(
+            parts=tuple(parts),
+            weights=tuple(each.weight for each in found.parts),
+            featurizer=found.featurizer,
+            task=found.task,
+            objective=found.objective,
+            excludes=excludes,
+            standardize=found.standardize,
+            calibration=tuple(found.calibration),
+            domain=found.domain,
+            structures=training_files(folder / TRAINING_FILE, about),
+        )
+    except ModelError as error:
+        raise ModelError(f"{folder / CONFIG}: {error}") from None
+    except ValueError as error:
+        raise _no_model(folder, error) from error
+
+
+def _require_fitting(parts: Sequence[Part], described: Description) -> None:
+    """Check that the parts fit the targets and each other, and that the featuriser is registered.
 
     Raises:
-        ModelError: the folder is missing, incomplete or damaged, was written by a newer molsepnorm,
-            or holds a number that is not finite.
+        ModelError: the featuriser or its version is not installed.
+        ConfigError: something does not fit.
     """
-    folder = find_folder(folder)
-    config_file, weights_file = folder / CONFIG, folder / WEIGHTS
-    about = read_config(config_file)
-    weights = read_weights(weights_file, about)
-    entries = {name: entry for name, entry in about.items() if name != KEY}
-    described = check_types(Description, entries, f"{config_file} does not describe a model")
-    task = described.task
-    parts = restored_parts(described.parts, weights, config_file, weights_file)
-    try:
-        require_shares([each.weight for each in described.parts], len(parts))
-        require_calibration(described.calibration, task)
-        require_fitting(parts, task)
-        for part in parts:
-            for network in networks_of([part]):
-                reads = part.reads if isinstance(part, NetworkPart) else NO_INPUTS
-                require_featurizer(config_file, about, network.config, reads)
-        model = {
-            "parts": tuple(parts),
-            "weights": tuple(each.weight for each in described.parts),
-            "featurizer": described.featurizer,
-            "task": task,
-            "objective": described.objective,
-            "excludes": described.excludes | read_exclusions(folder),
-            "standardize": described.standardize,
-            "calibration": tuple(described.calibration),
-            "domain": described.domain,
-            "structures": training_files(folder / TRAINING_FILE, about),
-        }
-        ExtraInputs.joined([part.reads for part in parts])
-    except ValueError as error:
-        raise ModelError(f"{config_file} does not describe a model: {brief(error)}") from error
-    return model
+    task, calibration, name = described.task, described.calibration, described.featurizer
+    fitting = all(kind_fits(*pair) for pair in zip(task.targets, calibration, strict=False))
+    if calibration and (len(calibration) != len(task.targets) or not fitting):
+        raise ConfigError("the calibration does not fit the targets")
+    for part in parts:
+        if part.outputs != task.outputs:
+            raise ConfigError(f"targets of {task.outputs} outputs and {part.outputs} outputs")
+    read = {
+        (network.config.atom_sizes, replace(encoding_of(network.config), molecule_features=0))
+        for network in networks_of(parts)
+    }
+    if len(read) > 1:
+        raise ConfigError("the networks read different features or encodings of molecules")
+    if not read:
+        return
+    sizes = featurize.SIZES.get(name)
+    if sizes is None:
+        raise ModelError(
+            f"the model needs the featuriser '{name:.80}' (version "
+            f"{described.featurizer_version:.80}), which is not registered here: install the "
+            "package that provides it, or call molsepnorm.featurize.register with its class "
+            f"before loading the model. {did_you_mean(name, featurize.SIZES)}"
+        )
+    if sizes.version != described.featurizer_version:
+        raise ModelError(
+            f"the model was trained with version {described.featurizer_version:.80} of the "
+            f"featuriser '{name}', and version {sizes.version} is installed: install the former, "
+            "or train again"
+        )
+    for part in parts:
+        for network in networks_of([part]):
+            config = network.config
+            if (config.atom_sizes, config.bond_sizes) != (sizes.atoms, sizes.bonds):
+                raise ConfigError(f"atom_sizes and bond_sizes are not those of '{name}'")
+            reads = part.reads if isinstance(part, NetworkPart) else NO_INPUTS
+            if config.molecule_features != len(sizes.molecule) + reads.width:
+                raise ConfigError(
+                    f"molecule_features is {config.molecule_features}, and '{name}' and the other "
+                    f"inputs have {len(sizes.molecule) + reads.width}"
+                )
 
 
 def training_files(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, ...]:

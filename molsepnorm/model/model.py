@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, ModelError, counted
-from molsepnorm.model.checks import encoding_of, require_shares
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
-from molsepnorm.model.inputs import Inputs
-from molsepnorm.model.parts import KernelPart, NetworkPart, Part, networks_of
+from molsepnorm.model.parts import (
+    Inputs,
+    KernelPart,
+    NetworkPart,
+    Part,
+    Predicted,
+    encoding_of,
+    networks_of,
+)
 from molsepnorm.model.training_molecules import (
     TRAINING_FILE,
     TrainingFile,
@@ -74,7 +83,13 @@ class PropertyModel:
     """The inputs that any part reads beside graphs, such as columns of the table."""
 
     def __post_init__(self) -> None:
-        require_shares(self.weights, len(self.parts))
+        finite = all(math.isfinite(weight) and weight >= 0 for weight in self.weights)
+        count = len(self.parts)
+        if len(self.weights) != count or not finite or abs(sum(self.weights) - 1) > 1e-6:
+            raise ConfigError(
+                f"the mean over {counted(count, 'part')} needs as many weights, which sum to 1; "
+                f"got {self.weights!r:.80}"
+            )
         self.inputs = ExtraInputs.joined([part.reads for part in self.parts])
 
     @staticmethod
@@ -192,15 +207,36 @@ class PropertyModel:
             )
         return found
 
+    def predict(self, inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32") -> Predicted:
+        """Return predictions for some molecules, int (n,), on the scale that is learned.
+
+        Parts without weight are not evaluated.
+        """
+        used = [pair for pair in zip(self.parts, self.weights, strict=True) if pair[1]]
+        found = [
+            (part.predict(inputs, rows, self.task, precision), weight, weight * part.in_spread)
+            for part, weight in used
+        ]
+        spread = distance = None
+        if self.has_spread:
+            total = sum(share for *_, share in found) or 1.0
+            center = sum(each.values * (share / total) for each, _, share in found)
+            squares = ((each.values - center) ** 2 * (share / total) for each, _, share in found)
+            spread = np.sqrt(sum(squares))
+        distances = [(each.distance, w) for each, w, _ in found if each.distance is not None]
+        if distances:
+            far, weights = zip(*distances, strict=True)
+            distance = np.average(far, axis=0, weights=weights)
+        values = np.sum([each.values * weight for each, weight, _ in found], axis=0)
+        return Predicted(values, spread, distance)
+
     def leak(self, dataset: str | None, allow: bool) -> str | None:
         """Return why scores on a named data set would be too optimistic; None if they would not.
 
-        Args:
-            dataset: name of the data set; None for a table, which is not recognised.
-            allow: return the reason instead of raising an error.
+        A table has no name (None), and is not recognised.
 
         Raises:
-            ConfigError: the model must not be evaluated on the data set.
+            ConfigError: the model must not be evaluated on the data set, unless `allow`.
         """
         reason = None if dataset is None else self.excludes.get(dataset)
         if reason is None or allow:
@@ -224,11 +260,11 @@ class PropertyModel:
     def from_pretrained(folder: Path | str) -> PropertyModel:
         """Read a model folder, or the model folder of a run. The network is in evaluation mode.
 
-        Both files are compared with the digests in `config.json`, if there are any. The file of
-        the training molecules is read when they are needed.
+        Both files are compared with the digests in `config.json`. The file of the training
+        molecules is read when they are needed.
 
         Raises:
             ModelError: the folder is missing, incomplete or damaged, was written by a newer
                 molsepnorm, or holds a number that is not finite.
         """
-        return PropertyModel(**read_folder(folder))
+        return read_folder(folder)

@@ -50,28 +50,23 @@ class TrainingMolecules:
             bounds: int8 [n, T], those of these labels.
             several: bool [n, T], true where exact labels of these rows differ.
         """
-        numbers: dict[str, int] = {}
-        codes = np.array([numbers.setdefault(text, len(numbers)) for text in self.smiles])
+        import pandas as pd
+
+        smiles = pd.Series(self.smiles, dtype=object)
         labels, bounds = np.full_like(self.labels, np.nan), np.zeros_like(self.bounds)
         several = np.zeros(labels.shape, dtype=bool)
         for i, (column, signs) in enumerate(zip(self.labels.T, self.bounds.T, strict=True)):
-            known = np.flatnonzero(~np.isnan(column))
-            exact = known[signs[known] == 0]
-            lowest, highest = np.full(len(codes), np.inf), np.full(len(codes), -np.inf)
-            np.minimum.at(lowest, codes[exact], column[exact])
-            np.maximum.at(highest, codes[exact], column[exact])
-            several[:, i] = (highest > lowest)[codes]
-            order = known[np.lexsort((known, signs[known] != 0, codes[known]))]
-            found, start = np.unique(codes[order], return_index=True)
-            first = np.full(len(codes), -1)
-            first[found] = order[start]
-            source = first[codes]
-            labels[source >= 0, i] = column[source[source >= 0]]
-            bounds[source >= 0, i] = signs[source[source >= 0]]
+            known = pd.DataFrame({"smiles": smiles, "label": column, "sign": signs}).dropna()
+            exact = known["sign"] == 0
+            numbers = known[exact].groupby("smiles")["label"].nunique()
+            first = pd.concat([known[exact], known[~exact]]).drop_duplicates("smiles")
+            first = first.set_index("smiles").reindex(smiles)
+            labels[:, i], bounds[:, i] = first["label"], first["sign"].fillna(0)
+            several[:, i] = numbers.reindex(smiles) > 1
         return labels, bounds, several
 
     def read(self) -> TrainingMolecules:
-        """Return the molecules, like `TrainingFile.read`."""
+        """Return itself, as `TrainingFile.read` does the molecules of the file."""
         return self
 
     def to_bytes(self) -> bytes:

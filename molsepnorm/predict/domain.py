@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TrainingMolecules
+from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.tasks.target import BOUND_SIGNS
-
-if TYPE_CHECKING:
-    from molsepnorm.predict.inference import Outcome
-
 
 DOMAIN_COLUMNS = ("similarity", "in_domain", "nearest_smiles")
 """The columns of the applicability domain that do not depend on the targets."""
@@ -37,7 +32,7 @@ def require_domain(model: PropertyModel) -> TrainingMolecules:
 
 
 def domain_columns(
-    model: PropertyModel, molecules: TrainingMolecules, outcome: Outcome
+    model: PropertyModel, molecules: TrainingMolecules, encoded: EncodedRows
 ) -> dict[str, np.ndarray]:
     """Return the columns of the applicability domain by name.
 
@@ -48,22 +43,17 @@ def domain_columns(
     <target>_nearest is its label in the unit of the table: a number or a class. If some labels of a
     target are bounds, its labels are texts such as ">10". The label is missing if the model has
     feature columns and the molecule has different labels, which belong to other conditions.
-
-    Args:
-        model: a model with a domain.
-        molecules: its training molecules.
-        outcome: its predictions, with their similarities.
     """
     assert model.domain is not None
-    assert outcome.similarity is not None and outcome.nearest is not None
-    similarity, rows = outcome.similarity, outcome.nearest
+    assert encoded.similarity is not None and encoded.nearest is not None
+    similarity, rows = encoded.similarity, encoded.nearest
     missing = ~(similarity > 0)
     measured, signs, several = molecules.measured
     smiles = np.array([molecules.smiles[row] for row in rows], dtype=object)
     smiles[missing] = ""
     in_domain = similarity >= model.domain.threshold
-    if outcome.outside is not None:
-        in_domain &= ~outcome.outside.any(axis=1)
+    if encoded.outside is not None:
+        in_domain &= ~encoded.outside.any(axis=1)
     columns = dict(zip(DOMAIN_COLUMNS, (similarity, in_domain, smiles), strict=True))
     for i, target in enumerate(model.task.targets):
         labels, bounds = measured[rows, i], signs[rows, i]

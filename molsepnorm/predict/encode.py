@@ -1,4 +1,4 @@
-"""Rows of SMILES and feature columns: check them, and encode them as a model needs them."""
+"""Rows of SMILES and feature columns, checked and encoded as a model needs them."""
 
 from __future__ import annotations
 
@@ -66,12 +66,8 @@ def checked_rows(
     """Check the arguments of `Predictor.predict`, and return the rows.
 
     Args:
-        smiles, columns: as for `Predictor.predict`.
-        names: the feature columns of the model.
+        smiles, columns: as for `Predictor.predict`, with its errors.
         ordered: add the order of the atoms to each row, see `atoms_in_smiles`.
-
-    Raises:
-        ConfigError: as for `Predictor.predict`.
     """
     require_several(smiles, "smiles")
     if columns is not None:
@@ -115,13 +111,8 @@ def _python_values(values: Any) -> Any:
 def require_feature_columns(
     names: Sequence[str], columns: Iterable[str] | None, source: str
 ) -> None:
-    """Raise a `ConfigError` unless the feature columns of a model are among these columns.
-
-    Args:
-        names: the feature columns of the model.
-        columns: names of the columns that the source has; None if it has only SMILES.
-        source: name of the source in errors.
-    """
+    """Raise a `ConfigError` unless the feature columns of a model are among the columns of a
+    source, which are None if it has only SMILES."""
     if not names and columns is not None:
         raise ConfigError("the model has no feature columns: predict from the SMILES alone")
     found = [] if columns is None else [*columns]
@@ -133,14 +124,12 @@ def require_feature_columns(
 
 
 class Prepare:
-    """Encodes rows as the model needs them, in groups for a device.
+    """Encodes rows as the model needs them, in groups for the device of its network.
 
     Args:
-        model: the model.
-        device: the device of the network.
         smiles_order: encode the atoms in the order of the SMILES, which takes longer. Otherwise the
             featuriser chooses their order.
-        molecules: training molecules to compare with; None if that is not wanted.
+        molecules: training molecules to compare with.
 
     Raises:
         ConfigError: `smiles_order`, and the model standardises structures.

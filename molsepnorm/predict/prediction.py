@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from molsepnorm.files.page import table
 from molsepnorm.predict.domain import DOMAIN_COLUMNS
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import significant
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -43,8 +41,8 @@ class Prediction:
         return prediction_html(self)
 
 
-def predictions_of(task: Task, frame: pd.DataFrame) -> Iterator[Prediction]:
-    """Yield the predictions of a table of `Predictor.predicted`, one by one."""
+def predictions_of(task: Task, smiles: Sequence[str], frame: pd.DataFrame) -> Iterator[Prediction]:
+    """Yield the predictions for some SMILES, one by one, from `Predictor.predicted`."""
     known = {*frame.columns}
     targets = [(each, each.prediction_column, each.output_columns) for each in task.targets]
     spreads = {t.learned_name: f"{t.learned_name}_spread" for t in task.targets}
@@ -52,9 +50,9 @@ def predictions_of(task: Task, frame: pd.DataFrame) -> Iterator[Prediction]:
     sure = [name for t in task.targets for name in t.uncertainty_columns if name in known]
     near = [*DOMAIN_COLUMNS, *(t.nearest_column for t in task.targets)]
     near = [name for name in near if name in known]
-    for row in frame.to_dict("records"):
+    for text, row in zip(smiles, frame.to_dict("records"), strict=True):
         if row["error"] is not None:
-            yield Prediction(row["smiles"], None, row["error"])
+            yield Prediction(text, None, row["error"])
             continue
         values, probabilities = {}, {}
         for target, column, outputs in targets:
@@ -67,7 +65,7 @@ def predictions_of(task: Task, frame: pd.DataFrame) -> Iterator[Prediction]:
         spread = {name: row[column] for name, column in spreads.items()}
         uncertainty = {name: row[name] for name in sure}
         domain = {name: None if row[name] != row[name] else row[name] for name in near}
-        yield Prediction(row["smiles"], values, None, probabilities, spread, uncertainty, domain)
+        yield Prediction(text, values, None, probabilities, spread, uncertainty, domain)
 
 
 _SIZE = 220, 160  # pixels of a molecule

@@ -6,18 +6,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, warn_of_data
 from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.parts import networks_of
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.predict.domain import domain_columns, require_domain
+from molsepnorm.predict.domain import require_domain
 from molsepnorm.predict.encode import (
     Cells,
     EncodedRows,
@@ -26,13 +27,10 @@ from molsepnorm.predict.encode import (
     checked_rows,
     encoded_groups,
 )
-from molsepnorm.predict.inference import Embed, Embeddings, Outcome, Run
+from molsepnorm.predict.inference import Embed, Embeddings, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
-from molsepnorm.predict.uncertainty import require_calibrated, uncertainty_columns
-from molsepnorm.predict.workers import Workers
-
-if TYPE_CHECKING:
-    import pandas as pd
+from molsepnorm.predict.uncertainty import require_calibrated
+from molsepnorm.predict.workers import results_of
 
 Result = TypeVar("Result")
 
@@ -86,7 +84,7 @@ class Predictor:
             raise ConfigError(f"processes must be 1 or more; got {processes}")
         if level is not None:
             require_calibrated(model, level)
-        self._molecules = require_domain(model) if domain else None
+        molecules = require_domain(model) if domain else None
         self.model = model
         self.device = pick_device(device)
         self.processes = processes
@@ -95,8 +93,8 @@ class Predictor:
         self.level = level
         self.domain = domain
         self._prepare = Prepare(model, self.device)
-        self._prepare_near = Prepare(model, self.device, molecules=self._molecules)
-        self._run = Run(model, self.device, precision)
+        self._prepare_near = Prepare(model, self.device, molecules=molecules)
+        self._run = Run(model, self.device, precision, level, molecules)
         self._run_here = self.device.type != "cpu"
         for network in networks_of(model.to(self.device).parts):
             network.eval()  # threads share it, so no call may change its mode
@@ -104,12 +102,10 @@ class Predictor:
     @property
     def columns(self) -> dict[str, np.dtype]:
         """Type of the columns of all targets by name, see `predicted`."""
-        types = dict(self._empty().dtypes)
-        return {name: types[name] for name in types if name not in ("smiles", "error")}
+        return dict(self._empty().drop(columns="error").dtypes)
 
     def _empty(self) -> pd.DataFrame:
-        nothing = EncodedRows([], [], np.empty(0, dtype=np.int64), np.empty(0))
-        return self._table([], self._run(nothing))
+        return self._run(EncodedRows([], [], np.empty(0, dtype=np.int64), np.empty(0)))[0]
 
     @staticmethod
     def from_pretrained(
@@ -124,7 +120,6 @@ class Predictor:
 
         Raises:
             ModelError: the folder is missing, incomplete, damaged or of a newer molsepnorm.
-            ConfigError: as for a model.
         """
         model = PropertyModel.from_pretrained(folder)
         return Predictor(model, device, processes, precision, level, domain)
@@ -146,11 +141,12 @@ class Predictor:
 
     def stream(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Prediction]:
         """Yield the predictions one by one, in memory that does not grow with their number."""
+        self.model.require_targets()
         rows = self.rows(smiles, columns)  # checked now, not at the first prediction
         return (
             prediction
-            for _, table in self.predicted(rows)
-            for prediction in predictions_of(self.model.task, table)
+            for part, table in self.predicted(rows)
+            for prediction in predictions_of(self.model.task, [row[0] for row in part], table)
         )
 
     def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:
@@ -166,15 +162,14 @@ class Predictor:
         1  not a molecule        NaN  RDKit cannot read ...
 
         Args:
-            smiles, columns: as for `predict`.
-
-        Raises:
-            ConfigError: as for `predict`.
+            smiles, columns: as for `predict`, with its errors.
         """
-        import pandas as pd
-
-        parts = self.predicted(self.rows(smiles, columns))
-        frame = pd.concat([self._empty(), *(table for _, table in parts)], ignore_index=True)
+        found, texts = [self._empty()], []
+        for part, table in self.predicted(self.rows(smiles, columns)):
+            found.append(table)
+            texts += [row[0] for row in part]
+        frame = pd.concat(found, ignore_index=True)
+        frame.insert(0, "smiles", pd.Series(texts, dtype=object))
         if isinstance(smiles, pd.Series):
             frame.index = smiles.index
         return frame
@@ -203,9 +198,8 @@ class Predictor:
             layer: the layer, counted from 1; None for the input of the head.
 
         Raises:
-            ConfigError: `smiles` is a string, a mapping or a table, not a list of strings; `atoms`,
-                and the model standardises structures, which changes the atoms; there is no such
-                layer; or `columns` does not fit, as in `predict`.
+            ConfigError: as for `predict`; `atoms`, and the model standardises structures, which
+                changes the atoms; or there is no such layer.
         """
         parts = self.embed_stream(smiles, atoms, columns, layer)
         none = self._embed(atoms, layer)(EncodedRows([], []))
@@ -218,8 +212,7 @@ class Predictor:
         columns: Cells | None = None,
         layer: int | None = None,
     ) -> Iterator[Embeddings]:
-        """Yield embeddings of some thousand molecules at a time, in memory that does not grow with
-        their number; see `embed`."""
+        """Yield embeddings of some thousand molecules at a time, in constant memory; see `embed`."""
         parts = self.embedded(self.rows(smiles, columns, ordered=atoms), atoms, layer)
         if not atoms:
             return (found for _, found in parts)
@@ -229,9 +222,8 @@ class Predictor:
         self, rows: Iterator[Row], atoms: bool = False, layer: int | None = None
     ) -> Iterator[tuple[list[Row], Embeddings]]:
         """Yield some thousand rows at a time with their embeddings."""
-        run = self._embed(atoms, layer)
         prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
-        return self._parts(rows, prepare, run)
+        return self._parts(rows, prepare, self._embed(atoms, layer))
 
     def embedding_width(self, layer: int | None = None) -> int:
         """Return the width of the embeddings of molecules, see `embed`."""
@@ -266,7 +258,7 @@ class Predictor:
                 graphs, self.model.encoding, self.model.network.config.atom_sizes
             )
         ]
-        return self._run(EncodedRows([None] * len(graphs), groups)).values
+        return self._run.predict(EncodedRows([None] * len(graphs), groups))[0].values
 
     def rows(
         self, smiles: Iterable[Any], columns: Cells | None = None, ordered: bool = False
@@ -277,51 +269,24 @@ class Predictor:
     def predicted(self, rows: Iterator[Row]) -> Iterator[tuple[list[Row], pd.DataFrame]]:
         """Yield some thousand rows at a time, with a table of their predictions.
 
-        The columns are `smiles`, those of `Outcome.columns`, with `level` those of
-        `uncertainty_columns`, with `domain` those of `domain_columns`, and `error`, the reason why
-        a row failed; its other cells are then missing. A feature column with numbers outside the
-        range of the training rows is announced once.
+        The columns are those of `Task.tables`, for several networks <target>_spread, with `level`
+        those of `uncertainty_columns`, with `domain` those of `domain_columns`, and `error`, the
+        reason why a row failed; its other cells are then missing. <target>_spread is that of the
+        learned value, or of the probability of the most probable class. A feature column with
+        numbers outside the range of the training rows is announced once.
         """
         self.model.require_targets()
-        return self._predicted(rows)
-
-    def _predicted(self, rows: Iterator[Row]) -> Iterator[tuple[list[Row], pd.DataFrame]]:
         warned: set[str] = set()
-        for part, outcome in self._parts(rows, self._prepare_near, self._run):
-            yield part, self._table([row[0] for row in part], outcome)
-            if outcome.outside is None:
-                continue
-            valid = [error is None for error in outcome.errors]
-            for index in np.flatnonzero(outcome.outside[valid].any(axis=0)):
-                column = self.model.inputs.columns[index]
-                if column.name not in warned:
+        for part, (table, outside) in self._parts(rows, self._prepare_near, self._run):
+            yield part, table
+            for column in self.model.inputs.columns:
+                if column.name in outside - warned:
                     warned.add(column.name)
                     warn_of_data(
                         f"column '{column.name}' has numbers outside the range of the training "
                         f"rows, {column.low:.6g} to {column.high:.6g}; the model is not tested "
                         "there"
                     )
-
-    def _table(self, smiles: Sequence[Any], outcome: Outcome) -> pd.DataFrame:
-        import pandas as pd
-
-        tables = outcome.columns(self.model.task)
-        if self.level is not None:
-            added = uncertainty_columns(self.model, outcome, self.level)
-            tables = [own | its for own, its in zip(tables, added, strict=True)]
-        if self._molecules is not None:
-            tables.append(domain_columns(self.model, self._molecules, outcome))
-        failed = np.array([error is not None for error in outcome.errors], dtype=bool)
-        columns = {"smiles": pd.Series(smiles, dtype=object)}
-        for name, values in chain.from_iterable(each.items() for each in tables):
-            column = pd.Series(values, dtype=values.dtype)
-            if column.dtype == bool:
-                column = column.astype("boolean")
-            if column.dtype == object:
-                column = column.mask(column == "", None)
-            columns[name] = column.mask(failed)
-        columns["error"] = pd.Series(outcome.errors, dtype=object)
-        return pd.DataFrame(columns)
 
     def _parts(
         self, rows: Iterator[Row], prepare: Prepare, run: Callable[[EncodedRows], Result]
@@ -331,31 +296,21 @@ class Predictor:
         On a CPU each worker process encodes rows and runs the network. If the network is on a GPU,
         worker processes encode, and this process runs it.
         """
-        blocks = self._blocks(rows)
-        first = next(blocks, [])
-        every = chain(first, chain.from_iterable(blocks))
-        both = partial(_encoded_and_run, prepare, run)
-        if len(first) <= 1:
-            yield from ((part, both(part)) for part in every)
-            return
         pending: deque[list[Row]] = deque()
         width = 1 + len(self.model.inputs.columns)
 
         def tasks() -> Iterator[list[Row]]:
-            for part in every:
-                pending.append(part)
-                yield [row[:width] for row in part]
+            """Yield tasks for all processes at a time, so that all have equal shares."""
+            while block := list(islice(rows, _TASK * self.processes)):
+                shares = min(self.processes, max(1, len(block) // _MIN_SHARE))
+                ends = [len(block) * share // shares for share in range(shares + 1)]
+                for start, end in pairwise(ends):
+                    pending.append(block[start:end])
+                    yield [row[:width] for row in pending[-1]]
 
-        with Workers(len(first), prepare if self._run_here else both) as workers:
-            for result in workers.map(tasks()):
-                yield pending.popleft(), run(result) if self._run_here else result
-
-    def _blocks(self, rows: Iterator[Row]) -> Iterator[list[list[Row]]]:
-        """Cut the stream into tasks for all processes at a time, so that all have equal shares."""
-        while block := list(islice(rows, _TASK * self.processes)):
-            shares = min(self.processes, max(1, len(block) // _MIN_SHARE))
-            ends = [len(block) * share // shares for share in range(shares + 1)]
-            yield [block[start:end] for start, end in pairwise(ends)]
+        work = prepare if self._run_here else partial(_encoded_and_run, prepare, run)
+        for result in results_of(work, tasks(), self.processes):
+            yield pending.popleft(), run(result) if self._run_here else result
 
 
 def _encoded_and_run(
@@ -365,12 +320,8 @@ def _encoded_and_run(
 
 
 def _in_given_order(part: Embeddings, orders: Sequence[np.ndarray | None]) -> Embeddings:
-    """Return embeddings with the atoms in the order of the given molecules.
-
-    Args:
-        part: the embeddings of some molecules.
-        orders: for each, see `atoms_in_smiles`.
-    """
+    """Return embeddings with the atoms in the order of the given molecules, which
+    `atoms_in_smiles` found."""
     assert part.atoms is not None
     atoms, errors, molecules = [], list(part.errors), part.molecules.copy()
     for row, (own, order) in enumerate(zip(part.atoms, orders, strict=True)):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
+import pandas as pd
 
+from molsepnorm.data.tables.columns import names_in_file, require_column
+from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.tables import check_embeddings_output, check_output
 from molsepnorm.files.writing import replacing
@@ -18,17 +21,12 @@ from molsepnorm.predict.inference import Embeddings
 from molsepnorm.predict.output import open_table, require_unique
 from molsepnorm.predict.predictor import Predictor
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 ERROR = "error"
 """Name of the column with the reasons why rows failed."""
 
 _ALL_DIGITS = 9  # which identify every float32
+_CHANNEL_DIGITS = 6  # of embeddings in a CSV
 _EMBEDDING, _ATOMS = "embedding", "atom_embeddings"
-
-Blocks = Iterator[tuple[list[tuple[str, ...]], Embeddings]]
-"""The cells of some rows, and their embeddings."""
 
 
 def predict_rows(
@@ -47,12 +45,10 @@ def predict_rows(
     The new columns are those of `Predictor.predicted`.
 
     Args:
-        predictor: the predictor.
         chunks: parts of the table as text, such as those of `tables.read_chunks`. They are read as
             they are needed.
         out: the file, whose name chooses the format (see `output.open_table`), or an open text file
             for CSV.
-        smiles_column: name of the column of SMILES.
         source: name of the table in errors.
         on_invalid: keep a row that fails, or raise an error.
         digits: significant digits of numbers; by default six, or more for a target whose values
@@ -75,17 +71,12 @@ def predict_rows(
     if table.is_empty:
         return 0, 0
     columns = predictor.columns
-    added = [*columns, ERROR]
-    table.check(added, overwrite)
+    table.check([*columns, ERROR], overwrite)
     numbers = {name for name, dtype in columns.items() if dtype.kind == "f"}
     if digits is None:
         is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"
         digits = _ALL_DIGITS if is_parquet else predictor.model.task.digits
-    with open_table(out, [*table.header, *added], numbers, table.smiles_place) as write:
-        for rows, found in predictor.predicted(iter(table)):
-            new = cells(found[added], digits)
-            for row, error, its in zip(rows, found[ERROR], new, strict=True):
-                write([*table.kept(row, error), *its])
+    _write(out, table, predictor.predicted(iter(table)), [*columns], numbers, digits)
     return table.rows, table.failed
 
 
@@ -114,8 +105,7 @@ def embed_rows(
       digits and blank if the row failed, and `error`. They have no atoms.
 
     Args:
-        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
-        output: the file.
+        chunks, source, on_invalid: as for `predict_rows`.
         atoms: also write the embeddings of the atoms, in Parquet.
         layer: the layer of the embeddings, see `Predictor.embed`.
 
@@ -135,31 +125,23 @@ def embed_rows(
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     if table.is_empty:
         return 0, 0
-    numbered = [f"{_EMBEDDING}_{index}" for index in range(width)]
-    is_text = suffix != ".parquet"
-    table.check([*(numbered if is_text else (_EMBEDDING, _ATOMS)), ERROR])
-    blocks = (
-        ([table.kept(row, error) for row, error in zip(rows, found.errors, strict=True)], found)
-        for rows, found in predictor.embedded(iter(table), atoms, layer)
-    )
-    if is_text:
-        _write_text(output, [*table.header, *numbered, ERROR], blocks)
-    else:
+    parts = predictor.embedded(iter(table), atoms, layer)
+    if suffix == ".parquet":
+        table.check([_EMBEDDING, _ATOMS, ERROR])
         require_unique(table.header, output)
-        schema = _schema(table.header, width, predictor.model.network.config.width, atoms)
-        with replacing(output) as scratch:
-            _write_parquet(scratch, schema, blocks)
+        _write_parquet(output, table, parts, width, atoms and predictor.model.network.config.width)
+    else:
+        names = [f"{_EMBEDDING}_{index}" for index in range(width)]
+        table.check([*names, ERROR])
+        frames = ((rows, _frame(found, names)) for rows, found in parts)
+        _write(output, table, frames, names, (), _CHANNEL_DIGITS)
     return table.rows, table.failed
 
 
 class TableRows:
-    """The rows of a table, whose columns are checked and kept.
+    """The rows of a table, whose columns are checked and kept; arguments as for `predict_rows`.
 
     Iteration yields rows for a `Predictor`, each with its index and all its cells at the end.
-
-    Args:
-        chunks, smiles_column, source, on_invalid: as for `predict_rows`.
-        features: the feature columns of the model.
     """
 
     def __init__(
@@ -170,8 +152,6 @@ class TableRows:
         on_invalid: Literal["keep", "fail"],
         features: Sequence[str] = (),
     ) -> None:
-        from molsepnorm.data.tables.columns import names_in_file
-
         chunks = iter(chunks)
         first = next(chunks, None)
         self.is_empty = first is None
@@ -186,17 +166,13 @@ class TableRows:
         self._kept = list(range(len(self.header)))  # indices of the columns that stay
 
     def check(self, added: Sequence[str], overwrite: bool | None = None) -> None:
-        """Check that there are the columns of SMILES and of features, and none to be added.
+        """Raise a `ConfigError` unless there are the columns of SMILES and of features, and none
+        to be added.
 
         Args:
             added: names of the columns to be added.
             overwrite: leave those out that the table has already; None if that cannot be chosen.
-
-        Raises:
-            ConfigError: there is no such column, or several, or one is to be added.
         """
-        from molsepnorm.data.tables.columns import require_column
-
         if self._features:
             require_feature_columns(self._features, self._columns, self._source)
         for name in (self._smiles_column, *self._features):
@@ -233,15 +209,12 @@ class TableRows:
         if error is not None:
             self.failed += 1
             if self._on_invalid == "fail":
-                from molsepnorm.data.tables.formats import locate
-
                 raise DataError(f"{locate(self._source, index)}: {error}")
         return tuple(cells[number] for number in self._kept)
 
 
 def cells(table: pd.DataFrame, digits: int) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a table as text: numbers with `digits` digits, "" for missing values."""
-    import pandas as pd
 
     def text(value: Any) -> str:
         if pd.isna(value):
@@ -254,36 +227,51 @@ def cells(table: pd.DataFrame, digits: int) -> Iterator[tuple[str, ...]]:
     return zip(*columns, strict=True)
 
 
-def _write_text(path: Path, columns: Sequence[str], blocks: Blocks) -> None:
-    with open_table(path, columns, (), 0) as write:
-        for rows, part in blocks:
-            for row, numbers, error in zip(rows, part.molecules.tolist(), part.errors, strict=True):
-                new = ["" if error else f"{number:.6g}" for number in numbers]
-                write([*row, *new, error or ""])
+def _frame(found: Embeddings, names: Sequence[str]) -> pd.DataFrame:
+    table = pd.DataFrame(found.molecules, columns=[*names])
+    return table.assign(**{ERROR: pd.Series(found.errors, dtype=object)})
 
 
-def _schema(columns: Sequence[str], width: int, atom_width: int, atoms: bool) -> Any:
-    """Return the Arrow schema of the Parquet file."""
+def _write(
+    out: Path | TextIO,
+    table: TableRows,
+    parts: Iterable[tuple[list[Row], pd.DataFrame]],
+    columns: Sequence[str],
+    numbers: Collection[str],
+    digits: int,
+) -> None:
+    """Write rows, each with its new cells."""
+    header = [*table.header, *columns, ERROR]
+    with open_table(out, header, numbers, table.smiles_place) as write:
+        for rows, found in parts:
+            for row, error, new in zip(rows, found[ERROR], cells(found, digits), strict=True):
+                write([*table.kept(row, error), *new])
+
+
+def _write_parquet(
+    path: Path,
+    table: TableRows,
+    parts: Iterable[tuple[list[Row], Embeddings]],
+    width: int,
+    atom_width: int,
+) -> None:
+    """Write a row group for each part; an `atom_width` of 0 leaves out the atoms."""
     arrow = importlib.import_module("pyarrow")
-    number, text = arrow.float32(), arrow.string()
-    fields = [*((name, text) for name in columns), (_EMBEDDING, arrow.list_(number, width))]
-    if atoms:
+    number, text, vectors = arrow.float32(), arrow.string(), arrow.FixedSizeListArray.from_arrays
+    fields = [*((name, text) for name in table.header), (_EMBEDDING, arrow.list_(number, width))]
+    if atom_width:
         fields.append((_ATOMS, arrow.list_(arrow.list_(number, atom_width))))
-    return arrow.schema([*fields, (ERROR, text)])
-
-
-def _write_parquet(path: Path, schema: Any, blocks: Blocks) -> None:
-    """Write each block as a row group."""
-    arrow = importlib.import_module("pyarrow")
-    text, vectors = arrow.string(), arrow.FixedSizeListArray.from_arrays
-    with importlib.import_module("pyarrow.parquet").ParquetWriter(path, schema) as writer:
-        for rows, part in blocks:
-            arrays = [arrow.array(cells, text) for cells in zip(*rows, strict=True)]
-            arrays.append(vectors(part.molecules.ravel(), part.molecules.shape[1]))
-            if part.atoms is not None:
-                atoms = np.concatenate(part.atoms)  # (Σ N, C)
-                ends = np.cumsum([0, *map(len, part.atoms)], dtype=np.int32)
-                lists = vectors(atoms.ravel(), atoms.shape[1])
+    schema = arrow.schema([*fields, (ERROR, text)])
+    make = importlib.import_module("pyarrow.parquet").ParquetWriter
+    with replacing(path) as scratch, make(scratch, schema) as writer:
+        for rows, found in parts:
+            kept = [table.kept(*pair) for pair in zip(rows, found.errors, strict=True)]
+            arrays = [arrow.array(cells, text) for cells in zip(*kept, strict=True)]
+            arrays.append(vectors(found.molecules.ravel(), width))
+            if found.atoms is not None:
+                atoms = np.concatenate(found.atoms)  # (Σ N, C)
+                ends = np.cumsum([0, *map(len, found.atoms)], dtype=np.int32)
+                lists = vectors(atoms.ravel(), atom_width)
                 arrays.append(arrow.ListArray.from_arrays(ends, lists))
-            arrays.append(arrow.array(part.errors, text))
+            arrays.append(arrow.array(found.errors, text))
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import Predicted
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.calibration import Intervals
-
-if TYPE_CHECKING:
-    from molsepnorm.predict.inference import Outcome
 
 _SEPARATOR = "|"
 _NOTHING = "none"  # the set without a class; in brackets if a class has this name
@@ -25,11 +21,10 @@ def error_signals(
     """Return what the error of each target may depend on, [n] by name.
 
     Args:
-        task: the task of the model.
         spread: [n, O], standard deviation of the networks' predictions, if there are several.
         distance: [n], from the training molecules, if the model compares molecules with them.
     """
-    found = []
+    signals_of = []
     for target, columns in zip(task.targets, task.columns(), strict=True):
         signals = {}
         if spread is not None and target.kind == "regression":
@@ -38,8 +33,8 @@ def error_signals(
                 signals["spread of the networks"] = np.log(own + _SMALL * target.scale)
         if distance is not None:
             signals["distance from the training molecules"] = distance.astype(np.float64)
-        found.append(signals)
-    return found
+        signals_of.append(signals)
+    return signals_of
 
 
 def require_calibrated(model: PropertyModel, level: float) -> None:
@@ -59,7 +54,7 @@ def require_calibrated(model: PropertyModel, level: float) -> None:
 
 
 def uncertainty_columns(
-    model: PropertyModel, outcome: Outcome, level: float
+    model: PropertyModel, found: Predicted, level: float
 ) -> list[dict[str, np.ndarray]]:
     """Return the columns of uncertainty by name, for each target.
 
@@ -71,19 +66,14 @@ def uncertainty_columns(
     by |, or "none". As in a CSV file with this separator, a class that contains | or " is written
     in quotation marks, and its own are doubled.
 
-    Args:
-        model: the model, with a calibration.
-        outcome: its predictions, with their signals.
-        level: between 0 and 1.
-
     Raises:
         ConfigError: the level is too high for the calibration.
     """
     task, tables = model.task, []
-    signals = error_signals(task, outcome.spread, outcome.distance)
+    signals = error_signals(task, found.spread, found.distance)
     pairs = zip(task.targets, task.columns(), model.calibration, signals, strict=True)
     for target, columns, calibration, its in pairs:
-        values = outcome.values[:, columns].astype(np.float64)
+        values = found.values[:, columns].astype(np.float64)
         valid = np.asarray(np.isfinite(values).all(axis=1))
         if isinstance(calibration, Intervals):
             sd = np.where(valid, calibration.sd(its, len(values)), np.nan)

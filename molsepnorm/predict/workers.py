@@ -14,10 +14,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -28,16 +28,11 @@ _AHEAD = 2  # tasks per worker in progress or done, from the oldest unfinished o
 
 
 class Workers:
-    """Worker processes with one torch thread each, which share a stream of tasks.
+    """Worker processes with one torch thread each, which apply `work` to a stream of tasks.
 
     On Linux they are forks, which start at once and share this process's memory, such as the
-    model's weights. Elsewhere they are spawned, and `work` must be picklable. Tasks and results are
-    pickled. The end of the `with` block terminates all workers at once.
-
-    Args:
-        processes: number of workers.
-        work: function from a task to its result.
-        method: fork or spawn; the default depends on the system.
+    model's weights. Elsewhere they are spawned (`method`), and `work` must be picklable. Tasks and
+    results are pickled. The end of the `with` block terminates all workers at once.
     """
 
     def __init__(
@@ -58,12 +53,7 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for connection, process in self._processes.items():
             connection.close()
             process.terminate()
@@ -86,7 +76,8 @@ class Workers:
         while True:
             while idle and given < turn + window and (task := next(tasks, None)):
                 given, connection = task[0] + 1, idle.pop()
-                self._send(connection, task[1])
+                with self._alive(connection):
+                    connection.send(task[1])
                 busy[connection] = task[0]
             if turn in done:
                 failed, result = done.pop(turn)
@@ -95,33 +86,40 @@ class Workers:
                 turn += 1
                 yield result
             elif busy:
-                for ready in wait(list(busy)):
-                    done[busy.pop(ready)] = self._receive(ready)
+                found: list[Any] = wait(list(busy))
+                for ready in found:
+                    with self._alive(ready):
+                        done[busy.pop(ready)] = ready.recv()
                     idle.append(ready)
             else:
                 return
 
-    def _send(self, connection: Connection, task: Any) -> None:
+    @contextmanager
+    def _alive(self, connection: Connection) -> Iterator[None]:
+        """Raise an error that says how the worker ended, if the other end is closed."""
         try:
-            connection.send(task)
-        except OSError:
-            raise self._death(connection) from None
-
-    def _receive(self, connection: Any) -> tuple[bool, Any]:
-        try:
-            return connection.recv()
+            yield
         except (EOFError, OSError):
-            raise self._death(connection) from None
+            process = self._processes[connection]
+            process.join(5)
+            code = process.exitcode or 0
+            how = f"left with code {code}"
+            if code < 0:
+                how = f"was ended by {signal.Signals(-code).name}"
+            raise MolsepnormError(
+                f"one of {len(self._processes)} worker processes {how}. SIGKILL often means "
+                "that memory ran out: use fewer processes"
+            ) from None
 
-    def _death(self, connection: Connection) -> MolsepnormError:
-        process = self._processes[connection]
-        process.join(5)
-        code = process.exitcode or 0
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"left with code {code}"
-        return MolsepnormError(
-            f"one of {len(self._processes)} worker processes {how}. SIGKILL often means "
-            "that memory ran out: use fewer processes"
-        )
+
+def results_of(work: Callable[[Any], Any], tasks: Iterator[Any], processes: int) -> Iterator[Any]:
+    """Yield the results in the order of the tasks, which workers share if there are several."""
+    first = list(islice(tasks, processes))
+    if len(first) <= 1:
+        yield from map(work, chain(first, tasks))
+        return
+    with Workers(len(first), work) as workers:
+        yield from workers.map(chain(first, tasks))
 
 
 def _serve(connection: Connection, inherited: list[Connection], work: Callable[[Any], Any]) -> None:

@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 from molsepnorm._version import __version__
 from molsepnorm.errors import MolsepnormError, StorageError
 from molsepnorm.files.writing import is_encodable
-from molsepnorm.predict import Prediction
 from molsepnorm.serve.reference import reference_page
 from molsepnorm.serve.service import LimitError, Service, plain
 
@@ -101,7 +100,6 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
     """Return the application of a server.
 
     Args:
-        service: the models and the limits.
         hosts: names under which the server may be addressed; None for any.
     """
     # Requests that wait for their turn may hold all threads: what needs no turn is async.
@@ -151,7 +149,8 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         found, notes = service.predict(
             request.smiles, request.model, request.level, request.domain, request.columns
         )
-        return PredictResponse(predictions=[_response(each) for each in found], notes=notes)
+        predictions = [PredictionResponse(**plain(vars(each))) for each in found]
+        return PredictResponse(predictions=predictions, notes=notes)
 
     @app.post(
         "/api/table",
@@ -232,7 +231,3 @@ def _refusal(request: Request, hosts: set[str] | None, megabytes: float) -> Resp
 
 def _error(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": message}, status)
-
-
-def _response(found: Prediction) -> PredictionResponse:
-    return PredictionResponse(**plain(vars(found)))

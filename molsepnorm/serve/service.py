@@ -50,15 +50,12 @@ _LEVELS = (0.8, 0.9, 0.95)
 """Levels of intervals that the page offers."""
 _SIZE = 240, 170  # pixels of a molecule
 _SMILES = "smiles"
+_SHOWN = ("name", "kind", "learned_name", "classes")  # of a target
 
 
 class LimitError(MolsepnormError):
-    """A request is larger or takes longer than the limits of the server.
-
-    Args:
-        message: the limit, and what to do.
-        status: the HTTP status of the response.
-    """
+    """A request is larger or takes longer than the limits of the server; the response has this
+    HTTP status."""
 
     def __init__(self, message: str, status: int = 413) -> None:
         super().__init__(message)
@@ -94,8 +91,6 @@ class Service:
 
     Args:
         models: the models by name. The first one is the default.
-        limits: the limits of a request.
-        device: device of all models, as for `Predictor`.
 
     Raises:
         ConfigError: there is no model, or one was pre-trained without targets.
@@ -126,13 +121,7 @@ class Service:
             {
                 "name": name,
                 "targets": [
-                    {
-                        "name": target.name,
-                        "kind": target.kind,
-                        "learned_name": target.learned_name,
-                        "classes": list(target.classes),
-                    }
-                    for target in model.task.targets
+                    {key: getattr(target, key) for key in _SHOWN} for target in model.task.targets
                 ],
                 "feature_columns": list(model.inputs.names),
                 "levels": [level for level in _LEVELS if _has_level(model, level)],
@@ -152,12 +141,12 @@ class Service:
         """Return the predictions for some SMILES, and notes about the data.
 
         Args:
-            smiles, columns: as for `Predictor.predict`.
+            smiles, columns: as for `Predictor.predict`, with its errors.
             model: name of the model; None for the first one.
-            level, domain: as for `Predictor`.
+            level, domain: as for `Predictor`, with its errors.
 
         Raises:
-            ConfigError: as for `Predictor` and `Predictor.predict`, or there is no such model.
+            ConfigError: there is no such model.
             LimitError: there are too many molecules, or it takes too long.
         """
         deadline = self._deadline()
@@ -188,14 +177,12 @@ class Service:
         """Return a table with predictions, as `molsepnorm predict` writes it.
 
         Args:
-            content: the file.
-            name: its name, whose end names the format.
-            model, level, domain: as for `predict`.
+            name: name of the file, whose end names the format.
+            model, level, domain: as for `predict`, with its errors.
 
         Raises:
-            ConfigError: as for `predict` and `predict_rows`, or the format is not accepted.
+            ConfigError: as for `predict_rows`, or the format is not accepted.
             DataError: the table cannot be read.
-            LimitError: as for `predict`.
         """
         deadline = self._deadline()
         predictor = self._predictor(model, level, domain)
@@ -260,9 +247,8 @@ class Service:
         for name, each in found.targets.items():
             limit = max(map(abs, each.atoms.tolist()), default=0.0)
             panel = Panel(found.structure, each.atoms)
-            fragments = sorted(
-                ((part.smiles, part.contributions[name]) for part in found.fragments["brics"]),
-                key=lambda part: -abs(part[1]),
+            parts = sorted(
+                found.fragments["brics"], key=lambda part: -abs(part.contributions[name])
             )
             targets[name] = {
                 "unit": each.unit,
@@ -270,17 +256,16 @@ class Service:
                 "base": each.base,
                 "atoms": each.atoms.tolist(),
                 "inputs": each.inputs,
-                "fragments": [{"smiles": text, "contribution": share} for text, share in fragments],
+                "fragments": [
+                    {"smiles": part.smiles, "contribution": part.contributions[name]}
+                    for part in parts
+                ],
                 "svg": draw_grid([panel], DIVERGING, limit, each.unit, png=False).decode(),
             }
         return {"smiles": smiles, "structure": found.structure, "targets": targets}
 
     def drawing(self, smiles: str) -> str:
-        """Return a molecule as SVG.
-
-        Raises:
-            DataError: it cannot be drawn.
-        """
+        """Return a molecule as SVG, or raise a `DataError` if it cannot be drawn."""
         with self._turn(self._deadline()):
             picture = draw_structure(smiles, _SIZE)
         if picture is None:

@@ -13,7 +13,6 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
-from molsepnorm.predict.inference import predict
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
@@ -89,7 +88,7 @@ def evaluate(
     check_labels(model.task.targets, labels)
     model.to(chosen)
     inputs = Inputs.of(dataset.store, extra, chosen)
-    predictions = predict(model, inputs, graphs, precision)
+    predictions = model.predict(inputs, graphs, precision).values
     scores = dataset_scores(dataset, model.task, predictions, labels)
     ends = model.task.intervals(predictions, labels, molecules=dataset.molecule_ids[graphs])
     intervals = {name: each for name, each in ends.items() if np.isfinite(scores[name])}

@@ -25,7 +25,6 @@ from molsepnorm.model import SUPERVISED, ExtraArrays, Inputs, PropertyModel, wei
 from molsepnorm.model.parts import NetworkPart
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.nn.parts import INTERACTIONS, in_head, output_layer
-from molsepnorm.predict.inference import predict
 from molsepnorm.tasks import Target
 from molsepnorm.training.config import (
     FREE,
@@ -175,7 +174,7 @@ def unfit_targets(
         return ()
     train = dataset.splits["train"]
     rows = train[:: -(-len(train) // _MAX_MOLECULES)]
-    values = predict(loaded, Inputs.of(dataset.store, extra), rows)
+    values = loaded.predict(Inputs.of(dataset.store, extra), rows).values
     found = []
     for number in numbers:
         new, column = model.task.targets[number], model.task.columns()[number].start

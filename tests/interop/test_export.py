@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
-from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
+from molsepnorm.errors import ConfigError, ModelError, StorageError
 from molsepnorm.interop.export import (
     DenseGraphormer,
     DenseModel,
@@ -414,12 +414,6 @@ def test_networks_without_a_dense_form_are_refused() -> None:
         DenseGraphormer(network_of(resistance_kernels=4))
 
 
-def test_models_without_a_dense_form_are_refused(tmp_path: Path) -> None:
-    untrained = PropertyModel.of(network_of(0), "ogb", Task((), "loss"))
-    with pytest.raises(ConfigError, match="pre-trained without targets"):
-        export_onnx(untrained, tmp_path / "out")
-
-
 def test_wrong_arguments_are_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = None  # not used before the arguments are checked
     with pytest.raises(ConfigError, match=r"a.onnx is the name of a file, .* name of a folder"):
@@ -459,17 +453,6 @@ def test_a_table_is_encoded_without_its_invalid_rows(tmp_path: Path) -> None:
             for name, array in expected.items():
                 np.testing.assert_array_equal(arrays[name], array)
     assert rows == [row for row in range(70) if row != 3]
-
-
-def test_a_table_without_molecules_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bad.csv").write_text("smiles\n?\n")
-    with pytest.raises(DataError, match=r"no molecule that can be encoded. \S+, line 2: RDKit"):
-        encode_table(model_of(), tmp_path / "bad.csv", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(StorageError, match="holds bad.csv, which the export would"):
-        encode_table(model_of(), tmp_path / "bad.csv", tmp_path)
-    with pytest.raises(ConfigError, match="feature columns solvent, ph, and .* has no column"):
-        encode_table(mixed_model(), tmp_path / "bad.csv", tmp_path / "out")
 
 
 # --- the page and the command ---------------------------------------------------------------------

@@ -100,12 +100,6 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
         import_weights(state, settings, featurizer=featurizer)
 
 
-def test_the_default_size_of_transformers_does_not_tell_the_features() -> None:
-    state = small_network("zinc", num_atoms=512 * 9).state_dict()
-    with pytest.raises(ConfigError, match="default size of transformers, .*: give --featurizer"):
-        import_weights(state, MULTI_HOP)
-
-
 class Surprise:
     def __reduce__(self) -> tuple:
         return os.system, ("touch surprise",)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch.utils.data import DataLoader
-from torch_geometric.data import Batch, Data
-from torch_geometric.loader import DataLoader as GeometricLoader
+from torch_geometric.data import Data
 
 import molsepnorm
 from molsepnorm.data.batching.collate import GraphTensors
@@ -14,7 +13,7 @@ from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.interop.pyg import AddShortestPathEncoding, Collate, graphormer_config
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules.encodings.encoding import encode
-from molsepnorm.molecules.featurize.pyg import from_data, to_data
+from molsepnorm.molecules.featurize.pyg import to_data
 
 SMILES = ["CCO", "c1ccccc1CC#N", "C", "CC(=O)O", "C1CCCCC1", "OCC(N)C(=O)O", "[Na+].[Cl-]"]
 OGB = molsepnorm.featurize.get("ogb")
@@ -104,24 +103,6 @@ def test_what_does_not_fit_is_refused(dataset, network):
     dataset[1].edge_attr = dataset[1].edge_attr[1:]
     with pytest.raises(InvalidMolecule, match="molecule 1: "):
         collate(dataset)
-
-
-def test_batches_of_pytorch_geometric_are_refused(dataset, network):
-    """Its loader makes them, and ignores `collate_fn`."""
-    collate = Collate(network.config, bond_offset=0)
-    (batch,) = GeometricLoader(dataset, batch_size=7, collate_fn=collate)
-    with pytest.raises(ConfigError, match=r"reads a GraphBatch; got DataBatch.*torch\.utils\.data"):
-        network(batch)
-    with pytest.raises(ConfigError, match=r"list of Data; got DataBatch.*torch\.utils\.data"):
-        collate(Batch.from_data_list(dataset))
-    for read in (
-        lambda: collate([batch]),
-        lambda: graphormer_config(GeometricLoader(dataset, batch_size=4), bond_offset=0),
-        lambda: from_data(Data.from_dict(batch.to_dict()), bond_offset=0),
-        lambda: molsepnorm.fit([batch], [1.0], bond_offset=0),
-    ):
-        with pytest.raises(ConfigError, match=r"batch of PyTorch Geometric.*batch\.to_data_list"):
-            read()
 
 
 def test_the_repr_of_the_transform_makes_it_again():

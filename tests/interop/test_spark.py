@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from support import SMALL, far_from_initial
 
-from molsepnorm.errors import ConfigError
 from molsepnorm.interop.spark import predict_udf
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
@@ -88,9 +87,3 @@ def test_feature_columns_follow_the_smiles(spark):
     wanted = Predictor(model).to_frame(SMILES, {"t": [*map(str, cells[:-1]), ""]})
     same(found, wanted.drop(columns="smiles"))
     assert wanted["y_pred"].nunique() > 100
-
-
-def test_pyspark_is_needed(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyspark.sql.functions", None)
-    with pytest.raises(ConfigError, match=r"needs pyspark, .* pip install 'molsepnorm\[spark\]'"):
-        predict_udf(model)

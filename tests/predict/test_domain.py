@@ -18,7 +18,7 @@ from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import domain as module
-from molsepnorm.predict.inference import Outcome
+from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.tasks.domain import Domain
 
@@ -115,8 +115,8 @@ def test_labels_are_those_of_all_rows_of_the_molecule(model, columns):
     molecules = TrainingMolecules(smiles, packed_morgan(smiles), np.array(labels), bounds)
     reader = model.with_parts([NetworkPart(model.network, ExtraInputs(columns))], (1.0,))
     nearest = np.array([0, 3])
-    outcome = Outcome(np.zeros((2, 5)), [None] * 2, similarity=np.ones(2), nearest=nearest)
-    found = module.domain_columns(reader, molecules, outcome)
+    rows = EncodedRows([None] * 2, [], nearest, np.ones(2))
+    found = module.domain_columns(reader, molecules, rows)
     assert found["y_nearest"].tolist() == ["" if columns else "1", "4"]
     assert found["z_nearest"].tolist() == [1, 0]
     assert found["k_nearest"].tolist() == ["none", "" if columns else "high"]
@@ -126,10 +126,8 @@ def test_a_number_outside_the_range_of_training_is_outside_the_domain(model):
     domain, (molecules,) = Domain(0.5, "errors"), model.structures
     outside = np.array([[False, False], [False, True], [False, False]])
     similarity, nearest = np.array([0.9, 0.9, 0.1]), np.zeros(3, int)
-    outcome = Outcome(
-        np.zeros((3, 5)), [None] * 3, similarity=similarity, nearest=nearest, outside=outside
-    )
-    found = module.domain_columns(replace(model, domain=domain), molecules, outcome)
+    rows = EncodedRows([None] * 3, [], nearest, similarity, outside)
+    found = module.domain_columns(replace(model, domain=domain), molecules, rows)
     assert found["in_domain"].tolist() == [True, False, False]
 
 

@@ -12,7 +12,7 @@ from molsepnorm.devices import Precision
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec, encode
 from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.predict.inference import infer
+from molsepnorm.predict import infer
 
 SMILES = (
     "CCCCCCCCO",

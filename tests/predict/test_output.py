@@ -15,7 +15,7 @@ from support import tiny_model
 
 from molsepnorm.data.tables import read_table
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.files.tables import FORMATS, check_output
+from molsepnorm.files.tables import FORMATS
 from molsepnorm.predict import Predictor, output, predict_rows
 from molsepnorm.predict.output import open_table
 from molsepnorm.tasks import Target
@@ -115,12 +115,6 @@ def test_structures_names_and_order_of_an_sdf(predictor, tmp_path):
     assert mols[1].GetProp("smiles") == "C1CC"
     assert "unclosed ring" in mols[1].GetProp("error")
     assert mols[3].GetProp("error") == "empty SMILES"
-
-
-@pytest.mark.parametrize("name", ["x.xls", "x", "x.csv.zip", "x.parquet.gz"])
-def test_other_names_are_refused_with_the_list(tmp_path, name):
-    with pytest.raises(ConfigError, match=r"should be one of \.csv, \.csv\.gz, .*\.xlsx$"):
-        check_output(tmp_path / name)
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

@@ -377,11 +377,6 @@ def test_columns_of_one_name_and_cells_with_carriage_returns_are_kept(predictor)
     assert table.to_numpy().tolist() == rows
 
 
-def test_two_columns_of_smiles_are_refused(predictor):
-    with pytest.raises(ConfigError, match="my.csv has 2 columns called 'smiles'"):
-        _table(predictor, "smiles,smiles\nC,CC\n")
-
-
 def test_rdkit_molecules_are_predicted_as_their_smiles(predictor):
     """A molecule that RDKit could not read is None, and fails by itself."""
     mols = [Chem.MolFromSmiles(text) for text in ("OCC", "C1CC", "c1ccccc1N")]

@@ -58,16 +58,6 @@ def test_predictions_are_those_of_the_library(client, models):
             assert one["values"] is None and one["uncertainty"] == one["domain"] == {}
 
 
-def test_the_first_model_is_the_default(client, models):
-    (found,) = client.post("/predict", json={"smiles": ["CCO"]}).json()["predictions"]
-    assert [*found["values"]] == ["<b>size"]
-    described = client.get("/api/models").json()
-    assert [each["name"] for each in described["models"]] == ["size", "long"]
-    assert described["limits"] == {"rows": 300, "megabytes": 0.5, "seconds": 30}
-    assert all(each["domain"] for each in described["models"])
-    assert described["models"][0]["levels"] == [0.8, 0.9]  # 12 molecules are too few for 0.95
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -9,8 +9,8 @@ import pytest
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel, join
+from molsepnorm.model.parts import Predicted
 from molsepnorm.predict import Predictor
-from molsepnorm.predict.inference import Outcome
 from molsepnorm.predict.uncertainty import uncertainty_columns
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets, Intervals
@@ -90,10 +90,10 @@ def test_sets_of_classes_are_read_as_a_csv_file_with_their_separator(run, classe
     """Also if a class contains the separator."""
     task = Task((Target("grade", "multiclass", classes=classes),), "loss")
     model = replace(PropertyModel.from_pretrained(run), task=task)
-    outcome = Outcome(np.float32([[0.4, 0.3, 0.3]]), [None])
+    found = Predicted(np.float32([[0.4, 0.3, 0.3]]))
     for held in ([0, 1], [2], [0, 1, 2]):
         sets = ClassSets(tuple((float(each in held),) * 9 for each in range(3)))
-        (columns,) = uncertainty_columns(replace(model, calibration=(sets,)), outcome, 0.5)
+        (columns,) = uncertainty_columns(replace(model, calibration=(sets,)), found, 0.5)
         assert [*csv.reader(columns["grade_set"], delimiter="|")] == [[classes[i] for i in held]]
 
 

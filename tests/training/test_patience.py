@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
-from molsepnorm.training.completing import complete
 
 NAN = float("nan")
 
@@ -77,7 +77,7 @@ def test_resuming_a_run_that_patience_ended_does_nothing(
     def look(*args):
         raise AssertionError("predicts once more")
 
-    monkeypatch.setattr(complete, "predict_with_signals", look)
+    monkeypatch.setattr(PropertyModel, "predict", look)
     again = train(folder=tmp_path / "run", resume=True)
     assert (again.finished, again.metrics) == (True, result.metrics)
     assert tree(tmp_path / "run") == before

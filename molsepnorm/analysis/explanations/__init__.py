@@ -5,7 +5,6 @@ from molsepnorm.analysis.explanations.contributions import (
     PAIRS,
     explain,
     explain_rows,
-    explanations,
 )
 from molsepnorm.analysis.explanations.explanation import (
     Contributions,
@@ -24,6 +23,5 @@ __all__ = [
     "FragmentSummary",
     "explain",
     "explain_rows",
-    "explanations",
     "top_fragments",
 ]

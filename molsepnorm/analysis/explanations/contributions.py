@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -36,7 +36,7 @@ from molsepnorm.molecules.fragments import SCHEMES, fragments
 from molsepnorm.predict.encode import Cells, Group, Prepare, Row
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.tables import TableRows
-from molsepnorm.predict.workers import Workers
+from molsepnorm.predict.workers import results_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,27 +80,20 @@ def explain(
     Raises:
         ConfigError: `pairs` is below 2, or as in `Predictor.predict`.
     """
-    return list(explanations(model, smiles, columns, pairs))
-
-
-def explanations(
-    model: PropertyModel | Predictor,
-    smiles: Iterable[str],
-    columns: Cells | None = None,
-    pairs: int = PAIRS,
-) -> Iterator[Explanation]:
-    """Yield the results of `explain` one by one, in memory that does not grow with their number."""
     predictor = model if isinstance(model, Predictor) else Predictor(model)
-    return _explained(predictor, predictor.rows(smiles, columns), pairs)
+    return [*_explained(predictor, predictor.rows(smiles, columns), pairs)]
 
 
 def _explained(predictor: Predictor, rows: Iterator[Row], pairs: int) -> Iterator[Explanation]:
+    """Explain one task after the other, or on a CPU several in worker processes."""
     predictor.model.require_targets()
     if pairs < 2:
         raise ConfigError(f"pairs must be 2 or more, for a standard error; got {pairs}")
     work = _Explain(predictor, pairs)
     tasks = iter(lambda: list(islice(rows, _TASK)), [])
-    return _parts(work, tasks, predictor.processes if predictor.device.type == "cpu" else 1)
+    processes = predictor.processes if predictor.device.type == "cpu" else 1
+    for done in results_of(work, tasks, processes):
+        yield from done
 
 
 def explain_rows(
@@ -116,13 +109,10 @@ def explain_rows(
     """Explain the predictions for a table.
 
     Args:
-        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
+        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`, with its
+            errors.
         pairs: number of pairs of random orders.
         most: maximum number of rows; None for any number.
-
-    Raises:
-        ConfigError: as in `predict_rows`, or there are too many rows.
-        DataError: a row failed and `on_invalid` is fail.
     """
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     table.check([])
@@ -139,25 +129,8 @@ def explain_rows(
     return found
 
 
-def _parts(work: _Explain, tasks: Iterator[list[Row]], processes: int) -> Iterator[Explanation]:
-    """Explain one task after the other, or several in worker processes."""
-    first = list(islice(tasks, processes))
-    if len(first) <= 1:
-        for task in chain(first, tasks):
-            yield from work(task)
-        return
-    with Workers(len(first), work) as workers:
-        for done in workers.map(chain(first, tasks)):
-            yield from done
-
-
 class _Explain:
-    """Explains rows.
-
-    Args:
-        predictor: the predictor of the model.
-        pairs: number of pairs of random orders.
-    """
+    """Explains rows."""
 
     def __init__(self, predictor: Predictor, pairs: int) -> None:
         self._model, self._device = predictor.model, predictor.device
@@ -184,7 +157,7 @@ class _Explain:
     def _explain(
         self, group: Group, forms: Sequence[Traced | Unwritten], found: list[Explanation]
     ) -> None:
-        """Explain some rows of similar size, and put the results into `found`."""
+        """Put the explanations of some rows of similar size into `found`."""
         rows, encoded, extra = group
         draws = [draw(int(size) + len(self._inputs), self._pairs) for size in encoded.sizes]
         molecules = []
@@ -203,25 +176,18 @@ class _Explain:
         batch = model.graphs(Inputs.of(encoded, extra, device)).cut(np.arange(len(rows)))
         attention = self._attention(batch).cpu().numpy()
         for index, row in enumerate(rows):
-            if np.isfinite(predicted[index]).all():
-                form, size = forms[row], int(encoded.sizes[index])
-                found[row] = self._explanation(found[row], form, draws[index], predicted[index])
-                own = _mean_of_equals(form) @ attention[index, 1 : size + 1]
-                seen = _of_atoms(own, form)
-                found[row] = replace(found[row], attention=seen)
-            else:
+            if not np.isfinite(predicted[index]).all():
                 found[row] = replace(found[row], error=_NOT_FINITE)
+                continue
+            form, size = forms[row], int(encoded.sizes[index])
+            seen = _of_atoms(_mean_of_equals(form) @ attention[index, 1 : size + 1], form)
+            explained = self._explanation(found[row], form, draws[index], predicted[index])
+            found[row] = replace(explained, attention=seen)
 
     def _explanation(
         self, empty: Explanation, form: Traced, draws: Draws, predicted: np.ndarray
     ) -> Explanation:
-        """Return the explanation of a molecule.
-
-        Args:
-            empty: the explanation without contributions.
-            form: its atoms.
-            draws, predicted: the coalitions, and the predictions for them (K, O).
-        """
+        """Return the explanation of a molecule, from predictions (K, O) for the coalitions."""
         task, atoms = self._model.task, len(form.places)
         values = explained_scale(self._model, predicted)
         of_players = draws.contributions(values)  # (R / 2, n, O)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -43,18 +42,6 @@ class Contributions:
             return ""
         return f"atoms {self.atoms.sum():+.2g}, other inputs {sum(self.inputs.values()):+.2g}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the contributions as plain JSON values."""
-        return {
-            "unit": self.unit,
-            "value": self.value,
-            "probability": self.probability,
-            "base": self.base,
-            "atoms": self.atoms.tolist(),
-            "standard_errors": self.errors.tolist(),
-            "inputs": self.inputs,
-        }
-
 
 @dataclass(frozen=True)
 class FragmentContribution:
@@ -66,11 +53,6 @@ class FragmentContribution:
     """Its atoms, in the order of `Explanation.structure`."""
     contributions: Mapping[str, float]
     """By target."""
-
-    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the contributions to these targets as plain JSON values."""
-        chosen = {name: self.contributions[name] for name in names}
-        return {"smiles": self.smiles, "atoms": list(self.atoms), "contributions": chosen}
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,29 +73,10 @@ class Explanation:
     """float64 [N]: attention of the graph token to each atom, the mean over all heads and layers of
     the model's first network. It is no explanation. None if the row failed."""
 
-    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the explanation of these targets as plain JSON values."""
-        if self.attention is None:
-            return {"smiles": self.smiles, "error": self.error}
-        return {
-            "smiles": self.smiles,
-            "structure": self.structure,
-            "targets": {name: self.targets[name].to_json() for name in names},
-            "fragments": {
-                scheme: [each.to_json(names) for each in found]
-                for scheme, found in self.fragments.items()
-            },
-            "attention_of_graph_token": self.attention.tolist(),
-        }
-
 
 def unit_of(target: Target, chosen: int = 0) -> str:
-    """Return what the contributions to a target are measured in.
-
-    Args:
-        target: the target.
-        chosen: index of the class that is explained, of a multi-class target.
-    """
+    """Return what the contributions to a target are measured in; of a multi-class target, to the
+    class of this index."""
     if target.kind == "regression":
         return target.learned_name
     names = target.classes or ("0", "1")
@@ -149,7 +112,6 @@ def top_fragments(
     Args:
         explanations: the explanations; rows that failed are left out.
         scheme: brics or murcko.
-        target: name of the target.
     """
     found: dict[tuple[str, str], list[tuple[str, float]]] = {}
     for each in explanations:

@@ -59,7 +59,6 @@ def write_explanations(
     """Write a page (.html), a picture (.png, .svg) or all numbers (.json).
 
     Args:
-        explanations: the explanations.
         path: the file, which is replaced.
         model: name of the model.
         targets: the targets to show.
@@ -107,7 +106,7 @@ def _numbers(
         "molsepnorm": __version__,
         "model": model,
         "method": "Shapley values of atoms, estimated from random orders in pairs",
-        "molecules": [each.to_json(targets) for each in explanations],
+        "molecules": [_molecule(each, targets) for each in explanations],
         "fragments": {
             name: {
                 scheme: [vars(each) for each in top_fragments(explanations, scheme, name)]
@@ -115,4 +114,32 @@ def _numbers(
             }
             for name in targets
         },
+    }
+
+
+def _molecule(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
+    """Return the explanation of these targets as plain JSON values."""
+    if each.attention is None:
+        return {"smiles": each.smiles, "error": each.error}
+    targets = {name: dict(vars(each.targets[name])) for name in names}
+    for own in targets.values():
+        own |= {"atoms": own["atoms"].tolist(), "standard_errors": own.pop("errors").tolist()}
+        own["inputs"] = own.pop("inputs")  # the last
+    fragments = {
+        scheme: [
+            {
+                "smiles": part.smiles,
+                "atoms": list(part.atoms),
+                "contributions": {name: part.contributions[name] for name in names},
+            }
+            for part in found
+        ]
+        for scheme, found in each.fragments.items()
+    }
+    return {
+        "smiles": each.smiles,
+        "structure": each.structure,
+        "targets": targets,
+        "fragments": fragments,
+        "attention_of_graph_token": each.attention.tolist(),
     }

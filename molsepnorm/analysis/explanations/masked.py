@@ -22,7 +22,6 @@ from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.observe import observed
 from molsepnorm.nn.parts import FAST, PLAIN
-from molsepnorm.predict.inference import predict
 
 _TINY = 1e-7  # the smallest probability that has a log-odds
 
@@ -89,7 +88,7 @@ def masked_predictions(
     inputs = Inputs.of(
         variants, ExtraArrays(*map(np.concatenate, zip(*extras, strict=True))), device
     )
-    predicted = predict(model, inputs, np.arange(len(variants)), precision)
+    predicted = model.predict(inputs, np.arange(len(variants)), precision).values
     ends = np.cumsum([len(each.coalitions) for each in molecules])
     return np.split(predicted, ends[:-1])
 
@@ -133,10 +132,7 @@ _READABLE = FAST._replace(attention=PLAIN.attention, dropout=PLAIN.dropout)
 class TokenAttention:
     """Computes the mean attention weight of the graph token over all heads and layers.
 
-    The fast attention does not keep its weights, so this builds the network with the plain one.
-
-    Args:
-        network: the network; it is not changed.
+    The fast attention does not keep its weights, so this copies the network with the plain one.
     """
 
     def __init__(self, network: Graphormer) -> None:

@@ -32,13 +32,7 @@ def limits(explanations: Iterable[Explanation], names: Sequence[str]) -> dict[st
 
 
 def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) -> str:
-    """Return the page.
-
-    Args:
-        explanations: at least one.
-        names: the targets to show.
-        model: name of the model.
-    """
+    """Return the page of one or more explanations, for these targets of a model."""
     done = [each for each in explanations if each.error is None]
     scale = limits(done, names)
     drawn = done[:MAX_DRAWN]

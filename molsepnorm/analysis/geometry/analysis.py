@@ -25,10 +25,10 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.devices import pick_device
 from molsepnorm.errors import ConfigError, prefixed, require_several
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
+from molsepnorm.model.parts import infer
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
-from molsepnorm.predict.inference import infer
 from molsepnorm.tasks.metrics import mean_and_sd
 
 TOKEN, ATOMS = "graph token", "mean of atoms"
@@ -102,7 +102,7 @@ class AnalysedRun:
     name: str
     group: str
     statistics: tuple[EmbeddingStatistics, ...]
-    """Statistics at each site, of the graph token and, where it exists, of the mean of atoms."""
+    """At each site, of the graph token and, where it exists, of the mean of atoms."""
 
     def at(self, of: str = TOKEN, site: str | None = None) -> EmbeddingStatistics | None:
         """Return the statistics at a site, by default the last one; None if there are none."""
@@ -173,7 +173,7 @@ def analyze(
 
     Args:
         models: one or more models, all with the same molecules and targets.
-        device: the device for the networks, which they stay on: auto, cpu, cuda, …
+        device: the device for the networks, which they stay on.
         progress: called with the name of each model before it is analysed.
         targets: the targets to correlate with the embeddings, by default the first three. Those
             with several classes cannot be.

@@ -22,24 +22,14 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 
 def require_folder(folder: Path | str) -> None:
-    """Create the folder of an analysis, before the analysis takes time.
-
-    Raises:
-        ConfigError: matplotlib is not installed.
-        StorageError: the folder cannot be created.
-    """
+    """Create the folder of an analysis, before the analysis takes time."""
     new_figure()
     with clear_errors(folder, "write into"):
         Path(folder).mkdir(parents=True, exist_ok=True)
 
 
 def write(analysis: Analysis, folder: Path | str) -> None:
-    """Write the figure as `geometry.png`, and all numbers as `geometry.json`.
-
-    Raises:
-        ConfigError: matplotlib is not installed.
-        StorageError: the folder cannot be written.
-    """
+    """Write the figure as `geometry.png`, and all numbers as `geometry.json`."""
     figure = draw(analysis)
     with replacing(Path(folder) / "geometry.png") as scratch:
         figure.savefig(scratch, format="png", dpi=130)
@@ -50,9 +40,6 @@ def draw(analysis: Analysis) -> Figure:
     """Draw each statistic that a run has, layer by layer.
 
     A line is the mean over a group's runs, and a band reaches from their minimum to their maximum.
-
-    Raises:
-        ConfigError: matplotlib is not installed.
     """
     figure = new_figure(16, 6.6)
     from matplotlib import colormaps
@@ -95,10 +82,6 @@ def draw(analysis: Analysis) -> Figure:
 
 
 def new_figure(width: float = 1.0, height: float = 1.0) -> Figure:
-    """Return an empty figure of a size in inches.
-
-    Raises:
-        ConfigError: matplotlib is not installed.
-    """
+    """Return an empty figure of a size in inches; a `ConfigError` without matplotlib."""
     Figure = require_package("matplotlib.figure", "plot", "a figure").Figure
     return Figure(figsize=(width, height), layout="constrained")

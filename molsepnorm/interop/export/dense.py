@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +51,10 @@ class DenseModel(nn.Module):
         super().__init__()
         model.require_targets()
         used = [pair for pair in zip(model.parts, model.weights, strict=True) if pair[1]]
-        self.parts = nn.ModuleList(_dense(part) for part, _ in used)
+        for part, _ in used:
+            if type(part) not in _FORMS:
+                raise ConfigError(f"a model with the part '{part.kind}' cannot be exported")
+        self.parts = nn.ModuleList(_FORMS[type(part)](part) for part, _ in used)
         self.weights = [weight for _, weight in used]
         self.widths = model.encoding.molecule_features, *model.inputs.widths
         self.task = model.task
@@ -95,9 +98,6 @@ class DenseGraphormer(nn.Module):
     Norms use the statistics of training, so no molecule depends on the others of its batch.
     Changes of the network after the copy have no effect, and neither has `train()`.
 
-    Args:
-        network: the trained network.
-
     Raises:
         ConfigError: the network has resistance kernels, which are not supported.
     """
@@ -126,12 +126,11 @@ class DenseGraphormer(nn.Module):
         return super().train(False)
 
     def forward(self, *encoded: Any, **named: Any) -> Tensor:  # (B, O)
-        """Return the outputs of every molecule, in the precision of the weights; for the arguments
-        see `batch`."""
+        """Return the outputs, in the precision of the weights, for the arguments of `batch`."""
         return self.network(self.batch(*encoded, **named))
 
     def embed(self, *encoded: Any) -> Tensor:  # (B, R)
-        """Return the input of the network's head; for the arguments see `batch`."""
+        """Return the input of the network's head, for the arguments of `batch`."""
         return self.network.embed(self.batch(*encoded))
 
     def batch(
@@ -230,18 +229,6 @@ class _DenseGINE(GINE):
 _DENSE = Parts(BiasedSelfAttention, _DenseGINE, _DenseBias, FastReadout, Dropout)
 
 
-def _dense(part: Part) -> nn.Module:
-    """Return the dense form of a part: a function of the task, the padded graphs, the features of
-    the featuriser and the `ExtraArrays` of B molecules, which returns predictions (B, O)."""
-    if isinstance(part, NetworkPart):
-        return _DenseNetwork(part)
-    if isinstance(part, KernelPart):
-        return _DenseKernel(part)
-    if isinstance(part, Forest):
-        return DenseForest(part)
-    raise ConfigError(f"a model with the part '{part.kind}' cannot be exported")
-
-
 Graphs = tuple[Tensor | None, ...]
 
 
@@ -276,9 +263,6 @@ class DenseForest(KeepsFloat32):
 
     The trees of all targets go down together, as many levels as the deepest of them has. A leaf is
     its own child.
-
-    Args:
-        forest: the forest.
     """
 
     medians: Tensor
@@ -326,6 +310,15 @@ class DenseForest(KeepsFloat32):
             values = getattr(self, f"values{number}")  # (leaves, W)
             columns.append(values[own - self.starts[number]].mean(dim=1))
         return torch.cat(columns, dim=1)
+
+
+_FORMS: dict[type[Part], Callable[..., nn.Module]] = {
+    NetworkPart: _DenseNetwork,
+    KernelPart: _DenseKernel,
+    Forest: DenseForest,
+}
+"""Class of parts -> dense form: a function of the task, the padded graphs, the features of the
+featuriser and the `ExtraArrays` of B molecules, which returns predictions (B, O)."""
 
 
 def _levels(roots: np.ndarray, children: np.ndarray) -> int:

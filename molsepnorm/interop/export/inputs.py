@@ -19,7 +19,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import networks_of
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import SELF
-from molsepnorm.predict.encode import Cells, Prepare, checked_rows, require_feature_columns
+from molsepnorm.predict.encode import Cells, Prepare, checked_rows
 
 INPUTS = {
     "atoms": ("int32", ("molecules", "atoms"), "atom features; 0 in padding"),
@@ -63,14 +63,12 @@ class DenseInputs:
 
 @dataclass(frozen=True)
 class Encoded:
-    """The result of `encode_table`."""
+    """Numbers of molecules and files that `encode_table` wrote, and for each row without a molecule
+    its position in the table and the reason."""
 
     molecules: int
-    """Number of molecules that were written."""
     files: int
-    """Number of files."""
     rejected: list[str]
-    """For each row without a molecule, its position in the table and the reason."""
 
 
 def input_shapes(model: PropertyModel) -> dict[str, tuple[str | int, ...]]:
@@ -104,14 +102,10 @@ def dense_inputs(
     """Encode molecules for `DenseModel` and its exports.
 
     The memory grows with the square of the largest number of atoms, so encode some hundred
-    molecules at a time. Standardisation, features and fingerprints are those of the model.
+    molecules at a time.
 
     Args:
-        model: the model that is exported.
-        smiles, columns: as for `Predictor.predict`.
-
-    Raises:
-        ConfigError: as `Predictor.predict`.
+        smiles, columns: as for `Predictor.predict`, with its errors.
     """
     given = [*checked_rows(smiles, columns, model.inputs.names)]
     prepared = Prepare(model, torch.device("cpu"))(given)
@@ -166,10 +160,8 @@ def encode_table(
     molecule's row, counted from 0 without the header. Rows with an invalid SMILES are left out.
 
     Args:
-        model: the model that was exported.
         source: the table, in any format of `read_chunks`.
         folder: a new or empty folder.
-        options: how the table is written.
 
     Raises:
         ConfigError: there is no column of SMILES, or a feature column of the model is missing.
@@ -182,11 +174,9 @@ def encode_table(
     rejected: list[str] = []
     with replacing(folder, folder=True) as scratch:
         chunks = read_chunks(source, rows=_ROWS, options=options, numbers=names)
-        for number, chunk in enumerate(chunks):
-            if not number:
-                require_feature_columns(names, chunk.columns if names else None, str(source))
-                for name in (options.smiles_column, *names):
-                    require_column([*chunk.columns], name, str(source))
+        for chunk in chunks:
+            for name in (options.smiles_column, *names):
+                require_column([*chunk.columns], name, str(source))
             smiles = chunk[options.smiles_column].to_numpy()
             found = dense_inputs(model, smiles, chunk if names else None)
             rows, done = done + found.rows, done + len(smiles)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -38,8 +38,6 @@ _TOLERANCE = 1e-3
 """Largest difference between the exported model and the predictor, in standard deviations of the
 labels, or of a probability."""
 
-_UNITS = {"regression": "standard deviations of the labels"}
-
 _TRAINING = 64
 """Number of training molecules that are compared."""
 
@@ -61,7 +59,6 @@ class ExportReport:
     """The check of an export."""
 
     file: Path
-    """The exported model."""
     molecules: int
     """Number of molecules whose predictions were compared."""
     difference: float
@@ -92,14 +89,10 @@ def check_export(folder: Path | str) -> None:
 def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
     """Write a model as a file of tensors in, predictions out, with all it needs to be used.
 
-    The folder holds `model.onnx`, `model.json`, which describes inputs and outputs, and
+    The new or empty folder gets `model.onnx`, `model.json`, which describes inputs and outputs, and
     `example.npz`, encoded molecules with their predictions. The file is loaded by onnxruntime and
     compared with `Predictor`, on built-in molecules and up to 64 training molecules if the model
     has them. No training molecule is written.
-
-    Args:
-        model: the model.
-        folder: a new or empty folder.
 
     Raises:
         ConfigError: as `check_export`, or the model has no dense form (see `DenseModel`).
@@ -109,7 +102,7 @@ def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
     check_export(folder)
     dense = DenseModel(model).cpu()
     predictor = Predictor(model)
-    example = _encoded(model, MOLECULES)
+    example = dense_inputs(model, MOLECULES, _cells(model, len(MOLECULES)))
     if len(example.rows) < 2:  # a single one would fix the size of a batch
         reason = next(filter(None, example.errors))
         raise ConfigError(
@@ -130,8 +123,7 @@ def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
 
 
 def write_onnx(dense: DenseModel, arrays: dict[str, np.ndarray], file: Path) -> Run:
-    """Write a model as ONNX, given inputs to trace it with, and return the function that runs the
-    file."""
+    """Write a model as ONNX, traced with these inputs, and return the function that runs it."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)  # torch's exporter writes about its own code
     try:
@@ -163,10 +155,6 @@ def onnx_runner(file: Path | str) -> Run:
     return lambda arrays: session.run(None, {name: arrays[name] for name in names})[0]
 
 
-def _encoded(model: PropertyModel, smiles: Sequence[str]) -> DenseInputs:
-    return dense_inputs(model, smiles, _cells(model, len(smiles)))
-
-
 def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
     """Return cells of the model's feature columns that it can read: all words, and numbers of the
     range of the training rows; None if it has no such columns."""
@@ -186,12 +174,14 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs, file: Path) 
     training = list(model.training_molecules().smiles[:_TRAINING]) if model.structures else []
     differences = []
     for batch in filter(None, (smiles, smiles[:1], smiles[-1:], training)):
-        inputs = _encoded(model, batch)
+        cells = _cells(model, len(batch))
+        inputs = dense_inputs(model, batch, cells)
         names = [name for target in model.task.targets for name in target.output_columns]
-        frame = predictor.to_frame(batch, _cells(model, len(batch)))
+        frame = predictor.to_frame(batch, cells)
         expected = frame[names].to_numpy(dtype=np.float32)[inputs.rows]
         differences.append(_difference(model, run(inputs.arrays), expected))
-    units = {_UNITS.get(target.kind, "probability") for target in model.task.targets}
+    kinds = {"regression": "standard deviations of the labels"}
+    units = {kinds.get(target.kind, "probability") for target in model.task.targets}
     unit = " or ".join(sorted(units, reverse=True))
     count = len(smiles) + len(training)
     report = ExportReport(file, count, float(np.max(differences)), unit)

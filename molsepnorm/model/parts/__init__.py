@@ -1,6 +1,6 @@
 """The learners that a model consists of.
 
-- `part`: what they have in common;
+- `part`: what they have in common, read and return;
 - `network`: a Graphormer with its head;
 - `kernel`: a kernel regression of the embeddings of a network, fingerprints and descriptors;
 - `forest`: random forests.
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from molsepnorm.model.parts.forest import Forest
 from molsepnorm.model.parts.kernel import KernelPart
-from molsepnorm.model.parts.network import NetworkPart, infer
-from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.model.parts.network import NetworkPart, encoding_of, infer
+from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
 from molsepnorm.nn.graphormer import Graphormer
 
 PARTS: dict[str, type[Part]] = {each.kind: each for each in (NetworkPart, KernelPart, Forest)}
@@ -31,11 +31,14 @@ def register_part(part: type[Part]) -> None:
 
 __all__ = [
     "PARTS",
+    "ExtraArrays",
     "Forest",
+    "Inputs",
     "KernelPart",
     "NetworkPart",
     "Part",
     "Predicted",
+    "encoding_of",
     "infer",
     "networks_of",
     "register_part",

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.devices import Precision
-from molsepnorm.model.inputs import ExtraArrays, Inputs
-from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
 from molsepnorm.tasks import ExtraInputs, Target, Task
 
 TREES = 500
@@ -35,8 +34,8 @@ class Forest(Part):
     for each of the features that are tried, which are a third of all. For classes a split has the
     best threshold of log2 of the features, and each class is weighted by the inverse square root of
     its frequency, unless the task has class weights; predictions are unweighted shares. Each is the
-    better one on its kind of targets. A
-    missing feature is replaced by its median over the training molecules.
+    better one on its kind of targets. A missing feature is replaced by its median over the training
+    molecules.
 
     Source: Geurts et al., "Extremely randomized trees", Machine Learning 2006, 63, 3, on bootstrap
     samples; Breiman, "Random forests", Machine Learning 2001, 45, 5; both as in scikit-learn.
@@ -75,14 +74,11 @@ class Forest(Part):
         """Fit the trees of each target to the training molecules that have its label.
 
         Args:
-            reads: the inputs that the trees read.
             extra: the inputs of G molecules.
             labels: (G, T), NaN where missing.
-            task: the targets, with their class weights.
             weights: (G,) weights of the molecules; None for equal weights.
             seed: random seed. Its trees do not depend on the number of threads.
             trees: number of trees of each target.
-            threads: number of CPU threads.
             seconds: time limit. Ten trees of each target are fitted and timed, and as many follow
                 as fit into the time, up to `trees`.
         """
@@ -164,14 +160,7 @@ def _estimator(target: Target, **settings: Any) -> Any:
 
 
 class _Growing:
-    """The forest of one target while it is fitted.
-
-    Args:
-        target: the target.
-        inputs: float32 (G, F).
-        labels, weights: (G,).
-        seed, threads: as for `Forest.fit`.
-    """
+    """The forest of one target while it is fitted to inputs (G, F), labels and weights (G,)."""
 
     def __init__(
         self,

@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from molsepnorm.devices import Precision
-from molsepnorm.model.inputs import ExtraArrays, Inputs
 from molsepnorm.model.parts.network import infer, restored_network
-from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import KeepsFloat32, standardised
 from molsepnorm.sepnorm.kernels import at_least_float32
@@ -67,8 +66,6 @@ class KernelRegression(KeepsFloat32):
     Args:
         width: number of channels of the embedding (R).
         centers: number of training molecules that are compared (m).
-        outputs: number of outputs.
-        reads: the inputs that are compared beside the embedding.
     """
 
     mean: Tensor
@@ -112,13 +109,7 @@ class KernelRegression(KeepsFloat32):
         self._known: dict[str, tuple[Tensor, int, TanimotoTo]] = {}
 
     def forward(self, embedded: Tensor, *extra: Tensor) -> Tensor:  # (B, outputs)
-        """Return the outputs, in float32 or more.
-
-        Args:
-            embedded: (B, R), the embeddings.
-            extra: Morgan counts (B, K), descriptors (B, D), atom-pair counts (B, P) and feature
-                columns (B, C), each without channels if it is not read.
-        """
+        """Return the outputs, in float32 or more, for the arguments of `compare`."""
         return self.outputs(self.compare(embedded, *extra))
 
     def outputs(self, kernel: Tensor) -> Tensor:  # (B, m) -> (B, outputs)
@@ -135,7 +126,13 @@ class KernelRegression(KeepsFloat32):
     def compare(
         self, embedded: Tensor, counts: Tensor, descriptors: Tensor, pairs: Tensor, columns: Tensor
     ) -> Tensor:  # (B, m)
-        """Return the kernel between molecules and centres; arguments as for `forward`."""
+        """Return the kernel between molecules and centres.
+
+        Args:
+            embedded: (B, R), the embeddings.
+            counts, descriptors, pairs, columns: (B, K), (B, D), (B, P) and (B, C), see
+                `ExtraArrays`; each without channels if it is not read.
+        """
         embedded = (at_least_float32(embedded) - self.mean) / self.scale
         kernel = matern(embedded, self.centers)
         if self.reads.morgan:

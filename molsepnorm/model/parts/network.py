@@ -15,8 +15,8 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision, autocast, products_in
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.reading import check_types
-from molsepnorm.model.inputs import Inputs
-from molsepnorm.model.parts.part import Part, Predicted
+from molsepnorm.model.parts.part import Inputs, Part, Predicted
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer, empty_network
@@ -82,6 +82,17 @@ class NetworkPart(Part):
         return NetworkPart(restored_network(settings, tensors), reads)
 
 
+def encoding_of(config: GraphormerConfig) -> EncodingSpec:
+    """Return the encoding of molecules that a network of this architecture needs."""
+    return EncodingSpec(
+        bond_sizes=config.bond_sizes,
+        max_degree=config.max_degree,
+        max_distance=config.max_distance,
+        max_path_length=config.max_path_length,
+        molecule_features=config.molecule_features,
+    )
+
+
 def restored_network(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Graphormer:
     """Return the network with this architecture and state, in evaluation mode.
 
@@ -125,10 +136,8 @@ def infer(
 
     Args:
         network: a network on the device of the tensors.
-        tensors: all molecules.
         graphs: int [G], indices of the molecules.
         batch_size: maximum batch size; the default suits the device.
-        precision: precision of matrix products.
         call: function from a batch to a row for each molecule; by default the network.
     """
     if not len(graphs):

@@ -2,8 +2,7 @@
 
 - `library`: the files of a library, and the tasks into which they are cut;
 - `filters`: conditions on columns;
-- `parts`: from a task to a part of the results, and the best rows of all parts;
-- `manifest`: what a screen computes, and its finished parts;
+- `results`: the folder of the output, its parts and its manifest;
 - `screen`: all of it, in one process or in several.
 """
 

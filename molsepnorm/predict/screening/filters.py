@@ -1,33 +1,23 @@
-"""Conditions on columns, such as `logS > -4 and not in_domain`."""
+"""Conditions on columns, such as `logS > -4 and not in_domain`, which pandas evaluates."""
 
 from __future__ import annotations
 
 import ast
 import re
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
+from typing import Literal, NoReturn, TypeAlias
+from unicodedata import normalize
 
 import numpy as np
+import pandas as pd
 
 from molsepnorm.errors import ConfigError, did_you_mean
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Kind: TypeAlias = Literal["number", "text", "yes/no", "cell"]
 """Kind of a column's values. A cell is text of the input, which may be compared with a number or a
 text."""
 
-_SIGNS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`([^`]*)`""")
 _EXAMPLE = "write a condition such as 'logS > -4 and similarity > 0.3'"
 
@@ -46,66 +36,62 @@ class FilterColumns:
     """Values of each column of predicted classes."""
 
     def find(self, name: str, where: str) -> str:
-        """Return the column of this name or short name.
-
-        Args:
-            name: the name.
-            where: beginning of the message of an error.
+        """Return the column of this name or short name, which Python's parser returns as NFKC.
 
         Raises:
             ConfigError: there is no such column, or the name has two meanings.
         """
+        known = {normalize("NFKC", each): each for each in (*self.aliases, *self.kinds)}
+        name = known.get(normalize("NFKC", name), name)
         if name in self.aliases and name in self.kinds:
             raise ConfigError(
                 f"{where}: '{name}' is a column of the input and a target: write "
                 f"'{self.aliases[name]}' for the prediction, or leave the column out"
             )
-        if name in self.kinds:
-            return name
-        if name in self.aliases:
-            return self.aliases[name]
-        known = [*self.aliases, *self.kinds]
-        raise ConfigError(
-            f"{where}: there is no column '{name}'. {did_you_mean(name, known)} Columns of the "
-            "input are named with --columns; --uncertainty and --domain add others"
-        )
+        column = self.aliases.get(name, name)
+        if column not in self.kinds:
+            raise ConfigError(
+                f"{where}: there is no column '{name}'. {did_you_mean(name, known.values())} "
+                "Columns of the input are named with --columns; --uncertainty and --domain add "
+                "others"
+            )
+        return column
 
 
 class Filter:
-    """A condition on the columns of a table, which pandas evaluates.
+    """A condition on the columns of a table: an expression of `pandas.eval`.
 
-    It may hold comparisons, chained ones too, `and`, `or`, `not`, brackets, numbers, texts, True,
-    False and names of columns. A name that is no Python name is written between backticks. A
-    comparison with a missing number is false, except for `!=`.
+    A name that is no Python name is written between backticks. A comparison with a missing number
+    is false, except for `!=`.
 
-    >>> import pandas as pd
     >>> columns = FilterColumns({"logS_pred": "number", "kind": "cell"}, {"logS": "logS_pred"})
     >>> chosen = Filter("-4 < logS <= 0 and kind != 'salt'", columns)
     >>> chosen(pd.DataFrame({"logS_pred": [-5.0, 0, 0], "kind": ["", "", "salt"]}))
     array([False,  True, False])
 
-    Args:
-        text: the condition.
-        columns: the columns that it may name.
-
     Raises:
-        ConfigError: the text is no such condition, names an unknown column or class, compares a
-            number with a text, or has == or != for a probability.
+        ConfigError: the text is no condition, names an unknown column or class, compares a number
+            with a text, or has == or != for a probability.
     """
 
     def __init__(self, text: str, columns: FilterColumns) -> None:
         self._text, self._columns = text, columns
         self._quoted: dict[str, str] = {}  # placeholder -> name between backticks
-        self._names: dict[str, str] = {}  # column -> name in the expression
+        self._expression = _QUOTED.sub(self._placeholder, text.strip())
         self._compared: dict[str, set[str]] = {"number": set(), "text": set()}
         try:
-            tree = ast.parse(_QUOTED.sub(self._placeholder, text.strip()), mode="eval")
-            self._expression = self._condition(tree.body)
-        except (SyntaxError, RecursionError, MemoryError, OverflowError) as error:
-            reason = f" ({error.msg})" if isinstance(error, SyntaxError) else ""
-            self._fail(f"it cannot be read{reason}: {_EXAMPLE}")
-        for name in set.intersection(*self._compared.values()):
-            self._fail(f"'{name}' is compared with a number and with a text: choose one")
+            nodes = [*ast.walk(ast.parse(self._expression, mode="eval"))]
+            self._names = {n.id: self._column(n) for n in nodes if isinstance(n, ast.Name)}
+            for node in nodes:
+                if isinstance(node, ast.Compare):
+                    self._check(node)
+            for name in set.intersection(*self._compared.values()):
+                self._fail(f"'{name}' is compared with a number and with a text: choose one")
+            self(self._example())
+        except ConfigError:
+            raise
+        except Exception as error:  # those of Python's parser and of pandas
+            self._fail(f"it cannot be read ({str(error) or type(error).__name__}): {_EXAMPLE}")
 
     @property
     def numbers(self) -> list[str]:
@@ -114,13 +100,22 @@ class Filter:
 
     def __call__(self, table: pd.DataFrame) -> np.ndarray:  # bool (n,)
         """Return which rows fulfil the condition. Columns of `numbers` hold numbers."""
-        own = table[[*self._names]].rename(columns=self._names)
-        for column, name in self._names.items():
-            if self._columns.kinds[column] == "yes/no":
-                own[name] = own[name].astype(bool)
-            elif self._columns.kinds[column] == "number":
-                own[name] = own[name].astype(np.float64)
-        return own.eval(self._expression, engine="python").to_numpy(dtype=bool)
+        types = {"yes/no": bool, "number": np.float64}
+        own = {
+            name: table[column].astype(types.get(self._columns.kinds[column], table[column].dtype))
+            for name, column in self._names.items()
+        }
+        found = pd.eval(self._expression, engine="python", resolvers=[own])
+        if not isinstance(found, pd.Series) or found.dtype != bool:
+            self._fail(f"it is no condition: {_EXAMPLE}")
+        return found.to_numpy()
+
+    def _example(self) -> pd.DataFrame:
+        """Return a row, on which the condition is tried."""
+        values = {"number": 0.0, "yes/no": False}
+        kinds = {name: self._columns.kinds[name] for name in self._names.values()}
+        kinds |= dict.fromkeys(self._compared["number"], "number")
+        return pd.DataFrame({name: [values.get(kind, "")] for name, kind in kinds.items()})
 
     def _placeholder(self, match: re.Match[str]) -> str:
         if match[1] is None:
@@ -132,88 +127,42 @@ class Filter:
     def _fail(self, reason: str) -> NoReturn:
         raise ConfigError(f"filter '{self._text}': {reason}")
 
-    def _source(self, node: ast.AST) -> str:
-        """Return the text of a part of the condition."""
-        return re.sub(
+    def _column(self, node: ast.Name) -> str:
+        return self._columns.find(self._quoted.get(node.id, node.id), f"filter '{self._text}'")
+
+    def _check(self, node: ast.Compare) -> None:
+        """Check a comparison, and note which cells it compares with what."""
+        sides = [leaf for side in (node.left, *node.comparators) for leaf in ast.walk(side)]
+        columns = [self._names[each.id] for each in sides if isinstance(each, ast.Name)]
+        values = [each.value for each in sides if isinstance(each, ast.Constant)]
+        known = {bool: "yes/no", str: "text"}
+        kinds: set[str] = {self._columns.kinds[each] for each in columns}
+        kinds |= {known.get(type(value), "number") for value in values}
+        text = re.sub(
             r"_column_\d+_",
             lambda match: f"`{self._quoted.get(match[0], match[0])}`",
             ast.unparse(node),
         )
-
-    def _condition(self, node: ast.expr) -> str:
-        """Check a condition, and return it as an expression for pandas."""
-        if isinstance(node, ast.BoolOp):
-            word = " and " if isinstance(node.op, ast.And) else " or "
-            return f"({word.join(map(self._condition, node.values))})"
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return f"(not {self._condition(node.operand)})"
-        if isinstance(node, ast.Compare):
-            return self._comparison(node)
-        if isinstance(node, ast.Name) and self._kind(node) == "yes/no":
-            return self._value(node)
-        self._fail(f"'{self._source(node)}' is no condition: {_EXAMPLE}")
-
-    def _comparison(self, node: ast.Compare) -> str:
-        text, sides = self._source(node), [node.left, *node.comparators]
-        columns = [self._column(each) for each in sides if isinstance(each, ast.Name)]
-        kinds = set(map(self._kind, sides))
-        if not columns or kinds == {"cell"} or kinds == {"cell", "yes/no"}:
+        if not kinds & {"number", "text"} and "cell" in kinds:
             self._fail(f"'{text}': compare a column with a number or a text")
         if len(kinds - {"cell"}) > 1:
             self._fail(f"'{text}' compares a {' with a '.join(sorted(kinds - {'cell'}))}")
         (kind,) = kinds - {"cell"}
-        for sign in node.ops:
-            if type(sign) not in _SIGNS:
-                self._fail(f"'{text}': compare with {', '.join(_SIGNS.values())}")
-            if isinstance(sign, ast.Eq | ast.NotEq):
-                for column in columns:
-                    if column in self._columns.probabilities:
-                        self._fail(
-                            f"'{text}': '{column}' is a probability, which hardly ever equals a "
-                            "number: compare it with < or >, such as > 0.5"
-                        )
-            elif kind != "number":
-                self._fail(f"'{text}': a {kind} is compared with == or !=")
+        if kind in self._compared:
+            self._compared[kind].update(e for e in columns if self._columns.kinds[e] == "cell")
+        is_equality = any(isinstance(sign, ast.Eq | ast.NotEq) for sign in node.ops)
+        if kind != "number" and any(
+            isinstance(sign, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for sign in node.ops
+        ):
+            self._fail(f"'{text}': a {kind} is compared with == or !=")
         for column in columns:
-            if self._columns.kinds[column] == "cell":
-                self._compared[kind].add(column)
-            for side in sides:
-                classes = self._columns.classes.get(column)
-                if classes and isinstance(side, ast.Constant) and side.value not in classes:
-                    self._fail(
-                        f"'{column}' has no class {side.value!r}. "
-                        f"{did_you_mean(str(side.value), classes)}"
-                    )
-        values = [self._value(each) for each in sides]
-        links = [
-            f"({left} {_SIGNS[type(sign)]} {right})"
-            for left, sign, right in zip(values, node.ops, values[1:], strict=False)
-        ]
-        return f"({' and '.join(links)})"
-
-    def _kind(self, node: ast.expr) -> Kind:
-        if isinstance(node, ast.Name):
-            return self._columns.kinds[self._column(node)]
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-            if self._kind(node.operand) == "number":
-                return "number"
-        elif isinstance(node, ast.Constant):
-            kinds: dict[type, Kind] = {bool: "yes/no", str: "text", int: "number", float: "number"}
-            if type(node.value) in kinds:
-                return kinds[type(node.value)]
-        self._fail(f"'{self._source(node)}' is no column, number or text: {_EXAMPLE}")
-
-    def _value(self, node: ast.expr) -> str:
-        """Return a column, number or text in the expression for pandas."""
-        if isinstance(node, ast.Name):
-            return self._names.setdefault(self._column(node), f"column{len(self._names)}")
-        value = ast.literal_eval(node)
-        return repr(value if isinstance(value, bool | str) else float(value))
-
-    def _column(self, node: ast.Name) -> str:
-        name = self._quoted.get(node.id)
-        if name is None:  # Python's parser returns names in the form NFKC
-            known = {*self._columns.kinds, *self._columns.aliases}
-            normal = {unicodedata.normalize("NFKC", each): each for each in known}
-            name = node.id if node.id in known else normal.get(node.id, node.id)
-        return self._columns.find(name, f"filter '{self._text}'")
+            if is_equality and column in self._columns.probabilities:
+                self._fail(
+                    f"'{text}': '{column}' is a probability, which hardly ever equals a number: "
+                    "compare it with < or >, such as > 0.5"
+                )
+            classes = self._columns.classes.get(column, ())
+            if classes and (wrong := [each for each in values if each not in classes]):
+                self._fail(
+                    f"'{column}' has no class {wrong[0]!r}. {did_you_mean(str(wrong[0]), classes)}"
+                )

@@ -172,11 +172,8 @@ def open_library(
     """Read the columns of all files, and check that each has those that are used.
 
     Args:
-        files: paths from `find_files`.
-        reading: how the files are written.
         columns: columns of the input for the output; by default that of SMILES, and the first
             column that is called like an identifier in all files, such as `id` or `zinc_id`.
-        features: columns that the model reads.
 
     Raises:
         ConfigError: a column is missing in a file.

@@ -15,8 +15,8 @@ from molsepnorm.optional import require_package
 from molsepnorm.predict.workers import attempt
 
 if TYPE_CHECKING:
-    from molsepnorm.predict.screening.parts import Done, Work
-    from molsepnorm.predict.screening.screen import Jobs
+    from molsepnorm.predict.screening.results import Done
+    from molsepnorm.predict.screening.screen import Jobs, Work
 
 _AHEAD = 2  # tasks per actor that are given to it
 _SECONDS = 10.0  # for the cluster to answer
@@ -32,8 +32,7 @@ class Cluster:
     All nodes need molsepnorm, and the files of the library and of the output under the same paths.
 
     Args:
-        work: what is done with a task.
-        actors: number of actors; by default one for each CPU of the cluster.
+        actors: their number; by default one for each CPU of the cluster.
 
     Raises:
         ConfigError: Ray is not installed, the cluster cannot be reached, or it has fewer CPUs.
@@ -133,7 +132,6 @@ class _Actor:
 
         Args:
             works: a reference to the work, in a list, which keeps Ray from copying it to each task.
-            job: see `Work`.
         """
         if self._work is None:
             self._work = importlib.import_module("ray").get(works[0])

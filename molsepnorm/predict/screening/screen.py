@@ -6,25 +6,39 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 
+from molsepnorm._version import __version__
 from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError
+from molsepnorm.files.digests import json_digest
 from molsepnorm.files.lock import locked
+from molsepnorm.model.folder import packed
 from molsepnorm.optional import require_package
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.screening.filters import Filter, FilterColumns, Kind
 from molsepnorm.predict.screening.library import Library, ScreenTask, find_files, open_library
-from molsepnorm.predict.screening.manifest import Manifest, model_digest
-from molsepnorm.predict.screening.parts import ADDED, Done, Ranking, Work, write_best
+from molsepnorm.predict.screening.results import (
+    PARTS,
+    REJECTED,
+    Done,
+    Ranking,
+    Results,
+    part_path,
+    write_part,
+)
+from molsepnorm.predict.tables import ERROR
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks.target import interval_names
 
 Jobs: TypeAlias = Iterable[tuple[ScreenTask, float]]
 Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
 """Function from jobs to their results, in any order."""
+
+_FILE, _ROW = "source_file", "source_row"  # columns that are added: where a row comes from
 
 
 @dataclass(frozen=True)
@@ -67,16 +81,6 @@ class ScreenProgress:
     ranked_by: str | None = None
     """The column that ranks and its direction; None without `top`."""
 
-    def with_part(self, done: Done) -> ScreenProgress:
-        """Return the progress after one more part."""
-        return replace(
-            self,
-            rows=self.rows + done.rows,
-            kept=self.kept + done.kept,
-            rejected=self.rejected + done.rejected,
-            parts=self.parts + 1,
-        )
-
 
 def screen(
     predictor: Predictor,
@@ -99,11 +103,9 @@ def screen(
     computed again. Memory does not grow with the library.
 
     Args:
-        predictor: the predictor. With several `processes` and the model on a CPU, each process
-            does a task; a GPU is used by one task at a time.
+        predictor: with several `processes` and the model on a CPU, each process does a task; a GPU
+            is used by one task at a time.
         inputs: files, or patterns such as `lib/*.parquet`, see `read_chunks` for the formats.
-        output: a folder.
-        options: what is written.
         on: `here` for processes of this machine, or `ray` for a Ray cluster, see `on_ray.Cluster`.
         actors: number of processes on a Ray cluster; by default one for each CPU.
         on_progress: called at the start and after each part.
@@ -132,33 +134,71 @@ def screen(
                 "or another output"
             )
     work = _work(predictor, library, folder, options)
-    given = asdict(options)
-    settings = (
-        given.pop("reading")
-        | given
-        | {
-            "columns": work.library.carried,
-            "by": work.ranking.column if work.ranking else None,
-            "ascending": bool(options.ascending),
-            "level": predictor.level,
-            "domain": predictor.domain,
-            "precision": predictor.precision,
-        }
-    )
-    digest = model_digest(predictor.model)
-    manifest = Manifest(Path(output), digest, settings, work.library, work.ranking)
-    manifest.check()
+    results = Results(Path(output), _content(work, options), work.ranking)
+    results.check()
     # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
-    with _mapped(work, on, actors) as results, locked(folder, "screening"):
-        manifest.check()
-        return _run(work, manifest, options.rows_per_part, results, on_progress)
+    with _mapped(work, on, actors) as mapped, locked(folder, "screening"):
+        results.check()
+        return _run(work, results, options.rows_per_part, mapped, on_progress)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Predicts the rows of a task, and writes those that pass the filter and the ranking.
+
+    The part is written last, and as a whole: where it exists, the task is finished.
+    """
+
+    predictor: Predictor
+    library: Library
+    folder: Path
+    """The absolute path of the output."""
+    chosen: Filter | None = None
+    ranking: Ranking | None = None
+
+    def __call__(self, job: tuple[ScreenTask, float]) -> Done:
+        """Do a task.
+
+        Args:
+            job: the task, and the score below which no row can be among the best.
+        """
+        task, least = job
+        library = self.library
+        table = task.read(library)
+        features = {name: table[name].tolist() for name in library.features} or None
+        found = self.predictor.to_frame(table[library.smiles_column].tolist(), features)
+        errors = found.pop(ERROR)
+        rows = table.index.to_numpy(dtype=np.int64)
+        table = table[[*library.carried]].reset_index(drop=True)
+        table[_FILE], table[_ROW] = task.source.name, rows
+        numbers = {}
+        for name in self.chosen.numbers if self.chosen else ():
+            numbers[name] = pd.to_numeric(table[name], errors="coerce").astype(np.float64)
+            for row in np.flatnonzero(numbers[name].isna() & (table[name].str.strip() != "")):
+                if errors[row] is None:
+                    text = table[name][row]
+                    errors[row] = f"the filter needs a number in {name}: '{text}'"
+        valid = errors.isna()
+        kept = pd.concat([table, found.drop(columns="smiles")], axis=1)[valid]
+        if self.chosen is not None:
+            kept = kept[self.chosen(kept.assign(**numbers))]
+        scores = None
+        if self.ranking is not None:
+            kept = kept[self.ranking.scores(kept) >= least]
+            kept = self.ranking.best(kept).sort_index()
+            scores = self.ranking.scores(kept)
+        counts = {"rows": len(table), "kept": len(kept), "rejected": int((~valid).sum())}
+        if counts["rejected"]:
+            rejected = table.assign(**{ERROR: errors})[~valid]
+            write_part(part_path(self.folder, REJECTED, task.name), rejected)
+        write_part(part_path(self.folder, PARTS, task.name), kept, counts)
+        return Done(task.name, **counts, scores=scores)
 
 
 def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenOptions) -> Work:
     """Check the options, and return what is done with each task."""
-    added = predictor.columns
     for name in library.carried:
-        if name in added or name in ADDED:
+        if name in predictor.columns or name in (_FILE, _ROW, ERROR):
             raise ConfigError(
                 f"the column '{name}' of the input has the name of a column that is added: leave "
                 "it out of --columns, or rename it"
@@ -173,6 +213,32 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
     elif options.by is not None or options.ascending is not None:
         raise ConfigError("by and ascending choose the best rows: give their number, top")
     return Work(predictor, library, folder, chosen, ranking)
+
+
+def _content(work: Work, options: ScreenOptions) -> dict[str, Any]:
+    """Return what the screen computes, for its manifest."""
+    about, _ = packed(work.predictor.model)
+    del about["molsepnorm"]  # the version may change
+    given = asdict(options)
+    settings = given.pop("reading") | given
+    settings |= {
+        "columns": work.library.carried,
+        "by": work.ranking.column if work.ranking else None,
+        "ascending": bool(options.ascending),
+        "level": work.predictor.level,
+        "domain": work.predictor.domain,
+        "precision": work.predictor.precision,
+    }
+    return {
+        "molsepnorm": __version__,
+        "model": json_digest(about),
+        "options": settings,
+        "inputs": [
+            {"file": each.name, "bytes": each.size, "modified_ns": each.modified}
+            for each in work.library.sources
+        ],
+        "ranked_by": None if work.ranking is None else str(work.ranking),
+    }
 
 
 def _columns(predictor: Predictor, library: Library) -> FilterColumns:
@@ -227,15 +293,16 @@ def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOption
 
 def _run(
     work: Work,
-    manifest: Manifest,
+    results: Results,
     rows: int,
-    results: Mapped,
+    mapped: Mapped,
     on_progress: Callable[[ScreenProgress], None],
 ) -> ScreenProgress:
     ranked = None if work.ranking is None else str(work.ranking)
     progress = ScreenProgress(expected=work.library.rows, ranked_by=ranked)
     count = work.ranking.count if work.ranking else 0
     scores = np.empty(0)  # of the best rows so far, ascending
+    finished: set[str] = set()
 
     def jobs() -> Jobs:
         """Yield the other tasks. A row that is worse than the best ones so far need not be kept."""
@@ -243,29 +310,28 @@ def _run(
             if task.name not in finished:
                 yield task, float(scores[0]) if 0 < count <= len(scores) else -np.inf
 
-    def count_in(done: Done) -> ScreenProgress:
-        nonlocal scores
+    def count_in(done: Done) -> None:
+        nonlocal scores, progress
         if done.scores is not None:
             scores = np.sort(np.concatenate([scores, done.scores]))[-count:]
-        return progress.with_part(done)
-
-    finished: set[str] = set()
-    for done in manifest.begin():
-        finished.add(done.name)
-        progress = count_in(done)
-    on_progress(progress)
-    for done in results(jobs()):
-        manifest.add(done)
-        progress = count_in(done)
-        on_progress(progress)
-    kept = progress.kept
-    if work.ranking is not None:
-        digits = work.predictor.model.task.digits
-        kept = write_best(
-            manifest.parts(), work.ranking, manifest.folder, work.library.smiles_column, digits
+        progress = replace(
+            progress,
+            rows=progress.rows + done.rows,
+            kept=progress.kept + done.kept,
+            rejected=progress.rejected + done.rejected,
+            parts=progress.parts + 1,
         )
-    manifest.write()
-    return replace(progress, kept=kept)
+
+    for done in results.begin():
+        finished.add(done.name)
+        count_in(done)
+    on_progress(progress)
+    for done in mapped(jobs()):
+        results.add(done)
+        count_in(done)
+        on_progress(progress)
+    best = results.finish(work.library.smiles_column, work.predictor.model.task.digits)
+    return progress if best is None else replace(progress, kept=best)
 
 
 @contextmanager

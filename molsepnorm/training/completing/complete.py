@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Forest
-from molsepnorm.predict.inference import predict_with_signals
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.calibration import calibrate
@@ -60,7 +59,7 @@ def complete(
     final = refit_kernels(chosen, examples, rows) if is_refit else chosen
     graphs = predicted_splits(dataset)
     found = {
-        split: predict_with_signals(chosen if split == "val" else final, examples.inputs, rows)
+        split: (chosen if split == "val" else final).predict(examples.inputs, rows)
         for split, rows in graphs.items()
     }
     alone = {split: each.values for split, each in found.items()}

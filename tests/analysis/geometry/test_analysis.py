@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -22,13 +21,13 @@ from molsepnorm.analysis.geometry import (
     uniformity,
 )
 from molsepnorm.analysis.geometry.analysis import ATOMS, TOKEN
-from molsepnorm.analysis.geometry.figure import draw, require_folder, write
+from molsepnorm.analysis.geometry.figure import draw, write
 from molsepnorm.analysis.geometry.measures import correlate
 from molsepnorm.analysis.geometry.models import load_models
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.store import GraphStore
-from molsepnorm.errors import ConfigError, DataError, StorageError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
@@ -232,13 +231,3 @@ def test_the_labels_of_a_table_are_correlated(tmp_path, targets, labels):
     if labels:
         assert np.isnan(one.labels).sum() == 3
         assert found["y"].linear > 0.5
-
-
-def test_errors_come_before_the_analysis(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="cannot write into"):
-        require_folder(tmp_path / "file")
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ConfigError, match=r"pip install 'molsepnorm\[plot\]'"):
-        require_folder(tmp_path / "none")
-    assert not (tmp_path / "none").exists()

@@ -69,19 +69,6 @@ def test_the_rows_are_those_of_one_process_although_a_worker_is_killed(
     pd.testing.assert_frame_equal(*rejected)
 
 
-def test_more_processes_than_cpus_are_refused(cluster, predictor, library, tmp_path):
-    with pytest.raises(ConfigError, match="has 2 CPUs, and each process needs one"):
-        screen(predictor, library, tmp_path / "out", OPTIONS, "ray", 3)
-    assert not (tmp_path / "out").exists()
-
-
-def test_ray_is_needed(predictor, library, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"needs ray, .* pip install 'molsepnorm\[ray\]'"):
-        screen(predictor, library, tmp_path / "out", OPTIONS, "ray")
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("address", ["127.0.0.1:9", "ray://127.0.0.1:9", "127.0.0.1:99999"])
 def test_a_cluster_that_does_not_answer_is_refused(
     predictor, library, tmp_path, monkeypatch, address

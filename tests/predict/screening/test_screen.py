@@ -22,7 +22,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict.screening import ScreenOptions, ScreenProgress, screen
-from molsepnorm.predict.screening.parts import Work
+from molsepnorm.predict.screening.screen import Work
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
 
