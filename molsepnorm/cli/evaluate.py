@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from molsepnorm.cli.console import make_console, one_line, print_dataset, print_json, say
+from molsepnorm.cli.console import make_console, print_dataset, print_json
 from molsepnorm.cli.options import (
-    FILE,
     GroupedCommand,
     configuration,
     json_option,
     model_option,
     option,
-    output_option,
     reading_options,
     setting_options,
 )
@@ -95,21 +93,3 @@ def evaluate(
     console.print(scores_table({found.split: scores, **intervals}))
     for line in label_notes(found.labels):
         console.print(line)
-
-
-@click.command(cls=GroupedCommand)
-@click.argument("run", type=FILE)
-@output_option("Page to write. [default: report.html in the folder of the run]")
-def report(run: Path, output: Path | None) -> None:
-    """Write the report of a finished run, an HTML page.
-
-    RUN is the folder of the run. Its files are read, and no model is applied. Training writes the
-    same page as report.html; docs/report.md describes it.
-
-    \b
-    molsepnorm report runs/logS-1
-    molsepnorm report runs/logS-1 --output logS.html
-    """
-    from molsepnorm.training.report import write_report
-
-    say(one_line(f"Report: {write_report(run, output)}"))

@@ -44,7 +44,7 @@ def test_printed_commands_quote_a_folder_with_spaces(workspace, ok, refused, tin
     options = ("--data", workspace / "data.csv", "--targets", "y", *tiny)
     assert f"--resume {quoted}" in refused("train", *options, "-o", run)
     (run / "metrics.json").unlink()
-    assert f"molsepnorm train --resume {quoted}" in refused("report", run, code=1)
+    assert f"molsepnorm train --resume {quoted}" in refused("models", "report", run, code=1)
 
 
 def test_the_forest_is_beside_the_network(baselines, ok, tiny, write_table, tmp_path):
