@@ -55,8 +55,11 @@ def evaluate(
 ) -> None:
     """Score a trained model on a split, with 95 % intervals by bootstrap over the molecules.
 
+    Without --dataset and --data, these are the data that the run was trained on.
+
     \b
-    molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split test
+    molsepnorm evaluate --model runs/logS
+    molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split val
     molsepnorm evaluate --model runs/logS --data new.csv
     """
     from molsepnorm.cli.sources import announce_unfinished
@@ -65,9 +68,8 @@ def evaluate(
     from molsepnorm.training import evaluate as score
     from molsepnorm.training.results.summary import INTERVAL
 
-    if (options["dataset"] is None) == (options["data"] is None):
-        raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
-    data = configuration(options).data
+    own = None if options["dataset"] or options["data"] else _own_config(model_folder)
+    data = configuration({**options, "config": own}).data
     announce_unfinished(model_folder)
     found = score(model_folder, data, split, device, precision, allow_leak)
     scores = json_scores(found.scores)
@@ -93,3 +95,16 @@ def evaluate(
     console.print(scores_table({found.split: scores, **intervals}))
     for line in label_notes(found.labels):
         console.print(line)
+
+
+def _own_config(model_folder: Path) -> Path:
+    """Return the configuration of the run that trained a model."""
+    from molsepnorm.training.run_folder.folder import RunFolder
+
+    run = RunFolder.of_model(model_folder)
+    if run is None:
+        raise click.UsageError(
+            f"{model_folder} is not the folder of a run, which names its data: add --data FILE.csv "
+            "or --dataset NAME"
+        )
+    return run.config

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from molsepnorm.cli.console import say
+
 if TYPE_CHECKING:
     from molsepnorm.training import TrainConfig
 
@@ -244,15 +246,27 @@ def training_options(*without: str) -> Decorator:
 def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = None) -> TrainConfig:
     """Return the configuration for the options of a command, with values of settings that vary."""
     from molsepnorm.training import load_config
+    from molsepnorm.training.config import is_architecture
 
     if options.get("dataset") and options.get("data"):
         raise click.UsageError("--dataset and --data are both sources: give one of them")
-    return load_config(
-        options.get("dataset") or options.get("data"),
+    table, preset = options.get("data"), options.get("preset")
+    overrides = {**(varied or {}), **given_settings(options)}
+    config = load_config(
+        options.get("dataset") or table,
         config=options.get("config"),
-        preset=options.get("preset"),
-        overrides={**(varied or {}), **given_settings(options)},
+        preset=preset,
+        overrides=overrides,
     )
+    if table and not (options.get("config") or "finetune.start" in overrides):
+        own = [f"preset {preset}"] * bool(preset) + [*filter(is_architecture, overrides)]
+        if own:
+            say(
+                f"Training starts from random weights, because {own[0]} changes the architecture "
+                "of the pre-trained network. Confirm with --from none.",
+                err=True,
+            )
+    return config
 
 
 def given_settings(options: dict[str, Any]) -> dict[str, Any]:
