@@ -10,6 +10,7 @@
 # make audit  known vulnerabilities of the pinned dependencies (needs the network)
 # make bench  ours, the peers and lower bounds side by side, some minutes (MOLSEPNORM_DATA)
 # make results   docs/benchmarks.md from the files of results
+# make dist   the package to publish in dist/, the same bytes for the same commit
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -23,7 +24,7 @@ SCRIPTS := .cache/docs
 MERMAID := mermaid-11.17.2
 SHIM := iframe-worker-1.0.4
 
-.PHONY: install demo test test-cluster lint settings fuzz kills audit docs docs-serve bench results clean
+.PHONY: install demo test test-cluster lint settings fuzz kills audit docs docs-serve bench results dist clean
 
 install: $(VENV)/.installed
 
@@ -96,6 +97,15 @@ bench: install
 
 results: install
 	$(BIN)/python benchmarks/page.py
+
+# the archive of sources is packed again, because setuptools writes the time into it
+dist: install
+	rm -rf dist build/dist && mkdir -p dist build/dist
+	git archive HEAD | tar -x -C build/dist
+	$(BIN)/pip install --quiet build "setuptools>=68" wheel
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation --outdir dist build/dist
+	cd build/dist && tar -xzf ../../dist/*.tar.gz && tar --sort=name --mtime=@$$(git log -1 --format=%ct) \
+		--owner=0 --group=0 --numeric-owner -c molsepnorm-*/ | gzip -n > $(CURDIR)/dist/$$(basename ../../dist/*.tar.gz)
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache
