@@ -1,4 +1,4 @@
-# make demo   train a small model on data/demo.csv and predict with it (a few minutes)
+# make demo   train on 800 molecules of data/demo.csv, predict and explain (a few minutes)
 # make test   every test
 # make test-cluster   the tests that need Ray and Spark, on this machine
 # make lint   style and types
@@ -40,10 +40,13 @@ $(VENV)/.installed: setup.cfg setup.py pyproject.toml constraints.txt
 	touch $@
 
 demo: install
-	rm -rf $(DEMO)
-	$(BIN)/molsepnorm train --config configs/demo.yaml --output $(DEMO)
-	$(BIN)/molsepnorm predict --model $(DEMO) --smiles CCO \
+	rm -rf $(DEMO) && mkdir -p $(DEMO)
+	head -801 data/demo.csv > $(DEMO)/shapes.csv
+	$(BIN)/molsepnorm train --data $(DEMO)/shapes.csv --targets radius_of_gyration --output $(DEMO)/run
+	$(BIN)/molsepnorm predict --model $(DEMO)/run --uncertainty --smiles CCO \
 		--smiles "CC(=O)Oc1ccccc1C(=O)O" --smiles "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
+	$(BIN)/molsepnorm explain --model $(DEMO)/run --smiles "CC(=O)Oc1ccccc1C(=O)O" --output $(DEMO)/aspirin.html
+	@echo "Open $(DEMO)/run/report.html and $(DEMO)/aspirin.html. Next, your own table: docs/quick-start.md"
 
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
