@@ -1,4 +1,4 @@
-# make demo   train a small model on data/demo.csv and predict with it (a few minutes)
+# make demo   train on 800 molecules of data/demo.csv, predict and explain (a few minutes)
 # make test   every test
 # make test-cluster   the tests that need Ray and Spark, on this machine
 # make lint   style and types
@@ -10,6 +10,7 @@
 # make audit  known vulnerabilities of the pinned dependencies (needs the network)
 # make bench  ours, the peers and lower bounds side by side, some minutes (MOLSEPNORM_DATA)
 # make results   docs/benchmarks.md from the files of results
+# make dist   the package to publish in dist/, the same bytes for the same commit
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -23,7 +24,7 @@ SCRIPTS := .cache/docs
 MERMAID := mermaid-11.17.2
 SHIM := iframe-worker-1.0.4
 
-.PHONY: install demo test test-cluster lint settings fuzz kills audit docs docs-serve bench results clean
+.PHONY: install demo test test-cluster lint settings fuzz kills audit docs docs-serve bench results dist clean
 
 install: $(VENV)/.installed
 
@@ -39,10 +40,13 @@ $(VENV)/.installed: setup.cfg setup.py pyproject.toml constraints.txt
 	touch $@
 
 demo: install
-	rm -rf $(DEMO)
-	$(BIN)/molsepnorm train --config configs/demo.yaml --output $(DEMO)
-	$(BIN)/molsepnorm predict --model $(DEMO) --smiles CCO \
+	rm -rf $(DEMO) && mkdir -p $(DEMO)
+	head -801 data/demo.csv > $(DEMO)/shapes.csv
+	$(BIN)/molsepnorm train --data $(DEMO)/shapes.csv --targets radius_of_gyration --output $(DEMO)/run
+	$(BIN)/molsepnorm predict --model $(DEMO)/run --uncertainty --smiles CCO \
 		--smiles "CC(=O)Oc1ccccc1C(=O)O" --smiles "Cn1cnc2c1c(=O)n(C)c(=O)n2C"
+	$(BIN)/molsepnorm explain --model $(DEMO)/run --smiles "CC(=O)Oc1ccccc1C(=O)O" --output $(DEMO)/aspirin.html
+	@echo "Open $(DEMO)/run/report.html and $(DEMO)/aspirin.html. Next, your own table: docs/quick-start.md"
 
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
@@ -96,6 +100,15 @@ bench: install
 
 results: install
 	$(BIN)/python benchmarks/page.py
+
+# the archive of sources is packed again, because setuptools writes the time into it
+dist: install
+	rm -rf dist build/dist && mkdir -p dist build/dist
+	git archive HEAD | tar -x -C build/dist
+	$(BIN)/pip install --quiet build "setuptools>=68" wheel
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation --outdir dist build/dist
+	cd build/dist && tar -xzf ../../dist/*.tar.gz && tar --sort=name --mtime=@$$(git log -1 --format=%ct) \
+		--owner=0 --group=0 --numeric-owner -c molsepnorm-*/ | gzip -n > $(CURDIR)/dist/$$(basename ../../dist/*.tar.gz)
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache

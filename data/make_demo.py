@@ -1,4 +1,4 @@
-"""Make `data/demo.csv`: about 3,000 drug-like molecules with two computed labels.
+"""Make `data/demo.csv`: about 3,000 drug-like molecules with three computed labels.
 
     python data/make_demo.py
 
@@ -20,12 +20,19 @@ from types import ModuleType
 from typing import TypeVar
 
 from rdkit import Chem, RDConfig
-from rdkit.Chem import BRICS, Crippen, Descriptors, rdMolDescriptors
+from rdkit.Chem import (
+    BRICS,
+    Crippen,
+    Descriptors,
+    rdDistGeom,
+    rdForceFieldHelpers,
+    rdMolDescriptors,
+)
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
 T = TypeVar("T")
 
-COLUMNS = ("smiles", "penalised_logp", "rule_4_400")
+COLUMNS = ("smiles", "penalised_logp", "rule_4_400", "radius_of_gyration")
 COUNT = 3000
 SEED = 2309
 HEAVY_ATOMS = range(8, 39)  # 38 is the largest molecule of ZINC
@@ -177,6 +184,17 @@ def rule_4_400(mol: Chem.Mol) -> bool:
     return Crippen.MolLogP(mol) < 4 and Descriptors.MolWt(mol) < 400
 
 
+def radius_of_gyration(mol: Chem.Mol) -> float:
+    """The radius of gyration of a conformer in Å: the root mean square distance of the atoms from
+    their centre, by mass. The conformer is one of RDKit's, relaxed by its force field MMFF94.
+    """
+    shape = Chem.AddHs(mol)
+    if rdDistGeom.EmbedMolecule(shape, randomSeed=SEED) < 0:
+        raise RuntimeError(f"RDKit finds no conformer of {Chem.MolToSmiles(mol)}")
+    rdForceFieldHelpers.MMFFOptimizeMolecule(shape)
+    return rdMolDescriptors.CalcRadiusOfGyration(shape)
+
+
 def read_drugs() -> list[Chem.Mol]:
     """The molecules of `DRUGS`.
 
@@ -248,7 +266,7 @@ def make_smiles(count: int, seed: int) -> list[str]:
     return _shuffled(list(kept), rng)
 
 
-def make_rows(count: int = COUNT, seed: int = SEED) -> list[tuple[str, str, str]]:
+def make_rows(count: int = COUNT, seed: int = SEED) -> list[tuple[str, ...]]:
     """The lines of the file under its header, as text; "" is a missing label."""
     rng = Random(seed + 1)
     rows = []
@@ -256,7 +274,8 @@ def make_rows(count: int = COUNT, seed: int = SEED) -> list[tuple[str, str, str]
         mol = Chem.MolFromSmiles(smiles)
         blank = rng.random() < BLANK_SHARE
         rule = "" if blank else str(int(rule_4_400(mol)))
-        rows.append((smiles, f"{penalised_logp(mol):.4f}", rule))
+        numbers = f"{penalised_logp(mol):.4f}", rule, f"{radius_of_gyration(mol):.3f}"
+        rows.append((smiles, *numbers))
     return rows
 
 

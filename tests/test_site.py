@@ -35,11 +35,11 @@ def outputs(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Ou
 def test_quick_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check, train, predict, frame, drawn, explain = outputs("quick-start.md", tmp_path, monkeypatch)
     assert "300 different molecules" in check.text
-    assert "The model is better than the trivial baseline" in train.text
+    assert "is better than the trivial baseline" in train.text
     assert "3 rows; 1 could not be predicted, see the column error" in predict.text
-    assert "penalised_logp_low" in frame.html and "in_domain" in frame.html
+    assert "radius_of_gyration_low" in frame.html and "in_domain" in frame.html
     assert "<svg" in drawn.html and "<svg" in explain.html
-    assert (tmp_path / "runs/logp/report.html").is_file()
+    assert (tmp_path / "runs/shape/report.html").is_file()
 
 
 def test_pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

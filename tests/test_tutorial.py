@@ -34,7 +34,7 @@ def test_the_commands_work_in_their_order(checkout):
             (checkout / "data" / "demo.csv").write_text("".join([lines[0], *lines[-MOLECULES:]]))
     assert "2 cells with an invalid label emptied" in printed["molsepnorm data"]
     assert "The model is better than the trivial baseline" in printed["molsepnorm train"]
-    assert "none of 240 SMILES of the run" in printed["molsepnorm share"]
+    assert "none of 240 SMILES of the run" in printed["molsepnorm models"]
     predicted = pd.read_csv("predicted.csv")
     assert len(predicted) == MOLECULES
     assert (predicted["ic50_nM_low"] < predicted["ic50_nM_pred"]).all()

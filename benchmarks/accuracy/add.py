@@ -2,9 +2,9 @@
 
     python benchmarks/accuracy/add.py runs/zinc-ablation --prefix norms-
 
-A run of `molsepnorm ablate` or `benchmark` is named after the folder above its seed (norms-shared,
-norms-sep), any other run after its own folder. Call this in the checkout that trained the runs,
-whose commit goes into the log.
+A run of `molsepnorm benchmark` is named after the folder above its seed (norms-shared, norms-sep),
+any other run after its own folder. Call this in the checkout that trained the runs, whose commit
+goes into the log.
 """
 
 from __future__ import annotations

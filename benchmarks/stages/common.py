@@ -34,11 +34,11 @@ def slim_model(settings: Settings) -> Path:
 
 
 def default_model(settings: Settings) -> Path:
-    """Return the model of `molsepnorm train` on the table of `chemprop_model`, for one epoch."""
+    """Return the model of `molsepnorm train` on the table of `chemprop_model`."""
     folder = settings.folder("models")
     if not (folder / "default" / "model").exists():
-        options = ("--targets", "y", "--no-baseline", "--epochs", "1", "--output", "default")
-        run([OURS, "train", "--data", str(_training_csv(settings)), *options], folder)
+        table = str(_training_csv(settings))
+        run([OURS, "train", "--data", table, "--targets", "y", "--output", "default"], folder)
     return folder / "default" / "model"
 
 

@@ -19,7 +19,7 @@ from stages.common import chemprop_model, default_model, slim_model, validation_
 
 __all__ = ["predict", "startup"]
 
-_MODELS = {"slim": "SLIM on ZINC's features", "default": "a model of a table without its forest"}
+_MODELS = {"slim": "SLIM on ZINC's features", "default": "the default model of a table"}
 
 
 def _running(command: Sequence[str], folder: Path, units: int) -> Work:
@@ -94,7 +94,10 @@ def startup(settings: Settings) -> list[Row]:
     try:
         program = chemprop.executable(settings.chemprop)
         peer_name, model = chemprop.version(program), chemprop_model(settings, program)
-        peers = [str(program), "--help"], chemprop.predict(program, model, one_row, folder / "p")
+        peers = (
+            [str(program), "--help"],
+            chemprop.predict(program, model, one_row, folder / "peer.csv"),
+        )
         for commands, peer in zip(stages.values(), peers, strict=True):
             commands["peer"] = peer
     except PeerMissing as missing:

@@ -1,4 +1,4 @@
-"""`molsepnorm benchmark` and `molsepnorm ablate`: several runs of one recipe."""
+"""`molsepnorm benchmark`: several runs of one recipe, or of variants of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,24 @@ if TYPE_CHECKING:
 
     Runs = TypeVar("Runs", Replicates, Ablation)
 
-_FINISHED = "Folder of the runs. Finished runs in it are not repeated. [default: runs/<name>-{}]"
+
+def _parse_vary(
+    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, list[Any]]:
+    """A callback: `name=value,value,…`, the values read as YAML."""
+    from molsepnorm.training.recipes import parse_yaml
+
+    vary = {}
+    example = "model.layers=4,8,12"
+    for name, text in named_texts(texts, example).items():
+        try:
+            values = parse_yaml(f"[{text}]")
+        except ValueError:
+            values = []
+        if not values:
+            raise click.BadParameter(f"'{name}={text}' should look like {example}")
+        vary[name] = values
+    return vary
 
 
 @click.command(cls=GroupedCommand)
@@ -42,16 +59,28 @@ _FINISHED = "Folder of the runs. Finished runs in it are not repeated. [default:
     help="Number of splits: training and validation molecules are drawn again for each, the test "
     "molecules stay the same. Not needed with --folds, which trains on every fold.",
 )
-@output_option(_FINISHED.format("benchmark"))
+@option(
+    "--vary",
+    multiple=True,
+    metavar="NAME=VALUE,VALUE…",
+    callback=_parse_vary,
+    help="Setting and the values to compare, such as norm=shared,sep or model.layers=4,8. Given "
+    "several times, all combinations are trained. The first variant is the baseline.",
+)
+@output_option(
+    "Folder of the runs. Finished runs in it are not repeated. [default: runs/<name>-benchmark, or "
+    "runs/<name>-ablation with --vary]"
+)
 @json_option
 def benchmark(
     seeds: list[int] | None,
     replicates: int | None,
+    vary: dict[str, list[Any]],
     output: Path | None,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train with several seeds or on several splits, and print mean and standard deviation.
+    """Train with several seeds, splits or settings, and print mean and standard deviation.
 
     Each run has a folder of its own; summary.json is updated after each run. Run the same command
     again to continue after an interruption.
@@ -59,11 +88,16 @@ def benchmark(
     With --folds 5 --no-test every fold is a test set once: oof_predictions.csv has a prediction for
     each row by the model that was trained without its fold.
 
+    With --vary, variants of the recipe are compared over the same seeds: each with the first one,
+    over pairs of runs, with a 95 % interval and the p-value of a paired t-test. On a table,
+    training starts from random weights (--from none) if a setting of the architecture varies.
+
     \b
     molsepnorm benchmark --dataset ogbg-molhiv --seeds 0-9
     molsepnorm benchmark --data my.csv --targets logS --folds 5 --no-test
     molsepnorm benchmark --data my.csv --targets logS --folds 5 --seeds 0
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
+    molsepnorm benchmark --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
     """
     from molsepnorm.cli.display import ReplicatesDisplay
     from molsepnorm.cli.tables import folds_table, label_notes, leak_notes, replicates_table
@@ -71,6 +105,12 @@ def benchmark(
     from molsepnorm.training.results.summary import conclusion_of_folds
 
     display = ReplicatesDisplay(quiet=as_json)
+    if vary:
+        if replicates is not None:
+            raise click.UsageError("--replicates has no effect with --vary: use --seeds")
+        _compare(vary, seeds, output, as_json, display, options)
+        return
+
     result = _train_all(
         train_replicates, options, display, output, "benchmark", seeds=seeds, splits=replicates
     )
@@ -97,60 +137,17 @@ def benchmark(
     )
 
 
-def _parse_vary(
-    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, list[Any]]:
-    """A callback: `name=value,value,…`, the values read as YAML."""
-    from molsepnorm.training.recipes import parse_yaml
-
-    vary = {}
-    example = "model.layers=4,8,12"
-    for name, text in named_texts(texts, example).items():
-        try:
-            values = parse_yaml(f"[{text}]")
-        except ValueError:
-            values = []
-        if not values:
-            raise click.BadParameter(f"'{name}={text}' should look like {example}")
-        vary[name] = values
-    return vary
-
-
-@click.command(cls=GroupedCommand)
-@training_options("run.seed")
-@seeds_option
-@option(
-    "--vary",
-    required=True,
-    multiple=True,
-    metavar="NAME=VALUE,VALUE…",
-    callback=_parse_vary,
-    help="Setting and the values to compare, such as norm=shared,sep or model.layers=4,8. Given "
-    "several times, all combinations are trained. The first variant is the baseline.",
-)
-@output_option(_FINISHED.format("ablation"))
-@json_option
-def ablate(
+def _compare(
     vary: dict[str, list[Any]],
     seeds: list[int] | None,
     output: Path | None,
     as_json: bool,
-    **options: Any,
+    display: ReplicatesDisplay,
+    options: dict[str, Any],
 ) -> None:
-    """Compare variants of one recipe over the same seeds.
-
-    Prints the mean and standard deviation of each variant, and its mean difference from the first
-    variant over pairs of runs with the same seed, with a 95 % interval and the p-value of a paired
-    t-test. Run the same command again to continue after an interruption. On a table, training
-    starts from random weights (--from none) if a setting of the architecture varies.
-
-    \b
-    molsepnorm ablate --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
-    molsepnorm ablate --data my.csv --targets logS --vary model.layers=4,8 --vary optim.lr=5e-4,1e-3
-    """
-    from molsepnorm.cli.display import ReplicatesDisplay
+    """Train variants of a recipe, and print them beside the first."""
     from molsepnorm.cli.tables import ablation_tables, leak_notes
-    from molsepnorm.training import ablate as run
+    from molsepnorm.training import ablate
     from molsepnorm.training.comparing.ablation import variants_of
     from molsepnorm.training.config import is_architecture
 
@@ -161,8 +158,7 @@ def ablate(
             "one out"
         )
     own = {name: value for name, value in first.items() if is_architecture(name)}
-    display = ReplicatesDisplay(quiet=as_json)
-    ablation = _train_all(run, options, display, output, "ablation", own, vary=vary, seeds=seeds)
+    ablation = _train_all(ablate, options, display, output, "ablation", own, vary=vary, seeds=seeds)
     if as_json:
         print_json(ablation.to_json())
         return

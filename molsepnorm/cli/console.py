@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -23,6 +23,7 @@ _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
+_NUMBER = 6  # characters of a number in a table
 _WIDTH = 200  # characters of a line of a table in a file or a pipe
 
 
@@ -60,14 +61,16 @@ def print_json(content: Any) -> None:
 
 
 def make_table(title: str, *headings: str) -> Table:
-    """Return an empty table whose cells wrap; a column whose heading begins with > is aligned
-    right."""
+    """Return an empty table whose cells wrap; columns whose heading begins with > are aligned right
+    and wide enough for numbers."""
     from rich.table import Table
 
     table = Table(title=title)
     for heading in headings:
-        name = heading.removeprefix(">")
-        table.add_column(name, justify="left" if name == heading else "right", overflow="fold")
+        name, number = heading.removeprefix(">"), heading.startswith(">")
+        justify: Literal["left", "right"] = "right" if number else "left"
+        width = max(map(len, [*name.split(), " " * _NUMBER])) if number else None
+        table.add_column(name, justify=justify, overflow="fold", min_width=width)
     return table
 
 

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from molsepnorm.cli.console import make_console, one_line, print_dataset, print_json, say
+from molsepnorm.cli.console import make_console, print_dataset, print_json
 from molsepnorm.cli.options import (
-    FILE,
     GroupedCommand,
     configuration,
     json_option,
     model_option,
     option,
-    output_option,
     reading_options,
     setting_options,
 )
@@ -57,8 +55,11 @@ def evaluate(
 ) -> None:
     """Score a trained model on a split, with 95 % intervals by bootstrap over the molecules.
 
+    Without --dataset and --data, these are the data that the run was trained on.
+
     \b
-    molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split test
+    molsepnorm evaluate --model runs/logS
+    molsepnorm evaluate --model runs/zinc-1 --dataset zinc --split val
     molsepnorm evaluate --model runs/logS --data new.csv
     """
     from molsepnorm.cli.sources import announce_unfinished
@@ -67,9 +68,8 @@ def evaluate(
     from molsepnorm.training import evaluate as score
     from molsepnorm.training.results.summary import INTERVAL
 
-    if (options["dataset"] is None) == (options["data"] is None):
-        raise click.UsageError("name one source: --dataset NAME or --data FILE.csv")
-    data = configuration(options).data
+    own = None if options["dataset"] or options["data"] else _own_config(model_folder)
+    data = configuration({**options, "config": own}).data
     announce_unfinished(model_folder)
     found = score(model_folder, data, split, device, precision, allow_leak)
     scores = json_scores(found.scores)
@@ -97,19 +97,14 @@ def evaluate(
         console.print(line)
 
 
-@click.command(cls=GroupedCommand)
-@click.argument("run", type=FILE)
-@output_option("Page to write. [default: report.html in the folder of the run]")
-def report(run: Path, output: Path | None) -> None:
-    """Write the report of a finished run, an HTML page.
+def _own_config(model_folder: Path) -> Path:
+    """Return the configuration of the run that trained a model."""
+    from molsepnorm.training.run_folder.folder import RunFolder
 
-    RUN is the folder of the run. Its files are read, and no model is applied. Training writes the
-    same page as report.html; docs/report.md describes it.
-
-    \b
-    molsepnorm report runs/logS-1
-    molsepnorm report runs/logS-1 --output logS.html
-    """
-    from molsepnorm.training.report import write_report
-
-    say(one_line(f"Report: {write_report(run, output)}"))
+    run = RunFolder.of_model(model_folder)
+    if run is None:
+        raise click.UsageError(
+            f"{model_folder} is not the folder of a run, which names its data: add --data FILE.csv "
+            "or --dataset NAME"
+        )
+    return run.config

@@ -1,4 +1,4 @@
-"""`molsepnorm export`."""
+"""`molsepnorm models export` and `molsepnorm models import`: other programs' models."""
 
 from __future__ import annotations
 
@@ -28,23 +28,17 @@ _SHOWN = 5  # rejected rows that are printed
 @click.command(cls=GroupedCommand)
 @models_option
 @option(
-    "--to",
-    heading="What to write",
-    type=click.Choice(["onnx"]),
-    help="Write the model in this format.",
-)
-@option(
     "--encode",
     "source",
+    heading="Molecules",
     type=FILE,
     help="Write the molecules of this file as inputs of the exported model: CSV, TSV, Parquet, "
-    "Excel, SDF or .smi, optionally compressed.",
+    "Excel, SDF or .smi, optionally compressed. By default the model is written.",
 )
 @table_options
 @output_option("Folder to write.", required=True)
 def export(
     model_folders: tuple[Path, ...],
-    to: str | None,
     source: Path | None,
     options: ReadOptions,
     output: Path,
@@ -56,19 +50,15 @@ def export(
     --encode, molecules are written as inputs of an exported model, 64 to a file.
 
     \b
-    molsepnorm export --model runs/logS --to onnx --output logS-onnx
-    molsepnorm export --model runs/logS --encode my.csv --output my-encoded
+    molsepnorm models export --model runs/logS --output logS-onnx
+    molsepnorm models export --model runs/logS --encode my.csv --output my-encoded
     """
-    if (to is None) == (source is None):
-        raise click.UsageError(
-            "give either --to onnx, to write the model, or --encode, for molecules"
-        )
-    if to is not None and options != type(options)():
+    if source is None and options != type(options)():
         raise click.UsageError("--smiles-column and other options on tables belong to --encode")
     with stop_on_signal(lambda: False):
-        if to is not None:
+        if source is None:
             _export(model_folders, output)
-        elif source is not None:
+        else:
             _encode(model_folders, source, options, output)
 
 
@@ -120,22 +110,22 @@ def _encode(folders: tuple[Path, ...], source: Path, options: ReadOptions, outpu
     "that were copied to transformers.",
 )
 @option("--force", is_flag=True, help="Replace an existing model.")
-def convert(checkpoint: Path, output: Path, force: bool, **options: Any) -> None:
+def import_weights(checkpoint: Path, output: Path, force: bool, **options: Any) -> None:
     """Import the weights of another Graphormer.
 
     CHECKPOINT is a model folder of transformers, or a .safetensors or torch file of its Graphormer.
     Prints a summary, and saves the origin of every tensor as conversion.json in the model folder.
 
     \b
-    molsepnorm convert my-graphormer/ --output models/mine
-    molsepnorm convert my-graphormer/ --featurizer ogb --atom-shift 2 --output models/mine
+    molsepnorm models import my-graphormer/ --output models/mine
+    molsepnorm models import my-graphormer/ --featurizer ogb --atom-shift 2 --output models/mine
     """
     from molsepnorm.files.writing import write_json
-    from molsepnorm.interop.graphormer_weights import convert as import_checkpoint
+    from molsepnorm.interop.graphormer_weights import convert
     from molsepnorm.model import require_new_model
 
     require_new_model(output, force)  # before the conversion
-    model, found = import_checkpoint(checkpoint, **options)
+    model, found = convert(checkpoint, **options)
     model.save_pretrained(output)
     write_json(output / "conversion.json", found.to_json())
     say(f"{found}\n\nModel: {output}")

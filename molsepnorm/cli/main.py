@@ -19,39 +19,32 @@ from molsepnorm.cli.options import HELP_OPTIONS
 from molsepnorm.cli.signals import give_way, rank
 from molsepnorm.errors import DataWarning, MolsepnormError
 
-_COMMANDS = {
-    "train": "Train a model on a data set or a table.",
-    "pretrain": "Train a model on structures without labels.",
-    "evaluate": "Score a trained model on a split.",
-    "predict": "Predict the properties of molecules.",
-    "screen": "Predict libraries of any size, and keep the best rows.",
-    "explain": "Show which atoms and fragments contribute to a prediction.",
-    "serve": "Serve predictions as a page in the browser and over HTTP.",
-    "embed": "Write embeddings of molecules to a table.",
-    "models": "List the models that come with molsepnorm; verify any model.",
-    "report": "Write the report of a finished run.",
-    "share": "Pack a trained model for others, without structures.",
-    "data": "Check a table, list the named data sets, encode one.",
-    "ensemble": "Join trained models into one.",
-    "benchmark": "Train with several seeds or on several splits.",
-    "ablate": "Compare variants of one recipe over the same seeds.",
-    "tune": "Search for better settings, and train with them.",
-    "analyze": "Compare the embeddings of trained models.",
-    "doctor": "Check this installation and its devices.",
-    "convert": "Import the weights of another Graphormer.",
-    "export": "Write a model as ONNX.",
+_SECTIONS = {
+    "Learn": {
+        "train": "Train a model on a data set or a table.",
+        "pretrain": "Train a model on structures without labels.",
+        "benchmark": "Train with several seeds, splits or settings, and compare them.",
+        "tune": "Search for better settings, and train with them.",
+        "evaluate": "Score a trained model on a split.",
+    },
+    "Predict": {
+        "predict": "Predict the properties of molecules.",
+        "screen": "Predict libraries of any size, and keep the best rows.",
+        "explain": "Show which atoms and fragments contribute to a prediction.",
+        "embed": "Write embeddings of molecules to a table.",
+        "serve": "Serve predictions as a page in the browser and over HTTP.",
+    },
+    "Data and models": {
+        "data": "Check a table, list the named data sets, encode one.",
+        "models": "List, verify, join, share, export and import models.",
+        "analyze": "Compare the embeddings of trained models.",
+        "doctor": "Check this installation and its devices.",
+    },
 }
 
-_HOMES = {
-    "ablate": "benchmark",
-    "convert": "export",
-    "embed": "predict",
-    "ensemble": "models",
-    "explain": "predict",
-    "pretrain": "train",
-    "report": "evaluate",
-    "share": "models",
-}
+_COMMANDS = [name for section in _SECTIONS.values() for name in section]
+
+_HOMES = {"embed": "predict", "explain": "predict", "pretrain": "train"}
 """The module of each command whose name is another one."""
 
 
@@ -59,7 +52,7 @@ class _LazyGroup(click.Group):
     """A group that imports a command's module when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return _COMMANDS
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
@@ -67,8 +60,9 @@ class _LazyGroup(click.Group):
         return getattr(import_module(f"molsepnorm.cli.{_HOMES.get(name, name)}"), name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([*commands.items()])
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Escape control characters that an error quotes."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.console import make_console, make_table, one_line, print_json, say
+from molsepnorm.cli.export import export, import_weights
 from molsepnorm.cli.options import FILE, GroupedCommand, json_option, option, output_option
 from molsepnorm.cli.sources import refuse_repeated
 from molsepnorm.errors import counted
@@ -29,7 +30,8 @@ class _ShowByDefault(click.Group):
 
 @click.group(cls=_ShowByDefault)
 def models() -> None:
-    """List the models that come with molsepnorm, or print the card of one; verify any model.
+    """List the models that come with molsepnorm, or print the card of one; verify, join, share,
+    export and import models.
 
     The name of a model can be given wherever a model folder is expected. `show` may be left out.
 
@@ -167,11 +169,11 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-@click.command(cls=GroupedCommand)
-@click.argument("models", nargs=-1, required=True, type=FILE)
+@models.command(cls=GroupedCommand)
+@click.argument("folders", metavar="MODELS...", nargs=-1, required=True, type=FILE)
 @output_option("Folder of the joined model.", required=True)
 @option("--force", is_flag=True, help="Replace an existing model.")
-def ensemble(models: tuple[Path, ...], output: Path, force: bool) -> None:
+def join(folders: tuple[Path, ...], output: Path, force: bool) -> None:
     """Join trained models into one model, which predicts their mean.
 
     MODELS are folders of runs or of models with the same targets and inputs. Predictions of the
@@ -179,29 +181,30 @@ def ensemble(models: tuple[Path, ...], output: Path, force: bool) -> None:
     ensemble from a table, use molsepnorm train --ensemble.
 
     \b
-    molsepnorm ensemble runs/logS-1 runs/logS-2 --output models/logS
+    molsepnorm models join runs/logS-1 runs/logS-2 --output models/logS
     """
-    from molsepnorm.model import PropertyModel, join, require_new_model
+    from molsepnorm.model import PropertyModel, require_new_model
+    from molsepnorm.model import join as joined_model
 
-    refuse_repeated(models)
+    refuse_repeated(folders)
     require_new_model(output, force)
-    joined = join([PropertyModel.from_pretrained(folder) for folder in models])
+    joined = joined_model([PropertyModel.from_pretrained(folder) for folder in folders])
     joined.save_pretrained(output)
     parts = counted(len(joined.parts), "part")
-    say(f"{parts} of {counted(len(models), 'model')}. Model: {output}")
+    say(f"{parts} of {counted(len(folders), 'model')}. Model: {output}")
 
 
-@click.command(cls=GroupedCommand)
+@models.command(cls=GroupedCommand)
 @click.argument("run", type=FILE)
 @click.argument("archive", type=FILE)
-@option("--models", is_flag=True, help="Include the models of an ensemble's members.")
+@option("--models", "members", is_flag=True, help="Include the models of an ensemble's members.")
 @option(
     "--training-structures",
     is_flag=True,
     help="Include structures and labels of the training molecules, which predict --domain needs.",
 )
 @option("--force", is_flag=True, help="Replace an existing archive.")
-def share(run: Path, archive: Path, models: bool, training_structures: bool, force: bool) -> None:
+def share(run: Path, archive: Path, members: bool, training_structures: bool, force: bool) -> None:
     """Pack a trained model for others, without structures, labels and paths.
 
     With --training-structures it includes structures and labels of the training molecules.
@@ -210,13 +213,13 @@ def share(run: Path, archive: Path, models: bool, training_structures: bool, for
     card, the scores and the configuration. Unpack it, and give its folder to predict.
 
     \b
-    molsepnorm share runs/logS-1 logS.zip
+    molsepnorm models share runs/logS-1 logS.zip
     unzip logS.zip
     molsepnorm predict --model logS --smiles CCO
     """
     from molsepnorm.training.results.share import share as pack
 
-    found = pack(run, archive, models=models, training_structures=training_structures, force=force)
+    found = pack(run, archive, models=members, training_structures=training_structures, force=force)
     sections = {
         "In the archive:": found.included,
         "Left out:": found.left_out,
@@ -227,3 +230,25 @@ def share(run: Path, archive: Path, models: bool, training_structures: bool, for
     others = "its other files none" if training_structures else "none"
     say(f"The archive has no absolute path, and {others} of {found.searched:,} SMILES of the run.")
     say(f"Archive: {archive}")
+
+
+@models.command(cls=GroupedCommand)
+@click.argument("run", type=FILE)
+@output_option("Page to write. [default: report.html in the folder of the run]")
+def report(run: Path, output: Path | None) -> None:
+    """Write the report of a finished run, an HTML page.
+
+    RUN is the folder of the run. Its files are read, and no model is applied. Training writes the
+    same page as report.html; docs/report.md describes it.
+
+    \b
+    molsepnorm models report runs/logS-1
+    molsepnorm models report runs/logS-1 --output logS.html
+    """
+    from molsepnorm.training.report import write_report
+
+    say(one_line(f"Report: {write_report(run, output)}"))
+
+
+models.add_command(export)
+models.add_command(import_weights, "import")

@@ -7,12 +7,14 @@ settings' declaration, so that a command's help imports neither pydantic nor tor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from molsepnorm.cli.console import say
 
 if TYPE_CHECKING:
     from molsepnorm.training import TrainConfig
@@ -26,12 +28,25 @@ class GroupedCommand(click.Command):
     """A command whose help lists its options under headings, and that refuses an option that is
     given twice, where click would use the last value without a word.
 
-    A heading holds for the options after it, until the next one."""
+    A heading holds for the options after it, until the next one. Options that few people need are
+    listed by --help-all only."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         # click keeps the help option of a command's first context, which may have no parent
         attributes.setdefault("context_settings", {"help_option_names": HELP_OPTIONS})
         super().__init__(*args, **attributes)
+        if not all(getattr(param, "common", True) for param in self.params):
+            self.params.append(
+                _Option(
+                    ["--help-all"],
+                    heading="Help",
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_print_all_options,
+                    help="Show all options and exit.",
+                )
+            )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(args=[*args])
@@ -44,6 +59,8 @@ class GroupedCommand(click.Command):
         groups: dict[str, list[tuple[str, str]]] = {}
         heading = "Options"
         for param in self.get_params(ctx):
+            if not getattr(param, "common", True) and not ctx.meta.get(_ALL):
+                continue
             line = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if line is not None:
                 heading = "Help" if "--help" in param.opts else getattr(param, "heading", heading)
@@ -53,11 +70,24 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(lines)
 
 
-class _Option(click.Option):
-    """An option with the heading under which the help lists it."""
+_ALL = "molsepnorm.all_options"  # in the context's `meta`
 
-    def __init__(self, *args: Any, heading: str | None = None, **attributes: Any) -> None:
+
+def _print_all_options(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+    if given and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+class _Option(click.Option):
+    """An option with the heading under which the help lists it, and whether `--help` does."""
+
+    def __init__(
+        self, *args: Any, heading: str | None = None, common: bool = True, **attributes: Any
+    ) -> None:
         super().__init__(*args, **attributes)
+        self.common = common
         if heading is not None:
             self.heading = heading
 
@@ -93,6 +123,12 @@ FILE = _FileType(path_type=Path)
 _SETTINGS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("settings.json").read_text(encoding="utf-8")
 )
+_COMMON = {
+    *("data.dataset", "data.table", "data.smiles_column", "data.targets", "data.feature_columns"),
+    *("data.transform", "data.split_type", "data.splits_column", "data.folds"),
+    *("finetune.start", "run.epochs", "run.budget", "run.ensemble", "run.seed", "run.device"),
+}
+"""Settings whose options `train --help` lists."""
 _TYPES = {"integer": click.INT, "number": click.FLOAT, "path": FILE}
 
 
@@ -106,6 +142,7 @@ def setting_options(
     without: Sequence[str] = (),
     defaults: bool = False,
     hidden: bool = False,
+    common: Collection[str] | None = None,
     help: str | None = None,
 ) -> Decorator:
     """Add the options of some settings to a command.
@@ -115,6 +152,7 @@ def setting_options(
         without: settings or sections that are left out.
         defaults: pass the default to the command if an option is not given; otherwise None.
         hidden: accept the options without showing them in the help.
+        common: names of the settings that `--help` lists; by default all.
         help: text that replaces the setting's own.
     """
 
@@ -135,6 +173,7 @@ def setting_options(
                 default=setting["default"] if defaults else None,
                 show_default=False,
                 hidden=hidden,
+                common=common is None or setting["name"] in common,
                 help=help or setting["help"],
             )(command)
         return command
@@ -190,29 +229,44 @@ def recipe_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Any setting by its name, such as model.layers=6; may be repeated. "
         "docs/settings.md lists all settings.",
     )
-    preset = option("--preset", metavar="[mini|slim|base]", help="Architecture of the network.")
+    preset = option(
+        "--preset", metavar="[mini|slim|base]", common=False, help="Architecture of the network."
+    )
     config = option("--config", heading="Recipe", type=FILE, help="YAML file of settings.")
     return config(preset(set_option(command)))
 
 
 def training_options(*without: str) -> Decorator:
     """Add the options of all settings to a command, except some, and those of `recipe_options`."""
-    others = setting_options(without=("data", *without))
-    return lambda command: setting_options("data")(recipe_options(others(command)))
+    others = setting_options(without=("data", *without), common=_COMMON)
+    data = setting_options("data", common=_COMMON)
+    return lambda command: data(recipe_options(others(command)))
 
 
 def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = None) -> TrainConfig:
     """Return the configuration for the options of a command, with values of settings that vary."""
     from molsepnorm.training import load_config
+    from molsepnorm.training.config import is_architecture
 
     if options.get("dataset") and options.get("data"):
         raise click.UsageError("--dataset and --data are both sources: give one of them")
-    return load_config(
-        options.get("dataset") or options.get("data"),
+    table, preset = options.get("data"), options.get("preset")
+    overrides = {**(varied or {}), **given_settings(options)}
+    config = load_config(
+        options.get("dataset") or table,
         config=options.get("config"),
-        preset=options.get("preset"),
-        overrides={**(varied or {}), **given_settings(options)},
+        preset=preset,
+        overrides=overrides,
     )
+    if table and not (options.get("config") or "finetune.start" in overrides):
+        own = [f"preset {preset}"] * bool(preset) + [*filter(is_architecture, overrides)]
+        if own:
+            say(
+                f"Training starts from random weights, because {own[0]} changes the architecture "
+                "of the pre-trained network. Confirm with --from none.",
+                err=True,
+            )
+    return config
 
 
 def given_settings(options: dict[str, Any]) -> dict[str, Any]:

@@ -47,12 +47,10 @@ def train(
 
     \b
     molsepnorm train --dataset zinc
-    molsepnorm train --data my.csv --targets logS --epochs 100
-    molsepnorm train --data my.csv --targets active --split-type scaffold --class-weight balanced
+    molsepnorm train --data my.csv --targets logS --ensemble 5
+    molsepnorm train --data my.csv --targets active --split-type scaffold
     molsepnorm train --config configs/zinc.yaml --set model.layers=6
-    molsepnorm train --data my.csv --targets logS --from runs/zinc-rich-1 --freeze-epochs 5
     molsepnorm train --resume runs/zinc-1
-    molsepnorm train --resume runs/zinc-1 --epochs 100
     torchrun --nproc-per-node 4 -m molsepnorm train --dataset zinc
     """
     run_training(ctx, None if resume else configuration(options), output, resume, quiet)

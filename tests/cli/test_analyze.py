@@ -16,7 +16,8 @@ def runs(tmp_path_factory, ok, tiny, write_table):
     folder = tmp_path_factory.mktemp("analyze")
     table = write_table(folder / "data.csv", y=NUMBERS)
     arguments = ("--data", table, "--targets", "y", *tiny[2:], "--epochs", 1)
-    ok("ablate", *arguments, "--vary", "norm=shared,sep", "--seeds", "0-1", "-o", folder / "norms")
+    vary = ("--vary", "norm=shared,sep", "--seeds", "0-1")
+    ok("benchmark", *arguments, *vary, "-o", folder / "norms")
     return folder
 
 

@@ -134,7 +134,7 @@ def ablate(tmp_path, tiny, write_table):
     """Arguments of a comparison of two norms on data.csv, into the test's folder norms."""
     table = write_table(tmp_path / "data.csv", y=NUMBERS)
     return (
-        *("ablate", "--data", table, "--targets", "y", *tiny[2:], "-o", tmp_path / "norms"),
+        *("benchmark", "--data", table, "--targets", "y", *tiny[2:], "-o", tmp_path / "norms"),
         *("--epochs", 1, "--vary", "norm=shared,sep"),
     )
 
@@ -177,7 +177,7 @@ def test_a_varied_architecture_is_trained_from_random_weights(
 
     monkeypatch.setattr("molsepnorm.training.ablate", ablate)
     table = write_table(tmp_path / "data.csv", y=NUMBERS)
-    ok("ablate", "--data", table, "--targets", "y", "--vary", vary, "--json")
+    ok("benchmark", "--data", table, "--targets", "y", "--vary", vary, "--json")
     starts = [each.finetune.start for each in seen]
     assert starts == [start and Path(start)] * len(starts)
 
@@ -185,7 +185,7 @@ def test_a_varied_architecture_is_trained_from_random_weights(
 def test_an_architecture_cannot_vary_from_a_named_start(tmp_path, write_table, refused):
     table = write_table(tmp_path / "data.csv", y=NUMBERS)
     message = refused(
-        *("ablate", "--data", table, "--targets", "y", "--from", "molsepnorm-small"),
+        *("benchmark", "--data", table, "--targets", "y", "--from", "molsepnorm-small"),
         *("--vary", "model.layers=2,3"),
     )
     assert "molsepnorm-small has another architecture or other features: model.layers is" in message

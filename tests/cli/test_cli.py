@@ -116,7 +116,7 @@ BAD = [
     (1, "upgrade molsepnorm", "predict --model newer --smiles C"),
     (2, "has a column 'y_pred' already", "predict --model {made}/run -i predicted.csv"),
     (1, "there is a folder of that name", "predict --model {made}/run --smiles C -o ."),
-    (2, "name one source", "evaluate --model {made}/run"),
+    (2, "is not the folder of a run", "evaluate --model molsepnorm-zinc"),
 ]
 FILES = {
     "broken.yaml": "a: [",

@@ -31,12 +31,12 @@ def test_an_exported_model_predicts_as_predict(model, run, ok, tmp_path):
     pytest.importorskip("onnxruntime")
     table = tmp_path / "data.csv"
     table.write_text((model[1].parent / "data.csv").read_text() + "C1CC,1,1,water,7\n")
-    text = ok("export", *model, "--to", "onnx", "-o", tmp_path / "out")
+    text = ok("models", "export", *model, "-o", tmp_path / "out")
     assert f"Model: {tmp_path / 'out' / 'model.onnx'}\n" in text
     assert "Largest difference from molsepnorm predict on " in text
     assert "(standard deviations of the labels)" in text
 
-    result = run("export", *model, "--encode", table, "-o", tmp_path / "encoded")
+    result = run("models", "export", *model, "--encode", table, "-o", tmp_path / "encoded")
     assert result.exit_code == 0, result.output
     assert f"30 molecules in 1 file: {tmp_path / 'encoded'}" in result.stdout
     assert "data.csv, line 32: RDKit cannot read 'C1CC'" in result.stderr
@@ -57,22 +57,19 @@ def test_a_table_is_encoded_by_the_same_options_as_in_predict(model, ok, tmp_pat
     for mark, options in ((".", ()), (",", ("--decimal", ","))):
         table, out = tmp_path / "x.csv", tmp_path / f"out{len(found)}"
         table.write_text(f"smiles;solvent;ph\nCCO;water;7{mark}25\n")
-        ok("export", *model, "--encode", table, *options, "-o", out)
+        ok("models", "export", *model, "--encode", table, *options, "-o", out)
         with np.load(out / "00001.npz") as arrays:
             found.append(arrays["features"].tolist())
     assert found[0] == found[1]
 
 
 def test_wrong_options_are_refused(model, refused, tmp_path):
-    neither = refused("export", *model, "-o", tmp_path / "out")
-    assert "give either --to onnx, to write the model, or --encode" in neither
     table = ("--encode", model[1].parent / "data.csv")
-    assert neither == refused("export", *model, "--to", "onnx", *table, "-o", tmp_path / "out")
-    text = refused("export", *model, "--encode", "none.csv", "-o", tmp_path / "out", code=1)
-    assert "none.csv: there is no such file" in text
     output = ("-o", tmp_path / "out")
-    text = refused("export", *model, *table, "--smiles-column", "structure", *output)
+    text = refused("models", "export", *model, "--encode", "none.csv", *output, code=1)
+    assert "none.csv: there is no such file" in text
+    text = refused("models", "export", *model, *table, "--smiles-column", "structure", *output)
     assert "structure" in text
-    text = refused("export", *model, "--to", "onnx", "--smiles-column", "s", *output)
+    text = refused("models", "export", *model, "--smiles-column", "s", *output)
     assert "belong to --encode" in text
     assert [*tmp_path.iterdir()] == []

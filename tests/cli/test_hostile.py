@@ -154,7 +154,7 @@ def test_an_option_and_a_setting_that_disagree_are_refused(refused, run, tmp_pat
 
 
 def test_settings_without_effect_on_several_runs_are_refused(refused):
-    for command in (("benchmark",), ("ablate", "--vary", "norm=sep,shared")):
+    for command in (("benchmark",), ("benchmark", "--vary", "norm=sep,shared")):
         message = refused(*command, "--dataset", "zinc", "--set", "run.seed=7")
         assert "--seeds sets the seeds of runs" in message
         folds = ("--data", "data/demo.csv", "--folds", 3, "--fold", 1)
@@ -162,4 +162,4 @@ def test_settings_without_effect_on_several_runs_are_refused(refused):
     message = refused("benchmark", "--data", "data/demo.csv", "--replicates", 2, "--fold", 1)
     assert "--fold has no effect here" in message
     vary = ("--vary", "run.seed=1,2")
-    assert "run.seed cannot vary" in refused("ablate", "--data", "data/demo.csv", *vary)
+    assert "run.seed cannot vary" in refused("benchmark", "--data", "data/demo.csv", *vary)

@@ -75,13 +75,14 @@ def test_the_table_that_is_read_is_never_replaced(refused, workspace, tmp_path, 
 def test_a_joined_model_replaces_another_one_only_if_told_to(ok, refused, model, tmp_path):
     paths = [model(f"part {seed}", seed, Target("y", "regression")) for seed in (1, 2)]
     before = (paths[0] / "model.safetensors").read_bytes()
-    assert "replace it with --force" in refused("ensemble", *paths, "--output", paths[0])
-    twice = refused("ensemble", *paths, paths[0], "--output", tmp_path / "joined")
+    assert "replace it with --force" in refused("models", "join", *paths, "--output", paths[0])
+    twice = refused("models", "join", *paths, paths[0], "--output", tmp_path / "joined")
     assert f"{paths[0]} was given twice: name each model once" in twice
     assert (paths[0] / "model.safetensors").read_bytes() == before
-    ok("ensemble", *paths, "--output", tmp_path / "joined")
-    assert "replace it with --force" in refused("ensemble", *paths, "--output", tmp_path / "joined")
-    ok("ensemble", *paths, "--output", tmp_path / "joined", "--force")
+    join = ("models", "join", *paths, "--output", tmp_path / "joined")
+    ok(*join)
+    assert "replace it with --force" in refused(*join)
+    ok(*join, "--force")
 
 
 def test_several_models_are_averaged(run, ok, workspace, model):

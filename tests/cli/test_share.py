@@ -61,7 +61,7 @@ def unpacked(archive: Path) -> Path:
 def test_the_archive_has_the_model_and_nothing_confidential(workspace, ok, tmp_path):
     """No structure, label, path, host or user, in any byte; the output names every file and what
     the model reveals: it is the probe alone, which compares with training molecules."""
-    printed = ok("share", workspace / "run", tmp_path / "good.zip")
+    printed = ok("models", "share", workspace / "run", tmp_path / "good.zip")
     found = contents(tmp_path / "good.zip")
     assert {*found} == {f"good/{name}" for name in FILES}
     with open(workspace / "secret.csv", newline="") as file:
@@ -99,8 +99,8 @@ def test_the_training_molecules_are_optional(workspace, copied, ok, refused, tmp
     """By default they are left out, and the output, the card and predict say so."""
     with open(copied / "model" / "README.md", "ab") as file:
         file.write(b"caf\xe9\n")  # edited in another encoding
-    assert STRUCTURES in ok("share", copied, tmp_path / "a.zip").partition("Left out:")[2]
-    ok("share", copied, tmp_path / "b.zip", "--training-structures")
+    assert STRUCTURES in ok("models", "share", copied, tmp_path / "a.zip").partition("Left out:")[2]
+    ok("models", "share", copied, tmp_path / "b.zip", "--training-structures")
     one, other = contents(tmp_path / "a.zip"), contents(tmp_path / "b.zip")
     assert {*other} == {f"b/{name}" for name in (*FILES, STRUCTURES)}
     assert other[f"b/{STRUCTURES}"] == (copied / STRUCTURES).read_bytes()
@@ -114,13 +114,13 @@ def test_the_training_molecules_are_optional(workspace, copied, ok, refused, tmp
     message = refused("predict", "--model", unpacked(tmp_path / "a.zip"), *given)
     assert "does not have its training molecules" in message and "shared" in message
     (copied / STRUCTURES).unlink()
-    message = refused("share", copied, tmp_path / "c.zip", "--training-structures")
+    message = refused("models", "share", copied, tmp_path / "c.zip", "--training-structures")
     assert "does not have its training molecules" in message
 
 
 def test_an_archive_is_replaced_with_force_only(workspace, refused, tmp_path, monkeypatch):
     """And as a whole."""
-    given = ("share", workspace / "run", tmp_path / "a.zip")
+    given = ("models", "share", workspace / "run", tmp_path / "a.zip")
     (tmp_path / "a.zip").write_text("mine")
     assert "a.zip exists: choose another name, or replace it with --force" in refused(*given)
 
@@ -135,10 +135,10 @@ def test_an_archive_is_replaced_with_force_only(workspace, refused, tmp_path, mo
 
 def test_only_finished_runs_are_shared(workspace, copied, refused, tmp_path):
     for folder in (workspace / "run" / "model", tmp_path / "no"):
-        message = refused("share", folder, tmp_path / "a.zip", code=1)
+        message = refused("models", "share", folder, tmp_path / "a.zip", code=1)
         assert "is not the folder of a finished run" in message
     (copied / "model" / "README.md").unlink()
-    assert "has no model card" in refused("share", copied, tmp_path / "a.zip", code=1)
+    assert "has no model card" in refused("models", "share", copied, tmp_path / "a.zip", code=1)
     assert not (tmp_path / "a.zip").exists()
 
 
@@ -186,7 +186,7 @@ def test_the_models_of_an_ensemble_are_optional(ok, tiny, write_table, tmp_path)
         (("--models",), [*FILES, *members]),
         (("--models", "--training-structures"), [*FILES, *members, *structures]),
     ):
-        ok("share", tmp_path / "run", tmp_path / "a.zip", "--force", *options)
+        ok("models", "share", tmp_path / "run", tmp_path / "a.zip", "--force", *options)
         assert {*contents(tmp_path / "a.zip")} == {f"a/{name}" for name in names}
     model = unpacked(tmp_path / "a.zip") / "members" / "2"
     ok("predict", "--model", model, "--smiles", "CCO")

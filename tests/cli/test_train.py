@@ -44,7 +44,7 @@ def test_printed_commands_quote_a_folder_with_spaces(workspace, ok, refused, tin
     options = ("--data", workspace / "data.csv", "--targets", "y", *tiny)
     assert f"--resume {quoted}" in refused("train", *options, "-o", run)
     (run / "metrics.json").unlink()
-    assert f"molsepnorm train --resume {quoted}" in refused("report", run, code=1)
+    assert f"molsepnorm train --resume {quoted}" in refused("models", "report", run, code=1)
 
 
 def test_the_forest_is_beside_the_network(baselines, ok, tiny, write_table, tmp_path):
@@ -66,9 +66,10 @@ def test_the_forest_is_beside_the_network(baselines, ok, tiny, write_table, tmp_
 
 
 def test_evaluation_repeats_the_scores_of_metrics_json(workspace, ok):
-    args = ("evaluate", "--model", workspace / "run", "--data", workspace / "data.csv")
-    for split in ("val", "test"):
-        scores = json.loads(ok(*args, "--split", split, "--json"))
+    """With its table, or without naming data."""
+    args = ("evaluate", "--model", workspace / "run", "--json")
+    for split, source in (("val", ()), ("test", ("--data", workspace / "data.csv"))):
+        scores = json.loads(ok(*args, *source, "--split", split))
         written = _metrics(workspace / "run")[split]
         assert {name: scores[name] for name in written} == pytest.approx(written)
         assert list(scores) == ["data", "split", "molecules", *written, "interval_95"]

@@ -131,7 +131,7 @@ def test_the_command(tmp_path: Path) -> None:
     small_network("zinc", num_edge_dis=20).save_pretrained(tmp_path / "theirs")
     run = lambda *args: CliRunner().invoke(main, [str(arg) for arg in args])  # noqa: E731
     made = tmp_path / "made"
-    result = run("convert", tmp_path / "theirs", "--max-path-length", 12, "--output", made)
+    result = run("models", "import", tmp_path / "theirs", "--max-path-length", 12, "--output", made)
     assert result.exit_code == 0, result.output
     assert "last_norm.norm.weight" in result.output
     report = json.loads((made / "conversion.json").read_text())
@@ -143,7 +143,7 @@ def test_the_command(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="so it predicts nothing: fine-tune it"):
         model.require_targets()
     failed = run(
-        "convert", tmp_path / "theirs", "--max-path-length", 21, "--output", tmp_path / "x"
+        "models", "import", tmp_path / "theirs", "--max-path-length", 21, "--output", tmp_path / "x"
     )
     assert failed.exit_code == 2 and "theirs: max_path_length is 21" in failed.output
     assert not (tmp_path / "x").exists()

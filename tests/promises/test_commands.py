@@ -89,7 +89,7 @@ def test_benchmark_and_ablate(molsepnorm, table, tmp_path, golden):
     given = ("--data", table, "--targets", "penalised_logp", "--epochs", 1, "--no-baseline")
     given += ("--seeds", "0,1", "--output", tmp_path)
     molsepnorm("benchmark", *given[:-1], tmp_path / "benchmark")
-    molsepnorm("ablate", *given[:-1], tmp_path / "ablation", "--vary", "optim.lr=4e-4,1e-3")
+    molsepnorm("benchmark", *given[:-1], tmp_path / "ablation", "--vary", "optim.lr=4e-4,1e-3")
     summary = json.loads((tmp_path / "benchmark" / "summary.json").read_text())
     ablation = json.loads((tmp_path / "ablation" / "ablation.json").read_text())
     golden("benchmark", summary["test"])
@@ -115,7 +115,7 @@ def test_pretrain(molsepnorm, table, tmp_path, golden):
 def test_share(molsepnorm, run, unknown, tmp_path):
     """A shared model predicts the same, and its archive has no structures."""
     archive = tmp_path / "model.zip"
-    molsepnorm("share", run, archive)
+    molsepnorm("models", "share", run, archive)
     with ZipFile(archive) as content:
         content.extractall(tmp_path)
         assert not any("training_molecules" in name for name in content.namelist())
@@ -130,7 +130,7 @@ def test_share(molsepnorm, run, unknown, tmp_path):
 
 def test_export(molsepnorm, run, tmp_path, golden):
     output = tmp_path / "onnx"
-    molsepnorm("export", "--model", run, "--to", "onnx", "--output", output)
+    molsepnorm("models", "export", "--model", run, "--output", output)
     golden("export", [*np.load(output / "example.npz").files])
 
 
@@ -141,7 +141,7 @@ def test_analyze(molsepnorm, run, table, tmp_path, golden):
 
 
 def test_report(molsepnorm, run, tmp_path):
-    molsepnorm("report", run, "--output", tmp_path / "page.html")
+    molsepnorm("models", "report", run, "--output", tmp_path / "page.html")
     assert "penalised_logp" in (tmp_path / "page.html").read_text()
 
 

@@ -260,4 +260,4 @@ def test_training_does_not_fail_if_the_report_does(configure, tmp_path, monkeypa
     result = train(configure(settings), tmp_path / "run", callback=seen)
     assert result.finished and result.metrics
     (text,) = [each for each in seen.warnings if "report" in each]
-    assert "a chart" in text and "molsepnorm report" in text
+    assert "a chart" in text and "molsepnorm models report" in text

@@ -290,10 +290,11 @@ class DataConfig(BaseModel):
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for the split."""
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
-    """Column that assigns each row to train, val (or valid) or test. Rows with an empty cell are
-    left out. If no row is named val, the validation rows are drawn from the training rows at
-    random, one in nine of them. If no row is named test, the model is not scored. With --folds the
-    rows of train and val are divided into folds."""
+    """Column that assigns each row to train, val (or valid) or test.
+
+    Rows with an empty cell are left out. If no row is named val, the validation rows are drawn from
+    the training rows at random, one in nine of them. If no row is named test, the model is not
+    scored. With --folds the rows of train and val are divided into folds."""
     time_column: Annotated[str | None, "--time-column", "Split"] = None
     """Column of times for the split type time: dates, years or other numbers.
 

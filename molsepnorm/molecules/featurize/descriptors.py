@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 from rdkit import Chem, rdBase
-from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdMolDescriptors
+from rdkit.Chem import (
+    Descriptors,
+    MolSurf,
+    rdFingerprintGenerator,
+    rdMolDescriptors,
+    rdPartialCharges,
+)
 
 from molsepnorm.errors import ModelError
 from molsepnorm.molecules.featurize.smiles import oriented_mol
@@ -34,10 +43,16 @@ _FUNCTIONS: dict[str, Callable[[Chem.Mol], float]] = {
     name: function for name, function in Descriptors.descList if name not in LEFT_OUT
 }
 _CHARGES = ("MaxPartialCharge", "MinPartialCharge", "MaxAbsPartialCharge", "MinAbsPartialCharge")
-_BCUT = [name for name in _FUNCTIONS if name.startswith("BCUT2D_")]
-_SINGLE = [name for name in _FUNCTIONS if name not in _BCUT]
+_BINS = MolSurf.logpBins, MolSurf.mrBins
+_CRIPPEN = (
+    *("MolLogP", "MolMR"),
+    *(f"SlogP_VSA{k + 1}" for k in range(len(_BINS[0]) + 1)),
+    *(f"SMR_VSA{k + 1}" for k in range(len(_BINS[1]) + 1)),
+)
+_PEOE = tuple(f"PEOE_VSA{k + 1}" for k in range(len(MolSurf.chgBins) + 1))
+_BCUT = tuple(name for name in _FUNCTIONS if name.startswith("BCUT2D_"))
 
-DESCRIPTORS = (*_SINGLE, *_BCUT)
+DESCRIPTORS = (*(name for name in _FUNCTIONS if name not in _BCUT), *_BCUT)
 """Names of the D descriptors that `describe` computes by default."""
 
 _SURFACE = ("PEOE_VSA", "SMR_VSA", "SlogP_VSA")  # beginnings of names
@@ -68,24 +83,22 @@ PAIR_GENERATOR = rdFingerprintGenerator.GetAtomPairGenerator(fpSize=PAIRS)
 def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  # (D,)
     """Return descriptors of a molecule, float32; NaN where RDKit cannot compute one.
 
-    The values are those of `rdkit.Chem.Descriptors.CalcMolDescriptors`, in half of its time:
-    RDKit repeats one calculation for each of the eight `BCUT2D` descriptors. There is one
-    exception: if RDKit has no partial charge for one of the atoms, the smallest and largest charges
-    are NaN, since RDKit's then depend on the order of the atoms.
+    The values are those of `rdkit.Chem.Descriptors.CalcMolDescriptors`, in half of its time, since
+    descriptors that share a calculation are computed together. There is one exception: if RDKit has
+    no partial charge for one of the atoms, the smallest and largest charges are NaN, since RDKit's
+    then depend on the order of the atoms.
 
     >>> values = dict(zip(DESCRIPTORS, describe(Chem.MolFromSmiles("CCO")).tolist()))
     >>> values["HeavyAtomCount"], values["NumHDonors"]
     (3.0, 1.0)
     """
+    found: dict[str, float] = {}
     with rdBase.BlockLogs():
-        bcut: dict[str, float] = {}
-        if not {*_BCUT}.isdisjoint(names):
-            eight = np.broadcast_to(_value(rdMolDescriptors.BCUT2D, mol), len(_BCUT))
-            bcut = dict(zip(_BCUT, eight, strict=True))
-        values = [bcut[n] if n in bcut else _value(_FUNCTIONS[n], mol) for n in names]
-        if not _has_charges(mol):
-            values = [np.nan if n in _CHARGES else v for n, v in zip(names, values, strict=True)]
-    single = np.array(values, dtype=np.float64).astype(np.float32)
+        for group, function in _TOGETHER:
+            if not set(group).isdisjoint(names):
+                found |= zip(group, _result(function, mol) or repeat(math.nan), strict=False)
+        values = [found[n] if n in found else _result(_FUNCTIONS[n], mol) for n in names]
+    single = np.array(values, dtype=np.float64).astype(np.float32)  # None becomes NaN
     single[~np.isfinite(single)] = np.nan
     return single
 
@@ -105,18 +118,42 @@ def descriptor_columns(names: Sequence[str]) -> list[int]:
     return [index[name] for name in names]
 
 
-def _value(function: Callable, mol: Chem.Mol) -> float:
-    try:
+def _result(function: Callable[[Chem.Mol], Any], mol: Chem.Mol) -> Any:
+    """Return what RDKit computes, or None if it cannot."""
+    with suppress(RuntimeError, ValueError, ZeroDivisionError, OverflowError, LookupError):
         return function(mol)
-    except (RuntimeError, ValueError, ZeroDivisionError, OverflowError, KeyError, IndexError):
-        return np.nan  # such as the partial charges of an element without parameters
 
 
-def _has_charges(mol: Chem.Mol) -> bool:
-    """Return whether all partial charges that RDKit has computed are finite."""
-    name = "_GasteigerCharge"
-    found = (atom.GetDoubleProp(name) for atom in mol.GetAtoms() if atom.HasProp(name))
-    return all(map(math.isfinite, found))
+def _charge_range(mol: Chem.Mol) -> tuple[float, ...]:
+    """Return the descriptors `_CHARGES`; NaN unless all atoms have a partial charge."""
+    rdPartialCharges.ComputeGasteigerCharges(mol)
+    atoms = map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))
+    charges = [atom.GetDoubleProp("_GasteigerCharge") for atom in atoms]
+    if not all(map(math.isfinite, charges)):
+        return (math.nan,) * len(_CHARGES)
+    ends = max(charges), min(charges)
+    return *ends, *sorted(map(abs, ends), reverse=True)
+
+
+def _crippen(mol: Chem.Mol) -> tuple[float, ...]:
+    """Return the descriptors `_CRIPPEN`: sums of the atoms' shares of logP and refractivity, and
+    the surface areas of the heavy atoms whose shares are in each bin."""
+    shares = [*zip(*rdMolDescriptors._CalcCrippenContribs(Chem.AddHs(mol)), strict=True)]
+    areas, _ = rdMolDescriptors._CalcLabuteASAContribs(mol)
+    surfaces = [[0.0] * (len(bins) + 1) for bins in _BINS]
+    for surface, bins, its in zip(surfaces, _BINS, shares, strict=True):
+        for area, share in zip(areas, its, strict=False):  # the hydrogens are the last atoms
+            surface[bisect(bins, share)] += area
+    return *map(sum, shares), *chain.from_iterable(surfaces)
+
+
+_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Chem.Mol], Any]], ...] = (
+    (_CHARGES, _charge_range),
+    (_CRIPPEN, _crippen),
+    (_PEOE, rdMolDescriptors.PEOE_VSA_),
+    (_BCUT, rdMolDescriptors.BCUT2D),
+)
+"""Descriptors that are computed together, and the function that returns their values."""
 
 
 def morgan_bits(mol: Chem.Mol) -> np.ndarray:  # (BITS / 8,)

@@ -82,7 +82,7 @@ def try_report(folder: Path | str, callback: Callback) -> None:
         reason = str(error) if isinstance(error, MolsepnormError) else repr(error)
         callback.on_warning(
             f"The report of the run could not be written: {reason}. The model and its scores are "
-            f"complete; `molsepnorm report {shlex.quote(str(folder))}` writes the report again."
+            f"complete. To try again: molsepnorm models report {shlex.quote(str(folder))}"
         )
 
 
