@@ -212,8 +212,7 @@ class Predictor:
         columns: Cells | None = None,
         layer: int | None = None,
     ) -> Iterator[Embeddings]:
-        """Yield embeddings of some thousand molecules at a time, in memory that does not grow with
-        their number; see `embed`."""
+        """Yield the results of `embed` some thousand molecules at a time, in constant memory."""
         parts = self.embedded(self.rows(smiles, columns, ordered=atoms), atoms, layer)
         if not atoms:
             return (found for _, found in parts)
@@ -223,9 +222,8 @@ class Predictor:
         self, rows: Iterator[Row], atoms: bool = False, layer: int | None = None
     ) -> Iterator[tuple[list[Row], Embeddings]]:
         """Yield some thousand rows at a time with their embeddings."""
-        run = self._embed(atoms, layer)
         prepare = Prepare(self.model, self.device, smiles_order=True) if atoms else self._prepare
-        return self._parts(rows, prepare, run)
+        return self._parts(rows, prepare, self._embed(atoms, layer))
 
     def embedding_width(self, layer: int | None = None) -> int:
         """Return the width of the embeddings of molecules, see `embed`."""

@@ -124,6 +124,7 @@ def _molecule(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
     targets = {name: dict(vars(each.targets[name])) for name in names}
     for own in targets.values():
         own |= {"atoms": own["atoms"].tolist(), "standard_errors": own.pop("errors").tolist()}
+        own["inputs"] = own.pop("inputs")  # the last
     fragments = {
         scheme: [
             {
