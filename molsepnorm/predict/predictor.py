@@ -212,7 +212,7 @@ class Predictor:
         columns: Cells | None = None,
         layer: int | None = None,
     ) -> Iterator[Embeddings]:
-        """Yield embeddings of some thousand molecules at a time; see `embed`."""
+        """Yield the results of `embed` some thousand molecules at a time, in constant memory."""
         parts = self.embedded(self.rows(smiles, columns, ordered=atoms), atoms, layer)
         if not atoms:
             return (found for _, found in parts)
