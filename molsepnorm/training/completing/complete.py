@@ -66,10 +66,7 @@ def complete(
     forest = baseline.fit_baseline(
         config, dataset, final, alone["val"], is_refit, seconds, callback
     )
-    model, predictions = final, Predictions(graphs, alone)
-    parts = ["kernel regression"] * is_refit
-    if forest is not None:
-        predictions = predictions._replace(forest=forest.predictions)
+    model, values, parts = final, alone, ["kernel regression"] * is_refit
     if forest is not None and forest.share:
         parts += ["random forest"] * forest.refit
         weights = [(1 - forest.share) * weight for weight in final.weights]
@@ -78,8 +75,8 @@ def complete(
             split: (1 - forest.share) * own + forest.share * forest.predictions[split]
             for split, own in alone.items()
         }
-        predictions = predictions._replace(values=values)
-    found = {s: each._replace(values=predictions.values[s]) for s, each in found.items()}
+    predictions = Predictions(graphs, values, {} if forest is None else forest.predictions)
+    found = {split: each._replace(values=values[split]) for split, each in found.items()}
     model, calibrated = calibrate(model, dataset, found, graphs)
     model.to("cpu")
     keep_structures = config.run.training_structures
