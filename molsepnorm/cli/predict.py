@@ -78,8 +78,8 @@ def predict(
     all columns, and adds <target>_pred. Failed rows have the reason in the column error. Several
     models are averaged; <target>_spread is the standard deviation over all of their networks.
     --uncertainty adds <target>_std, <target>_low and <target>_high, or <target>_calibrated and
-    <target>_set. --domain adds similarity, in_domain (yes or no), nearest_smiles and
-    <target>_nearest.
+    <target>_set. --domain adds similarity, in_domain (yes or no), nearest_smiles,
+    <target>_expected_error and <target>_nearest.
 
     \b
     molsepnorm predict --model runs/zinc-1 --smiles CCO --smiles c1ccccc1

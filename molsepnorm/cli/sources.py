@@ -98,8 +98,8 @@ def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
         option(
             "--domain",
             is_flag=True,
-            help="Add the similarity to the nearest training molecule, whether the molecule is in "
-            "the domain of the model, and the nearest molecule with its measured values.",
+            help="Add the similarity to the nearest training molecule, the error to expect at this "
+            "similarity, whether that is known, and the nearest molecule with its measured values.",
         ),
     )
     for add in reversed(options):

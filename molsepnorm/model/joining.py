@@ -13,6 +13,7 @@ from molsepnorm.errors import ConfigError, counted
 from molsepnorm.model.model import PropertyModel
 from molsepnorm.model.parts import Part
 from molsepnorm.tasks import ExtraInputs, Target
+from molsepnorm.tasks.domain import Domain
 from molsepnorm.tasks.transforms import NO_TRANSFORM
 
 
@@ -70,7 +71,6 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
                 parts.append(own)
                 shares.append(share)
     domains = [each.domain for each in models if each.domain is not None]
-    domain = max(domains, key=lambda each: each.threshold, default=None)
     structures = tuple(part for each in models for part in each.structures)
     return replace(
         first,
@@ -78,7 +78,7 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         weights=tuple(share / sum(shares) for share in shares),
         excludes={name: reason for model in models for name, reason in model.excludes.items()},
         calibration=(),
-        domain=domain if all(each.domain is not None for each in models) else None,
+        domain=Domain.mean(domains) if len(domains) == len(models) else None,
         structures=structures if all(each.structures for each in models) else (),
     )
 

@@ -37,9 +37,10 @@ def domain_columns(
     """Return the columns of the applicability domain by name.
 
     `similarity` is the Tanimoto similarity of Morgan fingerprints (radius 2, 2,048 bits) to the
-    most similar training molecule. `in_domain` says whether it is the threshold of the model or
-    more, and all numbers of feature columns are in the range of the training rows. `nearest_smiles`
-    is that molecule; empty if no training molecule is similar at all.
+    most similar training molecule. `in_domain` says whether the model's errors are known at this
+    similarity, see `Domain`, and all numbers of feature columns are in the range of the training
+    rows. `nearest_smiles` is that molecule; empty if no training molecule is similar at all.
+    <target>_expected_error is the mean error of validation molecules of this similarity.
     <target>_nearest is its label in the unit of the table: a number or a class. If some labels of a
     target are bounds, its labels are texts such as ">10". The label is missing if the model has
     feature columns and the molecule has different labels, which belong to other conditions.
@@ -51,7 +52,8 @@ def domain_columns(
     measured, signs, several = molecules.measured
     smiles = np.array([molecules.smiles[row] for row in rows], dtype=object)
     smiles[missing] = ""
-    in_domain = similarity >= model.domain.threshold
+    in_domain = model.domain.contains(similarity)
+    expected = model.domain.expected(similarity)
     if encoded.outside is not None:
         in_domain &= ~encoded.outside.any(axis=1)
     columns = dict(zip(DOMAIN_COLUMNS, (similarity, in_domain, smiles), strict=True))
@@ -69,5 +71,6 @@ def domain_columns(
                 for label, sign in zip(labels, bounds.tolist(), strict=True)
             ]
             labels = np.array(texts, dtype=object)
+        columns[target.expected_column] = expected[:, i]
         columns[target.nearest_column] = labels
     return columns

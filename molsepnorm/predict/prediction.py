@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pandas as pd
 
@@ -48,8 +49,8 @@ def predictions_of(task: Task, smiles: Sequence[str], frame: pd.DataFrame) -> It
     spreads = {t.learned_name: f"{t.learned_name}_spread" for t in task.targets}
     spreads = {name: column for name, column in spreads.items() if column in known}
     sure = [name for t in task.targets for name in t.uncertainty_columns if name in known]
-    near = [*DOMAIN_COLUMNS, *(t.nearest_column for t in task.targets)]
-    near = [name for name in near if name in known]
+    pairs = [(target.expected_column, target.nearest_column) for target in task.targets]
+    near = [name for name in (*DOMAIN_COLUMNS, *chain(*pairs)) if name in known]
     for text, row in zip(smiles, frame.to_dict("records"), strict=True):
         if row["error"] is not None:
             yield Prediction(text, None, row["error"])

@@ -155,12 +155,15 @@ function views() {
     const own = at(`${target.name}_pred`);
     const [low, high] = [at(`${target.name}_low`), at(`${target.name}_high`)];
     const [set, calibrated] = [at(`${target.name}_set`), at(`${target.name}_calibrated`)];
+    const expected = at(`${target.name}_expected_error`);
     const positive = target.classes.length ? ` = ${target.classes[1]}` : "";
     found.push({
       title: target.kind === "binary" ? `probability of ${target.name}${positive}` : target.name,
       by: own, number: true,
       cell: (row) => [
         number(row[own]),
+        expected >= 0 && row[expected] !== ""
+          ? range(`expected error ${number(row[expected])}`) : null,
         low >= 0 && row[low] !== "" ? range(`${number(row[low])} to ${number(row[high])}`) : null,
         calibrated >= 0 && row[calibrated] !== ""
           ? range(`calibrated ${number(row[calibrated])}; possible: ${row[set] || "none"}`) : null,
@@ -174,7 +177,7 @@ function views() {
       cell: (row) => row[similarity] === "" ? [""] : [
         number(row[similarity]),
         make("span", { class: `range ${row[inside] === "yes" ? "in" : "out"}` },
-          row[inside] === "yes" ? "in the domain" : "outside the domain"),
+          row[inside] === "yes" ? "errors are known" : "unlike all validation molecules"),
       ],
     });
   }

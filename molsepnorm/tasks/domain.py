@@ -1,92 +1,96 @@
-"""`Domain`: the similarity to the training molecules above which predictions can be trusted."""
+"""`Domain`: the error to expect of a molecule, by its similarity to the training molecules."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from molsepnorm.errors import ConfigError
 
-_LEAST, _LEAST_SHARE = 10, 0.1  # molecules on either side of a threshold
-_PERMUTATIONS = 999
-_ALPHA = 0.05
-_PERCENTILE = 5.0
+GRID = np.linspace(0, 1, 21)
+"""Similarities at which expected errors are stored; they are linear in between."""
+
+_LEAST = 10  # molecules of a bin
+_MAX_BINS = 20
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A threshold of the Tanimoto similarity to the most similar training molecule.
+    """Expected errors, learned from molecules that the model was not trained on.
 
     Raises:
-        ConfigError: the threshold is not between 0 and 1, or the kind is unknown.
+        ConfigError: the numbers are not those of `fit`.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
-    threshold: float
-    """A molecule is in the domain if its similarity is the threshold or more."""
-    kind: Literal["errors", "training"]
-    """errors: validation errors below the threshold are larger than above. training: they do not
-    depend on the similarity, and 5 % of the training molecules are less similar to the others."""
+    lowest: float
+    """Smallest similarity of a molecule that the errors were learned from. Nothing is known of
+    molecules that are less similar, which are outside the domain."""
+    errors: tuple[tuple[float, ...] | None, ...]
+    """For each target the expected error at the similarities `GRID`, which does not increase; None
+    with fewer than 10 labels."""
 
     def __post_init__(self) -> None:
-        number = isinstance(self.threshold, int | float) and 0 <= self.threshold <= 1
-        if not number or self.kind not in ("errors", "training"):
+        curves = [curve for curve in self.errors if curve is not None]
+        whole = all(len(curve) == len(GRID) and np.isfinite(curve).all() for curve in curves)
+        if not (0 <= self.lowest <= 1 and whole):
             raise ConfigError(
-                "a domain has a threshold between 0 and 1 and the kind errors or training; got "
-                f"{self.threshold!r:.40} and {self.kind!r:.40}"
+                f"a domain has a smallest similarity between 0 and 1, and {len(GRID)} errors for "
+                f"each target; got {self.lowest!r:.40} and {self.errors!r:.80}"
             )
 
     @staticmethod
-    def fit(
-        similarity: np.ndarray, errors: np.ndarray, within: np.ndarray
-    ) -> tuple[Domain, float | None]:
-        """Return the threshold that separates large errors from small ones best.
+    def fit(similarity: np.ndarray, errors: np.ndarray) -> Domain:
+        """Return the domain of a model.
 
-        Each threshold between two similarities with at least 10 molecules and 10 % of them on
-        either side is tried. The one with the largest standardised rank sum of the errors below it
-        is chosen. A permutation test of this largest statistic accounts for the number of
-        thresholds. Without a significant one at the 5 % level, the threshold is the 5th percentile
-        of `within`.
+        For each target, the molecules are sorted by similarity into bins of 10 or more. The mean
+        errors of the bins are made to decrease with the similarity by isotonic regression.
 
         Args:
-            similarity: [n], of molecules that were not trained on.
-            errors: [n], their absolute errors or losses.
-            within: [m], m ≥ 1: of training molecules to the most similar other one.
+            similarity: [n], n ≥ 1, of molecules that were not trained on: Tanimoto similarity to
+                the most similar training molecule.
+            errors: [n, T], NaN without a label.
 
-        Returns:
-            The domain, and the p-value of the permutation test; None if there are too few molecules
-            or similarities for a threshold.
-
-        Source: Lausen and Schumacher, "Maximally selected rank statistics", Biometrics 1992, 48,
-        73, here with permutations in place of the asymptotic distribution.
+        Source: Barlow et al., "Statistical Inference under Order Restrictions", 1972, as in
+        scikit-learn.
         """
-        fallback = Domain(float(np.percentile(within, _PERCENTILE)), "training")
-        order = np.argsort(similarity, kind="stable")
-        ordered, count = similarity[order].astype(np.float64), len(similarity)
-        least = max(_LEAST, math.ceil(_LEAST_SHARE * count))
-        below = np.arange(least, count - least + 1)  # numbers of molecules below a threshold
-        below = below[ordered[below - 1] < ordered[below]] if len(below) else below
-        if not len(below):
-            return fallback, None
-        from scipy.stats import rankdata
+        from sklearn.isotonic import IsotonicRegression
 
-        ranks = rankdata(errors[order]) - (count + 1) / 2
-        rng = np.random.default_rng(0)
-        shuffled = rng.permuted(np.tile(ranks, (_PERMUTATIONS, 1)), axis=1)
-        sd = np.sqrt(below * (count - below) / (count - 1) * max(ranks.var(), 1e-12))
+        curves: list[tuple[float, ...] | None] = []
+        for column in errors.T:
+            known = np.flatnonzero(np.isfinite(column))
+            if len(known) < _LEAST:
+                curves.append(None)
+                continue
+            ordered = known[np.argsort(similarity[known], kind="stable")]
+            bins = np.array_split(ordered, min(_MAX_BINS, len(known) // _LEAST))
+            curve = IsotonicRegression(increasing=False, out_of_bounds="clip")
+            curve.fit(*([values[each].mean() for each in bins] for values in (similarity, column)))
+            curves.append(tuple(curve.predict(GRID).tolist()))
+        return Domain(float(similarity.min()), tuple(curves))
 
-        def statistics(each: np.ndarray) -> np.ndarray:  # (…, n) -> (…, thresholds)
-            return np.cumsum(each, axis=-1)[..., below - 1] / sd
+    @staticmethod
+    def mean(domains: Sequence[Domain]) -> Domain:
+        """Return the domain of the mean of several models of the same targets."""
+        curves = [
+            None if None in each else tuple(np.mean(each, axis=0).tolist())
+            for each in zip(*(domain.errors for domain in domains), strict=True)
+        ]
+        return Domain(max(domain.lowest for domain in domains), tuple(curves))
 
-        found = statistics(ranks)
-        # rank sums that are equal but for rounding count as equal
-        as_large = int((statistics(shuffled).max(axis=1) >= found.max() - 1e-9).sum())
-        p_value = (1 + as_large) / (1 + _PERMUTATIONS)
-        if p_value > _ALPHA:
-            return fallback, p_value
-        cut = below[found.argmax()]
-        return Domain(float(ordered[cut - 1] + ordered[cut]) / 2, "errors"), p_value
+    def expected(self, similarity: np.ndarray) -> np.ndarray:  # (n,) -> (n, T)
+        """Return the expected errors of molecules; NaN for targets without a curve."""
+        columns = [
+            np.full(len(similarity), np.nan)
+            if curve is None
+            else np.interp(similarity, GRID, curve)
+            for curve in self.errors
+        ]
+        return np.stack(columns, axis=1)
+
+    def contains(self, similarity: np.ndarray) -> np.ndarray:  # bool (n,)
+        """Return whether molecules are as similar as those that the errors were learned from."""
+        return similarity >= self.lowest

@@ -36,6 +36,16 @@ def target_error(target: Target, labels: np.ndarray, values: np.ndarray) -> np.n
     return found
 
 
+def miss(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the error of each molecule that people can judge, float64 (G,): the absolute error of
+    a regression target, 1 for a wrong class and 0 for the right one. See `target_error`."""
+    errors = target_error(target, labels, values)
+    if target.kind == "regression":
+        return errors
+    most = values[:, 0] >= 0.5 if values.shape[1] == 1 else values.argmax(axis=1)
+    return np.where(np.isfinite(errors), most != labels, np.nan)
+
+
 def relative_errors(errors: np.ndarray, reference: np.ndarray) -> np.ndarray:  # (G, T)
     """Return errors (G, T) divided by the mean error of their target, over the reference (R, T),
     since units differ; those of a single target as they are.
@@ -50,13 +60,14 @@ def mean_errors(errors: np.ndarray) -> np.ndarray:  # (G,)
     return np.array([_mean(row) for row in errors])
 
 
-def describe_error(targets: Sequence[Target], split: str) -> str:
-    """Return the name of the error of a molecule in text."""
+def describe_miss(targets: Sequence[Target]) -> str:
+    """Return what the mean of `miss` over molecules is, in text."""
     if len(targets) > 1:
-        return f"mean error of the targets, each relative to its mean over the {split} molecules"
+        return "mean error of the targets, each relative to its mean over the validation molecules"
     (target,) = targets
-    kind = "absolute error" if target.kind == "regression" else "log loss"
-    return f"{kind} of {target.learned_name}"
+    if target.kind == "regression":
+        return f"absolute error of {target.learned_name}"
+    return f"share of wrong classes of {target.name}"
 
 
 def _mean(values: np.ndarray) -> float:

@@ -112,6 +112,11 @@ class Target:
         return [f"{self.learned_name}_pred"]
 
     @property
+    def expected_column(self) -> str:
+        """Name of the column of the error to expect by similarity to the training molecules."""
+        return f"{self.learned_name}_expected_error"
+
+    @property
     def nearest_column(self) -> str:
         """Name of the column of the labels of the most similar training molecules."""
         return f"{self.name}_nearest"
@@ -137,6 +142,7 @@ class Target:
             *self.output_columns,
             f"{self.learned_name}_spread",
             self.forest_column,
+            self.expected_column,
             self.nearest_column,
             *self.uncertainty_columns,
         ]

@@ -10,7 +10,10 @@ from molsepnorm.model.training_molecules import TRAINING_FILE
 
 from .conftest import TINY, read_rows
 
-ADDED = ["similarity", "in_domain", "nearest_smiles", "y_nearest", "active_nearest"]
+ADDED = [
+    *("similarity", "in_domain", "nearest_smiles"),
+    *("y_expected_error", "y_nearest", "active_expected_error", "active_nearest"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def test_columns_are_added_to_every_row(ok, workspace):
 def test_a_failed_row_has_no_nearest_molecule(ok, workspace):
     given = ("predict", "--model", workspace / "run-1", "--smiles", "C1CC", "--smiles", "FC1CC1")
     one, other = read_rows(ok(*given, "--domain", "--uncertainty", "--level", "0.5"))
-    assert [one[name] for name in ADDED] == [""] * 5 and "unclosed ring" in one["error"]
+    assert [one[name] for name in ADDED] == [""] * 7 and "unclosed ring" in one["error"]
     assert other["in_domain"] == "no" and other["y_low"]
     names = [*other]
     assert names.index("active_set") < names.index("similarity") < names.index("error")

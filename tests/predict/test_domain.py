@@ -20,7 +20,7 @@ from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.predict import domain as module
 from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
-from molsepnorm.tasks.domain import Domain
+from molsepnorm.tasks.domain import GRID, Domain
 
 KNOWN = ("CCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "CCCCCC")
 TARGETS = (
@@ -29,6 +29,7 @@ TARGETS = (
     Target("k", "multiclass", classes=("low", "high", "none")),
 )
 LABELS = [[1.25, 0, 2], [np.nan, 1, 0], [-3, np.nan, np.nan], [7.5, 0, 1]]
+DOMAIN = Domain(0.5, (tuple(2.0 - GRID), None, tuple(0.0 * GRID + 0.25)))
 QUERIES = ["CCCO", "C1CC", "Oc1ccccc1", "CC(=O)Nc1ccccc1", "CCCCCCC", "FC1CC1"]
 
 
@@ -37,7 +38,7 @@ def model() -> PropertyModel:
     molecules = TrainingMolecules(
         KNOWN, packed_morgan(KNOWN), np.array(LABELS), np.zeros((4, 3), np.int8)
     )
-    return tiny_model(*TARGETS, domain=Domain(0.5, "errors"), structures=(molecules,))
+    return tiny_model(*TARGETS, domain=DOMAIN, structures=(molecules,))
 
 
 def table(predictor, smiles, path, **options) -> pd.DataFrame:
@@ -57,38 +58,42 @@ def test_the_columns_are_those_of_the_nearest_training_molecule(model, tmp_path)
         return generator.GetFingerprint(Chem.MolFromSmiles(text))
 
     found = table(Predictor(model, domain=True), QUERIES, tmp_path / "out.csv")
-    added = ["similarity", "in_domain", "nearest_smiles", "y_nearest", "z_nearest", "k_nearest"]
-    assert [*found.columns][-7:] == [*added, "error"]
+    added = ["similarity", "in_domain", "nearest_smiles"]
+    added += [f"{name}_{column}" for name in "yzk" for column in ("expected_error", "nearest")]
+    assert [*found.columns][-10:] == [*added, "error"]
     for row, text in enumerate(QUERIES):
         cells = [found[name][row] for name in added]
         if text == "C1CC":
-            assert cells == [""] * 6 and "unclosed ring" in found["error"][row]
+            assert cells == [""] * 9 and "unclosed ring" in found["error"][row]
             continue
         each = [
             DataStructs.TanimotoSimilarity(fingerprint(text), fingerprint(one)) for one in KNOWN
         ]
         nearest = int(np.argmax(each))
         if not each[nearest]:  # it is like none of them
-            assert cells == ["0", "no", "", "", "", ""]
+            assert cells == ["0", "no", "", "2", "", "", "", "0.25", ""]
             continue
         y, z, k = LABELS[nearest]
         assert cells == [
             f"{each[nearest]:.6g}",
             "yes" if each[nearest] >= 0.5 else "no",
             KNOWN[nearest],
+            f"{2 - each[nearest]:.6g}",
             "" if np.isnan(y) else f"{y:g}",
+            "",
             "" if np.isnan(z) else f"{z:g}",
+            "0.25",
             "" if np.isnan(k) else ("low", "high", "none")[int(k)],
         ]
     assert {*found["in_domain"]} == {"yes", "no", ""}
 
 
-def test_the_threshold_itself_is_inside(model):
+def test_the_smallest_similarity_itself_is_inside(model):
     """The similarity of hexane and heptane, exactly."""
     (found,) = Predictor(model, domain=True).predict(["CCCCCCC"])
-    threshold = found.domain["similarity"]
-    for value, inside in ((threshold, True), (np.nextafter(threshold, 1), False)):
-        other = replace(model, domain=Domain(value, "errors"))
+    lowest = found.domain["similarity"]
+    for value, inside in ((lowest, True), (np.nextafter(lowest, 1), False)):
+        other = replace(model, domain=replace(DOMAIN, lowest=value))
         (found,) = Predictor(other, domain=True).predict(["CCCCCCC"])
         assert found.domain["in_domain"] is inside
 
@@ -123,11 +128,11 @@ def test_labels_are_those_of_all_rows_of_the_molecule(model, columns):
 
 
 def test_a_number_outside_the_range_of_training_is_outside_the_domain(model):
-    domain, (molecules,) = Domain(0.5, "errors"), model.structures
+    (molecules,) = model.structures
     outside = np.array([[False, False], [False, True], [False, False]])
     similarity, nearest = np.array([0.9, 0.9, 0.1]), np.zeros(3, int)
     rows = EncodedRows([None] * 3, [], nearest, similarity, outside)
-    found = module.domain_columns(replace(model, domain=domain), molecules, rows)
+    found = module.domain_columns(model, molecules, rows)
     assert found["in_domain"].tolist() == [True, False, False]
 
 

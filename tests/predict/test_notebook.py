@@ -16,7 +16,7 @@ from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.calibration import ClassSets, Intervals
-from molsepnorm.tasks.domain import Domain
+from molsepnorm.tasks.domain import GRID, Domain
 
 SMILES = ["CCO", "C1CC", "c1ccccc1", "CC(=O)O"]
 
@@ -36,7 +36,7 @@ def predictor() -> Predictor:
     model = replace(
         one.with_parts((*one.parts, *two.parts), (0.5, 0.5)),
         calibration=(Intervals(scores, 0.0), ClassSets((scores,) * 3)),
-        domain=Domain(0.5, "errors"),
+        domain=Domain(0.5, (tuple(1 - GRID), None)),
         structures=(known,),
     )
     return Predictor(model, level=0.8, domain=True)

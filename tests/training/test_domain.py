@@ -61,31 +61,25 @@ def test_the_model_folder_holds_the_training_molecules(run, rows_in):
 
 
 def test_the_entry_of_the_metrics_is_that_of_plain_code(run, rows_in, rows_of):
-    """Errors, bins, and the molecules inside and outside, from the files of the run."""
+    """The errors by similarity, from the files of the run, and the expected ones."""
     metrics = json.loads((run / "metrics.json").read_text())["domain"]
-    threshold = metrics["threshold"]
     train_smiles = [row["smiles"] for row in rows_in(run, "train")]
     scale = None
     for split in ("val", "test"):
         rows = rows_of(run / f"predictions_{split}.csv")
-        errors = []
-        for row in rows:
-            number = abs(float(row["y"]) - float(row["y_pred"])) if row["y"] else np.nan
-            share = float(row["active_pred"])
-            label = float(row["active"]) if row["active"] else np.nan
-            loss = -np.log(share if label else 1 - share) if label == label else np.nan
-            errors.append((number, loss))
-        scale = np.nanmean(errors, axis=0) if scale is None else scale
-        errors = np.nanmean(np.array(errors) / scale, axis=1)
+        errors = np.full((len(rows), 2), np.nan)
+        for own, row in zip(errors, rows, strict=True):
+            if row["y"]:
+                own[0] = abs(float(row["y"]) - float(row["y_pred"]))
+            if row["active"]:
+                own[1] = (float(row["active_pred"]) >= 0.5) != float(row["active"])
         similarity = similarities([row["smiles"] for row in rows], train_smiles)
-        for side, rows_of_side in (
-            ("inside", similarity >= threshold),
-            ("outside", similarity < threshold),
-        ):
-            entry = metrics[side][split]
-            assert entry["molecules"] == rows_of_side.sum()
-            if entry["molecules"]:
-                assert entry["error"] == pytest.approx(errors[rows_of_side].mean(), rel=1e-4)
+        if scale is None:
+            scale = np.nanmean(errors, axis=0)
+            assert metrics["lowest"] == pytest.approx(similarity.min())
+            assert metrics["expected"]["y"] == sorted(metrics["expected"]["y"], reverse=True)
+            assert metrics["expected"]["y"][0] == pytest.approx(scale[0], rel=1e-4)  # one bin
+        errors = np.nanmean(errors / np.where(scale > 0, scale, 1), axis=1)
         total = 0
         for each in metrics["bins"][split]:
             assert each["high"] == pytest.approx(each["low"] + 0.1)
@@ -96,22 +90,13 @@ def test_the_entry_of_the_metrics_is_that_of_plain_code(run, rows_in, rows_of):
             total += each["molecules"]
         assert total == len(rows)
     assert metrics["training_molecules"] == len(train_smiles)
-
-
-def test_few_validation_molecules_give_a_threshold_of_the_training_molecules(run, rows_in):
-    """12 validation molecules are too few. Each training molecule is compared with the others."""
     model = PropertyModel.from_pretrained(run)
-    smiles = [row["smiles"] for row in rows_in(run, "train")]
-    within = [similarities([one], [each for each in smiles if each != one])[0] for one in smiles]
-    assert model.domain.kind == "training"
-    assert model.domain.threshold == pytest.approx(np.percentile(within, 5))
-    metrics = json.loads((run / "metrics.json").read_text())["domain"]
-    assert (metrics["kind"], metrics["p_value"]) == ("training", None)
-    assert metrics["threshold"] == model.domain.threshold
+    assert model.domain.lowest == metrics["lowest"]
+    assert list(model.domain.errors[0]) == metrics["expected"]["y"]
 
 
 def test_a_model_can_leave_its_training_molecules_out(configure, tmp_path, rows_of):
-    """It has the threshold, and none of the structures, in any file of its folder."""
+    """It has the expected errors, and none of the structures, in any file of its folder."""
     train(configure({**SETTINGS, "run.training_structures": False}), tmp_path / "run")
     folder = tmp_path / "run" / "model"
     assert not (folder / TRAINING_FILE).exists()
@@ -144,13 +129,15 @@ def test_written_smiles_are_kept_and_standardised_ones_compared(with_columns, tm
     assert found.domain["similarity"] == 1.0
 
 
-def test_joined_models_have_the_molecules_of_all_and_the_highest_threshold(configure, tmp_path):
+def test_joined_models_have_the_molecules_of_all_and_the_mean_error(configure, tmp_path):
     models = [
         train(configure({**SETTINGS, "data.split_seed": seed}), tmp_path / str(seed)).model
         for seed in (1, 2)
     ]
     both = join(models)
-    assert both.domain.threshold == max(each.domain.threshold for each in models)
+    similarity = np.array([0.3, 0.9])
+    expected = [each.domain.expected(similarity) for each in models]
+    np.testing.assert_allclose(both.domain.expected(similarity), np.mean(expected, axis=0))
     assert {*both.training_molecules().smiles} == {
         text for each in models for text in each.training_molecules().smiles
     }
@@ -176,17 +163,10 @@ def measured_twice(with_columns, tmp_path):
 
 
 def test_rows_of_one_molecule_count_as_one(measured_twice):
-    """The threshold is not 1, which each row has with the other one of its molecule; and counts are
-    those of molecules."""
+    """The four validation molecules with eight rows are too few for an expected error."""
     metrics = measured_twice.metrics
-    train_smiles = [f"{'C' * length}{end}" for length in range(1, 5) for end in ("O", "N")]
-    within = [
-        similarities([text], [other for other in train_smiles if other != text])[0]
-        for text in train_smiles
-    ]
     domain = metrics["domain"]
-    assert domain["kind"] == "training"
-    assert domain["threshold"] == pytest.approx(np.percentile(within, 5))
+    assert domain["expected"] == {"y": None}
     assert sum(each["molecules"] for each in domain["bins"]["test"]) == 4
     assert metrics["molecules"] == {"train": 8, "val": 4, "test": 4}
     assert metrics["labelled"] == {"val": 4, "test": 4}
@@ -202,12 +182,11 @@ def test_a_model_without_smiles_or_targets_has_no_domain(configure, tmp_path, mo
         Predictor(result.model, domain=True)
 
 
-def test_the_threshold_does_not_depend_on_the_test_molecules(configure, monkeypatch):
+def test_the_domain_does_not_depend_on_the_test_molecules(configure, monkeypatch):
     """A sample of the test molecules leaves those of the other splits as they are."""
     monkeypatch.setattr(module, "_MAX_COMPARED", 5)
     config = configure(SETTINGS)
     dataset = load_dataset(config)
     untested = replace(dataset, splits={**dataset.splits, "test": np.empty(0, np.int64)})
     domains = [train_on(config, each).model.domain for each in (dataset, untested)]
-    assert domains[0].kind == "training"
-    assert domains[0] == domains[1]
+    assert domains[0].errors == (None, None) and domains[0] == domains[1]

@@ -13,15 +13,10 @@ from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.tasks import Task
-from molsepnorm.tasks.domain import Domain
+from molsepnorm.tasks.domain import GRID, Domain
 from molsepnorm.tasks.metrics import numbered
-from molsepnorm.tasks.molecule_errors import (
-    describe_error,
-    mean_errors,
-    relative_errors,
-    target_error,
-)
-from molsepnorm.training.results.metrics import Bin, DomainErrors, MeanError
+from molsepnorm.tasks.molecule_errors import describe_miss, mean_errors, miss, relative_errors
+from molsepnorm.training.results.metrics import Bin, DomainErrors
 from molsepnorm.training.scoring import Predictions, drawn, refit_rows
 
 _MAX_COMPARED = 2000
@@ -38,16 +33,14 @@ def fit_domain(
     is_refit: bool,
     keep_structures: bool,
 ) -> tuple[PropertyModel, DomainErrors | None]:
-    """Return the model with the threshold of its domain, and its errors.
+    """Return the model with its domain, and the errors that it was learned from.
 
-    The threshold is fitted to the validation molecules, see `Domain.fit`. The error of a molecule
-    is the absolute error on the learned scale, or the log loss of its class. For several targets it
-    is the mean over the labelled ones, each divided by its mean over the validation molecules. The
-    error of a molecule with several rows is their mean. At most 2,000 rows of a split are compared,
-    drawn at random.
+    `Domain.fit` learns the expected errors (`miss`) from the validation molecules. The error of a
+    molecule with several rows is their mean. At most 2,000 rows of a split are compared, drawn at
+    random.
 
     If `is_refit`, a part of the model is fitted to the validation molecules, too. The domain is
-    then that of all molecules, its threshold that of the model before.
+    then that of all molecules, its errors those of the model before.
 
     Returns:
         The model, which keeps SMILES, fingerprints and labels of its training molecules if wanted;
@@ -59,8 +52,7 @@ def fit_domain(
     train = np.sort(seen["test"])
     if dataset.smiles is None or len(train) > _MAX_TRAIN:
         return model, None
-    different = np.sort(np.unique(dataset.molecule_ids[train], return_index=True)[1])
-    if len(different) < 2:
+    if len(np.unique(dataset.molecule_ids[train])) < 2:
         return model, None
     from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 
@@ -70,32 +62,32 @@ def fit_domain(
     try:
         bits = packed_morgan(dataset.smiles_of(train))
         for split in compared:
-            chosen = drawn(np.flatnonzero(np.isfinite(errors[split])), _MAX_COMPARED)
+            labelled = np.flatnonzero(np.isfinite(errors[split]).any(axis=1))
+            chosen = drawn(labelled, _MAX_COMPARED)
             rows = predictions.graphs[split][chosen]
             places = np.searchsorted(train, seen[split])
             found = nearest(packed_morgan(dataset.smiles_of(rows)), bits[places])[1]
             molecules = dataset.molecule_ids[rows]
             errors[split] = _by_molecule(errors[split][chosen], molecules)
-            similarity[split] = _by_molecule(found, molecules)
-        sample = drawn(np.arange(len(different)), _MAX_COMPARED)
-        within = nearest(bits[different[sample]], bits[different], itself=sample)[1]
+            similarity[split] = _by_molecule(found[:, None], molecules)[:, 0]
     except InvalidMolecule:  # the text of another package's featuriser
         return model, None
-    domain, p_value = Domain.fit(similarity["val"], errors["val"], within)
+    if not len(similarity["val"]):
+        return model, None
+    domain = Domain.fit(similarity["val"], errors["val"])
     structures = [_molecules(model.task, dataset, train, bits)] if keep_structures else []
-    model = replace(model, domain=domain, structures=tuple(structures))
-    is_inside = {split: each >= domain.threshold for split, each in similarity.items()}
-    return model, DomainErrors(
-        threshold=domain.threshold,
-        kind=domain.kind,
-        p_value=p_value,
-        error=describe_error(model.task.targets, "validation"),
+    relative = {
+        split: mean_errors(relative_errors(own, errors["val"])) for split, own in errors.items()
+    }
+    return replace(model, domain=domain, structures=tuple(structures)), DomainErrors(
+        error=describe_miss(model.task.targets),
+        lowest=domain.lowest,
+        similarity=GRID.round(2).tolist(),
+        expected=dict(zip(model.task.names, domain.errors, strict=True)),
         training_molecules=len(train),
         structures_kept=keep_structures,
-        inside={split: _mean_error(errors[split][own]) for split, own in is_inside.items()},
-        outside={split: _mean_error(errors[split][~own]) for split, own in is_inside.items()},
         bins={
-            split: error_by_similarity(each, errors[split]) for split, each in similarity.items()
+            split: error_by_similarity(each, relative[split]) for split, each in similarity.items()
         },
     )
 
@@ -103,27 +95,25 @@ def fit_domain(
 def _errors(
     task: Task, dataset: Dataset, predictions: Predictions, splits: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Return the error of each molecule of these splits, [n]; NaN without a label."""
-    by_target = {}
+    """Return the errors of the molecules of these splits, (n, T); NaN without a label."""
+    errors = {}
     for split in splits:
         labels, values = dataset.exact_labels[predictions.graphs[split]], predictions.values[split]
         parts = zip(task.targets, labels.T, task.columns(), strict=True)
-        errors = [target_error(target, own, values[:, columns]) for target, own, columns in parts]
-        by_target[split] = np.stack(errors, axis=1)
-    return {
-        split: mean_errors(relative_errors(found, by_target["val"]))
-        for split, found in by_target.items()
-    }
+        of_targets = [miss(target, own, values[:, columns]) for target, own, columns in parts]
+        errors[split] = np.stack(of_targets, axis=1)
+    return errors
 
 
-def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:
-    """Return the mean of the values of each molecule, in the order in which they first occur."""
+def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:  # (n, T) -> (m, T)
+    """Return the mean of the finite values of each molecule, in the order in which they first
+    occur; NaN without any."""
     index = numbered(molecules)
-    return np.bincount(index, values) / np.bincount(index)
-
-
-def _mean_error(errors: np.ndarray) -> MeanError:
-    return MeanError(molecules=len(errors), error=float(errors.mean()) if len(errors) else None)
+    known = np.isfinite(values)
+    sums = [np.bincount(index, column) for column in np.where(known, values, 0).T]
+    counts = [np.bincount(index, column) for column in known.T]
+    with np.errstate(invalid="ignore"):
+        return np.stack(sums, axis=1) / np.stack(counts, axis=1)
 
 
 def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin]:
@@ -136,10 +126,12 @@ def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin]
     known = np.isfinite(similarity)
     similarity, errors = similarity[known], errors[known]
     numbers = np.minimum((similarity * _BINS).astype(int), _BINS - 1)  # 1 is in the last bin
-    return [
-        Bin(low=n / _BINS, high=(n + 1) / _BINS, **dict(_mean_error(errors[numbers == n])))
-        for n in np.unique(numbers).tolist()
-    ]
+    found = []
+    for n in np.unique(numbers).tolist():
+        own = errors[numbers == n]
+        ends = {"low": n / _BINS, "high": (n + 1) / _BINS}
+        found.append(Bin(molecules=len(own), error=float(own.mean()), **ends))
+    return found
 
 
 def _molecules(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from molsepnorm.tasks.molecule_errors import relative_errors
 from molsepnorm.training.report.charts import Chart
 from molsepnorm.training.report.contents import Contents, TargetPredictions
 from molsepnorm.training.results.metrics import DomainErrors, IntervalCoverage
-from molsepnorm.training.results.summary import domain_errors
 
 _TITLES = {"test": "test", "val": "validation"}
 _COLOURS = {"test": "one", "val": "two"}
@@ -196,25 +196,29 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
 
 
 def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
-    """Return the mean error of the test molecules by their similarity."""
+    """Return the mean error of the test molecules by their similarity, and the expected error."""
     if domain is None or not (bins := domain.bins.get("test")):
         return None
     counts = ", ".join(f"{each.molecules:,} ({each.low:.1f}–{each.high:.1f})" for each in bins)
+    curves = [*domain.expected.values()] if len(domain.expected) == 1 else []
     chart = Chart(
         "Mean error by similarity to the nearest training molecule",
         x="similarity to the training molecules",
         y="mean error",
         x_ends=(0.0, 1.0),
-        y_ends=(0.0, max(each.error or 0.0 for each in bins) * 1.08),
-        caption=f"Test molecules; the error is the {domain.error}. The dashed line is the limit of "
-        f"the model's domain, {domain.threshold:.2f}: {domain_errors(domain, 'test')}. Molecules "
-        f"by similarity: {counts}. A bar of few molecules is uncertain.",
+        y_ends=(0.0, max(0.0, *(each.error for each in bins), *(c[0] for c in curves if c)) * 1.08),
+        caption=f"Test molecules; the error is the {domain.error}. The line is the expected error, "
+        "learned from the validation molecules, as far as their similarity reaches "
+        f"({domain.lowest:.2f}). Molecules by similarity: {counts}. A bar of few molecules is "
+        "uncertain.",
     )
     for each in bins:
-        error = each.error or 0.0
-        text = f"similarity {each.low:.1f} to {each.high:.1f}: {error:.3g}, {each.molecules:,}"
-        chart.bar(each.low + 0.008, each.high - 0.008, error, "one", f"{text} molecules")
-    chart.line([domain.threshold] * 2, chart.y_ends, "guide", f"threshold {domain.threshold:.2f}")
+        text = f"similarity {each.low:.1f} to {each.high:.1f}: {each.error:.3g}, {each.molecules:,}"
+        chart.bar(each.low + 0.008, each.high - 0.008, each.error, "one", f"{text} molecules")
+    for curve in filter(None, curves):
+        known = [place >= domain.lowest for place in domain.similarity]
+        places, errors = (list(compress(each, known)) for each in (domain.similarity, curve))
+        chart.line(places, errors, "guide", "expected error")
     return chart
 
 

@@ -24,7 +24,6 @@ from molsepnorm.training.results.summary import (
     calibration_table,
     composition,
     conclusion,
-    domain_errors,
     listed_metrics,
     metric_label,
     score_columns,
@@ -83,7 +82,6 @@ def model_card(
         **scored,
         atoms=dataset.store.sizes[train],
         elements=", ".join(sorted(elements(dataset.smiles_of(train))) if dataset.smiles else []),
-        domain_errors=domain_errors,
         revealed=[*revealed(model)],
     )
 

@@ -74,33 +74,29 @@ class SetCoverage(_Record):
     test_molecules: int
 
 
-class MeanError(_Record):
-    """Mean error of some molecules; None without any."""
-
-    molecules: int
-    error: float | None
-
-
-class Bin(MeanError):
+class Bin(_Record):
     """Mean error of the molecules with a similarity between two numbers."""
 
     low: float
     high: float
+    molecules: int
+    error: float
 
 
 class DomainErrors(_Record):
-    """Mean errors on either side of the domain's threshold, and by similarity, for each split."""
+    """Errors by the similarity to the most similar training molecule."""
 
-    threshold: float
-    kind: str
-    p_value: float | None
     error: str
-    """Definition of the error of a molecule."""
+    """Definition of the errors in `bins`."""
+    lowest: float
+    """See `Domain`."""
+    similarity: list[float]
+    expected: dict[str, list[float] | None]
+    """Of each target, at the similarities above."""
     training_molecules: int
     structures_kept: bool
-    inside: dict[str, MeanError]
-    outside: dict[str, MeanError]
     bins: dict[str, list[Bin]]
+    """Of the validation and the test molecules."""
 
 
 class Metrics(_Record):

@@ -13,7 +13,6 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import KernelPart, NetworkPart
 from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
 from molsepnorm.training.results.metrics import (
-    DomainErrors,
     Gap,
     Metrics,
     Scores,
@@ -116,16 +115,6 @@ def calibration_table(metrics: Metrics) -> tuple[list[str], list[list[str]]]:
             ]
         )
     return ["target", "level", "coverage", "mean size", "fitted to molecules", "depends on"], rows
-
-
-def domain_errors(domain: DomainErrors, split: str) -> str:
-    """Return the mean errors of a split inside and outside the domain."""
-    parts = []
-    for side, errors in (("inside", domain.inside), ("outside", domain.outside)):
-        found = errors[split]
-        mean = "" if found.error is None else f" with a mean error of {significant(found.error, 3)}"
-        parts.append(f"{found.molecules:,} molecules {side}{mean}")
-    return ", ".join(parts)
 
 
 def metric_label(scores: Mapping[str, Any], name: str) -> str:
