@@ -59,7 +59,7 @@ CASES = {
     "good": (metrics(), 1, "0.600 against 2.00"),
     "good classes": (classes(GOOD, PROBABLE), 1, "0.800 against 0.500"),
     "no better": (metrics(**UNCLEAR), 2, "data check"),
-    "undecided": (metrics(**UNCLEAR, labelled_test={"y": 49}), 2, "(49)"),
+    "undecided": (metrics(**UNCLEAR, labelled_test={"y": 49}), 2, "49 test molecules"),
     "a leak": (metrics(molecules_in_several_splits=20), 2, "2.00"),
     "better than the forest": (
         metrics(**FOREST, baseline_difference={"rmse": entry(-0.05, -0.09, -0.01)}),
@@ -80,6 +80,7 @@ CASES = {
         "0.60",
     ),
     "uncertain": (metrics(labelled_test={"y": 49}), 2, "--folds 5"),
+    "too few to compare": (metrics(labelled_test={"y": 19}), 1, "too small to compare"),
     "undefined": (
         classes(GOOD, PROBABLE, test={"roc_auc": None, "log_loss": 0.5}, constant_difference={}),
         1,

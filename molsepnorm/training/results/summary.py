@@ -36,6 +36,7 @@ _NOTES = {
 }
 _RELATIVE = "A relative error is divided by the standard deviation of the target's training labels."
 _FEW = 50  # test molecules below which a score is called uncertain
+_TOO_FEW = 20  # test molecules below which models are not compared
 _NAMED = 3  # targets that a sentence names
 _FOREST = "a random forest"
 
@@ -54,15 +55,19 @@ def score_columns(metrics: Metrics) -> dict[str, Mapping[str, Any]]:
 
 
 def score_rows(columns: Mapping[str, Mapping[str, Any]], digits: int = 4) -> dict[str, list[str]]:
-    """Return the cells of each metric as text, from columns of scores or of intervals."""
+    """Return the cells of each metric as text, from columns of scores or of intervals: errors with
+    `digits` significant digits, scores without a unit with as many decimals."""
 
-    def cell(value: Any) -> str:
+    def cell(name: str, value: Any) -> str:
         if isinstance(value, list | tuple):
-            return between(value, digits)
-        return significant(value, digits, none="—")
+            return " to ".join(cell(name, end) for end in value)
+        metric = METRICS.get(name.partition("/")[0])
+        if value is None or metric is None or metric.has_unit or abs(value) >= 1:
+            return significant(value, digits, none="—")
+        return f"{value:.{digits}f}"
 
     first, *_ = columns.values()
-    return {name: [cell(each.get(name)) for each in columns.values()] for name in first}
+    return {name: [cell(name, each.get(name)) for each in columns.values()] for name in first}
 
 
 def listed_metrics(names: Iterable[str]) -> list[str]:
@@ -183,13 +188,13 @@ def conclusion(metrics: Metrics) -> list[str]:
 
     A difference is clear if its 95 % interval does not contain 0.
     """
-    constant = _gains(metrics.constant_difference)
-    alone = metrics.blend.forest_share == 1
-    forest = {} if alone else _gains(metrics.baseline_difference)
+    count = max(metrics.labelled_test.values(), default=_FEW)
+    alone, enough = metrics.blend.forest_share == 1, count >= _TOO_FEW
+    constant = _gains(metrics.constant_difference) if enough else {}
+    forest = {} if alone or not enough else _gains(metrics.baseline_difference)
     names = [_comparable(name, constant) for name in metrics.headlines]
     test, trivial, of_forest = metrics.test, metrics.test_constant, metrics.baseline.test
     unclear = [name for name in names if name in constant and constant[name].low <= 0]
-    count = max(metrics.labelled_test.values(), default=_FEW)
     sentences = template("molsepnorm.training.results", "conclusion.txt")
     values = sentences.new_context(
         {
@@ -204,6 +209,7 @@ def conclusion(metrics: Metrics) -> list[str]:
             "similarity": metrics.nearest_train_similarity.get("median"),
             "undefined": [metric_label(test, n) for n in metrics.headlines if test[n] is None],
             "few": count if count < _FEW else 0,
+            "too_few": not enough,
             "useless": any(constant[name].by <= 0 or count >= _FEW for name in unclear),
             "worse": any(n in forest and forest[n].high < 0 for n in names),
             "improbable": "log_loss" in constant and constant["log_loss"].low <= 0,
