@@ -128,6 +128,7 @@ class TrainingDisplay(_Display):
         self._score = ""
         self._last_printed = 0  # epoch
         self._start: tuple[float, float] | None = None  # time and epoch of the first step
+        self._enter("Preparing")
         if self.quiet:
             return
         if is_further_member:

@@ -31,7 +31,7 @@ pre { overflow-x: auto; background: var(--panel); border: 1px solid var(--line);
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 th, td { padding: .28rem 1.1rem .28rem 0; text-align: right; border-bottom: 1px solid var(--line);
          vertical-align: top; white-space: nowrap }
-th { font-weight: 600; color: var(--soft) }
+th { font-weight: 600; color: var(--soft); white-space: normal }
 th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere;
                                 min-width: 9rem; white-space: normal }
 .wide { overflow-x: auto; margin: .6rem 0 }
