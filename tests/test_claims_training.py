@@ -196,14 +196,14 @@ def still(tmp_path: Path) -> Callable[..., tuple[Last, list[np.ndarray]]]:
             "run.batch_size": batch_size,
         }
         batches: list[np.ndarray] = []
-        plain, last = Trainer._steps, Last()
+        plain, last = Trainer.steps, Last()
 
         def steps(self: Trainer, taken: list[np.ndarray]) -> Iterator[int]:
             batches.extend(taken)
             return plain(self, taken)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Trainer, "_steps", steps)
+            patch.setattr(Trainer, "steps", steps)
             train(
                 load_config(table, overrides=settings),
                 tmp_path / f"{batch_size}-{epochs}",

@@ -40,7 +40,7 @@ def mixed(table, configure):
 @pytest.fixture
 def watched(monkeypatch):
     """`watched`: molecules and slot pairs, including padding, of each step."""
-    plain, seen = Trainer._steps, []
+    plain, seen = Trainer.steps, []
 
     def steps(self, batches):
         for batch in batches:
@@ -49,7 +49,7 @@ def watched(monkeypatch):
             seen.append((batch.tolist(), len(cut.pairs), self))
         yield from plain(self, batches)
 
-    monkeypatch.setattr(Trainer, "_steps", steps)
+    monkeypatch.setattr(Trainer, "steps", steps)
     return seen
 
 

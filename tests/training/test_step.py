@@ -52,7 +52,7 @@ def losses(trainer: Trainer, epochs: int = 3) -> list[float]:
     for epoch in range(epochs):
         for batch in trainer.schedule.batches(epoch):
             trainer.step.totals.zero_()
-            trainer.take_steps([batch])
+            next(trainer.steps([batch]))
             loss, count = trainer.step.totals.tolist()
             found.append(loss / count)
     return found
