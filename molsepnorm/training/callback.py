@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +116,11 @@ class Callbacks(Callback):
         if isinstance(callbacks, Callback):
             callbacks = [callbacks]
         self.callbacks = list(callbacks or ())
-        for event in (name for name in vars(Callback) if name.startswith("on_")):
-            setattr(self, event, partial(self._call, event))
 
     def _call(self, event: str, *args: Any) -> bool:
         stops = [getattr(each, event)(*args) for each in self.callbacks]  # every one is called
         return any(stops)
+
+
+for _event in [name for name in vars(Callback) if name.startswith("on_")]:
+    setattr(Callbacks, _event, partialmethod(Callbacks._call, _event))
