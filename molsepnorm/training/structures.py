@@ -11,8 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molsepnorm.devices import usable_cores
+from molsepnorm.errors import StorageError
+from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.digests import short_digest
-from molsepnorm.files.writing import cache_folder, clear_errors, replacing
+from molsepnorm.files.writing import (
+    cache_folder,
+    clear_errors,
+    replacing,
+    scratch_folder,
+)
 from molsepnorm.molecules.featurize.descriptors import (
     BITS,
     COUNTS,
@@ -28,7 +35,7 @@ from molsepnorm.molecules.featurize.descriptors import (
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.predict.workers import Workers
 
-_VERSION = 5
+_VERSION = 4
 _TASK = 256  # molecules of a task
 
 
@@ -76,21 +83,24 @@ def structure_features(
     version = f"{_VERSION} {RDKIT_VERSION}"
     key = short_digest("\n".join((version, *DESCRIPTORS, *FAST_DESCRIPTORS, *smiles)))
     paths = {name: cache_folder() / f"structures-{key}.{name}" for name in names}
-    missing = {name: path for name, path in paths.items() if _open(path, name, smiles) is None}
+    found, missing = {}, {}
+    for name, path in paths.items():
+        try:
+            found[name] = _open(path, name, len(smiles))
+        except StorageError:  # no file, or a damaged one
+            path.unlink(missing_ok=True)
+            missing[name] = path
     if missing:
         _write(missing, smiles, progress, processes or usable_cores())
-    found = {name: _open(path, name, smiles) for name, path in paths.items()}
-    return {name: array for name, array in found.items() if array is not None}
+    return found | {name: _open(path, name, len(smiles)) for name, path in missing.items()}
 
 
-def _open(path: Path, name: str, smiles: Sequence[str]) -> np.ndarray | None:
-    """Map a file into memory; None if there is none, or a damaged one."""
-    try:
-        found = np.load(path, mmap_mode="c")
-    except (OSError, ValueError, EOFError):
-        return None
-    _, width, dtype = _KINDS[name]
-    return found if (found.shape, found.dtype) == ((len(smiles), width), dtype) else None
+def _open(path: Path, name: str, molecules: int) -> np.ndarray:
+    with refuse_damaged(path, "file of descriptors"):
+        arrays, _, _ = open_arrays(path)
+        if arrays[name].shape != (molecules, _KINDS[name].width):
+            raise ValueError(f"{name} has the shape {arrays[name].shape}")
+        return arrays[name]
 
 
 def _write(
@@ -101,26 +111,28 @@ def _write(
 ) -> None:
     """Compute the named arrays in worker processes, in memory that does not grow with the
     molecules; each has a file."""
-    starts = range(0, len(smiles), _TASK)
-    compute = partial(_compute, [*paths])
-    with ExitStack() as stack:
-        # first: a worker that outlives this process would hold the locks of its files
+    names = list(paths)
+    with ExitStack() as complete, ExitStack() as stack:
+        # the files are renamed last: a process that finds them does not remove leftover spools
+        folder = stack.enter_context(scratch_folder(paths[names[0]]))
+        with clear_errors(folder, "write"):
+            spools = [stack.enter_context((folder / name).open("w+b")) for name in names]
+        starts = range(0, len(smiles), _TASK)
+        compute = partial(_compute, names)
         workers = stack.enter_context(Workers(min(processes, len(starts)), compute))
-        files = []
-        for name, path in paths.items():
-            _, width, dtype = _KINDS[name]
-            scratch = stack.enter_context(replacing(path))
-            with clear_errors(scratch, "write"):
-                files.append(stack.enter_context(scratch.open("wb")))
-            about = {"descr": np.dtype(dtype).str, "shape": (len(smiles), width)}
-            np.lib.format.write_array_header_1_0(files[-1], about | {"fortran_order": False})
         done, tasks = 0, (smiles[start : start + _TASK] for start in starts)
         for parts in workers.map(tasks):
-            with clear_errors(cache_folder(), "write"):
-                for file, part in zip(files, parts, strict=True):
-                    file.write(part.data)
+            with clear_errors(folder, "write"):
+                for spool, part in zip(spools, parts, strict=True):
+                    spool.write(part.data)
             done += len(parts[0])
             progress(done, len(smiles))
+        for name, spool in zip(names, spools, strict=True):
+            _, width, dtype = _KINDS[name]
+            spool.seek(0)
+            pieces = iter(partial(spool.read, 1 << 20), b"")
+            array = Streamed(np.dtype(dtype), (len(smiles), width), pieces)
+            write_arrays(complete.enter_context(replacing(paths[name])), {name: array}, {})
 
 
 def _compute(names: Sequence[str], smiles: Sequence[str]) -> list[np.ndarray]:
