@@ -87,7 +87,7 @@ class Work:
     def __init__(self, folder: Path) -> None:
         self.folder, root = folder, folder / "work"
         root.mkdir()
-        table = DEMO.head(60).set_axis(["smiles", *TARGETS[:2]], axis=1)
+        table = DEMO.iloc[:60, :3].set_axis(["smiles", *TARGETS[:2]], axis=1)
         table.assign(colour=COLOURS * 20).to_csv(root / "table.csv", index_label="id")
         os.environ["MOLSEPNORM_CACHE"] = str(folder / "cache")
         config, steps = load_config(root / "table.csv", overrides=SETTINGS), iter(range(99))

@@ -287,14 +287,14 @@ def _require_fitting(parts: Sequence[Part], described: Description) -> None:
         raise ConfigError("the networks read different features or encodings of molecules")
     if not read:
         return
-    sizes = featurize.SIZES.get(name)
-    if sizes is None:
+    if name not in featurize.SIZES:
         raise ModelError(
             f"the model needs the featuriser '{name:.80}' (version "
             f"{described.featurizer_version:.80}), which is not registered here: install the "
             "package that provides it, or call molsepnorm.featurize.register with its class "
             f"before loading the model. {did_you_mean(name, featurize.SIZES)}"
         )
+    sizes = featurize.SIZES[name]
     if sizes.version != described.featurizer_version:
         raise ModelError(
             f"the model was trained with version {described.featurizer_version:.80} of the "

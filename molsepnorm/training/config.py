@@ -487,6 +487,8 @@ def validated(content: dict[str, Any], where: Path | str) -> TrainConfig:
     except ValidationError as invalid:
         messages = dict.fromkeys(_explain(error, where) for error in invalid.errors())
         raise ConfigError(*messages) from None
+    except ValueError as error:  # an integer with too many digits for a text
+        raise ConfigError(f"{where}: {error}") from None
     for section, settings in content.items():
         for name, given in settings.items():
             read = getattr(getattr(config, section), name)
