@@ -2,7 +2,7 @@
 
 - Pages and pictures outside docs/ are part of the site: those that nav names or that a page links.
 - Tutorials are run, and the outputs stand below their examples (`examples.py`).
-- The reference of the command line is written from the commands (`commands.py`).
+- The reference of the command line is written from the commands (`command_line.py`).
 - Formulas become MathML, so that no script and no font is needed.
 - Scripts of other projects, for diagrams and for search without a server, are files of the site.
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-from commands import commands_page
+from command_line import commands_page
 from examples import BLOCK
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig

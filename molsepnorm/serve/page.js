@@ -162,11 +162,11 @@ function views() {
       by: own, number: true,
       cell: (row) => [
         number(row[own]),
-        expected >= 0 && row[expected] !== ""
-          ? range(`expected error ${number(row[expected])}`) : null,
         low >= 0 && row[low] !== "" ? range(`${number(row[low])} to ${number(row[high])}`) : null,
         calibrated >= 0 && row[calibrated] !== ""
           ? range(`calibrated ${number(row[calibrated])}; possible: ${row[set] || "none"}`) : null,
+        expected >= 0 && row[expected] !== ""
+          ? range(`expected error ${number(row[expected])}`) : null,
       ],
     });
   }
