@@ -58,7 +58,7 @@ def test_the_labels_are_the_functions_of_the_molecules(rows: list[dict[str, str]
 
 
 def test_the_radius_of_gyration_is_that_of_all_atoms_by_mass() -> None:
-    """Of hydrogen, half its bond length; and that of a longer chain is larger."""
+    """Hydrogen has half its bond length, and a longer chain has a larger radius."""
     hydrogen, butane, octane = map(Chem.MolFromSmiles, ("[H][H]", "CCCC", "CCCCCCCC"))
     assert make_demo.radius_of_gyration(hydrogen) == pytest.approx(0.35, abs=0.02)
     assert make_demo.radius_of_gyration(octane) > 1.5 * make_demo.radius_of_gyration(butane)

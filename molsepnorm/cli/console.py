@@ -69,7 +69,7 @@ def make_table(title: str, *headings: str) -> Table:
     for heading in headings:
         name, number = heading.removeprefix(">"), heading.startswith(">")
         justify: Literal["left", "right"] = "right" if number else "left"
-        width = max(map(len, [*name.split(), " " * _NUMBER])) if number else None
+        width = max([_NUMBER, *map(len, name.split())]) if number else None
         table.add_column(name, justify=justify, overflow="fold", min_width=width)
     return table
 

@@ -258,14 +258,14 @@ def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = No
         preset=preset,
         overrides=overrides,
     )
-    if table and not (options.get("config") or "finetune.start" in overrides):
-        own = [f"preset {preset}"] * bool(preset) + [*filter(is_architecture, overrides)]
-        if own:
-            say(
-                f"Training starts from random weights, because {own[0]} changes the architecture "
-                "of the pre-trained network. Confirm with --from none.",
-                err=True,
-            )
+    may_start = table and "from" in options and not options.get("config")
+    if may_start and config.finetune.start is None and "finetune.start" not in overrides:
+        own = [*filter(is_architecture, overrides), f"the preset {preset}"]
+        say(
+            f"Training starts from random weights, because {own[0]} changes the architecture of "
+            "the pre-trained network. Confirm with --from none.",
+            err=True,
+        )
     return config
 
 

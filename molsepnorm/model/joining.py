@@ -22,8 +22,8 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
 
     The parts are copied, and those that are equal become one with the sum of their weights. All
     parts of the result standardise labels as the first model does; their predictions stay the same
-    up to rounding. The training molecules are those of all models, with the highest threshold of
-    their domains, unless a model lacks either.
+    up to rounding. The training molecules are those of all models, with the mean of their expected
+    errors (`Domain.mean`), unless a model lacks either.
 
     >>> from molsepnorm.nn import Graphormer, GraphormerConfig
     >>> from molsepnorm.tasks import Target, Task

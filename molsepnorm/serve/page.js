@@ -155,7 +155,7 @@ function views() {
     const own = at(`${target.name}_pred`);
     const [low, high] = [at(`${target.name}_low`), at(`${target.name}_high`)];
     const [set, calibrated] = [at(`${target.name}_set`), at(`${target.name}_calibrated`)];
-    const expected = at(`${target.name}_expected_error`);
+    const expected = at(`${target.learned_name}_expected_error`);
     const positive = target.classes.length ? ` = ${target.classes[1]}` : "";
     found.push({
       title: target.kind === "binary" ? `probability of ${target.name}${positive}` : target.name,

@@ -88,7 +88,7 @@ class TableReport:
     atoms: int
     """Number of atoms in all rows, without implicit hydrogens."""
     warnings: tuple[str, ...]
-    """What training would say about the table, such as which columns are targets."""
+    """Lines that training would print about the table, such as which columns are targets."""
     targets: tuple[TargetSummary, ...]
     """The labels of each target in the rows that are molecules."""
     splits: dict[str, int]

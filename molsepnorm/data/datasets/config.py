@@ -67,8 +67,8 @@ def _parse_fractions(value: Any) -> Any:
         train = val = test = 0.0
     if not (min(train, val) > 0 <= test and abs(train + val + test - 1) <= 1e-6):
         raise ValueError(
-            "must be three fractions that sum to 1, of which only the last one, that of the test "
-            "split, may be 0, such as 0.8,0.1,0.1"
+            "must be three fractions that sum to 1; only the last one, the test split, may be 0. "
+            "An example is 0.8,0.1,0.1"
         )
     return train, val, test
 

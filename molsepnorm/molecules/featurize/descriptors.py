@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -39,6 +39,7 @@ COUNTS = 2048
 PAIRS = 2048
 """Number of atom-pair counts."""
 
+_Calculation: TypeAlias = Callable[[Chem.Mol], Iterable[float]]
 _FUNCTIONS: dict[str, Callable[[Chem.Mol], float]] = {
     name: function for name, function in Descriptors.descList if name not in LEFT_OUT
 }
@@ -94,11 +95,14 @@ def describe(mol: Chem.Mol, names: Sequence[str] = DESCRIPTORS) -> np.ndarray:  
     """
     found: dict[str, float] = {}
     with rdBase.BlockLogs():
-        for group, function in _TOGETHER:
-            if not set(group).isdisjoint(names):
-                found |= zip(group, _result(function, mol) or repeat(math.nan), strict=False)
-        values = [found[n] if n in found else _result(_FUNCTIONS[n], mol) for n in names]
-    single = np.array(values, dtype=np.float64).astype(np.float32)  # None becomes NaN
+        for name in names:
+            if name not in found:
+                together, function = _CALCULATIONS[name]
+                values: Iterable[float] = repeat(math.nan)
+                with suppress(RuntimeError, ValueError, ArithmeticError, LookupError):
+                    values = function(mol)
+                found |= zip(together, values, strict=False)
+    single = np.array([found[name] for name in names], dtype=np.float64).astype(np.float32)
     single[~np.isfinite(single)] = np.nan
     return single
 
@@ -116,12 +120,6 @@ def descriptor_columns(names: Sequence[str]) -> list[int]:
             "have: install the version of RDKit that the model was trained with"
         )
     return [index[name] for name in names]
-
-
-def _result(function: Callable[[Chem.Mol], Any], mol: Chem.Mol) -> Any:
-    """Return what RDKit computes, or None if it cannot."""
-    with suppress(RuntimeError, ValueError, ZeroDivisionError, OverflowError, LookupError):
-        return function(mol)
 
 
 def _charge_range(mol: Chem.Mol) -> tuple[float, ...]:
@@ -147,13 +145,19 @@ def _crippen(mol: Chem.Mol) -> tuple[float, ...]:
     return *map(sum, shares), *chain.from_iterable(surfaces)
 
 
-_TOGETHER: tuple[tuple[tuple[str, ...], Callable[[Chem.Mol], Any]], ...] = (
-    (_CHARGES, _charge_range),
-    (_CRIPPEN, _crippen),
-    (_PEOE, rdMolDescriptors.PEOE_VSA_),
-    (_BCUT, rdMolDescriptors.BCUT2D),
-)
-"""Descriptors that are computed together, and the function that returns their values."""
+def _alone(function: Callable[[Chem.Mol], float]) -> _Calculation:
+    return lambda mol: (function(mol),)
+
+
+_CALCULATIONS: dict[str, tuple[tuple[str, ...], _Calculation]] = {
+    **{name: ((name,), _alone(function)) for name, function in _FUNCTIONS.items()},
+    **dict.fromkeys(_CHARGES, (_CHARGES, _charge_range)),
+    **dict.fromkeys(_CRIPPEN, (_CRIPPEN, _crippen)),
+    **dict.fromkeys(_PEOE, (_PEOE, rdMolDescriptors.PEOE_VSA_)),
+    **dict.fromkeys(_BCUT, (_BCUT, rdMolDescriptors.BCUT2D)),
+}
+"""For each descriptor, those that are computed together, and the function for all of them. It
+raises an error if RDKit cannot compute one."""
 
 
 def morgan_bits(mol: Chem.Mol) -> np.ndarray:  # (BITS / 8,)

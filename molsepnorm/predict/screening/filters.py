@@ -70,8 +70,8 @@ class Filter:
     array([False,  True, False])
 
     Raises:
-        ConfigError: the text is no condition, names an unknown column or class, compares a number
-            with a text, or has == or != for a probability.
+        ConfigError: the text is no condition, calls a function, names an unknown column or class,
+            compares a number with a text, or has == or != for a probability.
     """
 
     def __init__(self, text: str, columns: FilterColumns) -> None:
@@ -83,6 +83,8 @@ class Filter:
             nodes = [*ast.walk(ast.parse(self._expression, mode="eval"))]
             self._names = {n.id: self._column(n) for n in nodes if isinstance(n, ast.Name)}
             for node in nodes:
+                if isinstance(node, ast.Attribute | ast.Call):  # pandas could write files
+                    self._fail(f"it may not call functions: {_EXAMPLE}")
                 if isinstance(node, ast.Compare):
                     self._check(node)
             for name in set.intersection(*self._compared.values()):

@@ -92,11 +92,11 @@ class DomainErrors(_Record):
     """See `Domain`."""
     similarity: list[float]
     expected: dict[str, list[float] | None]
-    """Of each target, at the similarities above."""
+    """Expected errors of each target at these similarities, see `Domain`."""
     training_molecules: int
     structures_kept: bool
     bins: dict[str, list[Bin]]
-    """Of the validation and the test molecules."""
+    """Mean errors of the validation and the test molecules."""
 
 
 class Metrics(_Record):

@@ -95,6 +95,7 @@ def test_names_that_python_normalises_are_found(sign):
         ("id == price", "compare a column with a number or a text"),
         ("price > 3 and price != 'n/a'", "is compared with a number and with a text"),
         ("__import__('os').system('x')", "there is no column '__import__'"),
+        ("logS.to_csv('x.csv')", "may not call functions"),
         ("1 < 2", "is no condition"),
     ],
 )
