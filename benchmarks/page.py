@@ -15,8 +15,8 @@ sys.path[:1] = [str(HERE), str(HERE.parent)]  # benchmarks/, and this checkout's
 
 import pandas as pd  # noqa: E402
 from interleaved import Row, Spread  # noqa: E402
-from moleculeace.run import PUBLISHED, comparison  # noqa: E402
 from moleculenet.sets import SETS  # noqa: E402
+from official.run import comparison, published  # noqa: E402
 from table import difference, figure, line, mean_sd  # noqa: E402
 
 PAGE = HERE.parent / "docs" / "benchmarks.md"
@@ -85,10 +85,10 @@ def source(some: Iterable[Mapping[str, Any]]) -> str:
 
 def moleculeace() -> dict[str, str]:
     """Compare with the published scores of thirty activity tables."""
-    own, published = runs("moleculeace/results.jsonl"), pd.read_csv(PUBLISHED, index_col="table")
-    published = published.rename(columns={"SVM": "tuned SVM"})
-    published = published[["CheMeleon", "tuned SVM", "random forest", "chemprop"]]
-    names, means, minus, better = zip(*comparison(own, published), strict=True)
+    own = [run for run in runs("official/results.jsonl") if run["set"] == "moleculeace"]
+    others = published("moleculeace").rename(columns={"SVM": "tuned SVM"})
+    others = others[["CheMeleon", "tuned SVM", "random forest", "chemprop"]]
+    names, means, minus, better = zip(*comparison(own, others), strict=True)
     body = [
         ("mean test RMSE", *bold_best(means, "RMSE")),
         ("molsepnorm minus it", *minus),
@@ -97,8 +97,8 @@ def moleculeace() -> dict[str, str]:
     tests = {run["table"]: run["test"] for run in own}
     worse = [
         f"{name} ({method} {scores[method]:.3f}, molsepnorm {tests[name]:.3f})"
-        for name, scores in published.iterrows()
-        for method in published
+        for name, scores in others.iterrows()
+        for method in others
         if scores[method] < tests[name]
     ]
     seconds = [run["cpu_seconds"] for run in own]

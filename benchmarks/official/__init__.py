@@ -1,1 +1,1 @@
-"""The 30 activity tables of MoleculeACE; run.py says how."""
+"""Tables with an official split; run.py says how."""
