@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -85,16 +85,10 @@ _SECONDS = 30.0  # between two lines of progress without a terminal
 )
 @setting_options("run.device", "run.precision", defaults=True)
 @option(
-    "--on",
-    type=click.Choice(["here", "ray"]),
-    default="here",
-    help="Processes of this machine, or a Ray cluster.",
-)
-@option(
     "--processes",
     type=click.IntRange(min=1, max=10_000),
     help="Number of worker processes; 1 runs everything in the main process. [default: one per "
-    "core, or CPU of the cluster]",
+    "core]",
 )
 def screen(
     model_folders: tuple[Path, ...],
@@ -112,7 +106,6 @@ def screen(
     rows_per_part: int,
     device: str,
     precision: Precision,
-    on: Literal["here", "ray"],
     processes: int | None,
 ) -> None:
     """Predict libraries of any size, and keep the rows that matter.
@@ -137,7 +130,7 @@ def screen(
 
         chosen = ScreenOptions(options, columns, condition, top, by, ascending, rows_per_part)
         show = stack.enter_context(_display(top))
-        result = screen_library(predictor, inputs, output, chosen, on, processes, show)
+        result = screen_library(predictor, inputs, output, chosen, show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"

@@ -132,16 +132,17 @@ def _serve(connection: Connection, inherited: list[Connection], work: Callable[[
     gc.freeze()  # existing objects are neither searched nor, in a fork, copied
     with suppress(EOFError, OSError):
         while True:
-            connection.send(attempt(work, connection.recv()))
+            task = connection.recv()
+            try:
+                result = False, work(task)
+            except Exception as error:
+                result = True, _picklable(error)
+            connection.send(result)
 
 
-def attempt(work: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
-    """Return whether a task failed, and its result or a picklable exception."""
+def _picklable(error: Exception) -> Exception:
     try:
-        return False, work(task)
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            error = RuntimeError("".join(traceback.format_exception(error)))
-        return True, error
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)))
+    return error

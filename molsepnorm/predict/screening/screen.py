@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -87,8 +87,6 @@ def screen(
     inputs: Sequence[str],
     output: Path | str,
     options: ScreenOptions = ScreenOptions(),
-    on: Literal["here", "ray"] = "here",
-    actors: int | None = None,
     on_progress: Callable[[ScreenProgress], None] = lambda _: None,
 ) -> ScreenProgress:
     """Predict the molecules of files, and write those that pass a filter or are the best.
@@ -106,8 +104,6 @@ def screen(
         predictor: with several `processes` and the model on a CPU, each process does a task; a GPU
             is used by one task at a time.
         inputs: files, or patterns such as `lib/*.parquet`, see `read_chunks` for the formats.
-        on: `here` for processes of this machine, or `ray` for a Ray cluster, see `on_ray.Cluster`.
-        actors: number of processes on a Ray cluster; by default one for each CPU.
         on_progress: called at the start and after each part.
 
     Raises:
@@ -120,8 +116,6 @@ def screen(
     predictor.model.require_targets()
     for name in ("pyarrow", "pyarrow.parquet"):
         require_package(name, "parquet", "a screen")
-    if on == "ray" and predictor.device.type != "cpu":
-        raise ConfigError("a screen on Ray uses CPUs: leave the device out")
     if options.rows_per_part < 1:
         raise ConfigError(f"rows_per_part must be 1 or more; got {options.rows_per_part}")
     folder = Path(output).absolute()
@@ -137,7 +131,7 @@ def screen(
     results = Results(Path(output), _content(work, options), work.ranking)
     results.check()
     # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
-    with _mapped(work, on, actors) as mapped, locked(folder, "screening"):
+    with _mapped(work) as mapped, locked(folder, "screening"):
         results.check()
         return _run(work, results, options.rows_per_part, mapped, on_progress)
 
@@ -335,23 +329,13 @@ def _run(
 
 
 @contextmanager
-def _mapped(work: Work, on: Literal["here", "ray"], actors: int | None) -> Iterator[Mapped]:
+def _mapped(work: Work) -> Iterator[Mapped]:
     """Yield the function that does the jobs."""
     predictor = work.predictor
-    if on == "ray":
-        from molsepnorm.predict.screening.on_ray import Cluster
-
-        with Cluster(_in_one_process(work), actors) as cluster:
-            yield cluster.map
-    elif predictor.device.type == "cpu" and predictor.processes > 1:
-        with Workers(predictor.processes, _in_one_process(work)) as workers:
+    if predictor.device.type == "cpu" and predictor.processes > 1:
+        given = predictor.precision, predictor.level, predictor.domain
+        alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
+        with Workers(predictor.processes, alone) as workers:
             yield workers.map
     else:
         yield lambda jobs: map(work, jobs)
-
-
-def _in_one_process(work: Work) -> Work:
-    """Return the same work with a predictor that starts no processes."""
-    predictor = work.predictor
-    given = predictor.precision, predictor.level, predictor.domain
-    return replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
