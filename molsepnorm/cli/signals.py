@@ -44,7 +44,7 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
+def stop_on_signal(training: Callable[[], bool] = lambda: False) -> Iterator[Stop]:
     """In this context, the first SIGINT or SIGTERM stops training after the current step. Final
     scores that have begun are finished.
 
@@ -53,7 +53,7 @@ def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
     soon as one process has exited, when the first may still be saving.
 
     Args:
-        training: return whether training has begun.
+        training: return whether training has begun; by default it never does.
     """
     stop, several = Stop(), rank() is not None
 
