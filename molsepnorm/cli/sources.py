@@ -50,8 +50,9 @@ class Molecules:
             raise click.UsageError("--smiles and --input are both sources: give one of them")
         if not self.smiles and not self.source and sys.stdin.isatty():
             raise click.UsageError("no molecules: give --smiles, --input, or SMILES on stdin")
-        given = self.source is not None and self.source.exists() and output and output.exists()
-        if given and output.samefile(self.source):
+        if self.source is None or output is None or not output.exists():
+            return
+        if self.source.exists() and output.samefile(self.source):
             raise ConfigError(f"{output} is the table that is read: choose another output file")
 
     def predictor(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -34,9 +35,8 @@ from molsepnorm.predict.tables import ERROR
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks.target import interval_names
 
-Jobs: TypeAlias = Iterable[tuple[ScreenTask, float]]
-Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
-"""Function from jobs to their results, in any order."""
+Job: TypeAlias = tuple[ScreenTask, float]
+"""A task, and the score below which no row can be among the best."""
 
 _FILE, _ROW = "source_file", "source_row"  # columns that are added: where a row comes from
 
@@ -130,10 +130,16 @@ def screen(
     work = _work(predictor, library, folder, options)
     results = Results(Path(output), _content(work, options), work.ranking)
     results.check()
-    # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
-    with _mapped(work) as mapped, locked(folder, "screening"):
+    with ExitStack() as stack:
+        do: Callable[[Iterable[Job]], Iterator[Done]] = partial(map, work)
+        if predictor.device.type == "cpu" and predictor.processes > 1:
+            given = predictor.precision, predictor.level, predictor.domain
+            alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
+            do = stack.enter_context(Workers(predictor.processes, alone)).map
+        # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
+        stack.enter_context(locked(folder, "screening"))
         results.check()
-        return _run(work, results, options.rows_per_part, mapped, on_progress)
+        return _run(work, results, options.rows_per_part, do, on_progress)
 
 
 @dataclass(frozen=True)
@@ -150,12 +156,7 @@ class Work:
     chosen: Filter | None = None
     ranking: Ranking | None = None
 
-    def __call__(self, job: tuple[ScreenTask, float]) -> Done:
-        """Do a task.
-
-        Args:
-            job: the task, and the score below which no row can be among the best.
-        """
+    def __call__(self, job: Job) -> Done:
         task, least = job
         library = self.library
         table = task.read(library)
@@ -186,7 +187,7 @@ class Work:
             rejected = table.assign(**{ERROR: errors})[~valid]
             write_part(part_path(self.folder, REJECTED, task.name), rejected)
         write_part(part_path(self.folder, PARTS, task.name), kept, counts)
-        return Done(task.name, **counts, scores=scores)
+        return Done(task.name, counts, scores)
 
 
 def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenOptions) -> Work:
@@ -201,7 +202,6 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
     chosen = ranking = None
     if options.filter is not None:
         chosen = Filter(options.filter, columns)
-        library = replace(library, numbers=tuple(chosen.numbers))
     if options.top is not None:
         ranking = _ranking(predictor, columns, options)
     elif options.by is not None or options.ascending is not None:
@@ -289,7 +289,7 @@ def _run(
     work: Work,
     results: Results,
     rows: int,
-    mapped: Mapped,
+    do: Callable[[Iterable[Job]], Iterator[Done]],
     on_progress: Callable[[ScreenProgress], None],
 ) -> ScreenProgress:
     ranked = None if work.ranking is None else str(work.ranking)
@@ -298,7 +298,7 @@ def _run(
     scores = np.empty(0)  # of the best rows so far, ascending
     finished: set[str] = set()
 
-    def jobs() -> Jobs:
+    def jobs() -> Iterator[Job]:
         """Yield the other tasks. A row that is worse than the best ones so far need not be kept."""
         for task in work.library.tasks(rows):
             if task.name not in finished:
@@ -308,34 +308,16 @@ def _run(
         nonlocal scores, progress
         if done.scores is not None:
             scores = np.sort(np.concatenate([scores, done.scores]))[-count:]
-        progress = replace(
-            progress,
-            rows=progress.rows + done.rows,
-            kept=progress.kept + done.kept,
-            rejected=progress.rejected + done.rejected,
-            parts=progress.parts + 1,
-        )
+        sums = {name: getattr(progress, name) + count for name, count in done.counts.items()}
+        progress = replace(progress, parts=progress.parts + 1, **sums)
 
     for done in results.begin():
         finished.add(done.name)
         count_in(done)
     on_progress(progress)
-    for done in mapped(jobs()):
+    for done in do(jobs()):
         results.add(done)
         count_in(done)
         on_progress(progress)
     best = results.finish(work.library.smiles_column, work.predictor.model.task.digits)
     return progress if best is None else replace(progress, kept=best)
-
-
-@contextmanager
-def _mapped(work: Work) -> Iterator[Mapped]:
-    """Yield the function that does the jobs."""
-    predictor = work.predictor
-    if predictor.device.type == "cpu" and predictor.processes > 1:
-        given = predictor.precision, predictor.level, predictor.domain
-        alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
-        with Workers(predictor.processes, alone) as workers:
-            yield workers.map
-    else:
-        yield lambda jobs: map(work, jobs)
