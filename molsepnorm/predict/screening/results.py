@@ -194,7 +194,7 @@ class Results:
             write_part(self.folder / f"{TOP}.parquet", best)
             numbers = {name for name, column in best.items() if column.dtype.kind in "fi"}
             place = best.columns.get_loc(smiles_column)
-            with open_table(self.folder / f"{TOP}.csv", [*best], numbers, place) as write:
+            with open_table(self.folder / f"{TOP}.csv", [*best], place, numbers) as write:
                 for row in cells(best, digits):
                     write(row)
         self._write()
