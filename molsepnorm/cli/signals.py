@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 from molsepnorm.cli.console import say
 
@@ -41,6 +42,12 @@ class Stop:
     """The signal that stopped training, if any."""
 
     signal: int | None = None
+
+    def leave(self) -> NoReturn:
+        """Say that a stopped series of runs can be continued, and exit."""
+        assert self.signal is not None
+        say("Stopped and saved. Run the same command again to continue.", err=True)
+        sys.exit(128 + self.signal)
 
 
 @contextmanager

@@ -55,7 +55,6 @@ def open_table(
     Raises:
         ConfigError: as `check_output`, or the format cannot have such columns.
         DataError: the format cannot hold this number of rows or cells of this length.
-        StorageError: the file cannot be written.
     """
     if not isinstance(output, Path):
         yield _delimited(output, columns, ",")

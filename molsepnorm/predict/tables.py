@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -42,8 +43,7 @@ def predict_rows(
     The new columns are those of `Predictor.predicted`.
 
     Args:
-        chunks: parts of the table as text, such as those of `tables.read_chunks`. They are read as
-            they are needed.
+        chunks: parts of the table as text, such as those of `tables.read_chunks`.
         out: the file, whose name chooses the format (see `output.open_table`), or an open text file
             for CSV.
         source: name of the table in errors.
@@ -57,9 +57,8 @@ def predict_rows(
         The number of rows, and the number of rows that failed.
 
     Raises:
-        ConfigError: the model was pre-trained without targets; there is no such column, or several;
-            a feature column of the model is missing; the table has one of the new columns and
-            `overwrite` is False; or `out` cannot be written in the format of its name.
+        ConfigError: the model was pre-trained without targets; the column of SMILES or a feature
+            column is missing; or the table has one of the new columns, which `overwrite` replaces.
         DataError: a row failed and `on_invalid` is fail.
         StorageError: `out` cannot be written.
     """
@@ -98,25 +97,20 @@ def embed_rows(
     complete.
 
     - Parquet (.parquet, .pq): the column `embedding` has R float32 numbers in every row, NaN if the
-      row failed. It is one column of arrays of fixed size, which pandas, polars and DuckDB read as
-      such: `np.stack(table["embedding"])` has shape (n, R). With `atoms`, the column
+      row failed: `np.stack(table["embedding"])` has shape (n, R). With `atoms`, the column
       `atom_embeddings` is a list with an array of C numbers for each atom, empty if the row failed.
-      The column `error` is null unless the row failed. The cells of the table are kept as text.
+      The column `error` is null unless the row failed.
     - CSV and TSV (.csv, .tsv, also .gz): the columns `embedding_0` to `embedding_<R-1>`, with six
       digits and blank if the row failed, and `error`. They have no atoms.
 
     Args:
-        chunks, source, on_invalid: as for `predict_rows`.
+        chunks, source, on_invalid: as for `predict_rows`, whose result is returned.
         atoms: also write the embeddings of the atoms, in Parquet.
         layer: the layer of the embeddings, see `Predictor.embed`.
 
-    Returns:
-        The number of rows, and the number of rows that failed.
-
     Raises:
-        ConfigError: the suffix is unknown; atoms in a CSV or TSV; pyarrow is missing; there is
-            no column of SMILES or features, or several; there is no such layer; or the table has
-            one of the new columns.
+        ConfigError: the format cannot hold the embeddings; a column or the layer is missing; or the
+            table has one of the new columns.
         DataError: a row failed and `on_invalid` is fail.
         StorageError: the file cannot be written.
     """
@@ -128,13 +122,12 @@ def embed_rows(
         return 0, 0
     parts = predictor.embedded(iter(table), atoms, layer)
     if suffix == ".parquet":
-        import pyarrow
-
         table.check([_EMBEDDING, _ATOMS, ERROR])
-        types = {_EMBEDDING: pyarrow.list_(pyarrow.float32(), width)}
+        arrow = import_module("pyarrow")
+        types = {_EMBEDDING: arrow.list_(arrow.float32(), width)}
         if atoms:
             channels = predictor.model.network.config.width
-            types[_ATOMS] = pyarrow.list_(pyarrow.list_(pyarrow.float32(), channels))
+            types[_ATOMS] = arrow.list_(arrow.list_(arrow.float32(), channels))
         vectors = ((rows, found.errors, _vectors(found)) for rows, found in parts)
         _write(output, table, vectors, [*types], types=types)
     else:
@@ -187,13 +180,8 @@ class TableRows:
         self._kept = list(range(len(self.header)))  # indices of the columns that stay
 
     def check(self, added: Sequence[str], overwrite: bool | None = None) -> None:
-        """Raise a `ConfigError` unless there are the columns of SMILES and of features, and none
-        to be added.
-
-        Args:
-            added: names of the columns to be added.
-            overwrite: leave those out that the table has already; None if that cannot be chosen.
-        """
+        """Raise a `ConfigError` unless there are the columns of SMILES and of features, and none of
+        those to be added; `overwrite` leaves these out, or is None if that cannot be chosen."""
         if self._features:
             require_feature_columns(self._features, self._columns, self._source)
         for name in (self._smiles_column, *self._features):
