@@ -1,7 +1,7 @@
 """Options that several commands share, and the configuration that they make.
 
-The options of settings come from `settings.json`, which `make settings` generates from the
-settings' declaration, so that a command's help imports neither pydantic nor torch.
+The options of settings come from `settings.json`, which `make settings` generates, so that a
+command's help imports neither pydantic nor torch.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ HELP_OPTIONS = ["-h", "--help"]
 
 class GroupedCommand(click.Command):
     """A command whose help lists its options under headings, and that refuses an option that is
-    given twice, where click would use the last value without a word.
+    given twice, of which click would use the last.
 
-    A heading holds for the options after it, until the next one. Options that few people need are
-    listed by --help-all only."""
+    A heading holds for the options after it. Options that few people need are listed by --help-all
+    only."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         # click keeps the help option of a command's first context, which may have no parent
@@ -133,7 +133,7 @@ _TYPES = {"integer": click.INT, "number": click.FLOAT, "path": FILE}
 
 
 def _parameter(setting: dict[str, Any]) -> str:
-    """Return the name of the parameter: `smiles_column` for --smiles-column."""
+    """Return `smiles_column` for --smiles-column."""
     return setting["options"][0].lstrip("-").replace("-", "_")
 
 
@@ -244,7 +244,7 @@ def training_options(*without: str) -> Decorator:
 
 
 def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = None) -> TrainConfig:
-    """Return the configuration for the options of a command, with values of settings that vary."""
+    """Return the configuration for the options of a command, and for settings that vary."""
     from molsepnorm.training import load_config
     from molsepnorm.training.config import is_architecture
 
