@@ -36,11 +36,7 @@ class FilterColumns:
     """Values of each column of predicted classes."""
 
     def find(self, name: str, where: str) -> str:
-        """Return the column of this name or short name, which Python's parser returns as NFKC.
-
-        Raises:
-            ConfigError: there is no such column, or the name has two meanings.
-        """
+        """Return the column of this name or short name, which Python's parser returns as NFKC."""
         known = {normalize("NFKC", each): each for each in (*self.aliases, *self.kinds)}
         name = known.get(normalize("NFKC", name), name)
         if name in self.aliases and name in self.kinds:

@@ -126,7 +126,6 @@ class Library:
 
 
 def task_name(file: int, task: int) -> str:
-    """Return the name of a task by the number of its file and its own, both from 0."""
     return f"{file:05}-{task:07}"
 
 
@@ -134,9 +133,6 @@ def find_files(inputs: Sequence[str]) -> list[str]:
     """Return the files that paths and patterns such as `lib/*.parquet` name, each once.
 
     The files of a pattern are sorted. A path that exists is no pattern.
-
-    Raises:
-        ConfigError: a pattern matches no file, or there is no file of this name.
     """
     found: dict[str, str] = {}
     for text in map(str, inputs):
@@ -168,11 +164,6 @@ def open_library(
     Args:
         columns: columns of the input for the output; by default that of SMILES, and the first
             column that is called like an identifier in all files, such as `id` or `zinc_id`.
-
-    Raises:
-        ConfigError: a column is missing in a file.
-        DataError: a file is empty or damaged.
-        StorageError: a file cannot be read.
     """
     smiles_column = reading.smiles_column
     sources = tuple(_source(number, name, reading) for number, name in enumerate(files))

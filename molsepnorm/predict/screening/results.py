@@ -81,14 +81,7 @@ class Results:
         self._counts: dict[str, dict[str, int]] = {}
 
     def check(self) -> None:
-        """Check that the output is empty, or holds the same screen.
-
-        Raises:
-            ConfigError: it holds something else, or a screen of another model, with other options
-                or of other files.
-            ModelError: the manifest is damaged.
-            StorageError: the folder cannot be read.
-        """
+        """Raise an error unless the output is empty, or holds the same screen."""
         with clear_errors(self.folder, "read"):
             if not self.folder.is_dir():
                 if self.folder.exists():
@@ -216,7 +209,6 @@ class Results:
 
 
 def part_path(folder: Path, kind: str, name: str) -> Path:
-    """Return the file of a task in the folder of the parts or of the rejected rows."""
     return folder / kind / f"{name}.parquet"
 
 

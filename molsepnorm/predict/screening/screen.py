@@ -94,11 +94,10 @@ def screen(
     The rows of each file are cut into tasks. The result of each task is a Parquet file in the
     folder `parts` of the output, with the carried columns, `source_file`, `source_row` and the
     columns of `Predictor.columns`. Rows that failed are in the folder `rejected`, with the reason
-    in `error`. With `top`, the best rows are in `top.csv` and `top.parquet`, the best first; of
-    equal rows, those that come first in the library are kept.
+    in `error`. With `top`, the best rows are in `top.csv` and `top.parquet`, the best first.
 
-    A screen that was stopped or killed is continued by the same call: finished tasks are not
-    computed again. Memory does not grow with the library.
+    The same call continues a screen that was stopped or killed. Memory does not grow with the
+    library.
 
     Args:
         predictor: with several `processes` and the model on a CPU, each process does a task; a GPU
@@ -110,8 +109,8 @@ def screen(
         ConfigError: an option is wrong, a column is missing in a file, the output holds something
             else or a screen of another model, with other options or of other files, or another
             process is screening into it; nothing has been computed.
-        DataError: a file is damaged. Finished parts stay.
-        StorageError: a file cannot be read or written, or the disk is full. Finished parts stay.
+        DataError, StorageError: a file is damaged, or cannot be read or written. Finished parts
+            stay.
     """
     predictor.model.require_targets()
     for name in ("pyarrow", "pyarrow.parquet"):
