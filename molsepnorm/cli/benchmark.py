@@ -180,10 +180,7 @@ def _train_all(
     seeds: list[int] | None,
     **arguments: Any,
 ) -> Runs:
-    """Train the runs, or exit after a signal and say how to continue.
-
-    A recipe depends on the settings of an architecture that vary: see `read_recipe`.
-    """
+    """Train the runs of a recipe, which depends on the settings of an architecture that vary."""
     from molsepnorm.training import StopWhen
 
     assigned = options.get("settings", {})

@@ -96,10 +96,7 @@ option = partial(click.option, cls=_Option)
 
 
 def split_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
-    """A callback: names separated by commas.
-
-    A text without a name is refused: it may be a shell's variable that is not set.
-    """
+    """A callback: names separated by commas, at least one: a shell's variable may not be set."""
     if value is None:
         return None
     names = [name.strip() for name in value.split(",") if name.strip()]
@@ -150,8 +147,8 @@ def setting_options(
     Args:
         names: settings such as `data.targets`, or sections such as `data`; by default all.
         without: settings or sections that are left out.
-        defaults: pass the default to the command if an option is not given; otherwise None.
-        hidden: accept the options without showing them in the help.
+        defaults: pass the default if an option is not given; otherwise None.
+        hidden: leave the options out of the help.
         common: names of the settings that `--help` lists; by default all.
         help: text that replaces the setting's own.
     """
@@ -187,11 +184,7 @@ reading_options = partial(setting_options, *(f"data.{name}" for name in READING)
 
 
 def named_texts(texts: Sequence[str], example: str) -> dict[str, str]:
-    """Return the texts after the = of `name=text` pairs, by name.
-
-    Raises:
-        click.BadParameter: one has no =, or a name is given twice.
-    """
+    """Return the texts after the = of `name=text` pairs, by name."""
     found: dict[str, str] = {}
     for pair in texts:
         name, equals, text = (part.strip() for part in pair.partition("="))

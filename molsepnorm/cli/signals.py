@@ -29,9 +29,8 @@ def rank() -> int | None:
 def give_way(code: int) -> None:
     """Give the first process time to print an error that all processes have met.
 
-    The first process returns at once. When it exits, torchrun ends the others, which then exit from
-    here with `code`. Another process that is still alive after a few seconds has an error of its
-    own, and returns.
+    When it exits, torchrun ends the others, which then exit from here with `code`. A process that
+    is still alive after a few seconds has an error of its own, and returns.
     """
     if rank():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(code))
@@ -52,15 +51,12 @@ class Stop:
 
 @contextmanager
 def stop_on_signal(training: Callable[[], bool] = lambda: False) -> Iterator[Stop]:
-    """In this context, the first SIGINT or SIGTERM stops training after the current step. Final
-    scores that have begun are finished.
+    """In this context, the first SIGINT or SIGTERM stops training after the current step, or after
+    the final scores.
 
-    Before training has begun, and at a second signal, the process exits at once. Under torchrun,
-    only the first process prints, and further signals are ignored: torchrun repeats the signal as
-    soon as one process has exited, when the first may still be saving.
-
-    Args:
-        training: return whether training has begun; by default it never does.
+    A second signal, or one before `training` has begun, ends the process at once. Under torchrun,
+    further signals are ignored: torchrun repeats the signal as soon as one process has exited, when
+    the first may still be saving.
     """
     stop, several = Stop(), rank() is not None
 

@@ -256,11 +256,7 @@ def refuse_repeated(folders: Sequence[Path]) -> None:
 
 
 def report(rows: int, failed: int, output: Path | None, done: str) -> None:
-    """Print on standard error how many rows were written, and how many could not be `done`.
-
-    Raises:
-        DataError: none could; the reasons are written.
-    """
+    """Say how many rows were written and failed; an error if all failed."""
     written = f" to {output}" if output else ""
     if rows == failed > 0:
         raise DataError(
