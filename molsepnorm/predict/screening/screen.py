@@ -237,21 +237,17 @@ def _content(work: Work, options: ScreenOptions) -> dict[str, Any]:
 def _columns(predictor: Predictor, library: Library) -> FilterColumns:
     """Return the columns that a filter or a ranking may name."""
     kinds: dict[str, Kind] = dict.fromkeys(library.carried, "cell")
-    added = predictor.columns
-    for name, dtype in added.items():
+    for name, dtype in predictor.columns.items():
         kinds[name] = {"f": "number", "b": "yes/no"}.get(dtype.kind, "text")  # type: ignore[assignment]
     targets = predictor.model.task.targets
     aliases = {t.name: t.prediction_column for t in targets}
     aliases |= {t.learned_name: t.output_columns[0] for t in targets if t.kind != "multiclass"}
-    probabilities = {
-        name
-        for target in targets
-        if target.kind != "regression"
-        for name in (*target.output_columns, *target.uncertainty_columns)
-        if name in added
-    }
+    for target in targets:
+        for name in (*target.output_columns, *target.uncertainty_columns):
+            if target.kind != "regression" and kinds.get(name) == "number":
+                kinds[name] = "probability"
     classes = {t.prediction_column: t.classes for t in targets if t.kind == "multiclass"}
-    return FilterColumns(kinds, aliases, probabilities, classes)
+    return FilterColumns(kinds, aliases, classes)
 
 
 def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOptions) -> Ranking:
@@ -265,8 +261,8 @@ def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOption
             "rows are kept, with --by"
         )
     name = columns.find(options.by or targets[0].learned_name, "by")
-    if columns.kinds[name] != "number":
-        numbers = [each for each, kind in columns.kinds.items() if kind == "number"]
+    numbers = [each for each, kind in columns.kinds.items() if kind in ("number", "probability")]
+    if name not in numbers:
         raise ConfigError(
             f"by: '{name}' is no column of predicted numbers, which are {', '.join(numbers)}"
         )
