@@ -270,6 +270,9 @@ def _chunks(
     stream: TextIO, name: str, options: ReadOptions, features: Sequence[str]
 ) -> Iterator[Any]:
     """Yield rows of a stream: a CSV or TSV whose header has the column, or one SMILES per line."""
+    from molsepnorm.data.tables import read_chunks
+    from molsepnorm.data.tables.columns import smiles_column_of
+
     column = options.smiles_column
     try:
         first = stream.readline().removeprefix("\ufeff")
@@ -278,9 +281,7 @@ def _chunks(
         for mark in ",\t;":
             header = csv.reader([first], delimiter=mark)
             names = next(header, []) if short else first.strip().split(mark)
-            if options.header_row or column in names or _has_smiles(names, column, name):
-                from molsepnorm.data.tables import read_chunks
-
+            if options.header_row or smiles_column_of(names, column, name) in names:
                 table = cast(TextIO, chain([first], stream))
                 yield from read_chunks(table, name, options=options, numbers=features)
                 return
@@ -309,12 +310,3 @@ def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.Da
         announce_losses(part, name, said)
         yield pd.DataFrame({column: part}, index=range(start, start + len(part)), dtype=object)
         start += len(part)
-
-
-def _has_smiles(names: Sequence[str], column: str, source: str) -> bool:
-    """Return whether these are the names of columns, and one is another name of `column`."""
-    if not any("smile" in name.lower() for name in names):  # spares the import of pandas
-        return False
-    from molsepnorm.data.tables.columns import smiles_column_of
-
-    return smiles_column_of(names, column, source) in names
