@@ -96,7 +96,7 @@ option = partial(click.option, cls=_Option)
 
 
 def split_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
-    """A callback: names separated by commas, at least one: a shell's variable may not be set."""
+    """A callback: names separated by commas. None is an error, such as an unset shell variable."""
     if value is None:
         return None
     names = [name.strip() for name in value.split(",") if name.strip()]

@@ -362,7 +362,7 @@ def require_replaceable(folder: Path | str) -> None:
 
 
 def require_new_model(folder: Path | str, force: bool) -> None:
-    """Raise an error if the folder holds anything, but for a model that `force` replaces."""
+    """Raise an error if the folder holds anything but a model that `force` replaces."""
     require_replaceable(folder)
     if not force and (Path(folder) / WEIGHTS).exists():
         raise ConfigError(

@@ -1,8 +1,8 @@
 """Worker processes that share a stream of tasks.
 
-Each worker has its own pipe, which is closed when either end dies. A running task can therefore be
-stopped, as with `concurrent.futures` it cannot, workers end when the main process is killed, and an
-error reports how a worker died.
+Each worker has its own pipe, which is closed when either end dies. Running tasks can therefore be
+stopped (`concurrent.futures` cannot), workers end when the main process is killed, and an error
+reports how a worker died.
 """
 
 from __future__ import annotations

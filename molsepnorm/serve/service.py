@@ -54,7 +54,7 @@ _SHOWN = ("name", "kind", "learned_name", "classes")  # of a target
 
 
 class LimitError(MolsepnormError):
-    """A request is larger or takes longer than the server allows; with an HTTP status."""
+    """A request is larger, or takes longer, than the server allows."""
 
     def __init__(self, message: str, status: int = 413) -> None:
         super().__init__(message)
@@ -204,8 +204,8 @@ class Service:
         model: str | None = None,
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> dict[str, Any]:
-        """Return the contributions of the atoms and BRICS fragments of a molecule, by target, the
-        largest first, each with a drawing as SVG and the unit of its numbers."""
+        """Return the contributions of the atoms and BRICS fragments of a molecule, by target, with
+        a drawing as SVG."""
         deadline = self._deadline()
         predictor = self._predictor(model)
         with self._turn(deadline):

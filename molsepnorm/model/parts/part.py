@@ -130,4 +130,4 @@ class Part(ABC):
     def from_state(
         settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
     ) -> Part:
-        """Return the part that `state` was called on, or raise an error of Python if it is none."""
+        """Return the part with this state. Errors of Python mean that the state is damaged."""
