@@ -1,6 +1,5 @@
 # make demo   train on 800 molecules of data/demo.csv, predict and explain (a few minutes)
 # make test   every test
-# make test-cluster   the tests that need Ray and Spark, on this machine
 # make lint   style and types
 # make settings   write docs/settings.md and the command-line options from the declared settings
 # make fuzz   invalid input of every kind for FUZZ_MINUTES minutes (Linux; runs/fuzz keeps findings)
@@ -24,7 +23,7 @@ SCRIPTS := .cache/docs
 MERMAID := mermaid-11.17.2
 SHIM := iframe-worker-1.0.4
 
-.PHONY: install demo test test-cluster lint settings fuzz kills audit docs docs-serve bench results dist clean
+.PHONY: install demo test lint settings fuzz kills audit docs docs-serve bench results dist clean
 
 install: $(VENV)/.installed
 
@@ -50,11 +49,6 @@ demo: install
 
 test: install
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist worksteal
-
-# 730 MB; Spark also needs Java
-test-cluster: install
-	$(BIN)/pip install --quiet --constraint constraints.txt "ray[default]" pyspark
-	$(BIN)/python -m pytest -n 0 tests/predict/screening/test_on_ray.py tests/interop/test_spark.py
 
 lint: install
 	$(BIN)/ruff check .

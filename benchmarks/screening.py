@@ -149,7 +149,7 @@ def main(arguments: Sequence[str]) -> int:
     command = [
         *script("from molsepnorm.cli import main; main()"),
         *("screen", "--model", str(options.model), "--input", str(library / "*.parquet")),
-        *("--output", str(output), "--processes", str(options.processes), "--on", options.on),
+        *("--output", str(output), "--processes", str(options.processes)),
         *(("--top", str(options.top)) if options.top else ()),
     ]
     found = measure(command, output)
@@ -163,7 +163,6 @@ def main(arguments: Sequence[str]) -> int:
         "molecules": rows,
         "rejected": rejected,
         "processes": options.processes,
-        "on": options.on,
         "rows_per_second": round(rows / found["seconds"], 1),
         "rows_per_cpu_second": round(rows / found["cpu_seconds"], 1),
         "output_mib": round(size / 2**20, 1),
@@ -179,7 +178,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--molecules", type=int, default=100_000)
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--top", type=int, help="keep only the best molecules")
-    parser.add_argument("--on", choices=["here", "ray"], default="here")
     scratch = Path(tempfile.gettempdir()) / "molsepnorm-screening"
     parser.add_argument("--scratch", type=Path, default=scratch, help="folder of the library")
     return parser

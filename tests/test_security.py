@@ -16,8 +16,6 @@ _MODULES = {"cPickle", "cloudpickle", "dill", "joblib", "marshal", "pickle", "pt
 _KNOWN = {
     # its reader calls no function that a file names: see tests/data/datasets/test_zinc.py
     "data/datasets/zinc.py": ["import pickle"],
-    # the predictor of this process, for the executors; no file is read
-    "interop/spark.py": ["import pickle", "pickle.dumps", "pickle.loads"],
     # errors are copied to find out if a process can send them; no file is read
     "predict/workers.py": ["import pickle", "pickle.dumps", "pickle.loads"],
 }

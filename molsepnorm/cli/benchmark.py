@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from molsepnorm.cli.console import print_json, say
+from molsepnorm.cli.console import print_json
 from molsepnorm.cli.options import (
     GroupedCommand,
     configuration,
@@ -181,10 +180,7 @@ def _train_all(
     seeds: list[int] | None,
     **arguments: Any,
 ) -> Runs:
-    """Train the runs, or exit after a signal and say how to continue.
-
-    A recipe depends on the settings of an architecture that vary: see `read_recipe`.
-    """
+    """Train the runs of a recipe, which depends on the settings of an architecture that vary."""
     from molsepnorm.training import StopWhen
 
     assigned = options.get("settings", {})
@@ -202,7 +198,5 @@ def _train_all(
         callback = [display, StopWhen(lambda: stop.signal is not None)]
         runs = train(config, folder, callback=callback, seeds=seeds, **arguments)
     if not runs.finished:
-        assert stop.signal is not None
-        say("Stopped and saved. Run the same command again to continue.", err=True)
-        sys.exit(128 + stop.signal)
+        stop.leave()
     return runs

@@ -61,8 +61,7 @@ def print_json(content: Any) -> None:
 
 
 def make_table(title: str, *headings: str) -> Table:
-    """Return an empty table whose cells wrap; columns whose heading begins with > are aligned right
-    and wide enough for numbers."""
+    """Return an empty table whose cells wrap; headings of numbers begin with >."""
     from rich.table import Table
 
     table = Table(title=title)
@@ -89,12 +88,8 @@ def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:
 
 
 def make_console(**options: Any) -> Console:
-    """Return a console without markup that escapes control characters, tabs and line ends. Lines
-    that are not for a terminal have room for wide tables.
-
-    Args:
-        options: further options of `rich.console.Console`.
-    """
+    """Return a console of rich without markup that escapes control characters, tabs and line ends.
+    Lines that are not for a terminal have room for wide tables."""
     from rich.console import Console
 
     class Plain(Console):

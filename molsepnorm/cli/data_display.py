@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -29,7 +29,6 @@ _STOPS = ("targets", "weights", "features", "split", "constant")
 
 
 def print_report(report: TableReport) -> None:
-    """Print the findings in a table."""
     console = make_console()
     console.print(
         f"{report.source}: {counted(report.rows, 'row')}, {report.readable:,} valid SMILES, "
@@ -63,20 +62,13 @@ def print_report(report: TableReport) -> None:
 
 
 def print_commands(report: TableReport, given: Mapping[str, str], copy: Path | None) -> None:
-    """Print the commands that follow from the findings.
+    """Print the commands that clean the table and train with the recommended options.
 
     Args:
-        report: the findings.
         given: the options of the data that the user gave, such as {"--targets": "y"}.
         copy: the cleaned copy, if it was written.
     """
     console = make_console()
-    for line in _commands(report, given, copy):
-        console.print(line)
-
-
-def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) -> Iterator[str]:
-    """Yield the commands that clean the table and train with the recommended options."""
     source, options, recommended = report.source, dict(given), dict(given)
     for finding in report.information:
         for option, value in finding.options.items():
@@ -96,10 +88,10 @@ def _commands(report: TableReport, given: Mapping[str, str], copy: Path | None) 
     if fixable and copy is None and options.keys().isdisjoint(("--splits-file", "--set")):
         copy = Path(name_of_copy(source))
         words = ["molsepnorm", "data", "check", source, *_words(options), "--fix", str(copy)]
-        yield f"Clean it: {shlex.join(words)}"
+        console.print(f"Clean it: {shlex.join(words)}")
     if recommended != {**given} and not any(each.kind in _STOPS for each in report.problems):
         words = ["molsepnorm", "train", "--data", str(copy or source), *_words(recommended)]
-        yield f"Train with the recommended options: {shlex.join(words)}"
+        console.print(f"Train with the recommended options: {shlex.join(words)}")
 
 
 def _words(options: Mapping[str, str]) -> list[str]:
@@ -107,7 +99,6 @@ def _words(options: Mapping[str, str]) -> list[str]:
 
 
 def print_clean(clean: CleanTable, copy: str, removed: str) -> None:
-    """Print how many rows were removed and changed in a cleaned copy."""
     console = make_console()
     console.print(
         f"{copy}: {counted(len(clean.table), 'row')}; {clean.removed:,} removed, "
@@ -133,7 +124,6 @@ def print_clean(clean: CleanTable, copy: str, removed: str) -> None:
 
 
 def print_sets(sets: Iterable[ListedSet]) -> None:
-    """Print the named data sets."""
     console = make_console()
     headings = ["name", ">molecules", ">tasks", "kind", "metric", "raw files"]
     if console.width >= _WIDE:
@@ -193,7 +183,7 @@ def _targets(targets: Sequence[TargetSummary]) -> Table:
 
 
 def _line(group: Group) -> str:
-    """Describe a group of rows: what they have in common, their number, and the first of them."""
+    """Return what a group of rows has in common, their number, and the first of them."""
     rows = []
     for row in group.places[:_MAX_ROWS]:
         smiles = row.smiles.strip()

@@ -50,8 +50,7 @@ _KINDS = {"regression": "a number", "binary": "yes / no"}
 
 
 class _Display(Callback):
-    """A callback that describes the data once, and prints each warning once, whichever run has
-    them."""
+    """A callback that describes the data once, and prints each warning once."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = make_console()
@@ -85,8 +84,7 @@ class TrainingDisplay(_Display):
 
     @contextmanager
     def heartbeat(self) -> Iterator[None]:
-        """Print what is being done, and for how long, to standard error every ten seconds without a
-        bar."""
+        """Print what is done, and for how long, every ten seconds while there is no bar."""
         ended = Event()
 
         def beat() -> None:
@@ -103,18 +101,16 @@ class TrainingDisplay(_Display):
             thread.join()
 
     def _enter(self, phase: str) -> None:
-        """Remember what is being done from now on."""
         self._phase, self._since = phase, time.monotonic()
 
     def _open(self, total: int, *columns: str | ProgressColumn) -> None:
-        """Show a bar on a terminal."""
         if self.console.is_terminal:
             self._live = Progress(*columns, console=self.console)
             self._bar = self._live.add_task("", total=total, text="")
             self._live.start()
 
     def close(self) -> None:
-        """Remove the bar from the terminal; may be called at any time."""
+        """Remove the bar from the terminal, if there is one."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -144,8 +140,7 @@ class TrainingDisplay(_Display):
     def _describe(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        """Print data, targets, splits and network of a run, or of the first member of an ensemble,
-        whose folder is `folder`."""
+        """Print data, targets, splits and network of a run or an ensemble."""
         self.console.print(f"Data: {dataset.name}")
         targets = model.task.targets
         for target in targets[:MAX_TARGETS]:
@@ -306,9 +301,6 @@ def _clock(seconds: float) -> str:
 class RunLog(TrainingDisplay):
     """A callback that appends what `TrainingDisplay` prints to the file `log.txt` of a run folder.
 
-    The file has neither colours nor a bar, and is complete with `--quiet`, too. A resumed run
-    continues it. In Python:
-
     >>> import molsepnorm
     >>> config = molsepnorm.load_config("data/demo.csv")
     >>> molsepnorm.train(config, "runs/a", callback=RunLog("runs/a"))  # doctest: +SKIP
@@ -329,13 +321,12 @@ class RunLog(TrainingDisplay):
         super().on_start(config, dataset, model, folder)
 
     def write(self, line: str) -> None:
-        """Append a line, such as an error."""
         self.console.print(line)
 
 
 class _Log(io.TextIOBase):
-    """A file that is opened for each text, so that it is complete if the process is killed. Texts
-    wait until `begin` is called, when its folder exists."""
+    """A file that is complete if the process is killed, since it is opened for each text. Texts
+    wait for `begin`, which is called when its folder exists."""
 
     def __init__(self, path: Path, mode: str) -> None:
         self._path, self._mode = path, mode

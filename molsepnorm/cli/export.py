@@ -55,7 +55,7 @@ def export(
     """
     if source is None and options != type(options)():
         raise click.UsageError("--smiles-column and other options on tables belong to --encode")
-    with stop_on_signal(lambda: False):
+    with stop_on_signal():
         if source is None:
             _export(model_folders, output)
         else:

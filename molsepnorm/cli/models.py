@@ -149,7 +149,6 @@ def _print_card(card: ModelCard, size: int) -> None:
 
 
 def _rows(card: ModelCard, size: int) -> Iterable[tuple[Any, ...]]:
-    """Yield the name and the text of each entry of a card."""
     for each in card.sources:
         digest = f"sha256 {each.sha256[:12]}…"
         yield "trained on", f"{each.molecules:,} molecules of {each.name} ({digest})"

@@ -1,7 +1,7 @@
 """Options that several commands share, and the configuration that they make.
 
-The options of settings come from `settings.json`, which `make settings` generates from the
-settings' declaration, so that a command's help imports neither pydantic nor torch.
+The options of settings come from `settings.json`, which `make settings` generates, so that a
+command's help imports neither pydantic nor torch.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ HELP_OPTIONS = ["-h", "--help"]
 
 class GroupedCommand(click.Command):
     """A command whose help lists its options under headings, and that refuses an option that is
-    given twice, where click would use the last value without a word.
+    given twice, of which click would use the last.
 
-    A heading holds for the options after it, until the next one. Options that few people need are
-    listed by --help-all only."""
+    A heading holds for the options after it. Options that few people need are listed by --help-all
+    only."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         # click keeps the help option of a command's first context, which may have no parent
@@ -96,10 +96,7 @@ option = partial(click.option, cls=_Option)
 
 
 def split_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
-    """A callback: names separated by commas.
-
-    A text without a name is refused: it may be a shell's variable that is not set.
-    """
+    """A callback: names separated by commas. None is an error, such as an unset shell variable."""
     if value is None:
         return None
     names = [name.strip() for name in value.split(",") if name.strip()]
@@ -133,7 +130,7 @@ _TYPES = {"integer": click.INT, "number": click.FLOAT, "path": FILE}
 
 
 def _parameter(setting: dict[str, Any]) -> str:
-    """Return the name of the parameter: `smiles_column` for --smiles-column."""
+    """Return `smiles_column` for --smiles-column."""
     return setting["options"][0].lstrip("-").replace("-", "_")
 
 
@@ -150,8 +147,8 @@ def setting_options(
     Args:
         names: settings such as `data.targets`, or sections such as `data`; by default all.
         without: settings or sections that are left out.
-        defaults: pass the default to the command if an option is not given; otherwise None.
-        hidden: accept the options without showing them in the help.
+        defaults: pass the default if an option is not given; otherwise None.
+        hidden: leave the options out of the help.
         common: names of the settings that `--help` lists; by default all.
         help: text that replaces the setting's own.
     """
@@ -187,11 +184,7 @@ reading_options = partial(setting_options, *(f"data.{name}" for name in READING)
 
 
 def named_texts(texts: Sequence[str], example: str) -> dict[str, str]:
-    """Return the texts after the = of `name=text` pairs, by name.
-
-    Raises:
-        click.BadParameter: one has no =, or a name is given twice.
-    """
+    """Return the texts after the = of `name=text` pairs, by name."""
     found: dict[str, str] = {}
     for pair in texts:
         name, equals, text = (part.strip() for part in pair.partition("="))
@@ -244,7 +237,7 @@ def training_options(*without: str) -> Decorator:
 
 
 def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = None) -> TrainConfig:
-    """Return the configuration for the options of a command, with values of settings that vary."""
+    """Return the configuration for the options of a command, and for settings that vary."""
     from molsepnorm.training import load_config
     from molsepnorm.training.config import is_architecture
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO, cast
+from typing import TextIO, cast
 
 import click
 
@@ -21,21 +21,9 @@ from molsepnorm.cli.options import (
     split_names,
 )
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.cli.sources import (
-    check_sources,
-    interval_level,
-    load_predictor,
-    molecules_of,
-    report,
-    source_options,
-    uncertainty_options,
-)
+from molsepnorm.cli.sources import Molecules, report, source_options, uncertainty_options
 from molsepnorm.errors import StorageError, counted
 from molsepnorm.files.tables import check_embeddings_output, check_output
-
-if TYPE_CHECKING:
-    from molsepnorm.data.tables.formats import ReadOptions
-    from molsepnorm.devices import Precision
 
 
 @click.command(cls=GroupedCommand)
@@ -58,19 +46,12 @@ if TYPE_CHECKING:
 )
 def predict(
     model_folders: tuple[Path, ...],
-    smiles: tuple[str, ...],
-    source: Path | None,
-    options: ReadOptions,
+    molecules: Molecules,
     output: Path | None,
-    uncertainty: bool,
     level: float | None,
     domain: bool,
     digits: int | None,
     overwrite_columns: bool,
-    on_invalid: Literal["keep", "fail"],
-    device: str,
-    precision: Precision,
-    processes: int | None,
 ) -> None:
     """Predict the properties of molecules, from a file, --smiles or standard input.
 
@@ -89,26 +70,20 @@ def predict(
     molsepnorm predict --model runs/logS-1 --input my.csv --domain
     cut -d, -f1 my.csv | molsepnorm predict --model runs/zinc-1
     """
-    check_sources(smiles, source, output)
-    level = interval_level(uncertainty, level)
-    with stop_on_signal(lambda: False):
+    molecules.check(output)
+    with stop_on_signal():
         if output is not None:
             check_output(output)
-        predictor = load_predictor(model_folders, device, processes, precision, level, domain)
+        predictor = molecules.predictor(model_folders, level, domain)
         from molsepnorm.predict import predict_rows
 
-        features = predictor.model.inputs.names
-        name, chunks = molecules_of(smiles, source, options, features)
         with _opened(output) as out:
             rows, failed = predict_rows(
                 predictor,
-                chunks,
-                out,
-                smiles_column=options.smiles_column,
-                source=name,
-                on_invalid=on_invalid,
+                out=out,
                 digits=digits,
                 overwrite=overwrite_columns,
+                **molecules.rows(predictor),
             )
     if output or failed:
         report(rows, failed, output, "predicted")
@@ -144,16 +119,10 @@ def _opened(output: Path | None) -> Iterator[Path | TextIO]:
 )
 def embed(
     model_folder: Path,
-    smiles: tuple[str, ...],
-    source: Path | None,
-    options: ReadOptions,
+    molecules: Molecules,
     output: Path,
     atoms: bool,
     layer: int | None,
-    on_invalid: Literal["keep", "fail"],
-    device: str,
-    precision: Precision,
-    processes: int | None,
 ) -> None:
     """Write embeddings of molecules, from a file, --smiles or standard input.
 
@@ -166,23 +135,14 @@ def embed(
     molsepnorm embed --model runs/zinc-1 --input my.csv --output embeddings.parquet
     molsepnorm embed --model runs/zinc-1 --smiles CCO --atoms --output ethanol.parquet
     """
-    check_sources(smiles, source, output)
-    with stop_on_signal(lambda: False):
+    molecules.check(output)
+    with stop_on_signal():
         check_embeddings_output(output, atoms)
-        predictor = load_predictor([model_folder], device, processes, precision)
+        predictor = molecules.predictor([model_folder])
         from molsepnorm.predict import embed_rows
 
-        features = predictor.model.inputs.names
-        name, chunks = molecules_of(smiles, source, options, features)
         rows, failed = embed_rows(
-            predictor,
-            chunks,
-            output,
-            smiles_column=options.smiles_column,
-            source=name,
-            atoms=atoms,
-            layer=layer,
-            on_invalid=on_invalid,
+            predictor, output=output, atoms=atoms, layer=layer, **molecules.rows(predictor)
         )
     report(rows, failed, output, "embedded")
 
@@ -206,16 +166,10 @@ def embed(
 @output_option("Page, picture or numbers, by extension: .html, .png, .svg or .json.", required=True)
 def explain(
     model_folder: Path,
-    smiles: tuple[str, ...],
-    source: Path | None,
-    options: ReadOptions,
+    molecules: Molecules,
     targets: list[str] | None,
     pairs: int,
     output: Path,
-    on_invalid: Literal["keep", "fail"],
-    device: str,
-    precision: Precision,
-    processes: int | None,
 ) -> None:
     """Explain predictions by the contributions of atoms and fragments.
 
@@ -227,11 +181,11 @@ def explain(
     molsepnorm explain --model runs/logS --smiles "CC(=O)Oc1ccccc1C(=O)O" --output aspirin.html
     molsepnorm explain --model runs/logS --input my.csv --output my.html
     """
-    check_sources(smiles, source, output)
+    molecules.check(output)
     if output.is_dir():
         raise StorageError(f"cannot write {output}: there is a folder of that name")
-    with stop_on_signal(lambda: False):
-        predictor = load_predictor([model_folder], device, processes, precision)
+    with stop_on_signal():
+        predictor = molecules.predictor([model_folder])
         predictor.model.require_targets()
         from molsepnorm.analysis.explanations import explain_rows
         from molsepnorm.analysis.explanations.files import (
@@ -244,16 +198,11 @@ def explain(
 
         chosen = chosen_targets(predictor.targets, targets)
         require_format(output, chosen)
-        features = predictor.model.inputs.names
-        name, chunks = molecules_of(smiles, source, options, features)
         found = explain_rows(
             predictor,
-            chunks,
-            smiles_column=options.smiles_column,
-            source=name,
-            on_invalid=on_invalid,
             pairs=pairs,
             most=MAX_PICTURE if output.suffix.lower() in PICTURES else None,
+            **molecules.rows(predictor),
         )
         write_explanations(found, output, model_folder.name or str(model_folder), chosen)
     failed = sum(each.error is not None for each in found)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,8 +21,8 @@ from molsepnorm.cli.options import (
 )
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import (
-    interval_level,
     load_predictor,
+    processes_option,
     table_options,
     uncertainty_options,
 )
@@ -84,18 +84,7 @@ _SECONDS = 30.0  # between two lines of progress without a terminal
     help="Number of rows that are predicted and written together.",
 )
 @setting_options("run.device", "run.precision", defaults=True)
-@option(
-    "--on",
-    type=click.Choice(["here", "ray"]),
-    default="here",
-    help="Processes of this machine, or a Ray cluster.",
-)
-@option(
-    "--processes",
-    type=click.IntRange(min=1, max=10_000),
-    help="Number of worker processes; 1 runs everything in the main process. [default: one per "
-    "core, or CPU of the cluster]",
-)
+@processes_option
 def screen(
     model_folders: tuple[Path, ...],
     inputs: tuple[str, ...],
@@ -106,13 +95,11 @@ def screen(
     by: str | None,
     ascending: bool | None,
     output: Path,
-    uncertainty: bool,
     level: float | None,
     domain: bool,
     rows_per_part: int,
     device: str,
     precision: Precision,
-    on: Literal["here", "ray"],
     processes: int | None,
 ) -> None:
     """Predict libraries of any size, and keep the rows that matter.
@@ -126,18 +113,17 @@ def screen(
     molsepnorm screen --model runs/logS --input 'lib/*.parquet' --output best --top 10000
     molsepnorm screen --model runs/logS --input my.csv --output near --domain --filter in_domain
     """
-    level = interval_level(uncertainty, level)
     if top is None and (by is not None or ascending is not None):
         raise click.UsageError("--by and --ascending choose the best rows: add --top")
     with ExitStack() as stack:
-        stack.enter_context(stop_on_signal(lambda: False))
+        stack.enter_context(stop_on_signal())
         predictor = load_predictor(model_folders, device, processes, precision, level, domain)
         from molsepnorm.predict.screening import ScreenOptions
         from molsepnorm.predict.screening import screen as screen_library
 
         chosen = ScreenOptions(options, columns, condition, top, by, ascending, rows_per_part)
         show = stack.enter_context(_display(top))
-        result = screen_library(predictor, inputs, output, chosen, on, processes, show)
+        result = screen_library(predictor, inputs, output, chosen, show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"

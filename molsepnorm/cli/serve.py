@@ -84,7 +84,8 @@ def serve(
     molsepnorm serve --model runs/logS
     molsepnorm serve --model runs/logS --model runs/herg --port 8080
     """
-    _require_packages()
+    for name in ("fastapi", "uvicorn"):
+        require_package(name, "serve", "the page in the browser")
     with _listening(host, port) as listener:
         import uvicorn
 
@@ -112,11 +113,6 @@ def serve(
         server.run(sockets=[listener])
 
 
-def _require_packages() -> None:
-    for name in ("fastapi", "uvicorn"):
-        require_package(name, "serve", "the page in the browser")
-
-
 def _named(folders: tuple[Path, ...]) -> list[tuple[str, Path]]:
     """Return the folders with the names of the models: their last parts, numbered where equal.
 
@@ -136,7 +132,6 @@ def _named(folders: tuple[Path, ...]) -> list[tuple[str, Path]]:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)

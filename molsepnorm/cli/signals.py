@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 from molsepnorm.cli.console import say
 
@@ -28,9 +29,8 @@ def rank() -> int | None:
 def give_way(code: int) -> None:
     """Give the first process time to print an error that all processes have met.
 
-    The first process returns at once. When it exits, torchrun ends the others, which then exit from
-    here with `code`. Another process that is still alive after a few seconds has an error of its
-    own, and returns.
+    When it exits, torchrun ends the others, which then exit from here with `code`. A process that
+    is still alive after a few seconds has an error of its own, and returns.
     """
     if rank():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(code))
@@ -42,18 +42,21 @@ class Stop:
 
     signal: int | None = None
 
+    def leave(self) -> NoReturn:
+        """Say that a stopped series of runs can be continued, and exit."""
+        assert self.signal is not None
+        say("Stopped and saved. Run the same command again to continue.", err=True)
+        sys.exit(128 + self.signal)
+
 
 @contextmanager
-def stop_on_signal(training: Callable[[], bool]) -> Iterator[Stop]:
-    """In this context, the first SIGINT or SIGTERM stops training after the current step. Final
-    scores that have begun are finished.
+def stop_on_signal(training: Callable[[], bool] = lambda: False) -> Iterator[Stop]:
+    """In this context, the first SIGINT or SIGTERM stops training after the current step, or after
+    the final scores.
 
-    Before training has begun, and at a second signal, the process exits at once. Under torchrun,
-    only the first process prints, and further signals are ignored: torchrun repeats the signal as
-    soon as one process has exited, when the first may still be saving.
-
-    Args:
-        training: return whether training has begun.
+    A second signal, or one before `training` has begun, ends the process at once. Under torchrun,
+    further signals are ignored: torchrun repeats the signal as soon as one process has exited, when
+    the first may still be saving.
     """
     stop, several = Stop(), rank() is not None
 

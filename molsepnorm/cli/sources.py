@@ -1,4 +1,4 @@
-"""The options that `predict` and `embed` share, and the molecules that they read."""
+"""The molecules that a command predicts, embeds or explains, and the model that it loads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import gc
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import click
 
@@ -24,12 +25,65 @@ if TYPE_CHECKING:
 
     from molsepnorm.data.tables.formats import ReadOptions
     from molsepnorm.devices import Precision
-    from molsepnorm.model import PropertyModel
     from molsepnorm.predict import Predictor
 
 _LEVEL = 0.9  # of intervals unless --level is given
 
 _CHUNK_LINES = 1024  # lines of standard input that are read together
+
+
+@dataclass(frozen=True)
+class Molecules:
+    """The options of `source_options`: molecules, and how they are predicted."""
+
+    smiles: tuple[str, ...]
+    source: Path | None
+    options: ReadOptions
+    on_invalid: Literal["keep", "fail"]
+    device: str
+    precision: Precision
+    processes: int | None
+
+    def check(self, output: Path | None) -> None:
+        """Raise an error unless there is one source, which the output does not replace."""
+        if self.smiles and self.source:
+            raise click.UsageError("--smiles and --input are both sources: give one of them")
+        if not self.smiles and not self.source and sys.stdin.isatty():
+            raise click.UsageError("no molecules: give --smiles, --input, or SMILES on stdin")
+        if self.source is None or output is None or not output.exists():
+            return
+        if self.source.exists() and output.samefile(self.source):
+            raise ConfigError(f"{output} is the table that is read: choose another output file")
+
+    def predictor(
+        self, folders: Sequence[Path], level: float | None = None, domain: bool = False
+    ) -> Predictor:
+        """Load a model, or the mean of several; see `load_predictor`."""
+        return load_predictor(folders, self.device, self.processes, self.precision, level, domain)
+
+    def rows(self, predictor: Predictor) -> dict[str, Any]:
+        """Return the arguments of `predict_rows` that describe the table of molecules."""
+        features = predictor.model.inputs.names  # columns whose decimal commas are read
+        chunks: Iterable[pd.DataFrame]
+        if self.source is not None:
+            from molsepnorm.data.tables import read_chunks
+
+            name = str(self.source)
+            chunks = read_chunks(self.source, options=self.options, numbers=features)
+        elif self.smiles:
+            name = "--smiles"
+            chunks = _lists([[*self.smiles]], name, self.options.smiles_column)
+        else:
+            name = "standard input"
+            if self.options.encoding is not None and isinstance(sys.stdin, io.TextIOWrapper):
+                sys.stdin.reconfigure(encoding=self.options.encoding)
+            chunks = _chunks(sys.stdin, name, self.options, features)
+        return {
+            "chunks": chunks,
+            "smiles_column": self.options.smiles_column,
+            "source": name,
+            "on_invalid": self.on_invalid,
+        }
 
 
 def _check_encoding(
@@ -42,10 +96,23 @@ def _check_encoding(
     return texts
 
 
+def _with_options(command: Callable[..., Any], *options: Any) -> Callable[..., Any]:
+    for add in reversed(options):
+        command = add(command)
+    return command
+
+
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that reads molecules, from --smiles to --processes; those of
-    `table_options` among them."""
-    options = (
+    """Add the options from --smiles to --processes, which the command gets as `Molecules` by the
+    name `molecules`."""
+
+    @wraps(command)
+    def run(**arguments: Any) -> Any:
+        own = {name: arguments.pop(name) for name in Molecules.__dataclass_fields__}
+        return command(molecules=Molecules(**own), **arguments)
+
+    return _with_options(
+        run,
         option(
             "--smiles",
             heading="Molecules",
@@ -68,21 +135,36 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Keep a row with an invalid SMILES and give the reason, or fail.",
         ),
         setting_options("run.device", "run.precision", defaults=True),
-        option(
-            "--processes",
-            type=click.IntRange(min=1, max=1024),
-            help="Number of worker processes; 1 runs everything in the main process. "
-            "[default: one per core]",
-        ),
+        processes_option,
     )
-    for add in reversed(options):
-        command = add(command)
-    return command
+
+
+def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options on how a table is written, which the command gets as `ReadOptions` by the
+    name `options`."""
+
+    @wraps(command)
+    def run(**arguments: Any) -> Any:
+        from molsepnorm.data.tables.formats import ReadOptions
+
+        options = ReadOptions(*(arguments.pop(name) for name in READING))
+        return command(options=options, **arguments)
+
+    return reading_options(defaults=True)(run)
 
 
 def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --uncertainty, --level and --domain to a command."""
-    options = (
+    """Add --uncertainty, --level and --domain. The command gets a `level` that is None unless
+    intervals are wanted, and `domain`."""
+
+    @wraps(command)
+    def run(uncertainty: bool, level: float | None, **arguments: Any) -> Any:
+        if level is not None and not uncertainty:
+            raise click.UsageError("--level is the level of intervals: add --uncertainty")
+        return command(level=level or (_LEVEL if uncertainty else None), **arguments)
+
+    return _with_options(
+        run,
         option(
             "--uncertainty",
             is_flag=True,
@@ -102,32 +184,14 @@ def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "similarity, whether that is known, and the nearest molecule with its measured values.",
         ),
     )
-    for add in reversed(options):
-        command = add(command)
-    return command
 
 
-def interval_level(uncertainty: bool, level: float | None) -> float | None:
-    """Return the level of intervals; None if they are not wanted.
-
-    Raises:
-        UsageError: --level without --uncertainty.
-    """
-    if level is not None and not uncertainty:
-        raise click.UsageError("--level is the level of intervals: add --uncertainty")
-    return _LEVEL if uncertainty and level is None else level
-
-
-def check_sources(smiles: tuple[str, ...], source: Path | None, output: Path | None) -> None:
-    """Raise an error unless molecules come from one source, which the output does not replace."""
-    if smiles and source:
-        raise click.UsageError("--smiles and --input are both sources: give one of them")
-    if not smiles and not source and sys.stdin.isatty():
-        raise click.UsageError("no molecules: give --smiles, --input, or SMILES on stdin")
-    if source is None or output is None or not (source.exists() and output.exists()):
-        return
-    if output.samefile(source):
-        raise ConfigError(f"{output} is the table that is read: choose another output file")
+processes_option = option(
+    "--processes",
+    type=click.IntRange(min=1, max=1024),
+    help="Number of worker processes; 1 runs everything in the main process. "
+    "[default: one per core]",
+)
 
 
 def load_predictor(
@@ -138,25 +202,22 @@ def load_predictor(
     level: float | None = None,
     domain: bool = False,
 ) -> Predictor:
-    """Load a model, or the mean of several; the default number of processes is the number of cores.
-
-    Raises:
-        ConfigError: a model is named twice, the models cannot be averaged, or the model has no
-            intervals at this level or, with `domain`, no training molecules.
-    """
+    """Load a model, or the mean of several; by default there is a process for each core."""
     refuse_repeated(folders)
     # Importing the libraries makes about 100,000 objects that live until the process ends. To
     # search them for garbage takes a quarter of the time of predicting one SMILES.
     gc.disable()
     try:
         from molsepnorm.devices import usable_cores
-        from molsepnorm.model import PropertyModel
+        from molsepnorm.model import PropertyModel, join
         from molsepnorm.predict import Predictor
 
         for folder in folders:
             announce_unfinished(folder)
         models = [PropertyModel.from_pretrained(folder) for folder in folders]
-        model = models[0] if len(models) == 1 else _mean(folders, models)
+        if len(models) > 1:
+            say(f"Mean of {len(models)} models: {', '.join(map(str, folders))}", err=True)
+        model = models[0] if len(models) == 1 else join(models)
         return Predictor(model, device, processes or usable_cores(), precision, level, domain)
     finally:
         gc.freeze()
@@ -194,55 +255,8 @@ def refuse_repeated(folders: Sequence[Path]) -> None:
         raise ConfigError(f"the model {repeated} was given twice: name each model once")
 
 
-def _mean(folders: Sequence[Path], models: Sequence[PropertyModel]) -> PropertyModel:
-    """Return the mean of several models."""
-    from molsepnorm.model import join
-
-    joined = join(models)
-    names = ", ".join(map(str, folders))
-    say(f"Mean of {len(models)} models: {names}", err=True)
-    return joined
-
-
-def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options on how a table is written, which the command gets as `ReadOptions` by the
-    name `options`."""
-
-    @wraps(command)
-    def run(**arguments: Any) -> Any:
-        from molsepnorm.data.tables.formats import ReadOptions
-
-        options = ReadOptions(*(arguments.pop(name) for name in READING))
-        return command(options=options, **arguments)
-
-    return reading_options(defaults=True)(run)
-
-
-def molecules_of(
-    smiles: tuple[str, ...], source: Path | None, options: ReadOptions, features: Sequence[str]
-) -> tuple[str, Iterable[Any]]:
-    """Return the name of the source for errors, and its rows in chunks.
-
-    `features` are the columns that the model reads, whose decimal commas are read.
-    """
-    if source:
-        from molsepnorm.data.tables import read_chunks
-
-        return str(source), read_chunks(source, options=options, numbers=features)
-    name = "--smiles" if smiles else "standard input"
-    if smiles:
-        return name, _lists([[*smiles]], name, options.smiles_column)
-    if options.encoding is not None and isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding=options.encoding)
-    return name, _chunks(sys.stdin, name, options, features)
-
-
 def report(rows: int, failed: int, output: Path | None, done: str) -> None:
-    """Print on standard error how many rows were written, and how many could not be `done`.
-
-    Raises:
-        DataError: none could; the reasons are written.
-    """
+    """Say how many rows were written and failed; an error if all failed."""
     written = f" to {output}" if output else ""
     if rows == failed > 0:
         raise DataError(
@@ -256,6 +270,9 @@ def _chunks(
     stream: TextIO, name: str, options: ReadOptions, features: Sequence[str]
 ) -> Iterator[Any]:
     """Yield rows of a stream: a CSV or TSV whose header has the column, or one SMILES per line."""
+    from molsepnorm.data.tables import read_chunks
+    from molsepnorm.data.tables.columns import smiles_column_of
+
     column = options.smiles_column
     try:
         first = stream.readline().removeprefix("\ufeff")
@@ -264,10 +281,8 @@ def _chunks(
         for mark in ",\t;":
             header = csv.reader([first], delimiter=mark)
             names = next(header, []) if short else first.strip().split(mark)
-            if options.header_row or column in names or _has_smiles(names, column, name):
-                from molsepnorm.data.tables import read_chunks
-
-                table = cast(TextIO, _PutBack(first, stream))
+            if options.header_row or smiles_column_of(names, column, name) in names:
+                table = cast(TextIO, chain([first], stream))
                 yield from read_chunks(table, name, options=options, numbers=features)
                 return
         start = [first]
@@ -295,26 +310,3 @@ def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.Da
         announce_losses(part, name, said)
         yield pd.DataFrame({column: part}, index=range(start, start + len(part)), dtype=object)
         start += len(part)
-
-
-def _has_smiles(names: Sequence[str], column: str, source: str) -> bool:
-    """Return whether these are the names of columns, and one is another name of `column`."""
-    if not any("smile" in name.lower() for name in names):  # spares the import of pandas
-        return False
-    from molsepnorm.data.tables.columns import smiles_column_of
-
-    return smiles_column_of(names, column, source) in names
-
-
-class _PutBack:
-    """A stream with its first line put back."""
-
-    def __init__(self, first: str, rest: TextIO) -> None:
-        self._lines = chain([first], iter(rest.readline, ""))
-        self.read = rest.read
-
-    def __iter__(self) -> Iterator[str]:
-        return self._lines
-
-    def readline(self, size: int = -1) -> str:
-        return next(self._lines, "")

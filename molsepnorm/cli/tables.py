@@ -29,7 +29,7 @@ _BEST = 5  # trials that are listed
 
 
 def tuning_table(tuning: Tuning) -> Table:
-    """Return the recipe and the best trials of a search, with their settings."""
+    """Return the recipe and the best trials, with their settings."""
     recipe, ranked = tuning.recipe, tuning.ranked
     early = sum(each.state == "stopped early" for each in tuning.trials)
     title = (
@@ -51,10 +51,7 @@ def tuning_table(tuning: Tuning) -> Table:
 
 
 def splits_table(dataset: Dataset) -> Table:
-    """Return the number of rows and labels of each split, and the distribution of the exact labels.
-
-    Labels that are bounds, such as >10, have a column of their own if there are any.
-    """
+    """Return the numbers of rows, labels and bounds of each split, and the distributions."""
     bounded = dataset.bounds is not None
     headings = ["target", ">labels", *[">bounds"] * bounded, ">missing", "distribution"]
     table = make_table("Splits", "split", ">rows", *(headings if dataset.targets else ()))
@@ -71,10 +68,7 @@ def splits_table(dataset: Dataset) -> Table:
 
 
 def scores_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return a table with a row for each metric and a column for each title.
-
-    With many targets, only the means over all targets are shown. See `score_columns`.
-    """
+    """Return a table of `score_columns`; with many targets, of the means over all targets alone."""
     table = make_table("Scores", "metric", *(f">{title}" for title in columns))
     rows = score_rows(columns)
     for metric in listed_metrics(rows):
@@ -131,7 +125,6 @@ def replicates_table(summary: Mapping[str, Any]) -> Table:
 
 
 def _row_name(metric: str, names: Iterable[str]) -> str:
-    """Return the name of the row of a score in a table with the scores `names`."""
     return f"{'relative ' * is_relative(metric, names)}{metric}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,15 +31,21 @@ if TYPE_CHECKING:
     from molsepnorm.training import TrainConfig
 
 
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --output, --resume and --quiet to a command."""
+    resume = option(
+        "--resume",
+        type=FILE,
+        help="Continue the run in this folder; with a higher --epochs, train it for longer.",
+    )
+    quiet = option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
+    output = output_option("Folder of the run. [default: runs/<name>-<number>]")
+    return output(resume(quiet(command)))
+
+
 @click.command(cls=GroupedCommand)
 @training_options()
-@output_option("Folder of the run. [default: runs/<name>-<number>]")
-@option(
-    "--resume",
-    type=FILE,
-    help="Continue the run in this folder; with a higher --epochs, train it for longer.",
-)
-@option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
+@run_options
 @click.pass_context
 def train(
     ctx: click.Context, output: Path | None, resume: Path | None, quiet: bool, **options: Any
@@ -63,15 +70,7 @@ def run_training(
     resume: Path | None,
     quiet: bool,
 ) -> None:
-    """Train, or continue a run, until it is finished or a signal stops it; exit if stopped.
-
-    Args:
-        ctx: the command that was called.
-        config: the configuration; None for a run that is continued.
-        output: the run folder; None for the next free one.
-        resume: folder of the run to continue.
-        quiet: print only the final scores.
-    """
+    """Train with a configuration, or continue a run, and exit if a signal stops it."""
     from molsepnorm.cli.display import RunLog, TrainingDisplay
     from molsepnorm.training import StopWhen
     from molsepnorm.training import train as start
@@ -146,13 +145,7 @@ def _require_nothing_else(ctx: click.Context) -> None:
 @setting_options(
     "model", "optim.lr", "run", without=("run.metric", "run.baseline", "run.blend", "run.refit")
 )
-@output_option("Folder of the run. [default: runs/<name>-<number>]")
-@option(
-    "--resume",
-    type=FILE,
-    help="Continue the run in this folder; with a higher --epochs, train it for longer.",
-)
-@option("-q", "--quiet", is_flag=True, help="Print only the final scores.")
+@run_options
 @click.pass_context
 def pretrain(
     ctx: click.Context,

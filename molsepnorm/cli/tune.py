@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +103,7 @@ def tune(
             finally:
                 training.close()
     if not finished:
-        assert stop.signal is not None
-        say("Stopped and saved. Run the same command again to continue.", err=True)
-        sys.exit(128 + stop.signal)
+        stop.leave()
     if tuning.others_run:
         say(
             "Another process runs a trial, and trains the best configuration at the end. If it was "

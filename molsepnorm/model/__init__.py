@@ -1,11 +1,4 @@
-"""A trained model: its parts, and everything that is needed to predict with them.
-
-- `model`: `PropertyModel`, the model in memory;
-- `parts/`: networks, kernel regressions and forests, whose predictions are averaged;
-- `folder`: writes a model to a folder, reads it back, and checks that its parts fit each other;
-- `training_molecules`: the molecules that a model was trained on, as a file of that folder;
-- `joining`: one model of several, which predicts their mean.
-"""
+"""A trained model: its parts, and everything that is needed to predict with them."""
 
 from molsepnorm.model.folder import (
     README,

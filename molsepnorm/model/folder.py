@@ -84,8 +84,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read `config.json` and compare it with its digest.
 
     Raises:
-        ModelError: the file is damaged, or was written by a newer molsepnorm.
-        StorageError: it cannot be read.
+        ModelError: the file is damaged, or was written by another version of molsepnorm.
     """
     about = read_json(path)
     schema = about.get("schema") if isinstance(about, dict) else None
@@ -120,11 +119,10 @@ _WRONG_ENTRY = (RuntimeError, LookupError, TypeError, AttributeError, ValueError
 
 
 def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Read the tensors, after comparing the file with its digest in the entries of `config.json`.
+    """Read the tensors of a file with the digest in the entries of `config.json`.
 
     Raises:
         ModelError: the file is damaged, or holds a number that is not finite.
-        StorageError: it cannot be read.
     """
     with clear_errors(path, "read"):
         content = path.read_bytes()
@@ -143,7 +141,6 @@ def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
 def _restored_parts(
     descriptions: Sequence[PartDescription], weights: Mapping[str, Tensor], folder: Path
 ) -> list[Part]:
-    """Return the parts of a model from their descriptions and the tensors of all."""
     parts = []
     for number, each in enumerate(descriptions):
         if each.kind not in PARTS:
@@ -178,7 +175,6 @@ def _other_weights(path: Path, reason: object) -> ModelError:
 
 
 def _prefix(number: int) -> str:
-    """Return the beginning of the names of the tensors of a part."""
     return f"{number + 1}."
 
 
@@ -194,11 +190,7 @@ def write_folder(model: PropertyModel, folder: Path | str) -> None:
 
 
 def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the entries of `config.json` without its own digest, and the other files by name.
-
-    Raises:
-        ModelError: a number of the model is not finite.
-    """
+    """Return the entries of `config.json` without its own digest, and the other files by name."""
     states = [part.state() for part in model.parts]
     tensors = {
         _prefix(number) + name: tensor.contiguous()
@@ -266,12 +258,7 @@ def read_folder(folder: Path | str) -> PropertyModel:
 
 
 def _require_fitting(parts: Sequence[Part], described: Description) -> None:
-    """Check that the parts fit the targets and each other, and that the featuriser is registered.
-
-    Raises:
-        ModelError: the featuriser or its version is not installed.
-        ConfigError: something does not fit.
-    """
+    """Check that the parts fit the targets and each other, with a known featuriser."""
     task, calibration, name = described.task, described.calibration, described.featurizer
     fitting = all(kind_fits(*pair) for pair in zip(task.targets, calibration, strict=False))
     if calibration and (len(calibration) != len(task.targets) or not fitting):
@@ -320,15 +307,11 @@ def training_files(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, 
 
 
 def find_folder(folder: Path | str) -> Path:
-    """Return the model folder of a path.
-
-    Args:
-        folder: a model folder, the folder of a run, or the name of a model that comes with the
-            package.
+    """Return the model folder of a path: a model folder, the folder of a run, or the name of a
+    model that comes with the package.
 
     Raises:
-        ModelError: the folder is missing, or one of its files is.
-        StorageError: the path cannot be read.
+        ModelError: the folder or one of its files is missing.
     """
     folder = resolve(folder)
     with clear_errors(folder, "read"):  # such as a name that is too long
@@ -379,12 +362,7 @@ def require_replaceable(folder: Path | str) -> None:
 
 
 def require_new_model(folder: Path | str, force: bool) -> None:
-    """Refuse a folder that holds a model, unless it may be replaced.
-
-    Raises:
-        ConfigError: it holds one, and `force` is False.
-        StorageError: as `require_replaceable`.
-    """
+    """Raise an error if the folder holds anything but a model that `force` replaces."""
     require_replaceable(folder)
     if not force and (Path(folder) / WEIGHTS).exists():
         raise ConfigError(

@@ -34,13 +34,8 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
     (1, (1.0,))
 
     Args:
-        models: one or more models with the same targets and the same inputs.
-        weights: weight of each model, 0 or more; by default all are equal. They are scaled to sum
-            to 1.
-
-    Raises:
-        ConfigError: the models differ in their targets, featuriser, standardisation or encoding;
-            one was pre-trained without targets; or the weights do not fit.
+        models: one or more models with the same targets, featuriser and inputs.
+        weights: weight of each model, 0 or more; by default all are equal.
     """
     weights = [1.0] * len(models) if weights is None else list(weights)
     if not models or len(weights) != len(models) or min(weights) < 0 or not sum(weights) > 0:
@@ -103,7 +98,6 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
 
 
 def _described(target: Target) -> str:
-    """Return the name of a target, and in brackets what its predictions are."""
     transform = [] if target.transform == NO_TRANSFORM else [target.transform]
     return f"{target.name} ({', '.join([target.kind, *target.classes, *transform])})"
 

@@ -143,7 +143,6 @@ class PropertyModel:
         return sum(part.parameters for part in self.parts)
 
     def to(self, device: torch.device | str) -> PropertyModel:
-        """Move all parts to a device, and return the model."""
         for part in self.parts:
             part.to(device)
         return self
@@ -231,12 +230,11 @@ class PropertyModel:
         return Predicted(values, spread, distance)
 
     def leak(self, dataset: str | None, allow: bool) -> str | None:
-        """Return why scores on a named data set would be too optimistic; None if they would not.
-
-        A table has no name (None), and is not recognised.
+        """Return why scores on a named data set would be too optimistic; None if they would not, or
+        for a table, which has no name.
 
         Raises:
-            ConfigError: the model must not be evaluated on the data set, unless `allow`.
+            ConfigError: they would be, and `allow` is False.
         """
         reason = None if dataset is None else self.excludes.get(dataset)
         if reason is None or allow:
@@ -260,11 +258,9 @@ class PropertyModel:
     def from_pretrained(folder: Path | str) -> PropertyModel:
         """Read a model folder, or the model folder of a run. The network is in evaluation mode.
 
-        Both files are compared with the digests in `config.json`. The file of the training
-        molecules is read when they are needed.
+        The file of the training molecules is read when they are needed.
 
         Raises:
-            ModelError: the folder is missing, incomplete or damaged, was written by a newer
-                molsepnorm, or holds a number that is not finite.
+            ModelError: the folder is missing, incomplete or damaged, or of another version.
         """
         return read_folder(folder)

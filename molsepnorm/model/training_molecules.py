@@ -142,12 +142,6 @@ class TrainingFile:
     """SHA-256 of the file in config.json; None if it has none, so that the file is refused."""
 
     def read(self) -> TrainingMolecules:
-        """Return the molecules.
-
-        Raises:
-            ModelError: the file is damaged or belongs to another model.
-            StorageError: the file cannot be read.
-        """
         with clear_errors(self.path, "read"):
             content = self.path.read_bytes()
         try:

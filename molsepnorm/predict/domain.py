@@ -15,12 +15,7 @@ DOMAIN_COLUMNS = ("similarity", "in_domain", "nearest_smiles")
 
 
 def require_domain(model: PropertyModel) -> TrainingMolecules:
-    """Return the training molecules of a model that has them and the threshold of its domain.
-
-    Raises:
-        ConfigError: the model lacks either, or was pre-trained without targets.
-        ModelError: the file of the training molecules is damaged.
-    """
+    """Return the training molecules of a model that has them and the threshold of its domain."""
     model.require_targets()
     molecules = model.training_molecules()
     if model.domain is None:
@@ -37,13 +32,12 @@ def domain_columns(
     """Return the columns of the applicability domain by name.
 
     `similarity` is the Tanimoto similarity of Morgan fingerprints (radius 2, 2,048 bits) to the
-    most similar training molecule. `in_domain` says whether the model's errors are known at this
-    similarity, see `Domain`, and all numbers of feature columns are in the range of the training
-    rows. `nearest_smiles` is that molecule; empty if no training molecule is similar at all.
-    <target>_expected_error is the mean error of validation molecules of this similarity.
-    <target>_nearest is its label in the unit of the table: a number or a class. If some labels of a
-    target are bounds, its labels are texts such as ">10". The label is missing if the model has
-    feature columns and the molecule has different labels, which belong to other conditions.
+    most similar training molecule, `nearest_smiles`; empty if none is similar at all. `in_domain`
+    says whether the model's errors are known at this similarity, see `Domain`, and all numbers of
+    feature columns are in the range of the training rows. <target>_expected_error is the mean error
+    of validation molecules of this similarity. <target>_nearest is the label of the training
+    molecule in the unit of the table, as text such as ">10" if some labels of the target are
+    bounds; missing if the model has feature columns and the molecule has different labels.
     """
     assert model.domain is not None
     assert encoded.similarity is not None and encoded.nearest is not None

@@ -63,12 +63,8 @@ class EncodedRows:
 def checked_rows(
     smiles: Iterable[Any], columns: Cells | None, names: Sequence[str], ordered: bool = False
 ) -> Iterator[Row]:
-    """Check the arguments of `Predictor.predict`, and return the rows.
-
-    Args:
-        smiles, columns: as for `Predictor.predict`, with its errors.
-        ordered: add the order of the atoms to each row, see `atoms_in_smiles`.
-    """
+    """Check the arguments of `Predictor.predict`, and return the rows; `ordered` adds the order of
+    the atoms to each, see `atoms_in_smiles`."""
     require_several(smiles, "smiles")
     if columns is not None:
         if not isinstance(columns, Mapping) and not hasattr(columns, "iloc"):
@@ -181,8 +177,8 @@ class Prepare:
     def _compare(
         self, smiles: Sequence[str], errors: list[str | None]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most similar training molecules (R,) and the similarities (R,) of all rows
-        without an error; add the errors of those without a fingerprint."""
+        """Return the most similar training molecules (R,) and the similarities (R,) of the rows
+        without an error, and add the errors of those without a fingerprint."""
         from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
 
         assert self._molecules is not None

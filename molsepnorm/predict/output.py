@@ -7,7 +7,7 @@ import importlib
 import io
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
@@ -16,7 +16,7 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.tables import check_output
 from molsepnorm.files.writing import csv_writer, replacing
 
-Write: TypeAlias = Callable[[Sequence[str]], None]
+Write: TypeAlias = Callable[[Sequence[Any]], None]
 """Write the cells of a row."""
 
 _ROWS = 8192  # of a row group of Parquet
@@ -27,12 +27,17 @@ _NOT_IN_SDF = re.compile(r"\$\$\$\$|>[^\n]*<")  # begins of values that readers 
 
 @contextmanager
 def open_table(
-    output: Path | TextIO, columns: Sequence[str], numbers: Collection[str], smiles_column: int
+    output: Path | TextIO,
+    columns: Sequence[str],
+    smiles_column: int,
+    numbers: Collection[str] = (),
+    types: Mapping[str, Any] = {},
 ) -> Iterator[Write]:
     """Yield a function that writes a row; the file is replaced when the block ends without error.
 
     - CSV and TSV: the cells as they are.
-    - Parquet: the columns of `numbers` are float64, others text. Blank numbers are null.
+    - Parquet: the columns of `numbers` are float64, those of `types` have their type of pyarrow,
+      others are text. Blank numbers are null.
     - SDF: every row is a molecule, drawn in two dimensions, with all cells as properties. A cell of
       a column `name` is the title. A row whose SMILES cannot be read is a record without atoms.
       Line breaks in cells become spaces.
@@ -44,13 +49,12 @@ def open_table(
     Args:
         output: a file of one of `files.tables.FORMATS`, or an open text file for CSV.
         columns: names of the columns.
-        numbers: columns whose cells are numbers or blank.
         smiles_column: index of the column of SMILES.
+        numbers: columns whose cells are numbers or blank.
 
     Raises:
         ConfigError: as `check_output`, or the format cannot have such columns.
         DataError: the format cannot hold this number of rows or cells of this length.
-        StorageError: the file cannot be written.
     """
     if not isinstance(output, Path):
         yield _delimited(output, columns, ",")
@@ -58,7 +62,7 @@ def open_table(
     suffix = check_output(output)
     with replacing(output) as path, ExitStack() as stack:
         if suffix == ".parquet":
-            yield stack.enter_context(_parquet(path, output, columns, numbers))
+            yield stack.enter_context(_parquet(path, output, columns, numbers, types))
         elif suffix == ".xlsx":
             yield stack.enter_context(_excel(path, output, columns, numbers))
         else:
@@ -86,14 +90,21 @@ def _delimited(file: TextIO, columns: Sequence[str], separator: str) -> Write:
 
 @contextmanager
 def _parquet(
-    path: Path, output: Path, columns: Sequence[str], numbers: Collection[str]
+    path: Path,
+    output: Path,
+    columns: Sequence[str],
+    numbers: Collection[str],
+    types: Mapping[str, Any],
 ) -> Iterator[Write]:
-    require_unique(columns, output)
+    if twice := [name for name in columns if columns.count(name) > 1]:
+        raise ConfigError(
+            f"{output}: the table has several columns called '{twice[0]}', which Parquet files "
+            "cannot have: rename or remove all but one, or write a .csv"
+        )
     arrow = importlib.import_module("pyarrow")
-    schema = arrow.schema(
-        [(name, arrow.float64() if name in numbers else arrow.string()) for name in columns]
-    )
-    rows: list[Sequence[str]] = []
+    types = {**dict.fromkeys(numbers, arrow.float64()), **types}
+    schema = arrow.schema([(name, types.get(name, arrow.string())) for name in columns])
+    rows: list[Sequence[Any]] = []
     with importlib.import_module("pyarrow.parquet").ParquetWriter(path, schema) as writer:
 
         def flush() -> None:
@@ -105,7 +116,7 @@ def _parquet(
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
             rows.clear()
 
-        def write(cells: Sequence[str]) -> None:
+        def write(cells: Sequence[Any]) -> None:
             rows.append(cells)
             if len(rows) == _ROWS:
                 flush()
@@ -113,19 +124,6 @@ def _parquet(
         yield write
         if rows:
             flush()
-
-
-def require_unique(columns: Sequence[str], output: Path) -> None:
-    """Check that a Parquet file can have these columns.
-
-    Raises:
-        ConfigError: two have the same name.
-    """
-    if twice := [name for name in columns if columns.count(name) > 1]:
-        raise ConfigError(
-            f"{output}: the table has several columns called '{twice[0]}', which Parquet files "
-            "cannot have: rename or remove all but one, or write a .csv"
-        )
 
 
 def _sdf(file: TextIO, columns: Sequence[str], smiles_column: int) -> Write:

@@ -42,10 +42,8 @@ class Predictor:
     """Predicts from SMILES. A row with an invalid SMILES, or with a prediction that is not finite,
     fails by itself; the other rows are predicted.
 
-    All SMILES of a molecule have the same prediction up to rounding, since the order of the atoms
-    differs. The same holds for other batches and other numbers of processes, since the padding
-    differs: predictions of trained networks agreed to 2e-6 of their spread, and those of kernel
-    regressions to 1e-4.
+    Other SMILES of a molecule, other batches and other numbers of processes change predictions by
+    rounding only: up to 2e-6 of their spread for trained networks, and 1e-4 for kernel regressions.
 
     >>> predictor = Predictor.from_pretrained("runs/zinc-1")              # doctest: +SKIP
     >>> predictor.predict(["CCO", "not a molecule"])                      # doctest: +SKIP
@@ -55,10 +53,9 @@ class Predictor:
     Args:
         model: a trained model.
         device: cpu, cuda, cuda:1, …, or auto.
-        processes: number of worker processes; 1 runs everything in this process. Workers exist
-            during a call that has enough SMILES for two. Each predicts a part with one thread, or
-            on a GPU encodes a part for this process. Where the system cannot fork, a script needs
-            `if __name__ == "__main__":`.
+        processes: number of worker processes, which are started for a call with enough SMILES; 1
+            runs everything in this process. Each predicts with one thread, or encodes for the GPU.
+            Where the system cannot fork, a script needs `if __name__ == "__main__":`.
         precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
         level: add intervals or sets of classes that hold the label with this probability, such as
             0.9; None for predictions alone.
@@ -66,8 +63,8 @@ class Predictor:
             the domain of the model.
 
     Raises:
-        ConfigError: there is no such device; `processes` is below 1; the model has no intervals at
-            this level; or `domain`, and the model does not have its training molecules.
+        ConfigError: there is no such device, or the model has no intervals at this level or, with
+            `domain`, no training molecules.
         ModelError: the file of the training molecules is damaged.
     """
 
@@ -116,11 +113,7 @@ class Predictor:
         level: float | None = None,
         domain: bool = False,
     ) -> Predictor:
-        """Load the model from a run's folder or a model folder, or by the name of a shipped one.
-
-        Raises:
-            ModelError: the folder is missing, incomplete, damaged or of a newer molsepnorm.
-        """
+        """Load the model from a run's folder or a model folder, or by the name of a shipped one."""
         model = PropertyModel.from_pretrained(folder)
         return Predictor(model, device, processes, precision, level, domain)
 
@@ -133,9 +126,7 @@ class Predictor:
                 whose other columns are not used. Only for a model that has such columns.
 
         Raises:
-            ConfigError: the model was pre-trained without targets; `smiles` is a string, a mapping
-                or a table, not a list of strings; or `columns` is another kind of table, lacks a
-                column of the model, has another length, or the model has none.
+            ConfigError: the model was pre-trained without targets, or the arguments do not fit it.
         """
         return list(self.stream(smiles, columns))
 
@@ -150,19 +141,15 @@ class Predictor:
         )
 
     def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:
-        """Return a pandas table with a row for each SMILES, in their order.
+        """Return a table with a row for each SMILES, whose columns `predicted` describes.
 
-        See `predicted` for its columns. For a pandas Series the table has its index, so that
-        `df["p"] = predictor.to_frame(df["smiles"])["logS_pred"]` fits; otherwise the index counts
-        from 0.
+        It has the index of a pandas Series, so that
+        `df["p"] = predictor.to_frame(df["smiles"])["logS_pred"]` fits.
 
         >>> predictor.to_frame(["CCO", "not a molecule"])                 # doctest: +SKIP
                    smiles  logS_pred                   error
         0             CCO       0.41                    None
         1  not a molecule        NaN  RDKit cannot read ...
-
-        Args:
-            smiles, columns: as for `predict`, with its errors.
         """
         found, texts = [self._empty()], []
         for part, table in self.predicted(self.rows(smiles, columns)):
@@ -184,17 +171,14 @@ class Predictor:
         """Return embeddings of the molecules, and with `atoms` also of their atoms.
 
         The embedding of a molecule is the input of the network's head, or with `layer` the
-        read-out of that layer. A row with an invalid SMILES is NaN, and has its reason in
-        `errors`. Any model has embeddings, also one that was pre-trained without labels. See
-        `Embeddings` for shapes and `Graphormer.embed_with_atoms` for the vectors of the atoms.
+        read-out of that layer; see `Graphormer.embed_with_atoms` for the vectors of the atoms.
 
         >>> predictor.embed(["CCO", "not a molecule"]).molecules.shape    # doctest: +SKIP
         (2, 80)
 
         Args:
-            smiles: SMILES or RDKit molecules.
+            smiles, columns: as for `predict`.
             atoms: add the embeddings of the atoms, in the order of the given molecule.
-            columns: as for `predict`.
             layer: the layer, counted from 1; None for the input of the head.
 
         Raises:
@@ -237,14 +221,11 @@ class Predictor:
 
         The columns are in the order of the targets and their classes. A target with a transform is
         on the scale that is learned. If a prediction of a molecule is not finite, its row is NaN.
-        Graphs are read as they are: a model that standardises structures
-        (`PropertyModel.standardize`) expects graphs of standardised SMILES, see
-        `molsepnorm.molecules.featurize.standardize`.
+        A model that standardises structures expects graphs of standardised SMILES.
 
         Raises:
             ConfigError: the model was pre-trained without targets, or needs more than the graphs;
-                or a graph is no `MolGraph`, or has other features than the model reads (the message
-                has its index).
+                or a graph does not have the features that the model reads.
         """
         self.model.require_targets()
         if self.model.inputs.width:
@@ -291,16 +272,12 @@ class Predictor:
     def _parts(
         self, rows: Iterator[Row], prepare: Prepare, run: Callable[[EncodedRows], Result]
     ) -> Iterator[tuple[list[Row], Result]]:
-        """Cut the stream into tasks, and yield each with its result.
-
-        On a CPU each worker process encodes rows and runs the network. If the network is on a GPU,
-        worker processes encode, and this process runs it.
-        """
+        """Cut the stream into tasks, and yield each with its result. A network on a GPU is run by
+        this process, on rows that worker processes encode."""
         pending: deque[list[Row]] = deque()
         width = 1 + len(self.model.inputs.columns)
 
         def tasks() -> Iterator[list[Row]]:
-            """Yield tasks for all processes at a time, so that all have equal shares."""
             while block := list(islice(rows, _TASK * self.processes)):
                 shares = min(self.processes, max(1, len(block) // _MIN_SHARE))
                 ends = [len(block) * share // shares for share in range(shares + 1)]

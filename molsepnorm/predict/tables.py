@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-import numpy as np
 import pandas as pd
 
 from molsepnorm.data.tables.columns import names_in_file, require_column
 from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.tables import check_embeddings_output, check_output
-from molsepnorm.files.writing import replacing
 from molsepnorm.predict.encode import Row, require_feature_columns
 from molsepnorm.predict.inference import Embeddings
-from molsepnorm.predict.output import open_table, require_unique
+from molsepnorm.predict.output import open_table
 from molsepnorm.predict.predictor import Predictor
 
 ERROR = "error"
@@ -45,8 +43,7 @@ def predict_rows(
     The new columns are those of `Predictor.predicted`.
 
     Args:
-        chunks: parts of the table as text, such as those of `tables.read_chunks`. They are read as
-            they are needed.
+        chunks: parts of the table as text, such as those of `tables.read_chunks`.
         out: the file, whose name chooses the format (see `output.open_table`), or an open text file
             for CSV.
         source: name of the table in errors.
@@ -60,9 +57,8 @@ def predict_rows(
         The number of rows, and the number of rows that failed.
 
     Raises:
-        ConfigError: the model was pre-trained without targets; there is no such column, or several;
-            a feature column of the model is missing; the table has one of the new columns and
-            `overwrite` is False; or `out` cannot be written in the format of its name.
+        ConfigError: the model was pre-trained without targets; the column of SMILES or a feature
+            column is missing; or the table has one of the new columns, which `overwrite` replaces.
         DataError: a row failed and `on_invalid` is fail.
         StorageError: `out` cannot be written.
     """
@@ -72,11 +68,15 @@ def predict_rows(
         return 0, 0
     columns = predictor.columns
     table.check([*columns, ERROR], overwrite)
-    numbers = {name for name, dtype in columns.items() if dtype.kind == "f"}
     if digits is None:
         is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"
         digits = _ALL_DIGITS if is_parquet else predictor.model.task.digits
-    _write(out, table, predictor.predicted(iter(table)), [*columns], numbers, digits)
+    parts = (
+        (rows, found[ERROR], cells(found, digits))
+        for rows, found in predictor.predicted(iter(table))
+    )
+    numbers = {name for name, dtype in columns.items() if dtype.kind == "f"}
+    _write(out, table, parts, [*columns], numbers)
     return table.rows, table.failed
 
 
@@ -97,25 +97,20 @@ def embed_rows(
     complete.
 
     - Parquet (.parquet, .pq): the column `embedding` has R float32 numbers in every row, NaN if the
-      row failed. It is one column of arrays of fixed size, which pandas, polars and DuckDB read as
-      such: `np.stack(table["embedding"])` has shape (n, R). With `atoms`, the column
+      row failed: `np.stack(table["embedding"])` has shape (n, R). With `atoms`, the column
       `atom_embeddings` is a list with an array of C numbers for each atom, empty if the row failed.
-      The column `error` is null unless the row failed. The cells of the table are kept as text.
+      The column `error` is null unless the row failed.
     - CSV and TSV (.csv, .tsv, also .gz): the columns `embedding_0` to `embedding_<R-1>`, with six
       digits and blank if the row failed, and `error`. They have no atoms.
 
     Args:
-        chunks, source, on_invalid: as for `predict_rows`.
+        chunks, source, on_invalid: as for `predict_rows`, whose result is returned.
         atoms: also write the embeddings of the atoms, in Parquet.
         layer: the layer of the embeddings, see `Predictor.embed`.
 
-    Returns:
-        The number of rows, and the number of rows that failed.
-
     Raises:
-        ConfigError: the suffix is unknown; atoms in a CSV or TSV; pyarrow is missing; there is
-            no column of SMILES or features, or several; there is no such layer; or the table has
-            one of the new columns.
+        ConfigError: the format cannot hold the embeddings; a column or the layer is missing; or the
+            table has one of the new columns.
         DataError: a row failed and `on_invalid` is fail.
         StorageError: the file cannot be written.
     """
@@ -128,14 +123,33 @@ def embed_rows(
     parts = predictor.embedded(iter(table), atoms, layer)
     if suffix == ".parquet":
         table.check([_EMBEDDING, _ATOMS, ERROR])
-        require_unique(table.header, output)
-        _write_parquet(output, table, parts, width, atoms and predictor.model.network.config.width)
+        arrow = import_module("pyarrow")
+        types = {_EMBEDDING: arrow.list_(arrow.float32(), width)}
+        if atoms:
+            channels = predictor.model.network.config.width
+            types[_ATOMS] = arrow.list_(arrow.list_(arrow.float32(), channels))
+        vectors = ((rows, found.errors, _vectors(found)) for rows, found in parts)
+        _write(output, table, vectors, [*types], types=types)
     else:
         names = [f"{_EMBEDDING}_{index}" for index in range(width)]
         table.check([*names, ERROR])
-        frames = ((rows, _frame(found, names)) for rows, found in parts)
-        _write(output, table, frames, names, (), _CHANNEL_DIGITS)
+        texts = (
+            (rows, found.errors, cells(_frame(found, names), _CHANNEL_DIGITS))
+            for rows, found in parts
+        )
+        _write(output, table, texts, names)
     return table.rows, table.failed
+
+
+def _vectors(found: Embeddings) -> Iterator[Sequence[Any]]:
+    """Return the cells of each row in Parquet: its vectors, and the error."""
+    atoms = [] if found.atoms is None else [map(list, found.atoms)]
+    return zip(found.molecules, *atoms, found.errors, strict=True)
+
+
+def _frame(found: Embeddings, names: Sequence[str]) -> pd.DataFrame:
+    table = pd.DataFrame(found.molecules, columns=[*names])
+    return table.assign(**{ERROR: pd.Series(found.errors, dtype=object)})
 
 
 class TableRows:
@@ -166,13 +180,8 @@ class TableRows:
         self._kept = list(range(len(self.header)))  # indices of the columns that stay
 
     def check(self, added: Sequence[str], overwrite: bool | None = None) -> None:
-        """Raise a `ConfigError` unless there are the columns of SMILES and of features, and none
-        to be added.
-
-        Args:
-            added: names of the columns to be added.
-            overwrite: leave those out that the table has already; None if that cannot be chosen.
-        """
+        """Raise a `ConfigError` unless there are the columns of SMILES and of features, and none of
+        those to be added; `overwrite` leaves these out, or is None if that cannot be chosen."""
         if self._features:
             require_feature_columns(self._features, self._columns, self._source)
         for name in (self._smiles_column, *self._features):
@@ -227,51 +236,17 @@ def cells(table: pd.DataFrame, digits: int) -> Iterator[tuple[str, ...]]:
     return zip(*columns, strict=True)
 
 
-def _frame(found: Embeddings, names: Sequence[str]) -> pd.DataFrame:
-    table = pd.DataFrame(found.molecules, columns=[*names])
-    return table.assign(**{ERROR: pd.Series(found.errors, dtype=object)})
-
-
 def _write(
     out: Path | TextIO,
     table: TableRows,
-    parts: Iterable[tuple[list[Row], pd.DataFrame]],
+    parts: Iterable[tuple[list[Row], Iterable[str | None], Iterable[Sequence[Any]]]],
     columns: Sequence[str],
-    numbers: Collection[str],
-    digits: int,
+    numbers: Collection[str] = (),
+    types: Mapping[str, Any] = {},
 ) -> None:
-    """Write rows, each with its new cells."""
+    """Write parts of rows, each row with its error and its new cells; see `open_table`."""
     header = [*table.header, *columns, ERROR]
-    with open_table(out, header, numbers, table.smiles_place) as write:
-        for rows, found in parts:
-            for row, error, new in zip(rows, found[ERROR], cells(found, digits), strict=True):
+    with open_table(out, header, table.smiles_place, numbers, types) as write:
+        for rows, errors, added in parts:
+            for row, error, new in zip(rows, errors, added, strict=True):
                 write([*table.kept(row, error), *new])
-
-
-def _write_parquet(
-    path: Path,
-    table: TableRows,
-    parts: Iterable[tuple[list[Row], Embeddings]],
-    width: int,
-    atom_width: int,
-) -> None:
-    """Write a row group for each part; an `atom_width` of 0 leaves out the atoms."""
-    arrow = importlib.import_module("pyarrow")
-    number, text, vectors = arrow.float32(), arrow.string(), arrow.FixedSizeListArray.from_arrays
-    fields = [*((name, text) for name in table.header), (_EMBEDDING, arrow.list_(number, width))]
-    if atom_width:
-        fields.append((_ATOMS, arrow.list_(arrow.list_(number, atom_width))))
-    schema = arrow.schema([*fields, (ERROR, text)])
-    make = importlib.import_module("pyarrow.parquet").ParquetWriter
-    with replacing(path) as scratch, make(scratch, schema) as writer:
-        for rows, found in parts:
-            kept = [table.kept(*pair) for pair in zip(rows, found.errors, strict=True)]
-            arrays = [arrow.array(cells, text) for cells in zip(*kept, strict=True)]
-            arrays.append(vectors(found.molecules.ravel(), width))
-            if found.atoms is not None:
-                atoms = np.concatenate(found.atoms)  # (Σ N, C)
-                ends = np.cumsum([0, *map(len, found.atoms)], dtype=np.int32)
-                lists = vectors(atoms.ravel(), atom_width)
-                arrays.append(arrow.ListArray.from_arrays(ends, lists))
-            arrays.append(arrow.array(found.errors, text))
-            writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))

@@ -63,11 +63,7 @@ def uncertainty_columns(
     transform, the standard deviation is that of the learned value, and the interval is given on
     both scales. Other targets have <target>_calibrated, the calibrated probability of class 1 or of
     the predicted class, and <target>_set, the classes that are possible at this level, separated
-    by |, or "none". As in a CSV file with this separator, a class that contains | or " is written
-    in quotation marks, and its own are doubled.
-
-    Raises:
-        ConfigError: the level is too high for the calibration.
+    by |, or "none". As in a CSV file with this separator, a class that contains | or " is quoted.
     """
     task, tables = model.task, []
     signals = error_signals(task, found.spread, found.distance)

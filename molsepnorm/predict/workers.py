@@ -1,8 +1,8 @@
 """Worker processes that share a stream of tasks.
 
-Each worker has its own pipe, and a closed pipe shows either end that the other has ended. A running
-task can therefore be stopped, workers end when the main process is killed, and an error reports how
-a worker died. `concurrent.futures` has no public way to stop a running task.
+Each worker has its own pipe, which is closed when either end dies. Running tasks can therefore be
+stopped (`concurrent.futures` cannot), workers end when the main process is killed, and an error
+reports how a worker died.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ _AHEAD = 2  # tasks per worker in progress or done, from the oldest unfinished o
 class Workers:
     """Worker processes with one torch thread each, which apply `work` to a stream of tasks.
 
-    On Linux they are forks, which start at once and share this process's memory, such as the
-    model's weights. Elsewhere they are spawned (`method`), and `work` must be picklable. Tasks and
-    results are pickled. The end of the `with` block terminates all workers at once.
+    On Linux they are forks, which start at once and share this process's memory. Elsewhere they are
+    spawned, and `work` must be picklable. The end of the `with` block terminates all workers.
     """
 
     def __init__(
@@ -132,16 +131,17 @@ def _serve(connection: Connection, inherited: list[Connection], work: Callable[[
     gc.freeze()  # existing objects are neither searched nor, in a fork, copied
     with suppress(EOFError, OSError):
         while True:
-            connection.send(attempt(work, connection.recv()))
+            task = connection.recv()
+            try:
+                result = False, work(task)
+            except Exception as error:
+                result = True, _picklable(error)
+            connection.send(result)
 
 
-def attempt(work: Callable[[Any], Any], task: Any) -> tuple[bool, Any]:
-    """Return whether a task failed, and its result or a picklable exception."""
+def _picklable(error: Exception) -> Exception:
     try:
-        return False, work(task)
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            error = RuntimeError("".join(traceback.format_exception(error)))
-        return True, error
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)))
+    return error

@@ -97,11 +97,7 @@ class ExplainRequest(BaseModel, extra="forbid"):
 
 
 def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
-    """Return the application of a server.
-
-    Args:
-        hosts: names under which the server may be addressed; None for any.
-    """
+    """Return the application of a server with these names; None for any name."""
     # Requests that wait for their turn may hold all threads: what needs no turn is async.
     app = FastAPI(
         title="molsepnorm",

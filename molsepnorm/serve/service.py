@@ -54,8 +54,7 @@ _SHOWN = ("name", "kind", "learned_name", "classes")  # of a target
 
 
 class LimitError(MolsepnormError):
-    """A request is larger or takes longer than the limits of the server; the response has this
-    HTTP status."""
+    """A request is larger, or takes longer, than the server allows."""
 
     def __init__(self, message: str, status: int = 413) -> None:
         super().__init__(message)
@@ -75,10 +74,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class PredictedTable:
-    """A table with predictions."""
+    """A table with predictions, as `molsepnorm predict` writes it."""
 
     csv: str
-    """The CSV that `molsepnorm predict` writes."""
     smiles_column: str
     failed: int
     """Number of rows without a prediction."""
@@ -90,11 +88,7 @@ class Service:
     """Predicts for one request at a time; the rows of several requests are predicted in turns.
 
     Args:
-        models: the models by name. The first one is the default.
-
-    Raises:
-        ConfigError: there is no model, or one was pre-trained without targets.
-        ModelError: the file of a model's training molecules is damaged.
+        models: one or more models by name. The first one is the default.
     """
 
     def __init__(
@@ -103,8 +97,6 @@ class Service:
         limits: Limits | None = None,
         device: str = "cpu",
     ) -> None:
-        if not models:
-            raise ConfigError("there is no model to serve")
         self.limits = limits or Limits()
         self._device = device
         self._models: dict[str, PropertyModel] = {}
@@ -141,12 +133,11 @@ class Service:
         """Return the predictions for some SMILES, and notes about the data.
 
         Args:
-            smiles, columns: as for `Predictor.predict`, with its errors.
+            smiles, columns: as for `Predictor.predict`.
             model: name of the model; None for the first one.
-            level, domain: as for `Predictor`, with its errors.
+            level, domain: as for `Predictor`.
 
         Raises:
-            ConfigError: there is no such model.
             LimitError: there are too many molecules, or it takes too long.
         """
         deadline = self._deadline()
@@ -174,16 +165,8 @@ class Service:
         level: float | None = None,
         domain: bool = False,
     ) -> PredictedTable:
-        """Return a table with predictions, as `molsepnorm predict` writes it.
-
-        Args:
-            name: name of the file, whose end names the format.
-            model, level, domain: as for `predict`, with its errors.
-
-        Raises:
-            ConfigError: as for `predict_rows`, or the format is not accepted.
-            DataError: the table cannot be read.
-        """
+        """Return a table with predictions; the name of the file names its format. The other
+        arguments are those of `predict`."""
         deadline = self._deadline()
         predictor = self._predictor(model, level, domain)
         name = name.replace("\0", "")  # which names of codecs cannot have
@@ -221,16 +204,8 @@ class Service:
         model: str | None = None,
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> dict[str, Any]:
-        """Return the contributions of the atoms and fragments of a molecule, by target.
-
-        Each has a drawing as SVG, the unit of its numbers, and the BRICS fragments, the largest
-        contributions first.
-
-        Raises:
-            ConfigError: as for `predict`.
-            DataError: the molecule cannot be read or explained.
-            LimitError: the molecule is too large, or the server is busy for too long.
-        """
+        """Return the contributions of the atoms and BRICS fragments of a molecule, by target, with
+        a drawing as SVG."""
         deadline = self._deadline()
         predictor = self._predictor(model)
         with self._turn(deadline):
@@ -265,7 +240,7 @@ class Service:
         return {"smiles": smiles, "structure": found.structure, "targets": targets}
 
     def drawing(self, smiles: str) -> str:
-        """Return a molecule as SVG, or raise a `DataError` if it cannot be drawn."""
+        """Return a molecule as SVG."""
         with self._turn(self._deadline()):
             picture = draw_structure(smiles, _SIZE)
         if picture is None:

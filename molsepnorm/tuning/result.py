@@ -80,11 +80,7 @@ class Tuning:
 
 
 def write_files(tuning: Tuning) -> None:
-    """Write the table of trials, the best configuration, and the importance of the settings.
-
-    Raises:
-        StorageError: a file cannot be written.
-    """
+    """Write the table of trials, the best configuration, and the importance of the settings."""
     import pandas as pd
 
     rows = [
@@ -108,7 +104,6 @@ def write_files(tuning: Tuning) -> None:
 
 
 def _draw_importance(tuning: Tuning, importance: dict[str, float]) -> None:
-    """Draw a bar for each setting: its share in the variance of the validation scores."""
     names, shares = zip(*sorted(importance.items(), key=lambda item: item[1]), strict=True)
     figure = new_figure(6.4, 1.2 + 0.32 * len(names))
     axes = figure.subplots()

@@ -53,13 +53,12 @@ def tune(
     """Search for the settings with the best validation score; the test split is not used.
 
     The first trial is the recipe. Further trials are drawn by Optuna's tree-structured Parzen
-    estimator. A trial is stopped early if it is worse than the median of the complete trials at the
-    same point of training. `trials.db` in the folder holds all trials: the same call continues a
-    search that was stopped or killed, and several processes with the same call share the work.
+    estimator, and stopped early if they are worse than the median at the same point of training.
+    The same call continues a search, and several processes with the same call share the work.
 
-    A score is the mean over several splits, which are the folds if `data.folds` is set, and
-    replicates with the same test molecules otherwise. By default there are as many as it takes to
-    validate on 500 molecules, at most five. A given split is the only one.
+    A score is the mean over several splits: the folds if `data.folds` is set, and otherwise
+    replicates with the same test molecules, by default as many as it takes to validate on 500
+    molecules, at most five.
 
     >>> config = load_config("my.csv", overrides={"data.targets": ["logS"]})    # doctest: +SKIP
     >>> tuning = tune(config, "runs/tune-logS", budget="1h")                    # doctest: +SKIP
@@ -67,7 +66,7 @@ def tune(
 
     Args:
         config: the recipe.
-        folder: the folder for `trials.db`, `trials.csv`, `best.yaml` and `importance.png`.
+        folder: folder of the trials and of the results.
         trials: number of trials in the folder, the recipe's and those stopped early included.
         budget: time of the search, such as 1h; the recipe's trial is always completed.
         space, fixed: the search space, see `make_space`.
@@ -77,9 +76,8 @@ def tune(
 
     Raises:
         ConfigError: a package is missing, a setting of the space cannot be tuned, the metric is
-            undefined on a validation split, the folder holds other trials, or as in `train`.
+            undefined on a validation split, or the folder holds other trials.
         DivergedError: the training of the recipe diverged.
-        DataError, ModelError, StorageError: as in `train`.
     """
     optuna = require_package("optuna", "tune", "a search for settings")
     from molsepnorm.tuning.space import make_space
@@ -137,7 +135,6 @@ def train_best(
 
     Raises:
         ConfigError: no trial is complete, or the folder has a run of another configuration.
-        DataError, ModelError, StorageError: as in `train`.
     """
     best, run = tuning.best, RunFolder(tuning.folder / "best")
     if best is None:
@@ -238,8 +235,7 @@ def load_splits(config: TrainConfig, splits: int | None) -> list[Dataset]:
 
 
 def _default_splits(config: TrainConfig, data: Dataset) -> int:
-    """Return how many splits to validate on enough molecules; 1 if the split cannot be drawn
-    again."""
+    """Return how many splits to validate on; 1 if the split cannot be drawn again."""
     try:
         config.changed({"data.fold": config.data.fold + 1})
     except ConfigError:
@@ -259,11 +255,7 @@ def _without_test(dataset: Dataset) -> Dataset:
 
 
 def common_metric(config: TrainConfig, data: Sequence[Dataset]) -> Metric:
-    """Return the metric that compares trials.
-
-    Raises:
-        ConfigError: it is undefined on the validation molecules of a split.
-    """
+    """Return the metric that compares trials, which all validation splits must define."""
     fit_task = OBJECTIVES[config.objective.name].fit_task
     names = {fit_task(config, each)[0].metric for each in data}
     if len(names) > 1 or config.run.metric not in (None, *names):

@@ -36,15 +36,13 @@ def make_space(
     """Return the search space for a recipe, which includes the recipe's own values.
 
     Args:
-        config: the recipe.
         source: a YAML file of sections, or values by dotted name. A value is a list of choices, or
             a mapping with `low`, `high` and optionally `log`. By default `configs/tune.yaml`,
             without the settings that do not fit the recipe.
         fixed: dotted names of settings that must keep the recipe's value.
 
     Raises:
-        ConfigError: a setting is unknown or cannot be tuned, a value is invalid, or no setting is
-            left.
+        ConfigError: a setting cannot be tuned, a value is invalid, or no setting is left.
     """
     where: Path | str = "the search space"
     default = source is None

@@ -1,7 +1,4 @@
-"""The trials of a search: an Optuna study in one SQLite file, which several processes share.
-
-Optuna's heartbeat finds the trials of processes that were killed, and repeats them.
-"""
+"""The trials of a search: an Optuna study in one SQLite file, which several processes share."""
 
 from __future__ import annotations
 
@@ -48,11 +45,10 @@ _HEARTBEAT, _GRACE = 15, 60
 
 @contextmanager
 def open_study(folder: Path, metric: Metric, digest: str) -> Iterator[optuna.Study]:
-    """Open the trials in a folder, which is created if necessary. The digest is that of everything
-    that they have in common.
+    """Open the trials in a folder, which is created if necessary.
 
     Raises:
-        ConfigError: the folder holds something else, or the trials of another search.
+        ConfigError: the folder holds something else, or the trials of a search with another digest.
         StorageError: the file cannot be read or written.
     """
     with clear_errors(folder, "write"):
@@ -101,11 +97,9 @@ def open_study(folder: Path, metric: Metric, digest: str) -> Iterator[optuna.Stu
 class _Median(optuna.pruners.BasePruner):
     """Stop a trial if its score is worse than the median score of the complete trials at this step.
 
-    `optuna.pruners.MedianPruner` would compare the best score up to this step, which is misleading
-    here, since a score is a mean over the splits so far.
-
     Source: Golovin et al., "Google Vizier: A Service for Black-Box Optimization", KDD 2017,
-    section 3.2.2, with the score at the step in place of the best score up to it.
+    section 3.2.2. They, and `optuna.pruners.MedianPruner`, compare the best score up to the step,
+    which is misleading here, since a score is a mean over the splits so far.
     """
 
     def __init__(self, metric: Metric) -> None:
@@ -137,11 +131,8 @@ def run_trials(
 ) -> Tuning:
     """Run trials until there are enough, or a callback stops one, and return the result.
 
-    The first trial is the recipe. It is trained until its end, whatever the budget in seconds.
-    `train` returns the score of a trial with these settings, within some seconds.
-
-    Raises:
-        ConfigError: a trial is due, and the best configuration is already scored.
+    The first trial is the recipe, which has no time limit. `train` returns the score of a trial
+    with these settings, within some seconds.
     """
     every = study.get_trials(states=(*_COUNTED, TrialState.WAITING))
     if not any(each.user_attrs.get("recipe") for each in every):
@@ -205,9 +196,8 @@ def _spent(study: optuna.Study) -> float:
 
 
 def _importance(study: optuna.Study) -> dict[str, float] | None:
-    """Return the share of each setting in the variance of the scores of complete trials.
-
-    The result is None if there are too few trials, or all scores are equal.
+    """Return the share of each setting in the variance of the scores of complete trials; None if
+    there are too few, or all scores are equal.
 
     Source: Hutter et al., "An Efficient Approach for Assessing Hyperparameter Importance"
     (fANOVA), ICML 2014.
@@ -219,7 +209,6 @@ def _importance(study: optuna.Study) -> dict[str, float] | None:
 
 
 def _records(study: optuna.Study) -> tuple[TrialRecord, ...]:
-    """Return all trials that have begun, in the order of their numbers."""
     return tuple(map(_record, study.get_trials(deepcopy=False, states=tuple(_STATES))))
 
 

@@ -32,15 +32,6 @@ def test_a_shipped_model_is_fine_tuned_by_name(shipped, ok, write_table, tmp_pat
     assert PropertyModel.from_pretrained(tmp_path / "run").excludes == shipped.excludes
 
 
-def test_no_cell_of_a_card_is_cut(ok, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    text = " ".join(ok("models", "molsepnorm-small").split())
-    for part in ("trained on", "must not be scored on", "ogbg-molhiv, training split, structures"):
-        assert part in text
-    listed = " ".join(ok("models").split())
-    assert "molsepnorm-small" in listed and "…" not in listed
-
-
 def test_a_damaged_file_of_a_model_or_run_is_named(ok, run, write_table, tiny, tmp_path):
     table = write_table(tmp_path / "data.csv", y=[0.5, 2, -1.5, 3, 1])
     ok("train", "--data", table, *tiny, "-o", tmp_path / "run")

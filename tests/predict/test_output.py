@@ -135,7 +135,7 @@ def test_an_error_leaves_the_earlier_file(predictor, tmp_path, suffix):
 
 
 def _write(path: Path, columns: list[str], *rows: list[str]) -> None:
-    with open_table(path, columns, (), 0) as write:
+    with open_table(path, columns, 0) as write:
         for row in rows:
             write(row)
 

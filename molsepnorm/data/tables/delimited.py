@@ -56,7 +56,7 @@ def read_stream(
     skipped = (options.header_row or 1) - 1
     header = "".join(islice(stream, skipped, skipped + 1)).removeprefix("\ufeff")
     if named := _NAMED_SEPARATOR.fullmatch(header):
-        separators, header, skipped = named[1], stream.readline(), skipped + 1
+        separators, header, skipped = named[1], next(stream, ""), skipped + 1
     if not header:
         raise DataError(f"{name} is empty: a header line and a row per molecule are expected")
     separator = _separator(header.rstrip("\r\n"), options.smiles_column, separators)

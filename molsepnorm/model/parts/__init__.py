@@ -1,10 +1,4 @@
-"""The learners that a model consists of.
-
-- `part`: what they have in common, read and return;
-- `network`: a Graphormer with its head;
-- `kernel`: a kernel regression of the embeddings of a network, fingerprints and descriptors;
-- `forest`: random forests.
-"""
+"""The learners that a model consists of."""
 
 from collections.abc import Iterable
 

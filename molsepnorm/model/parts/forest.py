@@ -50,7 +50,6 @@ class Forest(Part):
 
     @property
     def outputs(self) -> int:
-        """Number of columns of the predictions."""
         return sum(trees.values.shape[1] for trees in self.targets)
 
     @property
@@ -110,7 +109,6 @@ class Forest(Part):
     def predict(
         self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
     ) -> Predicted:
-        """Return predictions; see `Part.predict`. The precision has no effect."""
         return Predicted(self.values(inputs.extra.of(rows)))
 
     def values(self, extra: ExtraArrays) -> np.ndarray:  # float32 (G, O)
@@ -121,7 +119,6 @@ class Forest(Part):
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return no settings, and the medians and trees as tensors."""
         arrays = {"medians": self.medians}
         for number, trees in enumerate(self.targets):
             arrays |= {f"{number}.{name}": each for name, each in vars(trees).items()}
@@ -131,7 +128,6 @@ class Forest(Part):
     def from_state(
         settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
     ) -> Forest:
-        """Return the forest with this state."""
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
         medians, targets = arrays["medians"], list[Trees]()
         while f"{len(targets)}.roots" in arrays:

@@ -40,7 +40,6 @@ class NetworkPart(Part):
     def predict(
         self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
     ) -> Predicted:
-        """Return predictions; see `Part.predict`."""
         outputs = infer(self.network, self.graphs(inputs), rows, precision=precision)
         return Predicted(task.predictions(outputs).numpy())
 
@@ -55,30 +54,25 @@ class NetworkPart(Part):
 
     @property
     def modules(self) -> tuple[Graphormer]:
-        """The network."""
         return (self.network,)
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of the network."""
         return self.network.config.outputs
 
     def rescale(self, old: Task, new: Task) -> None:
-        """Change the output weights; see `Part.rescale`."""
         state = self.network.state_dict()
         weight, bias = output_layer(state)
         weights = [state[name] for name in (weight, INTERACTIONS) if name in state]
         old.rescale_outputs(new, weights, state[bias])
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return the architecture, and the state of the network."""
         return asdict(self.network.config), self.network.state_dict()
 
     @staticmethod
     def from_state(
         settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
     ) -> NetworkPart:
-        """Return the part with this state."""
         return NetworkPart(restored_network(settings, tensors), reads)
 
 
@@ -97,8 +91,8 @@ def restored_network(settings: Mapping[str, Any], tensors: Mapping[str, Tensor])
     """Return the network with this architecture and state, in evaluation mode.
 
     Raises:
-        ModelError, ConfigError: the settings are not an architecture, or need more weights.
-        RuntimeError: the tensors are those of another architecture.
+        ModelError, ConfigError, RuntimeError: the settings are no architecture, or that of other
+            tensors.
     """
     config = check_types(GraphormerConfig, settings, "the architecture of a network")
     _require_enough_weights(config, tensors)

@@ -81,10 +81,8 @@ class Predicted(NamedTuple):
 
 
 class Part(ABC):
-    """A learner. A subclass implements `predict` and, for model folders, the other methods.
-
-    `register_part` lets model folders hold parts of a class that another package defines.
-    """
+    """A learner. A subclass implements `predict` and, for model folders, the other methods; see
+    `register_part`."""
 
     kind: ClassVar[str]
     """Name of the class in model folders and reports."""
@@ -132,8 +130,4 @@ class Part(ABC):
     def from_state(
         settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
     ) -> Part:
-        """Return the part that `state` was called on.
-
-        Raises:
-            ValueError, LookupError, RuntimeError, TypeError: they are not those of such a part.
-        """
+        """Return the part with this state. Errors of Python mean that the state is damaged."""

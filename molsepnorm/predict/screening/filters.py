@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn, TypeAlias
 from unicodedata import normalize
@@ -14,9 +14,9 @@ import pandas as pd
 
 from molsepnorm.errors import ConfigError, did_you_mean
 
-Kind: TypeAlias = Literal["number", "text", "yes/no", "cell"]
-"""Kind of a column's values. A cell is text of the input, which may be compared with a number or a
-text."""
+Kind: TypeAlias = Literal["number", "probability", "text", "yes/no", "cell"]
+"""Kind of a column's values. A probability hardly ever equals a number. A cell is text of the
+input, which may be compared with a number or a text."""
 
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`([^`]*)`""")
 _EXAMPLE = "write a condition such as 'logS > -4 and similarity > 0.3'"
@@ -30,17 +30,11 @@ class FilterColumns:
     """Kind of each column, by its name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Short names of columns, such as that of a target for its prediction."""
-    probabilities: Collection[str] = ()
-    """Columns of probabilities, which are hardly ever equal to a number."""
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Values of each column of predicted classes."""
 
     def find(self, name: str, where: str) -> str:
-        """Return the column of this name or short name, which Python's parser returns as NFKC.
-
-        Raises:
-            ConfigError: there is no such column, or the name has two meanings.
-        """
+        """Return the column of this name or short name, which Python's parser returns as NFKC."""
         known = {normalize("NFKC", each): each for each in (*self.aliases, *self.kinds)}
         name = known.get(normalize("NFKC", name), name)
         if name in self.aliases and name in self.kinds:
@@ -102,7 +96,7 @@ class Filter:
 
     def __call__(self, table: pd.DataFrame) -> np.ndarray:  # bool (n,)
         """Return which rows fulfil the condition. Columns of `numbers` hold numbers."""
-        types = {"yes/no": bool, "number": np.float64}
+        types = {"yes/no": bool, "number": np.float64, "probability": np.float64}
         own = {
             name: table[column].astype(types.get(self._columns.kinds[column], table[column].dtype))
             for name, column in self._names.items()
@@ -114,7 +108,7 @@ class Filter:
 
     def _example(self) -> pd.DataFrame:
         """Return a row, on which the condition is tried."""
-        values = {"number": 0.0, "yes/no": False}
+        values = {"number": 0.0, "probability": 0.0, "yes/no": False}
         kinds = {name: self._columns.kinds[name] for name in self._names.values()}
         kinds |= dict.fromkeys(self._compared["number"], "number")
         return pd.DataFrame({name: [values.get(kind, "")] for name, kind in kinds.items()})
@@ -137,9 +131,11 @@ class Filter:
         sides = [leaf for side in (node.left, *node.comparators) for leaf in ast.walk(side)]
         columns = [self._names[each.id] for each in sides if isinstance(each, ast.Name)]
         values = [each.value for each in sides if isinstance(each, ast.Constant)]
+        probable = [each for each in columns if self._columns.kinds[each] == "probability"]
         known = {bool: "yes/no", str: "text"}
-        kinds: set[str] = {self._columns.kinds[each] for each in columns}
+        kinds: set[str] = {self._columns.kinds[each] for each in columns if each not in probable}
         kinds |= {known.get(type(value), "number") for value in values}
+        kinds |= {"number"} if probable else set()
         text = re.sub(
             r"_column_\d+_",
             lambda match: f"`{self._quoted.get(match[0], match[0])}`",
@@ -152,17 +148,16 @@ class Filter:
         (kind,) = kinds - {"cell"}
         if kind in self._compared:
             self._compared[kind].update(e for e in columns if self._columns.kinds[e] == "cell")
-        is_equality = any(isinstance(sign, ast.Eq | ast.NotEq) for sign in node.ops)
+        if probable and any(isinstance(sign, ast.Eq | ast.NotEq) for sign in node.ops):
+            self._fail(
+                f"'{text}': '{probable[0]}' is a probability, which hardly ever equals a number: "
+                "compare it with < or >, such as > 0.5"
+            )
         if kind != "number" and any(
             isinstance(sign, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for sign in node.ops
         ):
             self._fail(f"'{text}': a {kind} is compared with == or !=")
         for column in columns:
-            if is_equality and column in self._columns.probabilities:
-                self._fail(
-                    f"'{text}': '{column}' is a probability, which hardly ever equals a number: "
-                    "compare it with < or >, such as > 0.5"
-                )
             classes = self._columns.classes.get(column, ())
             if classes and (wrong := [each for each in values if each not in classes]):
                 self._fail(

@@ -53,8 +53,8 @@ class LibraryFile:
 
 @dataclass(frozen=True)
 class ScreenTask:
-    """Some rows of a file. Those of a Parquet file are read by `read`, so that any process can read
-    its own; other files can be read only from the start, and the task holds its rows."""
+    """Some rows of a file. Each process reads its rows of a Parquet file; other files can be read
+    only from the start, and the task holds its rows."""
 
     source: LibraryFile
     number: int
@@ -66,7 +66,6 @@ class ScreenTask:
 
     @property
     def name(self) -> str:
-        """Name of the task."""
         return task_name(self.source.number, self.number)
 
     def read(self, library: Library) -> pd.DataFrame:
@@ -94,8 +93,6 @@ class Library:
     """Columns of the input that are written to the output, that of SMILES among them."""
     features: tuple[str, ...]
     """Columns that the model reads."""
-    numbers: tuple[str, ...] = ()
-    """Columns that a filter compares with numbers."""
 
     @property
     def smiles_column(self) -> str:
@@ -114,11 +111,8 @@ class Library:
         return None if None in counts else sum(filter(None, counts))
 
     def tasks(self, rows: int) -> Iterator[ScreenTask]:
-        """Yield the tasks, of up to `rows` rows each, in the order of files and rows.
-
-        They do not depend on anything but the files and `rows`. A Parquet file without rows has a
-        task, whose part has the columns.
-        """
+        """Yield the tasks, of up to `rows` rows each, in the order of files and rows. A Parquet
+        file without rows has a task, whose part has the columns."""
         for source in self.sources:
             if source.rows is not None:
                 for number, start in enumerate(range(0, source.rows or 1, rows)):
@@ -132,7 +126,6 @@ class Library:
 
 
 def task_name(file: int, task: int) -> str:
-    """Return the name of a task by the number of its file and its own, both from 0."""
     return f"{file:05}-{task:07}"
 
 
@@ -140,9 +133,6 @@ def find_files(inputs: Sequence[str]) -> list[str]:
     """Return the files that paths and patterns such as `lib/*.parquet` name, each once.
 
     The files of a pattern are sorted. A path that exists is no pattern.
-
-    Raises:
-        ConfigError: a pattern matches no file, or there is no file of this name.
     """
     found: dict[str, str] = {}
     for text in map(str, inputs):
@@ -174,11 +164,6 @@ def open_library(
     Args:
         columns: columns of the input for the output; by default that of SMILES, and the first
             column that is called like an identifier in all files, such as `id` or `zinc_id`.
-
-    Raises:
-        ConfigError: a column is missing in a file.
-        DataError: a file is empty or damaged.
-        StorageError: a file cannot be read.
     """
     smiles_column = reading.smiles_column
     sources = tuple(_source(number, name, reading) for number, name in enumerate(files))

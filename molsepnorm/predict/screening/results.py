@@ -64,25 +64,16 @@ class Done:
 
     name: str
     """Name of the task."""
-    rows: int
-    """Number of rows of the task."""
-    kept: int
-    """Number of rows of the part."""
-    rejected: int
-    """Number of rows that failed."""
+    counts: dict[str, int]
+    """Number of `rows` of the task, of those that were `kept`, and of those that were `rejected`
+    because they failed."""
     scores: np.ndarray | None = None
     """float64 [kept]: see `Ranking.scores`; None without a ranking."""
 
 
 class Results:
-    """The folder of a screen.
-
-    Args:
-        folder: the output.
-        content: what the screen computes: the digest of the `model`, the `options` that change
-            results, and the `inputs`, each a `file` with its size and time.
-        ranking: the ranking, if any.
-    """
+    """The folder of a screen, whose manifest has the `content`: the digest of the `model`, the
+    `options` that change results, and the `inputs`, each a `file` with its size and time."""
 
     def __init__(self, folder: Path, content: Mapping[str, Any], ranking: Ranking | None) -> None:
         self.folder, self.ranking = folder, ranking
@@ -90,14 +81,7 @@ class Results:
         self._counts: dict[str, dict[str, int]] = {}
 
     def check(self) -> None:
-        """Check that the output is empty, or holds the same screen.
-
-        Raises:
-            ConfigError: it holds something else, or a screen of another model, with other options
-                or of other files.
-            ModelError: the manifest is damaged.
-            StorageError: the folder cannot be read.
-        """
+        """Raise an error unless the output is empty, or holds the same screen."""
         with clear_errors(self.folder, "read"):
             if not self.folder.is_dir():
                 if self.folder.exists():
@@ -167,10 +151,9 @@ class Results:
             return sorted(path.stem for path in (self.folder / PARTS).glob("*.parquet"))
 
     def begin(self) -> Iterator[Done]:
-        """Write the manifest, and yield the parts that were finished before.
+        """Write the manifest, and yield the undamaged parts that were finished before.
 
-        The folder should be locked. A part whose file is damaged is left out. Files of rejected
-        rows are deleted if their part does not exist.
+        The folder should be locked. Rejected rows without a part are deleted.
         """
         self._write()  # before anything else, since it marks the folder as that of a screen
         with clear_errors(self.folder, "write"):
@@ -188,22 +171,13 @@ class Results:
 
     def add(self, done: Done) -> None:
         """Record a finished part."""
-        self._counts[done.name] = {
-            "rows": done.rows,
-            "kept": done.kept,
-            "rejected": done.rejected,
-        }
+        self._counts[done.name] = done.counts
 
     def finish(self, smiles_column: str, digits: int) -> int | None:
-        """Write the best rows and the counts of all parts.
+        """Write the counts of all parts and, with a ranking, `top.parquet` and `top.csv`.
 
-        With a ranking, `top.parquet` and `top.csv` have the best rows of all parts, the best first.
-        Of rows with the same value, those of the first parts come first. Memory holds the best
-        rows and some more.
-
-        Args:
-            smiles_column: name of the column of SMILES.
-            digits: significant digits of numbers in `top.csv`.
+        They have the best rows of all parts, the best first. Of rows with the same value, those of
+        the first parts come first. Numbers in `top.csv` have `digits` significant digits.
 
         Returns:
             The number of best rows; None without a ranking.
@@ -213,7 +187,7 @@ class Results:
             write_part(self.folder / f"{TOP}.parquet", best)
             numbers = {name for name, column in best.items() if column.dtype.kind in "fi"}
             place = best.columns.get_loc(smiles_column)
-            with open_table(self.folder / f"{TOP}.csv", [*best], numbers, place) as write:
+            with open_table(self.folder / f"{TOP}.csv", [*best], place, numbers) as write:
                 for row in cells(best, digits):
                     write(row)
         self._write()
@@ -235,7 +209,6 @@ class Results:
 
 
 def part_path(folder: Path, kind: str, name: str) -> Path:
-    """Return the file of a task in the folder of the parts or of the rejected rows."""
     return folder / kind / f"{name}.parquet"
 
 
@@ -259,17 +232,18 @@ def write_part(path: Path, table: pd.DataFrame, counts: Mapping[str, int] | None
 
 
 def _read_part(path: Path, ranking: Ranking | None) -> Done | None:
-    """Return what a part says of its task; None if the file is damaged."""
+    """Return a finished part; None if its file is damaged."""
     arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
     try:
         with open(path, "rb") as opened:
             file = parquet.ParquetFile(opened)
-            counts: dict[str, int] = json.loads(file.schema_arrow.metadata[_KEY])
+            counts = json.loads(file.schema_arrow.metadata[_KEY])
+            counts = {name: counts[name] for name in ("rows", "kept", "rejected")}
             scores = None
             if ranking is not None:
                 table = file.read([ranking.column], use_threads=False)
                 scores = ranking.scores(table.to_pandas())
-        return Done(path.stem, counts["rows"], counts["kept"], counts["rejected"], scores)
+        return Done(path.stem, counts, scores)
     except (arrow.ArrowException, OSError, LookupError, TypeError, ValueError):
         return None
 

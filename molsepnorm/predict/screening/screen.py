@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -34,9 +35,8 @@ from molsepnorm.predict.tables import ERROR
 from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks.target import interval_names
 
-Jobs: TypeAlias = Iterable[tuple[ScreenTask, float]]
-Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
-"""Function from jobs to their results, in any order."""
+Job: TypeAlias = tuple[ScreenTask, float]
+"""A task, and the score below which no row can be among the best."""
 
 _FILE, _ROW = "source_file", "source_row"  # columns that are added: where a row comes from
 
@@ -87,8 +87,6 @@ def screen(
     inputs: Sequence[str],
     output: Path | str,
     options: ScreenOptions = ScreenOptions(),
-    on: Literal["here", "ray"] = "here",
-    actors: int | None = None,
     on_progress: Callable[[ScreenProgress], None] = lambda _: None,
 ) -> ScreenProgress:
     """Predict the molecules of files, and write those that pass a filter or are the best.
@@ -96,32 +94,27 @@ def screen(
     The rows of each file are cut into tasks. The result of each task is a Parquet file in the
     folder `parts` of the output, with the carried columns, `source_file`, `source_row` and the
     columns of `Predictor.columns`. Rows that failed are in the folder `rejected`, with the reason
-    in `error`. With `top`, the best rows are in `top.csv` and `top.parquet`, the best first; of
-    equal rows, those that come first in the library are kept.
+    in `error`. With `top`, the best rows are in `top.csv` and `top.parquet`, the best first.
 
-    A screen that was stopped or killed is continued by the same call: finished tasks are not
-    computed again. Memory does not grow with the library.
+    The same call continues a screen that was stopped or killed. Memory does not grow with the
+    library.
 
     Args:
         predictor: with several `processes` and the model on a CPU, each process does a task; a GPU
             is used by one task at a time.
         inputs: files, or patterns such as `lib/*.parquet`, see `read_chunks` for the formats.
-        on: `here` for processes of this machine, or `ray` for a Ray cluster, see `on_ray.Cluster`.
-        actors: number of processes on a Ray cluster; by default one for each CPU.
         on_progress: called at the start and after each part.
 
     Raises:
         ConfigError: an option is wrong, a column is missing in a file, the output holds something
             else or a screen of another model, with other options or of other files, or another
             process is screening into it; nothing has been computed.
-        DataError: a file is damaged. Finished parts stay.
-        StorageError: a file cannot be read or written, or the disk is full. Finished parts stay.
+        DataError, StorageError: a file is damaged, or cannot be read or written. Finished parts
+            stay.
     """
     predictor.model.require_targets()
     for name in ("pyarrow", "pyarrow.parquet"):
         require_package(name, "parquet", "a screen")
-    if on == "ray" and predictor.device.type != "cpu":
-        raise ConfigError("a screen on Ray uses CPUs: leave the device out")
     if options.rows_per_part < 1:
         raise ConfigError(f"rows_per_part must be 1 or more; got {options.rows_per_part}")
     folder = Path(output).absolute()
@@ -136,10 +129,16 @@ def screen(
     work = _work(predictor, library, folder, options)
     results = Results(Path(output), _content(work, options), work.ranking)
     results.check()
-    # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
-    with _mapped(work, on, actors) as mapped, locked(folder, "screening"):
+    with ExitStack() as stack:
+        do: Callable[[Iterable[Job]], Iterator[Done]] = partial(map, work)
+        if predictor.device.type == "cpu" and predictor.processes > 1:
+            given = predictor.precision, predictor.level, predictor.domain
+            alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
+            do = stack.enter_context(Workers(predictor.processes, alone)).map
+        # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
+        stack.enter_context(locked(folder, "screening"))
         results.check()
-        return _run(work, results, options.rows_per_part, mapped, on_progress)
+        return _run(work, results, options.rows_per_part, do, on_progress)
 
 
 @dataclass(frozen=True)
@@ -156,12 +155,7 @@ class Work:
     chosen: Filter | None = None
     ranking: Ranking | None = None
 
-    def __call__(self, job: tuple[ScreenTask, float]) -> Done:
-        """Do a task.
-
-        Args:
-            job: the task, and the score below which no row can be among the best.
-        """
+    def __call__(self, job: Job) -> Done:
         task, least = job
         library = self.library
         table = task.read(library)
@@ -192,7 +186,7 @@ class Work:
             rejected = table.assign(**{ERROR: errors})[~valid]
             write_part(part_path(self.folder, REJECTED, task.name), rejected)
         write_part(part_path(self.folder, PARTS, task.name), kept, counts)
-        return Done(task.name, **counts, scores=scores)
+        return Done(task.name, counts, scores)
 
 
 def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenOptions) -> Work:
@@ -207,7 +201,6 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
     chosen = ranking = None
     if options.filter is not None:
         chosen = Filter(options.filter, columns)
-        library = replace(library, numbers=tuple(chosen.numbers))
     if options.top is not None:
         ranking = _ranking(predictor, columns, options)
     elif options.by is not None or options.ascending is not None:
@@ -244,21 +237,17 @@ def _content(work: Work, options: ScreenOptions) -> dict[str, Any]:
 def _columns(predictor: Predictor, library: Library) -> FilterColumns:
     """Return the columns that a filter or a ranking may name."""
     kinds: dict[str, Kind] = dict.fromkeys(library.carried, "cell")
-    added = predictor.columns
-    for name, dtype in added.items():
+    for name, dtype in predictor.columns.items():
         kinds[name] = {"f": "number", "b": "yes/no"}.get(dtype.kind, "text")  # type: ignore[assignment]
     targets = predictor.model.task.targets
     aliases = {t.name: t.prediction_column for t in targets}
     aliases |= {t.learned_name: t.output_columns[0] for t in targets if t.kind != "multiclass"}
-    probabilities = {
-        name
-        for target in targets
-        if target.kind != "regression"
-        for name in (*target.output_columns, *target.uncertainty_columns)
-        if name in added
-    }
+    for target in targets:
+        for name in (*target.output_columns, *target.uncertainty_columns):
+            if target.kind != "regression" and kinds.get(name) == "number":
+                kinds[name] = "probability"
     classes = {t.prediction_column: t.classes for t in targets if t.kind == "multiclass"}
-    return FilterColumns(kinds, aliases, probabilities, classes)
+    return FilterColumns(kinds, aliases, classes)
 
 
 def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOptions) -> Ranking:
@@ -272,8 +261,8 @@ def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOption
             "rows are kept, with --by"
         )
     name = columns.find(options.by or targets[0].learned_name, "by")
-    if columns.kinds[name] != "number":
-        numbers = [each for each, kind in columns.kinds.items() if kind == "number"]
+    numbers = [each for each, kind in columns.kinds.items() if kind in ("number", "probability")]
+    if name not in numbers:
         raise ConfigError(
             f"by: '{name}' is no column of predicted numbers, which are {', '.join(numbers)}"
         )
@@ -295,7 +284,7 @@ def _run(
     work: Work,
     results: Results,
     rows: int,
-    mapped: Mapped,
+    do: Callable[[Iterable[Job]], Iterator[Done]],
     on_progress: Callable[[ScreenProgress], None],
 ) -> ScreenProgress:
     ranked = None if work.ranking is None else str(work.ranking)
@@ -304,7 +293,7 @@ def _run(
     scores = np.empty(0)  # of the best rows so far, ascending
     finished: set[str] = set()
 
-    def jobs() -> Jobs:
+    def jobs() -> Iterator[Job]:
         """Yield the other tasks. A row that is worse than the best ones so far need not be kept."""
         for task in work.library.tasks(rows):
             if task.name not in finished:
@@ -314,44 +303,16 @@ def _run(
         nonlocal scores, progress
         if done.scores is not None:
             scores = np.sort(np.concatenate([scores, done.scores]))[-count:]
-        progress = replace(
-            progress,
-            rows=progress.rows + done.rows,
-            kept=progress.kept + done.kept,
-            rejected=progress.rejected + done.rejected,
-            parts=progress.parts + 1,
-        )
+        sums = {name: getattr(progress, name) + count for name, count in done.counts.items()}
+        progress = replace(progress, parts=progress.parts + 1, **sums)
 
     for done in results.begin():
         finished.add(done.name)
         count_in(done)
     on_progress(progress)
-    for done in mapped(jobs()):
+    for done in do(jobs()):
         results.add(done)
         count_in(done)
         on_progress(progress)
     best = results.finish(work.library.smiles_column, work.predictor.model.task.digits)
     return progress if best is None else replace(progress, kept=best)
-
-
-@contextmanager
-def _mapped(work: Work, on: Literal["here", "ray"], actors: int | None) -> Iterator[Mapped]:
-    """Yield the function that does the jobs."""
-    predictor = work.predictor
-    if on == "ray":
-        from molsepnorm.predict.screening.on_ray import Cluster
-
-        with Cluster(_in_one_process(work), actors) as cluster:
-            yield cluster.map
-    elif predictor.device.type == "cpu" and predictor.processes > 1:
-        with Workers(predictor.processes, _in_one_process(work)) as workers:
-            yield workers.map
-    else:
-        yield lambda jobs: map(work, jobs)
-
-
-def _in_one_process(work: Work) -> Work:
-    """Return the same work with a predictor that starts no processes."""
-    predictor = work.predictor
-    given = predictor.precision, predictor.level, predictor.domain
-    return replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))

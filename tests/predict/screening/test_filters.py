@@ -14,7 +14,7 @@ KINDS = {
     "similarity": "number",
     "class_pred": "text",
     "in_domain": "yes/no",
-    "active_pred": "number",
+    "active_pred": "probability",
     "id": "cell",
     "price": "cell",
     "log P": "cell",
@@ -22,7 +22,6 @@ KINDS = {
 COLUMNS = FilterColumns(
     KINDS,
     {"logS": "logS_pred", "class": "class_pred", "active": "active_pred"},
-    {"active_pred"},
     {"class_pred": ("low", "high")},
 )
 
