@@ -21,14 +21,12 @@ from molsepnorm.files.writing import (
     scratch_folder,
 )
 from molsepnorm.molecules.featurize.descriptors import (
-    BITS,
     COUNTS,
     DESCRIPTORS,
     FAST_DESCRIPTORS,
     PAIRS,
     RDKIT_VERSION,
     describe,
-    morgan_bits,
     morgan_counts,
     pair_counts,
 )
@@ -53,7 +51,6 @@ _KINDS = {
     "fast_descriptors": _Kind(
         partial(describe, names=FAST_DESCRIPTORS), len(FAST_DESCRIPTORS), np.float32
     ),
-    "fingerprint": _Kind(morgan_bits, BITS // 8, np.uint8),
     "counts": _Kind(morgan_counts, COUNTS, np.uint16),
     "pairs": _Kind(pair_counts, PAIRS, np.uint16),
 }
@@ -72,8 +69,8 @@ def structure_features(
     Args:
         smiles: SMILES of G molecules.
         names: `descriptors`, float32 [G, D], NaN where RDKit cannot compute one;
-            `fast_descriptors`, the `FAST_DESCRIPTORS` among them; `fingerprint`, uint8
-            [G, BITS / 8]; `counts`, uint16 [G, COUNTS]; `pairs`, uint16 [G, PAIRS].
+            `fast_descriptors`, the `FAST_DESCRIPTORS` among them; `counts`, uint16 [G, COUNTS];
+            `pairs`, uint16 [G, PAIRS].
         progress: called with the number of molecules done, and G.
         processes: maximum number of worker processes; by default one per core.
 

@@ -104,31 +104,6 @@ class Teacher(Regression):
     values = "teacher"
 
 
-class Fingerprint(Pretext):
-    """The mean cross-entropy of the bits of the Morgan fingerprint (radius 2).
-
-    Source: KPGT (Li et al., KDD 2022, arXiv 2206.03364) predicts the bits of another fingerprint.
-    """
-
-    shifts: Tensor
-
-    def __init__(
-        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
-    ) -> None:
-        super().__init__(network, examples, settings)
-        packed = examples.arrays["fingerprint"]  # (G, bits / 8)
-        shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
-        self.register_buffer("shifts", shifts, persistent=False)
-        self.head = nn.Linear(network.embedding_width, 8 * packed.shape[1])
-
-    def forward(
-        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
-    ) -> Tensor:
-        packed = self.examples.arrays["fingerprint"][graphs]
-        bits = (packed[:, :, None] >> self.shifts & 1).flatten(1)  # (B, bits)
-        return F.binary_cross_entropy_with_logits(self.head(read).float(), bits.float())
-
-
 class Contrastive(Pretext):
     """The contrastive loss of two embeddings per molecule, computed with two dropout masks.
 
@@ -169,7 +144,6 @@ class Contrastive(Pretext):
 PRETEXTS: dict[str, type[Pretext]] = {
     "teacher": Teacher,
     "descriptors": Descriptors,
-    "fingerprint": Fingerprint,
     "contrastive": Contrastive,
 }
 """The losses, by the name of the setting that holds their weight."""
@@ -254,14 +228,14 @@ class Pretraining(Objective):
         if settings.teacher_vectors is not None:
             arrays["teacher"], more = teacher_vectors(settings.teacher_vectors, dataset)
             warnings += more
-        if {"descriptors", "fingerprint"} & weights.keys():
+        if "descriptors" in weights:
             if dataset.smiles is None:
                 raise ConfigError(
-                    f"{dataset.name} has no SMILES to compute descriptors and fingerprints from: "
-                    "use objective.contrastive, or a table of SMILES"
+                    f"{dataset.name} has no SMILES to compute descriptors from: use "
+                    "objective.contrastive, or a table of SMILES"
                 )
-            names = ("descriptors", "fingerprint")
-            arrays |= structure_features(dataset.smiles_of(slice(None)), names, progress)
+            smiles = dataset.smiles_of(slice(None))
+            arrays |= structure_features(smiles, ["descriptors"], progress)
         for name in ("teacher", "descriptors"):
             if name in weights:
                 arrays[f"{name}_scaling"] = clipped_scaling(arrays[name], dataset.splits["train"])
