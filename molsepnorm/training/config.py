@@ -203,13 +203,6 @@ class FinetuneConfig(_Section):
         """Name of the start in messages."""
         return "a model in memory" if self.start is None else str(self.start)
 
-    def origin(self) -> dict[str, dict[str, str | None]]:
-        """Return where the weights came from, for the files of a run; empty without a start."""
-        if self.start is None:
-            return {}
-        model = str(recorded_path(self.start))
-        return {"start": {"model": model, "weights_sha256": self.weights_sha256}}
-
 
 def _checked_time(text: str) -> str:
     seconds_of(text)

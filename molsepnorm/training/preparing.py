@@ -80,11 +80,10 @@ def prepare(
     )
     probe = None if resumed is None else resumed.probe()
     inputs = fit_inputs(config, dataset)
-    baseline.require_blendable(config, dataset)
+    can_blend = baseline.may_blend(config, dataset)
     read = inputs if probe is None else probe.inputs
     if start is not None and _is_probed(config):
-        with_forest = may_blend or baseline.may_blend(config, dataset)
-        read = probe_inputs(config, dataset, inputs, with_forest)
+        read = probe_inputs(config, dataset, inputs, may_blend or can_blend)
     dataset, extra = world.main_process_first(
         lambda: with_inputs(dataset, read, callback.on_progress)
     )

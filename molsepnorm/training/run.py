@@ -323,7 +323,6 @@ def _write(
         seed=config.run.seed,
         class_weight=config.optim.class_weight,
         leak=model.leak(config.data.dataset, allow=True),
-        **config.finetune.origin(),
         **found.scores,
         **about,
     )
@@ -400,7 +399,6 @@ def _train_ensemble(
         config = with_length(config, dataset)
         configs = _members(config)
         folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
-        baseline.require_blendable(config, dataset)
         may_blend = baseline.may_blend(config, dataset)
         if resume:
             run.require_same_data(dataset)

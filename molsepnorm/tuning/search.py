@@ -22,7 +22,7 @@ from molsepnorm.optional import require_package
 from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training import run as course
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
-from molsepnorm.training.completing.baseline import require_blendable
+from molsepnorm.training.completing.baseline import may_blend
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_config, load_dataset
@@ -91,7 +91,7 @@ def tune(
     data = load_splits(config, splits)
     config = with_length(config, data[0])
     values = make_space(config, space, fixed)
-    require_blendable(config, data[0])  # for the best configuration
+    may_blend(config, data[0])  # for the best configuration
     metric = common_metric(config, data)
     if metric.name == "loss" and values.keys() & {"optim.regression_loss", "optim.class_weight"}:
         raise ConfigError("the loss cannot be tuned, since it compares the trials: set --metric")

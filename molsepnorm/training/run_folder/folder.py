@@ -143,7 +143,7 @@ class RunFolder:
             if self._probe.is_dir():
                 shutil.rmtree(self._probe)
         start = {} if loaded is None else {"loaded_weights": asdict(loaded)}
-        write_json(self.environment, _environment(dataset) | start | config.finetune.origin())
+        write_json(self.environment, _environment(dataset) | start)
         config.save(self.config)
         with replacing(self.splits) as scratch:  # in the format of chemprop's splits.json
             scratch.write_text(json.dumps([dataset.split_rows()]), encoding="utf-8")
