@@ -1,9 +1,9 @@
 """The configuration of a training run: the sections of the YAML files in `configs/`.
 
-A setting is declared once, as a field of its section. A string such as "--lr" in its annotation
-makes it a command-line option as well; a further string is the heading that `--help` shows it
-under. The docstring below it is its help text up to the first blank line, and its entry in
-`docs/settings.md` as a whole; `make settings` writes both.
+A setting is a field of its section. A string such as "--lr" in its annotation makes it a
+command-line option as well; a further string is its heading in `--help`. The docstring below it is
+its help text up to the first blank line, and its entry in `docs/settings.md` as a whole; `make
+settings` writes both.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ OBJECTIVE_SETTINGS: dict[str, type[ObjectiveConfig]] = {
 
 
 def _objective_settings(value: Any) -> Any:
-    """Validate the section with the settings of the objective that it names."""
+    """Validate the section by the settings of the objective that it names."""
     if isinstance(value, ObjectiveConfig) or not isinstance(value, dict):
         return value
     name = str(value.get("name", "supervised"))
@@ -200,7 +200,6 @@ class FinetuneConfig(_Section):
 
     @property
     def label(self) -> str:
-        """Name of the start in messages."""
         return "a model in memory" if self.start is None else str(self.start)
 
 
@@ -295,8 +294,8 @@ class RunConfig(_Section):
         return self.epochs
 
     def network_alone(self, **changes: Any) -> RunConfig:
-        """Return a copy with other values of some settings, in which a run trains one network,
-        without a forest, a blend, a second fit and an ensemble."""
+        """Return a copy with other values of some settings, for a run of one network without a
+        forest and a second fit."""
         alone: dict[str, Any] = {"ensemble": 1, "refit": False}
         alone |= {"baseline": False, "blend": "none"}
         return self.model_copy(update=alone | changes)
@@ -371,7 +370,6 @@ class TrainConfig(_Section):
         return content
 
     def save(self, path: Path) -> None:
-        """Write the configuration as YAML; `load_config(config=path)` reads it back."""
         content = self.resolved().content()
         with replacing(path) as scratch:
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
@@ -443,11 +441,7 @@ def other_architecture(start: object, wrong: list[str]) -> ConfigError:
 
 
 def with_settings(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sections of settings with other values of some, given by their dotted names.
-
-    Raises:
-        ConfigError: a name has no section.
-    """
+    """Return sections of settings with other values of some, given by their dotted names."""
     content = dict(content)
     for name, value in settings.items():
         section, _, key = str(name).partition(".")
@@ -461,11 +455,7 @@ def with_settings(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[
 
 
 def validated(content: dict[str, Any], where: Path | str) -> TrainConfig:
-    """Return the configuration with these sections of settings.
-
-    Args:
-        content: the sections, as plain values.
-        where: the file that they are from, for error messages.
+    """Return the configuration with these sections of plain values; `where` names their source.
 
     Raises:
         ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
@@ -506,7 +496,6 @@ def _explain(error: Any, where: Path | str) -> str:
 
 
 def _known(path: list[str]) -> list[str]:
-    """Names of the sections, or of the settings of a section."""
     if not path:
         return list(TrainConfig.model_fields)
     if path[0] == "objective":

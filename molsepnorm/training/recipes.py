@@ -44,8 +44,9 @@ def load_config(
 
     Args:
         source: name of a data set, or path of a table. Without `config`, its default recipe is
-            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, that of `table_recipe`
-            for a table.
+            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, and for a table
+            `configs/table.yaml`, or `configs/scratch.yaml` to train from random weights.
+        config: a YAML file of settings.
         preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
         overrides: single settings by their dotted names.
 
@@ -88,10 +89,7 @@ def load_config(
 def read_recipe(
     source: str | Path, overrides: Mapping[str, Any] | None = None, preset: str | None = None
 ) -> dict[str, Any]:
-    """Read the default recipe of a data set or a table, as sections of plain values.
-
-    The overrides and the preset decide whether a table is trained on from random weights.
-    """
+    """Read the default recipe of a data set or a table, as sections of plain values."""
     name = "ogbg" if str(source).startswith("ogbg-") else str(source)
     path = config_folder() / f"{name}.yaml"
     if _is_file(source) or not path.is_file():
@@ -103,7 +101,7 @@ def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Pat
     """Return the recipe for a table: fine-tuning, or training from random weights.
 
     The latter is for `finetune.start` none, and for settings of an architecture or a featuriser
-    without a model to start from, since the one of the recipe has its own.
+    without a model to start from.
     """
     start = overrides.get("finetune.start")
     own = [name for name in overrides if is_architecture(str(name))]
@@ -193,7 +191,7 @@ def _is_file(source: str | Path) -> bool:
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
-    """Return the configured network, with the feature sizes of the configured data."""
+    """Return the configured network, with the feature sizes of the data."""
     sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
     return replace(
         config.model,
@@ -204,11 +202,9 @@ def architecture(config: TrainConfig) -> GraphormerConfig:
 
 
 def encoding(config: TrainConfig) -> EncodingSpec:
-    """Return the encoding of molecules that the configured network reads."""
     return encoding_of(architecture(config))
 
 
 def load_dataset(config: TrainConfig) -> Dataset:
-    """Load the configured data set, encoded for the configured network; errors as for
-    `datasets.load`."""
+    """Load the configured data set, encoded for the configured network."""
     return datasets.load(config.data, encoding(config))
