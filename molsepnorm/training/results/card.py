@@ -101,7 +101,6 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 
 def _start(config: TrainConfig) -> str:
-    """Return the name and the licence of the model that training started from."""
     start = config.finetune.start
     if start is None:
         return "random weights"

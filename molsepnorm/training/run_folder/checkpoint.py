@@ -1,7 +1,6 @@
-"""The state from which a run continues exactly.
+"""The state from which a run continues exactly: a safetensors file with the tensors by name.
 
-It is one safetensors file with the tensors by name. Plain numbers are JSON in its header, together
-with a digest of everything. Nothing is pickled.
+Plain numbers are JSON in its header, together with a digest of everything. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ class Progress:
     """The epoch that is kept, the last one with a score close to the best."""
 
     def require_longer(self, epochs: int, run: Path) -> None:
-        """Raise a `ConfigError` if the run has trained for `epochs` epochs already, and this is not
-        its own number of epochs."""
+        """Refuse a number of epochs that the run has trained for already, unless it is its own."""
         if epochs != self.epochs and epochs <= self.epoch:
             raise ConfigError(
                 f"{run} has trained for {counted(self.epoch, 'epoch')}, and --epochs (run.epochs) "
@@ -78,11 +76,7 @@ def save_checkpoint(
     random: Mapping[str, Tensor],
     history: bytes = b"",
 ) -> None:
-    """Write the state of training, the random states and the history, replacing the checkpoint.
-
-    Raises:
-        StorageError: the path cannot be written, or the disk is full.
-    """
+    """Write the state of training, the random states and the history."""
     tensors = _flatten("network/", objective.network.state_dict())
     tensors |= _flatten("objective/", objective.own_state())
     if average is not None:
@@ -98,8 +92,7 @@ def save_checkpoint(
 
 
 def read_progress(path: Path) -> Progress:
-    """Return the position of the run that a checkpoint belongs to; errors as for
-    `load_checkpoint`."""
+    """Return the position of the run that a checkpoint belongs to."""
     with _opened(path) as file:
         return _progress(path, file.metadata())
 
