@@ -15,8 +15,6 @@ from support import of_targets
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.tasks import Task
 from molsepnorm.training import evaluate, train
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.scoring import dataset_scores
@@ -155,14 +153,6 @@ def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
     assert np.isnan(found.scores["roc_auc"])
 
 
-def test_a_model_without_targets_cannot_be_scored(coloured):
-    config, _ = coloured
-    network = Graphormer(GraphormerConfig(layers=1, width=16, heads=2, outputs=0))
-    model = PropertyModel.of(network, "zinc", Task((), "loss"), objective="pretraining")
-    with pytest.raises(ConfigError, match="this model was pre-trained without targets"):
-        evaluate(model, config.data)
-
-
 def test_a_label_outside_the_models_classes_is_refused(coloured, tmp_path):
     _, result = coloured
     data = _new_table(tmp_path / "new.csv", [("CCN", 0, 1, "red"), ("CCO", 1, 1, "mauve")])
@@ -230,13 +220,6 @@ def test_a_data_sets_own_evaluator_replaces_the_score_of_its_metric(coloured):
     ((asked, about),) = given
     assert asked is predictions
     assert about is labels
-
-
-def test_evaluation_of_other_targets_names_both(coloured, tmp_path):
-    _, result = coloured
-    data = _new_table(tmp_path / "other.csv", [("CCO", 1, 1, "red")])
-    with pytest.raises(ConfigError, match="y, a, c, and the data have a, y"):
-        evaluate(result.folder, data.model_copy(update={"targets": ["a", "y"]}))
 
 
 def test_targets_without_labels_are_not_scored(coloured, tmp_path):

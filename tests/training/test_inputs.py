@@ -17,7 +17,6 @@ from molsepnorm.cli import main
 from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.nn.parts import ConditionalLinear
@@ -174,18 +173,6 @@ def test_missing_columns_are_named(run, tmp_path, name):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_wrong_columns_in_python(run):
-    predictor = Predictor.from_pretrained(run)
-    with pytest.raises(ConfigError, match="columns has no column assay"):
-        predictor.stream(["CCO"], {"temperature": [1]})
-    with pytest.raises(ConfigError, match="smiles and the feature columns have different lengths"):
-        predictor.predict(["CCO", "C"], {"temperature": [1, 2], "assay": ["A"]})
-    with pytest.raises(ConfigError, match=r"columns\['temperature'\] must be a list"):
-        predictor.predict(["CCO", "C"], {"temperature": 25, "assay": ["A", "A"]})
-    with pytest.raises(ConfigError, match="which a graph does not have: predict from SMILES"):
-        predictor.predict_graphs([featurize.get("zinc")("CCO")])
-
-
 def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
     rows = [("CCO", 300, "A", 1), ("CCN", 300, "Z", 2), ("CCF", 310, "B", 3)]
     data = load_config(write(tmp_path / "t.csv", rows)).data
@@ -249,31 +236,12 @@ def test_a_cell_of_a_table_that_cannot_be_an_input(tmp_path, column, cell, messa
         train(load_config(table, overrides=settings), tmp_path / "run")
 
 
-def test_a_column_that_is_not_there(tmp_path):
-    config = load_config(
-        write(tmp_path / "t.csv", measured()),
-        overrides={**SETTINGS, "data.feature_columns": ["temperatur"]},
-    )
-    with pytest.raises(ConfigError, match="no column 'temperatur'. Did you mean 'temperature'"):
-        train(config, tmp_path / "run")
-
-
 def test_cells_stay_with_their_molecule_after_an_invalid_smiles(tmp_path):
     rows = [("C1CC", 250, "B", 0), *measured(), ("C1CC", 250, "B", 0)]
     data = load_config(write(tmp_path / "t.csv", rows), overrides=SETTINGS).data
     dataset = datasets.load(data, EncodingSpec(bond_sizes=(3,)))
     assert dataset.columns["temperature"] == ["298.15", "310.15"] * len(SMILES)
     assert dataset.columns["assay"] == [row[2] for row in measured()]
-
-
-def test_other_cells_are_other_data(tmp_path):
-    """A run is not resumed after a temperature was changed."""
-    fingerprints = set()
-    for temperatures in ((298.15, 310.15), (298.15, 311.15)):
-        table = write(tmp_path / "t.csv", measured(temperatures))
-        data = load_config(table, overrides=SETTINGS).data
-        fingerprints.add(datasets.load(data, EncodingSpec(bond_sizes=(3,))).digest)
-    assert len(fingerprints) == 2
 
 
 def test_a_descriptor_that_rdkit_does_not_have(run):
@@ -349,24 +317,3 @@ def test_columns_in_memory_equal_those_of_a_table(tmp_path):
         )
         assert result.metrics["test"] == expected.metrics["test"]
     assert result.model.inputs == expected.model.inputs
-
-
-@pytest.mark.parametrize(
-    ("columns", "overrides", "message"),
-    [
-        ({"t": [1, 2]}, {}, "feature column 't' has 2 rows, and there are 30 molecules"),
-        ({"t": [np.nan] * 30}, {}, "molecule 0, column 't': all cells are empty"),
-        (None, {"data.feature_columns": ["t"]}, "pass a DataFrame or a dictionary of columns"),
-    ],
-)
-def test_wrong_columns_in_memory(columns, overrides, message):
-    settings = {"data.featurizer": "zinc", "model.layers": 1, **overrides}
-    with pytest.raises((ConfigError, DataError), match=message):
-        molsepnorm.fit(SMILES, range(30), feature_columns=columns, overrides=settings)
-
-
-def test_graphs_have_no_molecule_features():
-    settings = {"data.featurizer": "zinc", "model.layers": 1, "data.molecule_features": ["rdkit"]}
-    graphs = featurize.get("zinc").many(SMILES)
-    with pytest.raises(ConfigError, match="has no SMILES to compute them from"):
-        molsepnorm.fit(graphs, range(30), overrides=settings)
