@@ -171,25 +171,19 @@ class Trainer:
             ConfigError: the run has already been trained for as many epochs.
             ModelError: the checkpoint is damaged, or does not fit the configuration and the data.
         """
-        run, schedule = self.config.run, self.schedule
+        run = self.config.run
         progress, random, history = load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
-        taken = schedule.count_steps(progress.epoch) + progress.step_in_epoch
-        in_epoch = len(schedule.batches(progress.epoch))
-        problem = remedy = ""
         if run.budget is None and progress.epochs != run.length and not lengthen:
-            problem = f"is of a run of {progress.epochs} epochs, and run.epochs is {run.length}"
-            remedy = f", or resume it with --epochs {run.length}"
-        elif progress.step_in_epoch > in_epoch:
-            problem = f"has {progress.step_in_epoch} steps in an epoch of {in_epoch}"
-        elif progress.step != taken:
-            problem = f"counts {progress.step} steps where {taken} were taken"
-        if problem:
             raise ModelError(
-                f"{folder.checkpoint} {problem}: it is damaged or belongs to another "
-                f"configuration. Start the run anew in another folder{remedy}"
+                f"{folder.checkpoint} is of a run of {progress.epochs} epochs, and run.epochs is "
+                f"{run.length}: resume it with --epochs {run.length}, or start a new run"
+            )
+        if progress.step != self.schedule.count_steps(progress.epoch) + progress.step_in_epoch:
+            raise ModelError(
+                f"{folder.checkpoint} belongs to another configuration: start a new run"
             )
         self.world.on_main_process(lambda: folder.restore_history(history))
         self.world.restore_random(random, run.seed, progress.step)

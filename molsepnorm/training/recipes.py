@@ -144,25 +144,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader without aliases and duplicate keys."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.YAMLError(f"line {mark.line + 1}: aliases (*name) are not supported")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen = set()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if (key.tag, str(key.value)) in seen:
-                problem = f"{shown(key.value)} is given twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add((key.tag, str(key.value)))
-        return super().construct_mapping(node, deep)
-
-
 def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text.
 
@@ -173,7 +154,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: the text is not YAML. The message is one line.
     """
     try:
-        return yaml.load(text, _Loader)
+        return yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

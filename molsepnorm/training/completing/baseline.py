@@ -94,7 +94,8 @@ def fit_baseline(
         return None
     twice = config.run.refit and (can_blend or is_refit)
     left = max(limit - (time.perf_counter() - started), 0.0) / (1 + twice)
-    allowed, trees = left, TREES
+    allowed: float | None = left
+    trees = TREES
     if can_blend:  # then the number of trees depends on the labels alone, so that runs repeat
         allowed, trees = None, _TREE_LABELS // max(_num_labels(dataset), 1)
         trees = min(TREES, max(_MIN_TREES, trees))
