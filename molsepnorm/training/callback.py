@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partialmethod
@@ -34,6 +35,11 @@ class EpochRecord:
     graphs_per_second: float
     best: bool
     """True if this model is the best so far."""
+
+    def line(self) -> dict[str, Any]:
+        line = {**vars(self), "best": int(self.best)}
+        line["train_loss"] = None if math.isnan(self.train_loss) else self.train_loss
+        return line | {f"val_{name}": score for name, score in line.pop("scores").items()}
 
 
 @dataclass(frozen=True)

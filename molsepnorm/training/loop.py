@@ -172,7 +172,7 @@ class Trainer:
             ModelError: the checkpoint is damaged, or does not fit the configuration and the data.
         """
         run = self.config.run
-        progress, random, history = load_checkpoint(
+        progress, random, own = load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
@@ -185,11 +185,12 @@ class Trainer:
             raise ModelError(
                 f"{folder.checkpoint} belongs to another configuration: start a new run"
             )
-        self.world.on_main_process(lambda: folder.restore_history(history))
+        if progress.history:
+            self.world.on_main_process(lambda: folder.write_history(progress.history))
         self.world.restore_random(random, run.seed, progress.step)
         self.set_epochs(progress.epochs)
         if progress.best_epoch is not None:
-            self.best = folder.best()
+            self.best = folder.best(), own
         if lengthen:
             self._lengthen(folder)
 
@@ -228,8 +229,9 @@ class Trainer:
 
     def save(self) -> None:
         random = self.world.random_states()
-        parts = (self.progress, self.objective, self.step.optimizer, self.step.average, random)
-        self.write(lambda run: save_checkpoint(run.checkpoint, *parts, run.read_history()))
+        own = {} if self.best is None else self.best[1]
+        parts = (self.progress, self.objective, self.step.optimizer, self.step.average, random, own)
+        self.write(lambda run: save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
         """Write the probe and the first checkpoint."""
@@ -363,7 +365,8 @@ class Trainer:
         if best:
             progress.best_epoch = progress.epoch
             self._keep_best(model, objective)
-        self.write(lambda run: run.append_history(record))
+        progress.history.append(record.line())
+        self.write(lambda run: run.write_history(progress.history))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - started
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
@@ -373,8 +376,9 @@ class Trainer:
         network = empty_network(model.network.config)
         network.load_state_dict(objective.network.state_dict())
         own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
-        best = self.best = model.with_network(network.eval()), own
-        self.write(lambda run: run.keep_best(*best))
+        best = model.with_network(network.eval())
+        self.best = best, own
+        self.write(lambda run: best.save_pretrained(run.model))
 
 
 _WARM_UPS, _STEPS = 3, 100

@@ -182,8 +182,7 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     molecules that the model folder has. Molecules of pre-training and of named data sets are not
     compared.
 
-    They are compared at the highest level of standardisation of all these runs and `level`, that of
-    the new one.
+    They are compared at the higher level of standardisation of the start and the new run, `level`.
 
     Raises:
         ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has
@@ -192,28 +191,27 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     if dataset.smiles is None:
         return []
     found: list[str] = []
-    levels = [level]
     visited: set[Path] = set()
     folder: Path | None = start
     while folder is not None:
         run = RunFolder.of_model(resolve(folder))
         if run is None:
             if folder == start or resolve(folder).exists():
-                found += _molecules_of_model(folder, levels)
+                found += _molecules_of_model(folder)
             break
         if run.path.resolve() in visited:
             break
         visited.add(run.path.resolve())
         config = load_config(config=run.config)
         if config.data.in_memory:
-            found += _molecules_of_model(run.path, levels)
+            found += _molecules_of_model(run.path)
         elif config.data.table is not None and config.objective.name == SUPERVISED:
             found += _training_smiles(run, config)
-            levels.append(config.data.standardize)
         folder = config.finetune.start
     if not found:
         return []
-    highest = max(levels, key=LEVELS.index)
+    own = PropertyModel.from_pretrained(start).standardize
+    highest = max(level, own, key=LEVELS.index)
     trained = {molecule_key(text, highest) for text in found}
     scored: dict[str, str] = {}
     for split in ("val", "test"):
@@ -222,14 +220,11 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     return [text for canonical, text in scored.items() if canonical in trained]
 
 
-def _molecules_of_model(folder: Path, levels: list[Level]) -> tuple[str, ...]:
-    """Return the SMILES of the training molecules that a model folder has, and add its level of
-    standardisation."""
+def _molecules_of_model(folder: Path) -> tuple[str, ...]:
+    """Return the SMILES of the training molecules that a model folder has, if any."""
     if not (find_folder(folder) / TRAINING_FILE).is_file():
         return ()
-    model = PropertyModel.from_pretrained(folder)
-    levels.append(model.standardize)
-    return model.training_molecules().smiles
+    return PropertyModel.from_pretrained(folder).training_molecules().smiles
 
 
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:

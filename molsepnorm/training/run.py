@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables.formats import hold, is_held, is_stream
 from molsepnorm.devices import on_device, restored_threads
-from molsepnorm.errors import ConfigError, MolsepnormError, counted
+from molsepnorm.errors import ConfigError, counted
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
@@ -32,7 +32,7 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
-from molsepnorm.training.preparing import prepare, trained_on_before
+from molsepnorm.training.preparing import prepare
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
@@ -333,7 +333,7 @@ def _published(
     callback: Callback,
 ) -> PropertyModel:
     """Return the model of a run, after writing its card and the report of the run."""
-    model, _ = run.best()
+    model = run.best()
     card = model_card(model, config, dataset, metrics)
     world.on_main_process(lambda: run.write_card(card))
     if metrics is not None and metrics.test:
@@ -415,7 +415,7 @@ def _train_ensemble(
                 return replace(result, folder=run.path, metrics={})
         metrics = member.finished_metrics()
         assert metrics is not None
-        members.append((member.best()[0], metrics))
+        members.append((member.best(), metrics))
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(
             lambda: run.finished_metrics() or _join(config, run, dataset, members, callback)
@@ -459,11 +459,6 @@ def _join(
     seconds = sum(each.seconds for each in runs)
     examples = Examples.of(dataset, extra, joined, device)
     found = complete(config, joined.to(device), examples, seconds, callback)
-    known = max(each.molecules_trained_on_before for each in runs)
-    if known and config.finetune.start is not None:
-        with suppress(MolsepnormError):  # the table of the start no longer exists
-            before = trained_on_before(dataset, config.finetune.start, config.data.standardize)
-            known = len(before)
     shares = [each.network_share or 0.0 for each in runs]
     return _write(
         run,
@@ -475,7 +470,7 @@ def _join(
         steps=sum(each.steps for each in runs),
         seconds=round(seconds, 1),
         molecules_in_several_splits=runs[0].molecules_in_several_splits,
-        molecules_trained_on_before=known,
+        molecules_trained_on_before=runs[0].molecules_trained_on_before,
         network_share=sum(shares) / len(shares) if any(shares) else None,
         members=[
             each.model_dump(mode="json", include={"seed", "best_epoch", "val", "test"})

@@ -149,7 +149,7 @@ def train_best(
             "added. Rename it and repeat the command, which then trains the best configuration"
         )
     if (metrics := run.complete_metrics()) is not None:
-        return TrainingResult(run.path, True, run.best()[0], metrics.to_json())
+        return TrainingResult(run.path, True, run.best(), metrics.to_json())
     return course.train(None if begun else best, run.path, resume=begun, callback=callback)
 
 

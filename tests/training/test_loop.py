@@ -74,7 +74,7 @@ def test_a_run_killed_at_the_end_of_an_epoch_resumes_exactly(
         if at == "model saved":
             place, name, after = PropertyModel, "save_pretrained", True
         elif at == "history written":
-            place, name, after = RunFolder, "append_history", True
+            place, name, after = RunFolder, "write_history", True
         else:
             place, name, after = loop, "save_checkpoint", False
         patch.setattr(place, name, killed(after, getattr(place, name)))

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -25,7 +24,7 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.step import WeightAverage
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the format; increased whenever the meaning of the file changes."""
 _DAMAGED = "{} is damaged or belongs to another configuration"
 
@@ -57,6 +56,8 @@ class Progress:
     """The epoch of `best_score`."""
     best_epoch: int | None = None
     """The epoch that is kept, the last one with a score close to the best."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """The lines of `history.csv`."""
 
     def require_longer(self, epochs: int, run: Path) -> None:
         """Refuse a number of epochs that the run has trained for already, unless it is its own."""
@@ -74,9 +75,17 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
     random: Mapping[str, Tensor],
-    history: bytes = b"",
+    best: Mapping[str, Tensor],
 ) -> None:
-    """Write the state of training, the random states and the history."""
+    """Write the state of training, replacing the checkpoint.
+
+    Args:
+        random: the random states.
+        best: tensors of the best objective so far that do not belong to its network.
+
+    Raises:
+        StorageError: the path cannot be written, or the disk is full.
+    """
     tensors = _flatten("network/", objective.network.state_dict())
     tensors |= _flatten("objective/", objective.own_state())
     if average is not None:
@@ -84,8 +93,7 @@ def save_checkpoint(
         tensors |= _flatten("average_objective/", average.module.own_state())
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= _flatten(f"optimizer.{index}/", state)
-    tensors |= _flatten("random/", random)
-    tensors["history"] = torch.from_numpy(np.frombuffer(history, dtype=np.uint8).copy())
+    tensors |= _flatten("random/", random) | _flatten("best_objective/", best)
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
         write_sealed(scratch, [save(tensors, metadata={"molsepnorm": content, KEY: BLANK})])
@@ -102,10 +110,12 @@ def load_checkpoint(
     objective: Objective,
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
-) -> tuple[Progress, dict[str, Tensor], bytes]:
+) -> tuple[Progress, dict[str, Tensor], dict[str, Tensor]]:
     """Load the state into the objective, the optimiser and the average.
 
-    Return the position of the run; the random states, which are not set yet; and the history.
+    Returns:
+        The position of the run; the random states, which are not set yet; and the tensors of the
+        best objective that do not belong to its network.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.
@@ -127,7 +137,7 @@ def load_checkpoint(
         random = _under("random/", tensors)
         if not random:
             raise KeyError("random states")
-        return progress, random, tensors["history"].numpy().tobytes()
+        return progress, random, _under("best_objective/", tensors)
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:

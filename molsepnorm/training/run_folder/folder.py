@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import os
 import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -20,9 +17,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.config import DataConfig
@@ -38,7 +32,6 @@ from molsepnorm.files.writing import (
     write_json,
 )
 from molsepnorm.model import README, PropertyModel
-from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
@@ -75,7 +68,6 @@ class RunFolder:
         self.members = self.path / "members"
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
         self._probe = self.path / "checkpoints" / "probe"
-        self._own = self.path / "checkpoints" / "objective.safetensors"
         self._earlier = self.path / "checkpoints" / "earlier.json"
 
     @staticmethod
@@ -216,12 +208,6 @@ class RunFolder:
         found = check_types(dict[str, dict[str, Any]], read_json(self._earlier), damaged)
         return {number: scores for number, scores in found.items() if number != str(epochs)}
 
-    def keep_best(self, model: PropertyModel, own: Mapping[str, Tensor]) -> None:
-        model.save_pretrained(self.model)
-        if own:
-            with replacing(self._own) as scratch:
-                scratch.write_bytes(save({name: each.contiguous() for name, each in own.items()}))
-
     def write_card(self, text: str) -> None:
         with replacing(self.model / README) as scratch:
             scratch.write_text(text, encoding="utf-8")
@@ -233,35 +219,12 @@ class RunFolder:
     def probe(self) -> PropertyModel | None:
         return PropertyModel.from_pretrained(self._probe) if self._probe.exists() else None
 
-    def best(self) -> tuple[PropertyModel, dict[str, Tensor]]:
-        """Read the best model and the other tensors of its objective."""
-        try:
-            with clear_errors(self._own, "read"):
-                own = load(self._own.read_bytes()) if self._own.exists() else {}
-        except (SafetensorError, ValueError) as error:
-            raise ModelError(f"{self._own} is damaged: {error}") from error
-        return PropertyModel.from_pretrained(self.model), own
+    def best(self) -> PropertyModel:
+        return PropertyModel.from_pretrained(self.model)
 
-    def append_history(self, record: EpochRecord) -> None:
-        row = asdict(record)
-        row |= {f"val_{name}": score for name, score in row.pop("scores").items()}
-        train_loss = None if math.isnan(record.train_loss) else record.train_loss
-        row |= {"best": int(record.best), "train_loss": train_loss}
-        text, content = io.StringIO(newline=""), self.read_history()
-        writer = csv.DictWriter(text, fieldnames=list(row))
-        if not content:
-            writer.writeheader()
-        writer.writerow(row)
-        self.restore_history(content + text.getvalue().encode())
-
-    def read_history(self) -> bytes:
-        with clear_errors(self.history, "read"):
-            return self.history.read_bytes() if self.history.exists() else b""
-
-    def restore_history(self, content: bytes) -> None:
-        if content != self.read_history():
-            with replacing(self.history) as scratch:
-                scratch.write_bytes(content)
+    def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        with replacing(self.history) as scratch:
+            write_csv(scratch, lines[0], (line.values() for line in lines))
 
     def finish(
         self, model: PropertyModel, dataset: Dataset, predictions: Predictions, metrics: Metrics
