@@ -300,14 +300,6 @@ class RunConfig(_Section):
         alone |= {"baseline": False, "blend": "none"}
         return self.model_copy(update=alone | changes)
 
-    @model_validator(mode="after")
-    def _check(self) -> RunConfig:
-        if self.blend == "forest" and not self.baseline:
-            raise ValueError(
-                "run.blend: forest needs the random forest of the baseline: leave run.baseline out"
-            )
-        return self
-
 
 class TrainConfig(_Section):
     """Everything that determines a training run."""
@@ -320,18 +312,6 @@ class TrainConfig(_Section):
     optim: OptimConfig = OptimConfig()
     finetune: FinetuneConfig = FinetuneConfig()
     run: RunConfig = RunConfig()
-
-    @model_validator(mode="after")
-    def _check_effect(self) -> TrainConfig:
-        if self.run.epochs == 0 and self.run.budget is None:
-            named = {"run.patience (--patience)": self.run.patience}
-            named["finetune.freeze_epochs (--freeze-epochs)"] = self.finetune.freeze_epochs
-            for name in (name for name, value in named.items() if value):
-                raise ValueError(
-                    f"{name} has no effect at run.epochs: 0 (--epochs 0), which trains no epoch: "
-                    "leave one of them out"
-                )
-        return self
 
     def resolved(self) -> TrainConfig:
         """Return a copy with absolute paths, so that a run can be resumed from any folder."""

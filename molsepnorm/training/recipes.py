@@ -27,7 +27,6 @@ from molsepnorm.training.config import (
     with_start,
 )
 
-_MAX_FILE_BYTES = 4_000_000
 _PRESETS = ("mini", "slim", "base")
 
 
@@ -125,12 +124,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         with clear_errors(path, "read"):
-            size = path.stat().st_size
-            if size > _MAX_FILE_BYTES:
-                raise ConfigError(f"{path} is too large for a file of settings: {size:,} bytes")
             content = parse_yaml(path.read_text(encoding="utf-8"))
-    except ConfigError:
-        raise
     except ValueError as error:  # includes UnicodeDecodeError
         raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if content is None:

@@ -211,7 +211,7 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"run.baseline": False}, "run.blend: forest needs the random forest of the baseline"),
+        ({"run.baseline": False}, "because run.baseline is off"),
         ({"objective.name": "pretraining"}, "the objective pretraining has no predictions"),
     ],
 )

@@ -243,10 +243,3 @@ def test_a_table_starts_from_the_model_of_the_package(settings, preset, start):
     written = yaml.safe_load((config_folder() / f"{recipe}.yaml").read_text(encoding="utf-8"))
     assert config.optim.lr == written["optim"]["lr"]
     assert (config.model.local == "gine") == (start is not None)
-
-
-@pytest.mark.parametrize("setting", ["run.patience", "finetune.freeze_epochs"])
-def test_settings_of_epochs_need_an_epoch(setting):
-    with pytest.raises(ConfigError, match=f"{setting} .* has no effect at run.epochs: 0"):
-        load_config("my.csv", overrides={setting: 3, "run.epochs": 0})
-    load_config("my.csv", overrides={setting: 3, "run.epochs": 1})

@@ -106,8 +106,7 @@ def train_replicates(
                 result = train(None if begun else each, run.path, resume=begun, callback=callback)
                 if not result.finished:
                     break
-                metrics = Metrics.from_json(result.metrics)
-            runs[name] = metrics.to_json()
+            runs[name] = result.metrics if metrics is None else metrics.to_json()
             summary = _summary(config, runs, len(seeds))
             write_json(folder / "summary.json", summary)
         finished = len(runs) == len(configs)

@@ -141,6 +141,8 @@ def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
 
 def _blend_problem(config: TrainConfig, dataset: Dataset) -> str | None:
     """Return the reason why no forest can be blended with the network; None if there is none."""
+    if not config.run.baseline:
+        return "run.baseline is off (--no-baseline)"
     if config.objective.name != SUPERVISED:
         return f"the objective {config.objective.name} has no predictions"
     if config.data.dataset is not None or dataset.smiles is None:
@@ -163,7 +165,7 @@ def may_blend(config: TrainConfig, dataset: Dataset) -> bool:
     problem = _blend_problem(config, dataset)
     if config.run.blend == "forest" and problem is not None:
         raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
-    return config.run.baseline and config.run.blend != "none" and problem is None
+    return config.run.blend != "none" and problem is None
 
 
 def _num_labels(dataset: Dataset) -> int:

@@ -44,34 +44,31 @@ class Blend(_Record):
     network: dict[str, Scores] = {}
 
 
-class IntervalCoverage(_Record):
-    """Intervals of a target, compared with the test molecules."""
-
+class _Coverage(_Record):
     level: float
     coverage: float | None
     """Share of labels inside; None without labels or with too few validation molecules."""
+    molecules: int
+    """Labelled validation molecules, to which the intervals or sets are fitted."""
+    test_molecules: int
+
+
+class IntervalCoverage(_Coverage):
+    """Intervals of a target, compared with the test molecules."""
+
     width: float | None
     """Mean width of the intervals."""
     signal: str | None
     """The signal that the width depends on."""
-    molecules: int
-    """Labelled validation molecules, to which the intervals are fitted."""
-    test_molecules: int
 
 
-class SetCoverage(_Record):
+class SetCoverage(_Coverage):
     """Sets of classes of a target, compared with the test molecules."""
 
-    level: float
-    coverage: float | None
-    """Share of labels inside; None without labels."""
     always: list[str]
     """Classes in every set, because too few validation molecules have them."""
     classes: float | None = None
     """Mean number of classes in a set."""
-    molecules: int
-    """Labelled validation molecules, to which the sets are fitted."""
-    test_molecules: int
 
 
 class Bin(_Record):
