@@ -209,10 +209,7 @@ class Trainer:
         before, epochs, taken = self.total_steps, progress.epochs, progress.step
         self.set_epochs(run.length)
         optim = self.config.optim
-        if any(
-            learning_rate(step, before, optim) != learning_rate(step, self.total_steps, optim)
-            for step in range(taken)
-        ):
+        if optim.warmup or optim.decay != "constant":  # the rates depend on the length
             self.callback.on_warning(
                 f"The learning rate now follows the {optim.decay} schedule of {run.length} epochs "
                 f"in place of {epochs}: it was {learning_rate(taken - 1, before, optim):.3g}, and "

@@ -388,7 +388,10 @@ def _train_ensemble(
         dataset = world.main_process_first(lambda: training_dataset(config))
         dataset.require_test("An ensemble (run.ensemble)")
         config = with_length(config, dataset)
-        configs = _members(config)
+        count = config.run.ensemble  # no seed is in two ensembles of one size
+        seeds = [(config.run.seed * count + n) % (MAX_SEED + 1) for n in range(count)]
+        runs = [config.run.network_alone(seed=seed) for seed in seeds]
+        configs = [config.model_copy(update={"run": each}) for each in runs]
         folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
         may_blend = baseline.may_blend(config, dataset)
         if resume:
@@ -434,15 +437,6 @@ def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
         progress = read_progress(member.checkpoint)
         if progress.epoch == progress.epochs or not member.complete_metrics():
             progress.require_longer(config.run.length, member.path)
-
-
-def _members(config: TrainConfig) -> list[TrainConfig]:
-    count = config.run.ensemble
-    members = []
-    for number in range(count):
-        seed = (config.run.seed * count + number) % (MAX_SEED + 1)  # no seed in two ensembles
-        members.append(config.model_copy(update={"run": config.run.network_alone(seed=seed)}))
-    return members
 
 
 def _join(

@@ -22,7 +22,7 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError, ModelError, first_of
 from molsepnorm.model import SUPERVISED, ExtraArrays, Inputs, PropertyModel, weights_digest
 from molsepnorm.model.parts import NetworkPart
-from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
+from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.nn.parts import INTERACTIONS, in_head, output_layer
 from molsepnorm.tasks import Target
 from molsepnorm.training.config import FREE, FinetuneConfig, TrainConfig, other_architecture
@@ -63,17 +63,34 @@ class LoadedWeights:
 
 
 def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
-    """Return the model to start from, `model` or the one that `finetune.start` names, after
-    checking that it fits the configuration."""
-    network, featurizer = architecture(config), datasets.featurizer_of(config.data)
+    """Return the model to start from: `model`, or the one that `finetune.start` names.
+
+    Raises:
+        ConfigError: it has another featuriser or another architecture than the configuration, or
+            must not be evaluated on the data set.
+        ModelError: the folder holds no model, or another one than the configuration records.
+    """
     start = open_start(config.finetune) if model is None else model
-    if start is not None:
-        start.leak(config.data.dataset, config.finetune.allow_leak)
-        name = str(config.finetune.start) if model is None else "the start"
-        require_fit(start, network, featurizer, name)
-        # that of a kernel regression has no outputs, so its head is not loaded
-        start = start.with_parts([start.network_part or NetworkPart(start.network)], [1.0])
-    return start
+    if start is None:
+        return None
+    start.leak(config.data.dataset, config.finetune.allow_leak)
+    name = str(config.finetune.start) if model is None else "the start"
+    featurizer = datasets.featurizer_of(config.data)
+    if start.featurizer != featurizer:
+        raise ConfigError(
+            f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
+            f"'{featurizer}': start from a model with the features of the data"
+        )
+    own, other = asdict(start.network.config), asdict(architecture(config))
+    wrong = [
+        f"model.{key} is {value}, not {other[key]}"
+        for key, value in own.items()
+        if key not in FREE and key not in _OF_TABLE and value != other[key]
+    ]
+    if wrong:
+        raise other_architecture(name, wrong)
+    # that of a kernel regression has no outputs, so its head is not loaded
+    return start.with_parts([start.network_part or NetworkPart(start.network)], [1.0])
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:
@@ -95,25 +112,6 @@ def open_start(config: FinetuneConfig) -> PropertyModel | None:
             "back, or name this one as finetune.start again"
         )
     return model
-
-
-def require_fit(
-    start: PropertyModel, architecture: GraphormerConfig, featurizer: str, name: str
-) -> None:
-    """Raise a `ConfigError` unless a model has this featuriser and this architecture."""
-    if start.featurizer != featurizer:
-        raise ConfigError(
-            f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
-            f"'{featurizer}': start from a model with the features of the data"
-        )
-    own, other = asdict(start.network.config), asdict(architecture)
-    wrong = [
-        f"model.{key} is {value}, not {other[key]}"
-        for key, value in own.items()
-        if key not in FREE and key not in _OF_TABLE and value != other[key]
-    ]
-    if wrong:
-        raise other_architecture(name, wrong)
 
 
 def require_same_meaning(

@@ -196,15 +196,6 @@ def test_a_saved_configuration_works_from_any_folder(tmp_path, monkeypatch):
     assert config.resolved().resolved() == config.resolved() != config
 
 
-def test_an_unknown_preset_suggests_the_nearest():
-    with pytest.raises(
-        ConfigError, match=r"unknown preset 'slin'. Did you mean 'slim'\? Known: ba"
-    ):
-        load_config("zinc", preset="slin")
-    with pytest.raises(ConfigError, match="unknown preset 'zinc'"):  # a recipe, not a preset
-        load_config("zinc", preset="zinc")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -78,14 +78,6 @@ def of_columns(columns: tuple[FeatureColumn, ...]) -> PropertyModel:
     return PropertyModel.of(network, "zinc", task, inputs=ExtraInputs(columns))
 
 
-def test_models_with_other_feature_columns_are_not_joined():
-    """Also beside a model without feature columns."""
-    models = [of_columns(columns) for columns in ((), (FeatureColumn("t"),), (FeatureColumn("p"),))]
-    for order in ((0, 1, 2), (1, 0, 2)):
-        with pytest.raises(ConfigError, match="only models with the same inputs can be joined"):
-            join([models[number] for number in order])
-
-
 def test_a_joined_column_has_the_range_of_all_models():
     one, other, unknown = (
         of_columns((FeatureColumn("t", low=low, high=high),))

@@ -16,7 +16,6 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import evaluate, train
-from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.scoring import dataset_scores
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -247,28 +246,3 @@ def test_predictions_that_are_not_finite_are_counted(coloured):
     assert np.isnan(found.scores["accuracy/a"]) and np.isnan(found.scores["accuracy"])
     for name in ("mae", "accuracy/c"):
         assert found.scores[name] == good.scores[name]
-
-
-def test_two_words_are_scored_as_0_and_1(with_columns, tmp_path, rows_of):
-    """Scores and predictions are those of the same labels as numbers, and files have the words."""
-    words, results = {"safe": 0, "toxic": 1, "": ""}, {}
-    cells = ["safe", "toxic", "safe", "", "toxic", "toxic", "safe"]
-    for name, own in (("words", cells), ("numbers", [words[cell] for cell in cells])):
-        settings = {"name": f"{name}.csv", "data.targets": ["y"]}
-        results[name] = train(with_columns({"y": own}, settings), tmp_path / name)
-    mine, other = results["words"], results["numbers"]
-    for split in ("val", "test"):
-        assert mine.metrics[split] == other.metrics[split]
-        table, numbers = (
-            rows_of(each.folder / f"predictions_{split}.csv") for each in (mine, other)
-        )
-        assert [row["y_pred"] for row in table] == [row["y_pred"] for row in numbers]
-        assert [words[row["y"]] for row in table] == [float(row["y"]) for row in numbers]
-    report = Contents.read(mine.folder)
-    labels = report.predicted("test", report.targets[0]).labels
-    assert labels.tolist() == [words[row["y"]] for row in table]
-    data = DataConfig(table=tmp_path / "words.csv", targets=["y"])
-    scores = evaluate(mine.folder, data).scores
-    assert scores["log_loss"] == pytest.approx(mine.metrics["test"]["log_loss"])
-    with pytest.raises(ConfigError, match="class 1 of 'y', and words.csv has the classes safe, to"):
-        evaluate(other.folder, data)

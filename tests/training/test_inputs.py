@@ -15,13 +15,12 @@ from click.testing import CliRunner
 import molsepnorm
 from molsepnorm.cli import main
 from molsepnorm.data import datasets
-from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.nn.parts import ConditionalLinear
 from molsepnorm.predict import Predictor
-from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import TrainConfig, evaluate, load_config, train
 
 RINGS = ("C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "c1ccccc1", "c1ccncc1", "c1ccoc1", "c1ccsc1")
@@ -159,20 +158,6 @@ def test_a_row_that_cannot_be_read_fails_by_itself(run, tmp_path):
     assert "unclosed ring" in found[4]["error"]
 
 
-@pytest.mark.parametrize("name", ["predict", "embed"])
-def test_missing_columns_are_named(run, tmp_path, name):
-    table, output = tmp_path / "t.csv", ("-o", tmp_path / "out.csv")
-    for text, message in (
-        ("smiles,assay\nCCO,A\n", f"temperature, assay, and {table} has no column temperature: "),
-        ("smiles,assay,assay,temperature\nCCO,A,A,3\n", "2 columns called 'assay'"),
-    ):
-        table.write_text(text)
-        assert message in command(name, "--model", run, "-i", table, *output, code=2)
-    found = command(name, "--model", run, "--smiles", "CCO", *output, code=2)
-    assert "and --smiles has no column temperature, assay" in found
-    assert not (tmp_path / "out.csv").exists()
-
-
 def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
     rows = [("CCO", 300, "A", 1), ("CCN", 300, "Z", 2), ("CCF", 310, "B", 3)]
     data = load_config(write(tmp_path / "t.csv", rows)).data
@@ -242,14 +227,6 @@ def test_cells_stay_with_their_molecule_after_an_invalid_smiles(tmp_path):
     dataset = datasets.load(data, EncodingSpec(bond_sizes=(3,)))
     assert dataset.columns["temperature"] == ["298.15", "310.15"] * len(SMILES)
     assert dataset.columns["assay"] == [row[2] for row in measured()]
-
-
-def test_a_descriptor_that_rdkit_does_not_have(run):
-    model = PropertyModel.from_pretrained(run)
-    model.inputs = ExtraInputs(model.inputs.columns, 2048, ("Another", *DESCRIPTORS[1:]))
-    columns = {"temperature": [300], "assay": ["A"]}
-    with pytest.raises(ModelError, match="reads the descriptor 'Another', which RDKit"):
-        Predictor(model).predict(["CCO"], columns)
 
 
 NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "finetune.freeze_epochs": 2}

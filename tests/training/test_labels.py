@@ -108,22 +108,6 @@ def test_no_row_is_lost(run):
     assert result.metrics["molecules_in_several_splits"] == 0
 
 
-def test_the_model_folder_has_the_transform(run):
-    """`predict` and `evaluate` use it, and the run's own split has the same scores."""
-    config, result = run
-    target = json.loads((result.folder / "model" / "config.json").read_text())["task"]["targets"][0]
-    assert target["transform"] == "pic50:nM"
-    row = _rows(result.folder / "predictions_test.csv")[0]
-    (prediction,) = Predictor.from_pretrained(result.folder).predict([row["smiles"]])
-    assert prediction.values == {
-        "ic50_nM": pytest.approx(float(row["ic50_nM_pred"]), rel=1e-4),
-        "ic50_nM_pic50": pytest.approx(float(row["ic50_nM_pic50_pred"]), rel=1e-5),
-    }
-    own = evaluate(result.folder, DataConfig(table=config.data.table))
-    assert own.split == "test"
-    assert own.scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-5)
-
-
 def test_another_table_is_scored_on_the_learned_scale(run, tmp_path):
     """A bound in it does not count, whatever its number."""
     _, result = run

@@ -220,14 +220,6 @@ def test_the_page_loads_nothing(mixed):
     }
 
 
-def test_an_ensemble_has_a_line_for_each_member(configure, tmp_path):
-    settings = {"run.epochs": 2, "run.ensemble": 2, "run.baseline": False}
-    train(configure(settings), tmp_path / "run")
-    text, _ = read(tmp_path / "run")
-    assert "<title>member 1</title>" in text and "<title>member 2</title>" in text
-    assert (tmp_path / "run" / "members" / "1" / "report.html").exists()
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [("predictions_test.csv", "active_pred", "other"), ("history.csv", "epoch,", "ep,")],
