@@ -318,10 +318,10 @@ class TrainConfig(_Section):
         from molsepnorm.data.tables.formats import is_stream
 
         def absolute(section: Any) -> Any:
-            paths = {name: value for name, value in section if isinstance(value, Path)}
             changes: dict[str, Any] = {
-                name: path.absolute() if is_stream(path) else path.resolve()
-                for name, path in paths.items()
+                name: value.absolute() if is_stream(value) else value.resolve()
+                for name, value in section
+                if isinstance(value, Path)
             }
             if structures := getattr(section, "structures", ()):
                 changes["structures"] = [each.resolve() for each in structures]

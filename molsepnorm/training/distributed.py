@@ -229,11 +229,8 @@ def device_of_rank(name: str, world: DistributedContext) -> torch.device:
 
 
 def _let_groups_end_before_python() -> None:
-    """Release process groups and their threads before Python ends.
-
-    A thread that releases a tensor at that moment aborts the process
-    (https://github.com/pytorch/pytorch/issues/190489).
-    """
+    """Release process groups and their threads before Python ends, since a thread that releases a
+    tensor at that moment aborts the process (https://github.com/pytorch/pytorch/issues/190489)."""
     # default arguments of its functions hold the group that exists when DDP imports it: none now
     importlib.import_module("torch.distributed.nn.functional")
     atexit.unregister(_release)

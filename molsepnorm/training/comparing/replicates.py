@@ -202,11 +202,11 @@ def _summary(
                 for name, own in summary["test"].items()
             }
     leaks = {name: Metrics.from_json(run).leaks for name, run in runs.items()}
-    found = {
-        "leaks": {name: reasons for name, reasons in leaks.items() if reasons},
-        "labels": _common([run.get("labels", {}) for run in metrics]),
-    }
-    return summary | {name: each for name, each in found.items() if each}
+    if any(leaks.values()):
+        summary["leaks"] = {name: reasons for name, reasons in leaks.items() if reasons}
+    if labels := _common([run.get("labels", {}) for run in metrics]):
+        summary["labels"] = labels
+    return summary
 
 
 def _spreads(groups: Sequence[Sequence[Mapping[str, Any]]], *path: str) -> dict[str, Any]:

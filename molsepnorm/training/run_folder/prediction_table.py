@@ -64,8 +64,7 @@ def predictions_table(
 
 
 def labels_column(columns: pd.Index, target: Target) -> str | None:
-    """Return the column of a target's labels on the learned scale, the one before its predictions,
-    in a table of `predictions_table`; None if there is none."""
+    """Return the column before the predictions of a target: its labels on the learned scale."""
     first = target.prediction_column
     place = columns.get_loc(first) if first in columns else 0
     name = columns[place - 1] if place else ""

@@ -72,12 +72,8 @@ def verify(folder: Path | str) -> list[FileCheck]:
 
 
 def _check_model(folder: Path) -> dict[Path, str | None]:
-    """Compare every file of a model folder with its digest, and load the model.
-
-    Returns:
-        The problem of each file: a message if it is damaged or missing, an empty text if it matches
-        its digest, None without a digest.
-    """
+    """Return the problem of each file of a model folder: a message if it is damaged or missing, an
+    empty text if it matches its digest, None without a digest."""
     found: dict[Path, str | None] = dict.fromkeys(sorted(folder.iterdir()))
     config, weights, structures = (folder / n for n in (CONFIG, WEIGHTS, TRAINING_FILE))
     found[config] = _problem(lambda: read_config(config))
