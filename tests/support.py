@@ -42,7 +42,6 @@ SMALL = {
 CONTRASTIVE = {
     "objective.name": "pretraining",
     "objective.descriptors": 0,
-    "objective.fingerprint": 0,
     "objective.contrastive": 1,
 }
 """Settings of a run whose only loss is the contrastive one."""

@@ -159,8 +159,8 @@ def pretrain(
 ) -> None:
     """Train a model on structures without labels, as a start for `train --from`.
 
-    The weights of the losses are settings: objective.teacher, objective.descriptors,
-    objective.fingerprint and objective.contrastive.
+    The weights of the losses are settings: objective.teacher, objective.descriptors and
+    objective.contrastive.
 
     \b
     molsepnorm pretrain --data molecules.smi --output runs/pretrained

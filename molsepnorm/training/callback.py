@@ -1,7 +1,8 @@
-"""Callbacks: the events that training reports. The library itself prints nothing."""
+"""Callbacks: the events of a training run."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partialmethod
@@ -35,6 +36,11 @@ class EpochRecord:
     best: bool
     """True if this model is the best so far."""
 
+    def line(self) -> dict[str, Any]:
+        line = {**vars(self), "best": int(self.best)}
+        line["train_loss"] = None if math.isnan(self.train_loss) else self.train_loss
+        return line | {f"val_{name}": score for name, score in line.pop("scores").items()}
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -53,8 +59,8 @@ class TrainingResult:
 class Callback:
     """Receives the events of training; override the methods that you need.
 
-    `on_step` and `on_epoch` may return True to stop the run. A run with a folder then saves its
-    state, and `train(folder=..., resume=True)` continues it exactly.
+    `on_step` and `on_epoch` may return True to stop the run. A run with a folder saves its state,
+    and `train(folder=..., resume=True)` continues it exactly.
 
     >>> class StopAtLoss(Callback):
     ...     def on_epoch(self, record, epochs):
@@ -64,7 +70,7 @@ class Callback:
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        """Called when the data are loaded and training starts or continues.
+        """Called when training starts or continues.
 
         `model` is trained in place; `folder` is None for a run in memory.
         """
@@ -73,19 +79,18 @@ class Callback:
         """Called when something is not done as configured."""
 
     def on_progress(self, done: int, of: int) -> None:
-        """Called while descriptors, fingerprints or Morgan counts of the molecules are computed:
-        before training, if the model or its pre-training needs them, and before the baseline is
-        fitted, at the end of a run."""
+        """Called while descriptors or fingerprint counts are computed: before training, and before
+        the random forest is fitted."""
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool | None:
         """Called after every step; return True to stop the run.
 
         Args:
-            epoch: epochs finished, counted from 0.
+            epoch: epochs finished.
             done: steps taken in this epoch.
             of: steps of this epoch.
-            loss: on a CPU, the mean loss of the step. A GPU is not synchronised: there it is the
-                mean loss up to the last validation, and NaN before the first one.
+            loss: on a CPU, the mean loss of the step. On a GPU, the mean loss up to the last
+                validation, and NaN before the first one.
             rate: molecules per second in these epochs.
         """
 
@@ -96,7 +101,7 @@ class Callback:
         """Called when the run is finished or stopped."""
 
     def on_failure(self, error: BaseException) -> None:
-        """Called in place of `on_end` when an error or Ctrl-C ends the run; it is then raised."""
+        """Called in place of `on_end` when an error or Ctrl-C ends the run."""
 
 
 class StopWhen(Callback):

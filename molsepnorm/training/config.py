@@ -1,9 +1,9 @@
 """The configuration of a training run: the sections of the YAML files in `configs/`.
 
-A setting is declared once, as a field of its section. A string such as "--lr" in its annotation
-makes it a command-line option as well; a further string is the heading that `--help` shows it
-under. The docstring below it is its help text up to the first blank line, and its entry in
-`docs/settings.md` as a whole; `make settings` writes both.
+A setting is a field of its section. A string such as "--lr" in its annotation makes it a
+command-line option as well; a further string is its heading in `--help`. The docstring below it is
+its help text up to the first blank line, and its entry in `docs/settings.md` as a whole; `make
+settings` writes both.
 """
 
 from __future__ import annotations
@@ -118,8 +118,6 @@ class PretrainingConfig(ObjectiveConfig):
     """Weight of the regression of RDKit's 2D descriptors."""
     descriptor_share: float = Field(0.7, gt=0, le=1)
     """Share of the descriptors of each molecule that count in a training step."""
-    fingerprint: float = Field(1.0, ge=0, le=1000)
-    """Weight of the prediction of the bits of Morgan fingerprints."""
     contrastive: float = Field(0.0, ge=0, le=1000)
     """Weight of the contrastive loss of two dropout views per molecule (SimCSE)."""
     temperature: float = Field(0.05, gt=0, le=1000)
@@ -143,7 +141,7 @@ OBJECTIVE_SETTINGS: dict[str, type[ObjectiveConfig]] = {
 
 
 def _objective_settings(value: Any) -> Any:
-    """Validate the section with the settings of the objective that it names."""
+    """Validate the section by the settings of the objective that it names."""
     if isinstance(value, ObjectiveConfig) or not isinstance(value, dict):
         return value
     name = str(value.get("name", "supervised"))
@@ -202,15 +200,7 @@ class FinetuneConfig(_Section):
 
     @property
     def label(self) -> str:
-        """Name of the start in messages."""
         return "a model in memory" if self.start is None else str(self.start)
-
-    def origin(self) -> dict[str, dict[str, str | None]]:
-        """Return where the weights came from, for the files of a run; empty without a start."""
-        if self.start is None:
-            return {}
-        model = str(recorded_path(self.start))
-        return {"start": {"model": model, "weights_sha256": self.weights_sha256}}
 
 
 def _checked_time(text: str) -> str:
@@ -304,19 +294,11 @@ class RunConfig(_Section):
         return self.epochs
 
     def network_alone(self, **changes: Any) -> RunConfig:
-        """Return a copy with other values of some settings, in which a run trains one network,
-        without a forest, a blend, a second fit and an ensemble."""
+        """Return a copy with other values of some settings, for a run of one network without a
+        forest and a second fit."""
         alone: dict[str, Any] = {"ensemble": 1, "refit": False}
         alone |= {"baseline": False, "blend": "none"}
         return self.model_copy(update=alone | changes)
-
-    @model_validator(mode="after")
-    def _check(self) -> RunConfig:
-        if self.blend == "forest" and not self.baseline:
-            raise ValueError(
-                "run.blend: forest needs the random forest of the baseline: leave run.baseline out"
-            )
-        return self
 
 
 class TrainConfig(_Section):
@@ -331,27 +313,15 @@ class TrainConfig(_Section):
     finetune: FinetuneConfig = FinetuneConfig()
     run: RunConfig = RunConfig()
 
-    @model_validator(mode="after")
-    def _check_effect(self) -> TrainConfig:
-        if self.run.epochs == 0 and self.run.budget is None:
-            named = {"run.patience (--patience)": self.run.patience}
-            named["finetune.freeze_epochs (--freeze-epochs)"] = self.finetune.freeze_epochs
-            for name in (name for name, value in named.items() if value):
-                raise ValueError(
-                    f"{name} has no effect at run.epochs: 0 (--epochs 0), which trains no epoch: "
-                    "leave one of them out"
-                )
-        return self
-
     def resolved(self) -> TrainConfig:
         """Return a copy with absolute paths, so that a run can be resumed from any folder."""
         from molsepnorm.data.tables.formats import is_stream
 
         def absolute(section: Any) -> Any:
-            paths = {name: value for name, value in section if isinstance(value, Path)}
             changes: dict[str, Any] = {
-                name: path.absolute() if is_stream(path) else path.resolve()
-                for name, path in paths.items()
+                name: value.absolute() if is_stream(value) else value.resolve()
+                for name, value in section
+                if isinstance(value, Path)
             }
             if structures := getattr(section, "structures", ()):
                 changes["structures"] = [each.resolve() for each in structures]
@@ -380,7 +350,6 @@ class TrainConfig(_Section):
         return content
 
     def save(self, path: Path) -> None:
-        """Write the configuration as YAML; `load_config(config=path)` reads it back."""
         content = self.resolved().content()
         with replacing(path) as scratch:
             scratch.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
@@ -452,11 +421,7 @@ def other_architecture(start: object, wrong: list[str]) -> ConfigError:
 
 
 def with_settings(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sections of settings with other values of some, given by their dotted names.
-
-    Raises:
-        ConfigError: a name has no section.
-    """
+    """Return sections of settings with other values of some, given by their dotted names."""
     content = dict(content)
     for name, value in settings.items():
         section, _, key = str(name).partition(".")
@@ -470,11 +435,7 @@ def with_settings(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[
 
 
 def validated(content: dict[str, Any], where: Path | str) -> TrainConfig:
-    """Return the configuration with these sections of settings.
-
-    Args:
-        content: the sections, as plain values.
-        where: the file that they are from, for error messages.
+    """Return the configuration with these sections of plain values; `where` names their source.
 
     Raises:
         ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
@@ -515,7 +476,6 @@ def _explain(error: Any, where: Path | str) -> str:
 
 
 def _known(path: list[str]) -> list[str]:
-    """Names of the sections, or of the settings of a section."""
     if not path:
         return list(TrainConfig.model_fields)
     if path[0] == "objective":

@@ -93,11 +93,10 @@ class DistributedContext:
 
     @property
     def first(self) -> bool:
-        """True for the process that writes and reports."""
         return self.rank == 0
 
     def require_batch(self, batch_size: int) -> None:
-        """Raise a ConfigError unless every process gets at least two molecules of a batch."""
+        """Check that every process gets at least two molecules of a batch."""
         if self.size > 1 and batch_size < 2 * self.size:
             raise ConfigError(
                 "run.batch_size counts the molecules of a step over all processes together, and "
@@ -120,8 +119,7 @@ class DistributedContext:
         return graphs[self.rank :: self.size]
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Undo `share`: return the rows (G, …) of all processes, in order, on the CPU, from those
-        of this process's share (g, …)."""
+        """Return the rows (G, …) of all processes on the CPU, from this process's share (g, …)."""
         parts = self._exchange(rows.cpu())
         whole = parts[0].new_empty(sum(map(len, parts)), *parts[0].shape[1:])
         for rank, part in enumerate(parts):
@@ -144,10 +142,8 @@ class DistributedContext:
         return bool(flags)
 
     def on_main_process(self, action: Callable[[], T]) -> T:
-        """Run the action in the first process and return its result, or raise its error, in all.
-
-        Used for what must happen once, such as writing a file. The result must be picklable.
-        """
+        """Run the action in the first process, and return its picklable result, or raise its error,
+        in all."""
         return self._exchange(self._run(action, self.first))[0]
 
     def main_process_first(self, action: Callable[[], T]) -> T:
@@ -164,16 +160,16 @@ class DistributedContext:
             torch.manual_seed(int(seed[0]))
 
     def random_states(self) -> dict[str, Tensor]:
-        """Return the random states of all processes: `cpu`, `cuda` if there is a GPU, and those of
-        the second process as `cpu.1` and so on."""
+        """Return the random states of all processes: `cpu`, `cuda` if there is a GPU, and `cpu.1`
+        and so on for the other processes."""
         own = {self._name("cpu"): torch.get_rng_state()}
         if torch.cuda.is_available():
             own[self._name("cuda")] = torch.cuda.get_rng_state()
         return dict(ChainMap(*self._exchange(own)))
 
     def restore_random(self, states: Mapping[str, Tensor], *key: int) -> None:
-        """Restore this process's states from those of `random_states`. A process without a saved
-        state calls `spread_random(*key)`; the key should contain the step."""
+        """Restore this process's states from those of `random_states`, or call
+        `spread_random(*key)` if it has none."""
         if self._name("cpu") not in states:
             self.spread_random(*key)
             return
@@ -185,8 +181,7 @@ class DistributedContext:
         return kind if self.first else f"{kind}.{self.rank}"
 
     def _run(self, action: Callable[[], T], here: bool) -> T:
-        """Run an action in some processes, and raise an error of one in all, so that none waits
-        forever; return None elsewhere."""
+        """Run an action in some processes, and raise an error of one in all, so that none hangs."""
         result, error, shared = None, None, None
         try:
             result = action() if here else None
@@ -203,7 +198,6 @@ class DistributedContext:
         return cast(T, result)
 
     def _exchange(self, value: T) -> list[T]:
-        """Return the values of all processes, in order."""
         values: list[Any] = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value)
@@ -235,11 +229,8 @@ def device_of_rank(name: str, world: DistributedContext) -> torch.device:
 
 
 def _let_groups_end_before_python() -> None:
-    """Release process groups and their threads before Python ends.
-
-    A thread that releases a tensor at that moment aborts the process
-    (https://github.com/pytorch/pytorch/issues/190489).
-    """
+    """Release process groups and their threads before Python ends, since a thread that releases a
+    tensor at that moment aborts the process (https://github.com/pytorch/pytorch/issues/190489)."""
     # default arguments of its functions hold the group that exists when DDP imports it: none now
     importlib.import_module("torch.distributed.nn.functional")
     atexit.unregister(_release)

@@ -150,7 +150,7 @@ def select(
 
 def _run_on(data: DataConfig, folder: Path | None, model: PropertyModel) -> RunFolder | None:
     """Return the run in a model's folder if it was trained on this table. Columns that are named
-    must be those of the run, whose split is scored."""
+    must be those of the run."""
     run = None if folder is None or data.table is None else RunFolder.of_model(folder)
     if run is None or data.table is None:
         return None
@@ -171,7 +171,6 @@ def _run_on(data: DataConfig, folder: Path | None, model: PropertyModel) -> RunF
 def _load(
     data: DataConfig, model: PropertyModel, split: str, labelled: bool
 ) -> tuple[Dataset, ExtraArrays]:
-    """Return the data set, encoded for the model."""
     if split != "all" and data.split is None and not data.in_memory:
         raise ConfigError(
             f"data.split: null means no split, so there is no split '{split}': set data.split, or "
@@ -194,7 +193,6 @@ def _load(
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
-    """Return the data with the model's features and targets."""
     own: dict[str, Any] = {"featurizer": model.featurizer, "standardize": model.standardize}
     if data.table is None:
         featurizer = datasets.featurizer_of(data)
@@ -225,8 +223,7 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
 def _require_same_targets(
     data: DataConfig, dataset: Dataset, model: PropertyModel, labelled: bool
 ) -> None:
-    """Check that the data have the targets of the model, and labels on their scale if they are
-    scored."""
+    """Check that data and model have the same targets, and labels on the same scale."""
     targets = model.task.targets
     if targets and dataset.target_names != model.task.names:
         advice = "" if data.table is None else ": leave data.targets (--targets) out"
@@ -249,11 +246,7 @@ def _require_same_targets(
 
 
 def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
-    """Return the data set with a warning about targets without a label among the molecules (n,).
-
-    Raises:
-        DataError: there is no label at all.
-    """
+    """Warn of targets without a label among the molecules (n,); no label at all is an error."""
     has_label = np.isfinite(dataset.labels[graphs]).any(axis=0)
     names = ", ".join(np.array(dataset.target_names)[~has_label])
     if not has_label.any():
@@ -266,8 +259,7 @@ def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
 
 
 def _seen(run: RunFolder, split: str) -> str | None:
-    """Return why the scores of the model of a run are too optimistic on a split; None if they are
-    not."""
+    """Return why the scores of the model of a run are too optimistic on a split, if they are."""
     if split not in ("val", "test"):
         some = "some of " if split == "all" else ""
         return f"the model is trained on {some}these molecules"
@@ -283,8 +275,7 @@ def _seen(run: RunFolder, split: str) -> str | None:
 
 
 def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> str | None:
-    """Return how many of some molecules (n,) the model was trained on; None if there are none, or
-    the model has no training molecules."""
+    """Return how many of some molecules (n,) the model was trained on, if any, as a reason."""
     smiles = dataset.source_smiles
     if not model.structures or smiles is None:
         return None

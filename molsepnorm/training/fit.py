@@ -115,8 +115,12 @@ def loaded(
     features: pd.DataFrame | Mapping[str, Any] | None = None,
     **more: Any,
 ) -> tuple[TrainConfig, Dataset]:
-    """Return the configuration and the data set of `fit`; `labels` is a `label_table`, and `more`
-    are further arguments of `memory_dataset`."""
+    """Return the configuration and the data set of `fit`.
+
+    Args:
+        labels: a `label_table`.
+        more: further arguments of `memory_dataset`.
+    """
     fixed = {"data.in_memory": True, "data.targets": list(labels.columns)}
     if features is not None:
         fixed["data.feature_columns"] = [_declared(name, features[name]) for name in features]
@@ -132,7 +136,6 @@ def loaded(
 
 
 def _declared(name: str, cells: Any) -> str:
-    """Return a feature column with the kind that its type declares."""
     import numpy as np
     import pandas as pd
 

@@ -70,11 +70,9 @@ def probe_inputs(
     """Return the inputs that the probe of fine-tuning may read: those of the network, and
     fingerprint counts and descriptors if the network reads neither.
 
-    Data sets with a name have none, since RDKit cannot read all of their molecules. Neither have
-    tables of more than 60,000 molecules, whose counts would take more than a gigabyte.
-
-    `with_forest` says that the model may have a random forest, which reads descriptors, too.
-    Without one, descriptors and atom pairs would make predictions slower.
+    Data sets with a name have none, since RDKit cannot read all of their molecules. Without a
+    forest (`with_forest`), which reads descriptors, too, descriptors and atom pairs would make
+    predictions slower.
     """
     molecules = len(dataset.store)
     if inputs.morgan or inputs.descriptors:
@@ -133,14 +131,13 @@ def with_inputs(
 
 
 def training_dataset(config: TrainConfig) -> Dataset:
-    """Load the configured data set with the splits that a run trains on, as in `with_inputs`."""
+    """Load the configured data set with the splits that a run trains on."""
     dataset = load_dataset(config)
     columns = replace(fit_inputs(config, dataset), morgan=0, descriptors=(), pairs=0)
     return with_inputs(dataset, columns)[0]
 
 
 def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
-    """Return the data set without the rows of its splits that have an error."""
     readable = np.array([error is None for error in errors])
     splits = {name: rows[readable[rows]] for name, rows in dataset.splits.items()}
     for name, before in dataset.splits.items():

@@ -30,17 +30,13 @@ from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.step import (
-    TrainStep,
-    estimate_statistics,
-    learning_rate,
-)
+from molsepnorm.training.step import TrainStep, estimate_statistics, learning_rate
 
 _SAMPLE = 1024  # molecules, enough for accurate batch-norm statistics
 
 
 class Schedule:
-    """The batches of a run. They depend only on the configuration and the training split.
+    """The batches of a run, which depend only on the configuration and the training split.
 
     Args:
         graphs: int64 [n], the training molecules.
@@ -55,13 +51,13 @@ class Schedule:
         self.min_batch = max(2, processes)
 
     def batches(self, epoch: int) -> list[np.ndarray]:
-        """Return the molecules of each step of an epoch, over all processes."""
+        """Return the molecules of each step of an epoch, of all processes."""
         return self._batches(self.graphs, np.random.default_rng((self.run.seed, epoch)))
 
     def statistics_batches(self) -> list[np.ndarray]:
         """Return batches of some molecules, for `estimate_statistics`.
 
-        They are the same for all seeds, so that networks with equal weights have equal statistics.
+        They do not depend on the seed, so networks with equal weights have equal statistics.
         """
         rng = np.random.default_rng(0)
         return self._batches(rng.permutation(self.graphs)[:_SAMPLE], rng)
@@ -73,7 +69,6 @@ class Schedule:
         )
 
     def count_steps(self, epochs: int) -> int:
-        """Return the number of steps in the first epochs."""
         size = self.run.batch_size
         if max_batch_pairs(self.graphs, self.sizes, size) <= self.run.max_pairs:
             return epochs * num_batches(len(self.graphs), size)
@@ -90,8 +85,7 @@ class Body:
         self.frozen = False
 
     def freeze(self, frozen: bool) -> bool:
-        """Freeze or unfreeze the body; return whether that changed anything. While it is frozen, it
-        has no gradients."""
+        """Freeze or unfreeze the body, and return whether that changed anything."""
         changed, self.frozen = self.frozen != frozen, frozen
         for parameter in self._trained:
             parameter.requires_grad_(not frozen)
@@ -106,13 +100,12 @@ class Body:
 class Trainer:
     """Trains a model on a data set.
 
-    The next step is determined by `progress`, the objective's tensors, the optimiser, the average
-    and torch's random generators. A checkpoint holds exactly these, so a resumed run takes the same
-    steps as an uninterrupted one.
+    `progress`, the objective's tensors, the optimiser, the weight average and torch's random
+    generators determine the next step. A checkpoint holds exactly these.
 
     Args:
-        prepared: its data, and the model whose network is trained in place.
-        folder: the run folder, for checkpoints and the best model; None keeps the latter in memory.
+        prepared: the data, and the model whose network is trained in place.
+        folder: the run folder; None keeps the best model in memory.
     """
 
     def __init__(
@@ -175,34 +168,29 @@ class Trainer:
             lengthen: train up to `run.epochs`, also if the run began with another number.
 
         Raises:
-            ConfigError: the run has trained for as many epochs already.
-            ModelError: it is damaged, or its counters do not fit the configuration and the data.
+            ConfigError: the run has already been trained for as many epochs.
+            ModelError: the checkpoint is damaged, or does not fit the configuration and the data.
         """
-        run, schedule = self.config.run, self.schedule
-        progress, random, history = load_checkpoint(
+        run = self.config.run
+        progress, random, own = load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
-        taken = schedule.count_steps(progress.epoch) + progress.step_in_epoch
-        in_epoch = len(schedule.batches(progress.epoch))
-        problem = remedy = ""
         if run.budget is None and progress.epochs != run.length and not lengthen:
-            problem = f"is of a run of {progress.epochs} epochs, and run.epochs is {run.length}"
-            remedy = f", or resume it with --epochs {run.length}"
-        elif progress.step_in_epoch > in_epoch:
-            problem = f"has {progress.step_in_epoch} steps in an epoch of {in_epoch}"
-        elif progress.step != taken:
-            problem = f"counts {progress.step} steps where {taken} were taken"
-        if problem:
             raise ModelError(
-                f"{folder.checkpoint} {problem}: it is damaged or belongs to another "
-                f"configuration. Start the run anew in another folder{remedy}"
+                f"{folder.checkpoint} is of a run of {progress.epochs} epochs, and run.epochs is "
+                f"{run.length}: resume it with --epochs {run.length}, or start a new run"
             )
-        self.world.on_main_process(lambda: folder.restore_history(history))
+        if progress.step != self.schedule.count_steps(progress.epoch) + progress.step_in_epoch:
+            raise ModelError(
+                f"{folder.checkpoint} belongs to another configuration: start a new run"
+            )
+        if progress.history:
+            self.world.on_main_process(lambda: folder.write_history(progress.history))
         self.world.restore_random(random, run.seed, progress.step)
         self.set_epochs(progress.epochs)
         if progress.best_epoch is not None:
-            self.best = folder.best()
+            self.best = folder.best(), own
         if lengthen:
             self._lengthen(folder)
 
@@ -221,10 +209,7 @@ class Trainer:
         before, epochs, taken = self.total_steps, progress.epochs, progress.step
         self.set_epochs(run.length)
         optim = self.config.optim
-        if any(
-            learning_rate(step, before, optim) != learning_rate(step, self.total_steps, optim)
-            for step in range(taken)
-        ):
+        if optim.warmup or optim.decay != "constant":  # the rates depend on the length
             self.callback.on_warning(
                 f"The learning rate now follows the {optim.decay} schedule of {run.length} epochs "
                 f"in place of {epochs}: it was {learning_rate(taken - 1, before, optim):.3g}, and "
@@ -235,25 +220,25 @@ class Trainer:
         self.save()
 
     def write(self, action: Callable[[RunFolder], None]) -> None:
-        """Write a file in the first process; a run in memory has none."""
+        """Write a file in the first process; a run in memory writes none."""
         if (folder := self.folder) is not None:
             self.world.on_main_process(lambda: action(folder))
 
     def save(self) -> None:
-        """Write the checkpoint from which `resume` continues."""
         random = self.world.random_states()
-        parts = (self.progress, self.objective, self.step.optimizer, self.step.average, random)
-        self.write(lambda run: save_checkpoint(run.checkpoint, *parts, run.read_history()))
+        own = {} if self.best is None else self.best[1]
+        parts = (self.progress, self.objective, self.step.optimizer, self.step.average, random, own)
+        self.write(lambda run: save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
-        """Write the probe, if there is one, and the first checkpoint."""
+        """Write the probe and the first checkpoint."""
         if (probe := self.probe) is not None:
             self.write(lambda run: run.keep_probe(probe))
         self.save()
 
     def fit(self) -> bool:
         """Train to the last epoch, or until patience ends; return False if a callback stopped the
-        run before. A probe is validated as epoch 0."""
+        run. A probe is validated as epoch 0."""
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
         if self.probe is not None and not progress.step and progress.best_epoch is None:
@@ -281,7 +266,6 @@ class Trainer:
         return self._finished()
 
     def _finished(self) -> bool:
-        """Return whether the last epoch or the end of patience is reached."""
         run, progress = self.config.run, self.progress
         if progress.epoch >= progress.epochs or run.patience is None:
             return progress.epoch >= progress.epochs
@@ -289,7 +273,7 @@ class Trainer:
         return validated - (progress.improved_epoch or 0) >= run.patience
 
     def _train_epoch(self) -> bool:
-        """Take the remaining steps of the current epoch; return whether a callback stopped it."""
+        """Take the remaining steps of the epoch, and return whether a callback stopped it."""
         progress, started = self.progress, time.perf_counter()
         if self.body.freeze(progress.epoch < self.config.finetune.freeze_epochs):
             self.step.rebuild()
@@ -307,23 +291,21 @@ class Trainer:
         return False
 
     def steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
-        """Take a step on each batch, without waiting for the device; after each step, yield the
-        number of its molecules."""
+        """Take a step on each batch; after each step, yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
         if self.body.frozen:
             self.body.eval()
-        for graphs, batch in zip(batches, self.step.lay_out(batches), strict=True):
-            rate = self._learning_rate(progress.step)
-            self.step(batch, rate, progress.step)
+        for batch in batches:
+            self.step(batch, self._learning_rate(progress.step), progress.step)
             progress.step += 1
-            yield len(graphs)
+            yield len(batch)
 
     def _learning_rate(self, step: int) -> float:
         return learning_rate(step, self.total_steps, self.config.optim)
 
     def _collect(self) -> None:
-        """Read the losses of the steps since the last call; this waits for the device."""
+        """Read the losses of the steps since the last call, which synchronises with the device."""
         totals = self.step.totals.clone()
         self.step.totals.zero_()
         self.world.sum(totals)
@@ -336,13 +318,12 @@ class Trainer:
         self._last_loss = loss_sum / max(count, TINY)
 
     def trained_objective(self) -> Objective:
-        """Return the objective to validate and to keep: the average if there is one."""
+        """Return the objective to validate and to keep: the weight average if there is one."""
         average = self.step.average
         return self.objective if average is None else average.module
 
     def validate(self) -> tuple[float, dict[str, float]]:
-        """Return loss and scores of the validation split, with batch-norm statistics estimated
-        for the current weights."""
+        """Return loss and scores of the validation split, with new batch-norm statistics."""
         objective = self.trained_objective()
         if not self.body.frozen:
             self._estimate_statistics(objective.network)
@@ -358,7 +339,7 @@ class Trainer:
     def _end_epoch(
         self, model: PropertyModel, objective: Objective, val_loss: float, scores: dict[str, float]
     ) -> bool:
-        """Keep the best model and write the history; return whether a callback stops."""
+        """Keep the best model and write the history; return whether a callback stopped the run."""
         progress, started = self.progress, time.perf_counter()
         metric = self.model.task.chosen_by
         score = val_loss if metric.name == "loss" else scores[metric.name]
@@ -381,19 +362,20 @@ class Trainer:
         if best:
             progress.best_epoch = progress.epoch
             self._keep_best(model, objective)
-        self.write(lambda run: run.append_history(record))
+        progress.history.append(record.line())
+        self.write(lambda run: run.write_history(progress.history))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - started
         progress.graphs = 0
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))
 
     def _keep_best(self, model: PropertyModel, objective: Objective) -> None:
-        """Keep a copy of the best model so far, in evaluation mode."""
         network = empty_network(model.network.config)
         network.load_state_dict(objective.network.state_dict())
         own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
-        best = self.best = model.with_network(network.eval()), own
-        self.write(lambda run: run.keep_best(*best))
+        best = model.with_network(network.eval())
+        self.best = best, own
+        self.write(lambda run: best.save_pretrained(run.model))
 
 
 _WARM_UPS, _STEPS = 3, 100
@@ -402,7 +384,7 @@ _MARGIN = 0.95  # machines slow down when they get warm or busy
 
 
 def epochs_within(trainer: Trainer, seconds: float) -> int:
-    """Return the number of epochs that fit into these seconds, with validations and final scores.
+    """Return the number of epochs that fit into this time, with validations and final scores.
 
     Some steps and a validation are timed; the state of the run does not change.
 
@@ -448,7 +430,6 @@ def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
         return time.perf_counter() - started
 
     def step(number: int) -> float:
-        """Return the mean seconds of a step."""
         some = list(islice(batches, number))
         return timed(lambda: [*trainer.steps(some)]) / number
 

@@ -39,7 +39,7 @@ from molsepnorm.training.start import (
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data and the model of a run."""
+    """The data and the model of a run, before its first step."""
 
     dataset: Dataset
     """With the fitted targets, and the warnings of the run."""
@@ -71,8 +71,7 @@ def prepare(
 
     Args:
         resumed: the folder of the run if it is resumed.
-        may_blend: set for members of an ensemble, whose own configurations have no forest, if one
-            may be blended with the ensemble.
+        may_blend: true for members of an ensemble that may be blended with a forest.
     """
     objective = OBJECTIVES[config.objective.name]
     dataset = world.main_process_first(
@@ -80,11 +79,10 @@ def prepare(
     )
     probe = None if resumed is None else resumed.probe()
     inputs = fit_inputs(config, dataset)
-    baseline.require_blendable(config, dataset)
+    can_blend = baseline.may_blend(config, dataset)
     read = inputs if probe is None else probe.inputs
     if start is not None and _is_probed(config):
-        with_forest = may_blend or baseline.may_blend(config, dataset)
-        read = probe_inputs(config, dataset, inputs, with_forest)
+        read = probe_inputs(config, dataset, inputs, may_blend or can_blend)
     dataset, extra = world.main_process_first(
         lambda: with_inputs(dataset, read, callback.on_progress)
     )
@@ -127,7 +125,7 @@ def _new_model(
     extra: ExtraArrays,
     excludes: dict[str, str],
 ) -> PropertyModel:
-    """Return a model with random weights, whose features are scaled to the training molecules."""
+    """Return a model with random weights, with features scaled to the training molecules."""
     plain = architecture(config)
     network = Graphormer(
         replace(
@@ -155,7 +153,7 @@ def _new_model(
 
 def _trained_on(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
     """Return the number of validation and test molecules that the start was trained on, and a
-    warning; 0 and an empty text if there is none."""
+    warning about them."""
     start = config.finetune.start
     assert start is not None
     try:
@@ -172,7 +170,6 @@ def _trained_on(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
 
 
 def _is_probed(config: TrainConfig) -> bool:
-    """Return whether the head is fitted before training."""
     linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
     return config.finetune.probe and linear and supervised
 
@@ -181,13 +178,11 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     """Return the SMILES of validation and test molecules that the start was trained on.
 
     These are the training molecules of the run in that folder, and of those that it was started
-    from in turn. For a model without a run folder, such as a joined one, and for a run on data in
-    memory, they are the molecules that the model folder has (`PropertyModel.training_molecules`);
-    for a joined model those of all its parts, although training starts from the first one.
-    Molecules of pre-training and of named data sets are not compared.
+    from in turn. For a model without a run folder, and for a run on data in memory, they are the
+    molecules that the model folder has. Molecules of pre-training and of named data sets are not
+    compared.
 
-    They are compared at the highest level of standardisation of all these runs; `level` is that of
-    the new one.
+    They are compared at the higher level of standardisation of the start and the new run, `level`.
 
     Raises:
         ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has
@@ -196,28 +191,27 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     if dataset.smiles is None:
         return []
     found: list[str] = []
-    levels = [level]
     visited: set[Path] = set()
     folder: Path | None = start
     while folder is not None:
         run = RunFolder.of_model(resolve(folder))
         if run is None:
             if folder == start or resolve(folder).exists():
-                found += _molecules_of_model(folder, levels)
+                found += _molecules_of_model(folder)
             break
         if run.path.resolve() in visited:
             break
         visited.add(run.path.resolve())
         config = load_config(config=run.config)
         if config.data.in_memory:
-            found += _molecules_of_model(run.path, levels)
+            found += _molecules_of_model(run.path)
         elif config.data.table is not None and config.objective.name == SUPERVISED:
             found += _training_smiles(run, config)
-            levels.append(config.data.standardize)
         folder = config.finetune.start
     if not found:
         return []
-    highest = max(levels, key=LEVELS.index)
+    own = PropertyModel.from_pretrained(start).standardize
+    highest = max(level, own, key=LEVELS.index)
     trained = {molecule_key(text, highest) for text in found}
     scored: dict[str, str] = {}
     for split in ("val", "test"):
@@ -226,19 +220,15 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     return [text for canonical, text in scored.items() if canonical in trained]
 
 
-def _molecules_of_model(folder: Path, levels: list[Level]) -> tuple[str, ...]:
-    """Return the SMILES of the training molecules that a model folder has, if any, and add the
-    level at which its model standardises them."""
+def _molecules_of_model(folder: Path) -> tuple[str, ...]:
+    """Return the SMILES of the training molecules that a model folder has, if any."""
     if not (find_folder(folder) / TRAINING_FILE).is_file():
         return ()
-    model = PropertyModel.from_pretrained(folder)
-    levels.append(model.standardize)
-    return model.training_molecules().smiles
+    return PropertyModel.from_pretrained(folder).training_molecules().smiles
 
 
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
-    """Return the SMILES that the network of a run was trained on, for an ensemble that of its first
-    member, which is the one that another run starts from."""
+    """Return the SMILES that the network of a run, or the first of an ensemble, was trained on."""
     dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
     run.require_same_data(dataset, splits=False)
     assert dataset.smiles is not None

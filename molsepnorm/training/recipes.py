@@ -27,7 +27,6 @@ from molsepnorm.training.config import (
     with_start,
 )
 
-_MAX_FILE_BYTES = 4_000_000
 _PRESETS = ("mini", "slim", "base")
 
 
@@ -44,8 +43,9 @@ def load_config(
 
     Args:
         source: name of a data set, or path of a table. Without `config`, its default recipe is
-            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, that of `table_recipe`
-            for a table.
+            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, and for a table
+            `configs/table.yaml`, or `configs/scratch.yaml` to train from random weights.
+        config: a YAML file of settings.
         preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
         overrides: single settings by their dotted names.
 
@@ -88,10 +88,7 @@ def load_config(
 def read_recipe(
     source: str | Path, overrides: Mapping[str, Any] | None = None, preset: str | None = None
 ) -> dict[str, Any]:
-    """Read the default recipe of a data set or a table, as sections of plain values.
-
-    The overrides and the preset decide whether a table is trained on from random weights.
-    """
+    """Read the default recipe of a data set or a table, as sections of plain values."""
     name = "ogbg" if str(source).startswith("ogbg-") else str(source)
     path = config_folder() / f"{name}.yaml"
     if _is_file(source) or not path.is_file():
@@ -103,7 +100,7 @@ def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Pat
     """Return the recipe for a table: fine-tuning, or training from random weights.
 
     The latter is for `finetune.start` none, and for settings of an architecture or a featuriser
-    without a model to start from, since the one of the recipe has its own.
+    without a model to start from.
     """
     start = overrides.get("finetune.start")
     own = [name for name in overrides if is_architecture(str(name))]
@@ -127,12 +124,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         with clear_errors(path, "read"):
-            size = path.stat().st_size
-            if size > _MAX_FILE_BYTES:
-                raise ConfigError(f"{path} is too large for a file of settings: {size:,} bytes")
             content = parse_yaml(path.read_text(encoding="utf-8"))
-    except ConfigError:
-        raise
     except ValueError as error:  # includes UnicodeDecodeError
         raise ConfigError(f"{path} is not valid YAML: {error}") from None
     if content is None:
@@ -146,25 +138,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader without aliases and duplicate keys."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.YAMLError(f"line {mark.line + 1}: aliases (*name) are not supported")
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen = set()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if (key.tag, str(key.value)) in seen:
-                problem = f"{shown(key.value)} is given twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add((key.tag, str(key.value)))
-        return super().construct_mapping(node, deep)
-
-
 def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text.
 
@@ -175,7 +148,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: the text is not YAML. The message is one line.
     """
     try:
-        return yaml.load(text, _Loader)
+        return yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -193,7 +166,7 @@ def _is_file(source: str | Path) -> bool:
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
-    """Return the configured network, with the feature sizes of the configured data."""
+    """Return the configured network, with the feature sizes of the data."""
     sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
     return replace(
         config.model,
@@ -204,11 +177,9 @@ def architecture(config: TrainConfig) -> GraphormerConfig:
 
 
 def encoding(config: TrainConfig) -> EncodingSpec:
-    """Return the encoding of molecules that the configured network reads."""
     return encoding_of(architecture(config))
 
 
 def load_dataset(config: TrainConfig) -> Dataset:
-    """Load the configured data set, encoded for the configured network; errors as for
-    `datasets.load`."""
+    """Load the configured data set, encoded for the configured network."""
     return datasets.load(config.data, encoding(config))

@@ -1,15 +1,15 @@
 """The course of a run: load, start, fit, complete, write.
 
-`train` reads the configured data and writes a run folder; `train_on` has the data in memory, and
-writes a folder only if it is named. An ensemble is a run of runs: its folder has the run of each
-member under `members/`, whose models become one, which is completed and written like any other.
+`train` reads the configured data; `train_on` has the data in memory. An ensemble is a run of runs:
+the members have runs of their own under `members/`, and the joined model is completed and written
+like any other.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
 from molsepnorm.data.tables.formats import hold, is_held, is_stream
 from molsepnorm.devices import on_device, restored_threads
-from molsepnorm.errors import ConfigError, MolsepnormError, counted
+from molsepnorm.errors import ConfigError, counted
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
@@ -32,7 +32,7 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
-from molsepnorm.training.preparing import prepare, trained_on_before
+from molsepnorm.training.preparing import prepare
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
 from molsepnorm.training.results.card import model_card
@@ -58,8 +58,7 @@ def train(
 ) -> TrainingResult:
     """Load the configured data, train a model and score the best one once on the test split.
 
-    If `run.ensemble` is above 1, that number of models is trained and joined. Finished members of a
-    stopped ensemble are not repeated.
+    If `run.ensemble` is above 1, that number of models is trained and joined.
 
     >>> config = load_config("data/demo.csv", overrides={"run.epochs": 20})
     >>> result = train(config, "runs/demo")                               # doctest: +SKIP
@@ -67,7 +66,7 @@ def train(
 
     Args:
         config: the configuration, as `load_config` returns it. A resumed run uses its own.
-        folder: the run folder, see `RunFolder`; it must be empty unless the run is resumed.
+        folder: the run folder, which must be empty unless the run is resumed.
         resume: continue the run in `folder` exactly where its checkpoint was written.
         epochs: train a resumed run, finished or not, up to this number of epochs. The learning rate
             follows the schedule of this length from here on. The result equals that of an
@@ -118,13 +117,12 @@ def train_on(
     """Train on a data set that is already loaded; without a folder, no file is written.
 
     Args:
-        config: the configuration; its `data` section describes the data set and is not loaded.
+        config: the configuration; its `data` section describes the data set.
         dataset: encoded molecules, labels and splits. If its test split is empty, the result has
-            no metrics; the model has its second fit, forest, intervals and domain all the same.
+            no metrics.
         folder: the run folder as in `train`; None keeps the best model in memory.
         resume: continue the run in `folder` with the same data set.
-        model: trained model to start from, in place of the one that `finetune.start` names. Its
-            weights are copied, and targets that it does not have get new output weights.
+        model: trained model to start from, in place of the one that `finetune.start` names.
 
     Raises:
         ConfigError: the model does not fit the data set, or as in `train`.
@@ -154,7 +152,7 @@ def _train(
     may_blend: bool = False,
     model: PropertyModel | None = None,
 ) -> TrainingResult:
-    """Load, start, fit, complete, write: train one model.
+    """Train one model.
 
     Args:
         dataset: the data set; None for the configured one.
@@ -223,10 +221,7 @@ def _train(
 
 
 def _load(config: TrainConfig, resumed: Path | None, world: DistributedContext) -> Dataset:
-    """Load the configured data set; `resumed` is the folder of a run that is resumed.
-
-    Data from a pipe are read once, unless they are held for a set of replicates.
-    """
+    """Load the configured data set; `resumed` is the folder of a run that is resumed."""
     data = config.data
     named = [("table", data.table), ("splits_file", data.splits_file)]
     for name, path in [*named, *(("structures", each) for each in data.structures)]:
@@ -248,7 +243,6 @@ def _load(config: TrainConfig, resumed: Path | None, world: DistributedContext) 
 
 
 def _end(trainer: Trainer, finished: bool) -> TrainingResult:
-    """Complete and write the best model of a run that has trained to its end."""
     run, dataset, world = trainer.folder, trainer.dataset, trainer.world
     path = None if run is None else run.path
     if (best := trainer.best) is None:
@@ -294,11 +288,10 @@ def _complete(trainer: Trainer) -> Metrics:
 
 
 def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
-    """Return the best model as its epoch left it, on the device of the run, but with the share of
-    its network that the validation split chooses.
+    """Return the best model as its epoch left it, with the share of its network that the validation
+    split chooses.
 
-    A run that was scored before, after fewer epochs, or that was killed then, has kept it with
-    forests and with kernel regressions that were fitted again.
+    A run that was scored before has kept it with a forest and a second fit.
     """
     probe = () if trainer.probe is None else trainer.probe.parts
     network = () if best.network_part is None else (best.network_part,)
@@ -323,7 +316,6 @@ def _write(
         seed=config.run.seed,
         class_weight=config.optim.class_weight,
         leak=model.leak(config.data.dataset, allow=True),
-        **config.finetune.origin(),
         **found.scores,
         **about,
     )
@@ -340,8 +332,8 @@ def _published(
     world: DistributedContext,
     callback: Callback,
 ) -> PropertyModel:
-    """Return the model of a run, after its card and the report of the run are written."""
-    model, _ = run.best()
+    """Return the model of a run, after writing its card and the report of the run."""
+    model = run.best()
     card = model_card(model, config, dataset, metrics)
     world.on_main_process(lambda: run.write_card(card))
     if metrics is not None and metrics.test:
@@ -350,7 +342,7 @@ def _published(
 
 
 def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """Return the configuration with a number of epochs; see `RunConfig.epochs`."""
+    """Return the configuration with the default number of epochs if it has none."""
     if config.run.epochs is not None:
         return config
     quantities = all(target.kind == "regression" for target in dataset.targets)
@@ -359,10 +351,8 @@ def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
 
 
 def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
-    """Refuse to resume a run with other settings than those that it began with.
-
-    The number of epochs is checked with the checkpoint.
-    """
+    """Refuse to resume a run with other settings. The number of epochs is checked with the
+    checkpoint."""
     run.require_started()
     own = load_config(config=run.config).resolved().content()
     given = config.resolved().content()
@@ -398,9 +388,11 @@ def _train_ensemble(
         dataset = world.main_process_first(lambda: training_dataset(config))
         dataset.require_test("An ensemble (run.ensemble)")
         config = with_length(config, dataset)
-        configs = _members(config)
+        count = config.run.ensemble  # no seed is in two ensembles of one size
+        seeds = [(config.run.seed * count + n) % (MAX_SEED + 1) for n in range(count)]
+        runs = [config.run.network_alone(seed=seed) for seed in seeds]
+        configs = [config.model_copy(update={"run": each}) for each in runs]
         folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
-        baseline.require_blendable(config, dataset)
         may_blend = baseline.may_blend(config, dataset)
         if resume:
             run.require_same_data(dataset)
@@ -426,7 +418,7 @@ def _train_ensemble(
                 return replace(result, folder=run.path, metrics={})
         metrics = member.finished_metrics()
         assert metrics is not None
-        members.append((member.best()[0], metrics))
+        members.append((member.best(), metrics))
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(
             lambda: run.finished_metrics() or _join(config, run, dataset, members, callback)
@@ -447,16 +439,6 @@ def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
             progress.require_longer(config.run.length, member.path)
 
 
-def _members(config: TrainConfig) -> list[TrainConfig]:
-    """Return the configuration of each member."""
-    count = config.run.ensemble
-    members = []
-    for number in range(count):
-        seed = (config.run.seed * count + number) % (MAX_SEED + 1)  # no seed in two ensembles
-        members.append(config.model_copy(update={"run": config.run.network_alone(seed=seed)}))
-    return members
-
-
 def _join(
     config: TrainConfig,
     run: RunFolder,
@@ -464,7 +446,6 @@ def _join(
     members: Sequence[tuple[PropertyModel, Metrics]],
     callback: Callback,
 ) -> Metrics:
-    """Join the members, and complete, score and write the joined model."""
     joined = join([model for model, _ in members])
     dataset, extra = with_inputs(dataset, joined.inputs, callback.on_progress)
     device = device_of_rank(config.run.device, DistributedContext())
@@ -472,11 +453,6 @@ def _join(
     seconds = sum(each.seconds for each in runs)
     examples = Examples.of(dataset, extra, joined, device)
     found = complete(config, joined.to(device), examples, seconds, callback)
-    known = max(each.molecules_trained_on_before for each in runs)
-    if known and config.finetune.start is not None:
-        with suppress(MolsepnormError):  # the table of the start no longer exists
-            before = trained_on_before(dataset, config.finetune.start, config.data.standardize)
-            known = len(before)
     shares = [each.network_share or 0.0 for each in runs]
     return _write(
         run,
@@ -488,7 +464,7 @@ def _join(
         steps=sum(each.steps for each in runs),
         seconds=round(seconds, 1),
         molecules_in_several_splits=runs[0].molecules_in_several_splits,
-        molecules_trained_on_before=known,
+        molecules_trained_on_before=runs[0].molecules_trained_on_before,
         network_share=sum(shares) / len(shares) if any(shares) else None,
         members=[
             each.model_dump(mode="json", include={"seed", "best_epoch", "val", "test"})

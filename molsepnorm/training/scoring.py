@@ -1,4 +1,4 @@
-"""The predictions of a trained model for its data set, and their entries in `metrics.json`."""
+"""Predictions of a trained model for its data set, and their entries in `metrics.json`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.splits import split_name
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.tasks import Task, json_scores
-from molsepnorm.tasks.metrics import METRICS
 from molsepnorm.training.results.metrics import ForestScores, Gap, Scores
 
 MAX_TRAINING = 20_000
@@ -25,8 +24,7 @@ _MAX_TRAIN, _MAX_TEST = 20_000, 500  # molecules whose similarities are computed
 
 
 class Predictions(NamedTuple):
-    """The predictions of a model by split: `val`, `test` and `train`, as far as a run writes
-    them."""
+    """Predictions of a model by split: `val`, `test` and `train`, as far as a run writes them."""
 
     graphs: Mapping[str, np.ndarray] = MappingProxyType({})
     """int64 [n]: the molecules of each split; empty if the model does not predict."""
@@ -37,8 +35,8 @@ class Predictions(NamedTuple):
 
 
 def predicted_splits(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Return the molecules, int64 [n], of the splits whose predictions a run writes: validation,
-    test, and training up to `MAX_TRAINING` molecules; without a test split, validation alone."""
+    """Return the molecules, int64 [n], of the splits whose predictions a run writes; without a test
+    split, validation alone."""
     names = ["val"]
     if dataset.has_test:
         names += ["test"] + ["train"] * (len(dataset.splits["train"]) <= MAX_TRAINING)
@@ -46,8 +44,7 @@ def predicted_splits(dataset: Dataset) -> dict[str, np.ndarray]:
 
 
 def refit_rows(splits: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the molecules that parts of a model are fitted to a second time, int64 [n]: those of
-    the training and validation splits."""
+    """Return the training and validation molecules, int64 [n], for the second fit."""
     return np.union1d(splits["train"], splits["val"])
 
 
@@ -62,8 +59,7 @@ def dataset_scores(
 
 
 def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, Any]:
-    """Return the entries of `Metrics` about scores; only the validation scores if there is no test
-    split."""
+    """Return the entries of `Metrics` about scores; without a test split, those of validation."""
     exact = dataset.exact_labels
     entries: dict[str, Any] = split_scores(dataset, task, predictions.graphs, predictions.values)
     if "test" not in predictions.graphs:
@@ -74,8 +70,6 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
     entries["test_constant"] = json_scores(task.scores(constant, labels))
     entries["test_interval_95"] = task.intervals(test, labels, molecules=molecules)
     entries["headlines"] = list(task.headlines)
-    if len(task.targets) > 1:
-        entries["scored_targets"] = scored_targets(task, entries["test"])
     compared = {*task.headlines, *replace(task, metric="loss").headlines, "log_loss"}
     paired = task.intervals(test, labels, molecules=molecules, minus=constant, only=compared)
     entries["constant_difference"] = gaps(entries["test"], entries["test_constant"], paired)
@@ -94,7 +88,6 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
 def split_scores(
     dataset: Dataset, task: Task, graphs: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]
 ) -> dict[str, Scores]:
-    """Return the scores of the validation and the test split, as far as there are predictions."""
     exact = dataset.exact_labels
     return {
         split: json_scores(dataset_scores(dataset, task, values[split], exact[graphs[split]]))
@@ -103,20 +96,10 @@ def split_scores(
     }
 
 
-def scored_targets(task: Task, test: Scores) -> dict[str, list[str]]:
-    """Return the targets of each headline that have a test score; all of them if none has one."""
-    found = {}
-    for name in task.headlines:
-        own = [target.name for target in task.targets if target.kind in METRICS[name].kinds]
-        with_score = [each for each in own if test.get(f"{name}/{each}") is not None]
-        found[name] = with_score or own  # a single target has no score of its own
-    return found
-
-
 def gaps(
     scores: Scores, others: Scores, intervals: Mapping[str, tuple[float, float]]
 ) -> dict[str, Gap]:
-    """Return the scores minus the others, with the intervals; without those that are undefined."""
+    """Return the differences of scores that are defined, with their intervals."""
     return {
         name: Gap(difference=one - other, interval_95=ends)
         for name, ends in intervals.items()
@@ -128,7 +111,7 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     """Return the entries of `Metrics` about the molecules that the scores are computed from.
 
     At most 500 test and 20,000 training molecules, drawn at random, are compared, which takes about
-    4 seconds. Molecules that are not SMILES have no such entry.
+    4 seconds. Molecules that are not SMILES have no similarity.
     """
     if not dataset.targets:
         return {}
@@ -136,13 +119,10 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
     # graphs of a data set with a name may leave out what tells two molecules apart
     ids = np.arange(len(dataset.store)) if data.dataset else dataset.molecule_ids
     sizes = {name: len(np.unique(ids[part])) for name, part in parts.items()}
-    exact = np.isfinite(dataset.exact_labels)
-    is_labelled = exact.any(axis=1)
-    scored = {name: part[is_labelled[part]] for name, part in parts.items() if name != "train"}
-    labelled = {name: len(np.unique(ids[part])) for name, part in scored.items()}
-    entries: dict[str, Any] = {"molecules": sizes, "labelled": labelled}
+    entries: dict[str, Any] = {"molecules": sizes}
     if "test" in parts:
-        of_test = (parts["test"][own] for own in exact[parts["test"]].T)
+        exact = np.isfinite(dataset.exact_labels[parts["test"]])
+        of_test = (parts["test"][own] for own in exact.T)
         counts = (len(np.unique(ids[own])) for own in of_test)
         entries["labelled_test"] = dict(zip(dataset.target_names, counts, strict=True))
     if (name := split_name(data)) is not None:
@@ -165,7 +145,7 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
 
 
 def drawn(rows: np.ndarray, most: int) -> np.ndarray:
-    """Return the rows, or a sorted random sample if there are more than `most`, always the same."""
+    """Return the rows, or a sorted random sample of `most` of them, always the same."""
     if len(rows) <= most:
         return rows
     return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))

@@ -1,12 +1,11 @@
 """The model that training starts from, and its weights.
 
-The head is the layer (or the two layers) that computes the outputs; the body is everything before
-it. The body is loaded as it is, which needs the same featuriser and the same architecture. The head
-is loaded target by target: one of the same name, kind, classes and transform keeps its outputs if
-its labels fit them (`unfit_targets`), any other one starts with new weights. The head of a model
-that was not trained by supervised learning is not loaded. The extra inputs (`tasks.ExtraInputs`) of
-the two models may differ: the head then reads the new ones with weights of 0 at first, and a head
-of two layers is not loaded.
+The head computes the outputs; the body is everything before it. The body is loaded as it is, which
+needs the same featuriser and architecture. The head is loaded target by target: one of the same
+name, kind, classes and transform keeps its outputs if its labels fit them (`unfit_targets`), other
+targets start with new weights. The head of a pre-trained model is not loaded, nor one of two layers
+if the extra inputs (`tasks.ExtraInputs`) differ. A head of one layer reads new inputs with weights
+of 0 at first.
 """
 
 from __future__ import annotations
@@ -23,15 +22,10 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError, ModelError, first_of
 from molsepnorm.model import SUPERVISED, ExtraArrays, Inputs, PropertyModel, weights_digest
 from molsepnorm.model.parts import NetworkPart
-from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
+from molsepnorm.nn.config import FROM_DATA
 from molsepnorm.nn.parts import INTERACTIONS, in_head, output_layer
 from molsepnorm.tasks import Target
-from molsepnorm.training.config import (
-    FREE,
-    FinetuneConfig,
-    TrainConfig,
-    other_architecture,
-)
+from molsepnorm.training.config import FREE, FinetuneConfig, TrainConfig, other_architecture
 from molsepnorm.training.recipes import architecture
 
 _LIMIT = 2.0
@@ -69,22 +63,39 @@ class LoadedWeights:
 
 
 def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
-    """Return the model to start from, after checking that it fits the configuration: `model`, or
-    the one that `finetune.start` names."""
-    network, featurizer = architecture(config), datasets.featurizer_of(config.data)
+    """Return the model to start from: `model`, or the one that `finetune.start` names.
+
+    Raises:
+        ConfigError: it has another featuriser or another architecture than the configuration, or
+            must not be evaluated on the data set.
+        ModelError: the folder holds no model, or another one than the configuration records.
+    """
     start = open_start(config.finetune) if model is None else model
-    if start is not None:
-        start.leak(config.data.dataset, config.finetune.allow_leak)
-        name = str(config.finetune.start) if model is None else "the start"
-        require_fit(start, network, featurizer, name)
-        # that of a kernel regression has no outputs, so its head is not loaded
-        start = start.with_parts([start.network_part or NetworkPart(start.network)], [1.0])
-    return start
+    if start is None:
+        return None
+    start.leak(config.data.dataset, config.finetune.allow_leak)
+    name = str(config.finetune.start) if model is None else "the start"
+    featurizer = datasets.featurizer_of(config.data)
+    if start.featurizer != featurizer:
+        raise ConfigError(
+            f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
+            f"'{featurizer}': start from a model with the features of the data"
+        )
+    own, other = asdict(start.network.config), asdict(architecture(config))
+    wrong = [
+        f"model.{key} is {value}, not {other[key]}"
+        for key, value in own.items()
+        if key not in FREE and key not in _OF_TABLE and value != other[key]
+    ]
+    if wrong:
+        raise other_architecture(name, wrong)
+    # that of a kernel regression has no outputs, so its head is not loaded
+    return start.with_parts([start.network_part or NetworkPart(start.network)], [1.0])
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:
-    """Read the model that a run starts from; None if it starts from random weights, where other
-    settings of fine-tuning raise a `ConfigError`."""
+    """Read the model that a run starts from; None for random weights, for which other settings of
+    fine-tuning raise a `ConfigError`."""
     if config.start is None:
         for name, field in FinetuneConfig.model_fields.items():
             if getattr(config, name) != field.default:
@@ -103,31 +114,12 @@ def open_start(config: FinetuneConfig) -> PropertyModel | None:
     return model
 
 
-def require_fit(
-    start: PropertyModel, architecture: GraphormerConfig, featurizer: str, name: str
-) -> None:
-    """Raise a `ConfigError` unless a model has this featuriser and this architecture."""
-    if start.featurizer != featurizer:
-        raise ConfigError(
-            f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
-            f"'{featurizer}': start from a model with the features of the data"
-        )
-    own, other = asdict(start.network.config), asdict(architecture)
-    wrong = [
-        f"model.{key} is {value}, not {other[key]}"
-        for key, value in own.items()
-        if key not in FREE and key not in _OF_TABLE and value != other[key]
-    ]
-    if wrong:
-        raise other_architecture(name, wrong)
-
-
 def require_same_meaning(
     start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
 ) -> None:
     """Check that targets with the name of one of the start also have its transform, kind and
-    classes, or that the configuration of the data names another one. Otherwise the target would
-    lose its output weights. `name` is that of the start in the message."""
+    classes, unless the configuration of the data names other ones. `name` is that of the start in
+    the message."""
     known = {target.name: target for target in start.task.targets}
     for target in targets:
         old = known.get(target.name)
@@ -139,8 +131,7 @@ def require_same_meaning(
 
 
 def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
-    """Return the option that gives a target the meaning of the start; None if it has the same
-    meaning, or if the configuration already has such an option."""
+    """Return the option that gives a target the meaning of the start; None if none is needed."""
     named = data.task_type is not None
     if isinstance(data.task_type, dict):
         named = new.name in data.task_type
@@ -162,8 +153,6 @@ def unfit_targets(
     Their standard deviation is more than twice that of the labels of the start, or the start
     predicts them with an RMSE of more than twice their standard deviation. A smaller deviation
     alone fits, since it may be that of a series of similar molecules.
-
-    The models are not changed.
     """
     loaded = deepcopy(model)
     same = load_weights(loaded, start).same_targets
@@ -250,8 +239,8 @@ def about_start(
     loaded: LoadedWeights,
     unfit: Collection[str],
 ) -> Iterator[str]:
-    """Yield sentences about the weights that a model has from its start, the differences, and the
-    targets whose labels do not fit the output weights of the start."""
+    """Yield sentences on the loaded weights, the differences between model and start, and the
+    targets whose labels do not fit."""
     yield f"Training starts from {source}: {loaded}."
     inputs = start.inputs
     if inputs.width and inputs != model.inputs:

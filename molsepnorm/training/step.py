@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,22 +15,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from molsepnorm.data.batching.bucketing import Layout, tight_layout
 from molsepnorm.devices import autocast, products_in
 from molsepnorm.nn.batch import GraphBatch
+from molsepnorm.nn.parts import in_head
 from molsepnorm.training.config import FinetuneConfig, OptimConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.objectives.objective import TINY, Objective
-from molsepnorm.training.start import in_head
 
 
 def make_optimizer(
     objective: Objective, config: OptimConfig, finetune: FinetuneConfig | None = None
 ) -> torch.optim.Optimizer:
-    """Return AdamW over all parameters, with weight decay on all of them, as in Graphormer v1.
+    """Return AdamW over all parameters, all with weight decay, as in Graphormer v1.
 
-    The body of the network and its head are in groups of their own if `finetune.body_lr` is set;
-    the entry `lr_factor` of a group is the factor on the learning rate.
+    The entry `lr_factor` of a group is the factor on the learning rate: `finetune.body_lr` for the
+    body of the network, 1 for everything else.
     """
     groups: dict[float, dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
@@ -48,8 +46,7 @@ class WeightAverage(nn.Module):
     """An exponential moving average of the weights of an objective.
 
     After n steps the decay is at most (1 + n) / (10 + n), so that the initial weights are soon
-    forgotten. Batch-norm statistics are not averaged, since they would not belong to the averaged
-    weights; `estimate_statistics` computes them.
+    forgotten. Batch-norm statistics are not averaged; `estimate_statistics` computes them.
     """
 
     def __init__(self, objective: Objective, decay: float) -> None:
@@ -58,12 +55,11 @@ class WeightAverage(nn.Module):
         self.decay = decay
 
     def weight(self, step: int) -> float:
-        """Return the weight in the average of the parameters after a step, counted from 0."""
+        """Return the weight of the parameters after a step, counted from 0."""
         return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
 
     @torch.no_grad()
     def update(self, objective: Objective, weight: float) -> None:
-        """Add the objective's weights to the average, with this weight."""
         averages: list[Tensor] = list(self.module.parameters())
         changes = torch._foreach_sub(list(objective.parameters()), averages)
         torch._foreach_add_(averages, torch._foreach_mul(changes, weight))
@@ -71,8 +67,6 @@ class WeightAverage(nn.Module):
 
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:
     """Return the learning rate of a step, counted from 0, of `total` steps.
-
-    Steps beyond the last, which measure the speed of a run, have the rate at the end of the decay.
 
     >>> config = OptimConfig(lr=1.0, warmup=0.5, decay="linear")
     >>> [learning_rate(step, 4, config) for step in range(4)]
@@ -88,17 +82,8 @@ def learning_rate(step: int, total: int, config: OptimConfig) -> float:
     return config.final_lr + (config.lr - config.final_lr) * share
 
 
-@dataclass(frozen=True)
-class StepBatch:
-    """This process's molecules of one step."""
-
-    graphs: Tensor
-    """int64 [B], on the device, sorted by size."""
-    layout: Layout
-
-
 class TrainStep:
-    """Takes training steps, which change the objective, the optimiser and the average."""
+    """Takes training steps, which change the objective, the optimiser and the weight average."""
 
     def __init__(
         self, config: TrainConfig, objective: Objective, world: DistributedContext
@@ -113,25 +98,23 @@ class TrainStep:
         """Sum of this process's losses and of their weights, since it was last set to zero."""
         self.rebuild()
 
-    def lay_out(self, batches: Sequence[np.ndarray]) -> Iterator[StepBatch]:
-        """Lay out the batches of several steps; all indices are copied to the device at once."""
-        if not batches:
-            return
-        laid_out = [self._lay_out(self.world.share(batch, min_size=1)) for batch in batches]
-        flat = torch.from_numpy(np.concatenate([graphs for graphs, _ in laid_out]))
-        parts = flat.to(self.device).split([len(graphs) for graphs, _ in laid_out])
-        for part, (_, layout) in zip(parts, laid_out, strict=True):
-            yield StepBatch(part, layout)
+    def __call__(self, batch: np.ndarray, rate: float, number: int) -> None:
+        """Take step `number`, counted from 0.
 
-    def __call__(self, batch: StepBatch, rate: float, number: int) -> None:
-        """Take a step, whose number is counted from 0, at a learning rate."""
+        Args:
+            batch: int64 [B], the molecules of the step, of all processes.
+            rate: learning rate.
+        """
         run, clip_norm = self.config.run, self.config.optim.clip_norm
+        molecules = self.world.share(batch, min_size=1)
+        molecules = molecules[np.argsort(self.graphs.sizes[molecules], kind="stable")]
+        indices = torch.from_numpy(molecules).to(self.device, non_blocking=True)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["lr_factor"]
         with products_in(run.precision, self.device):
             with autocast(run.precision, self.device):
-                molecules = self.graphs.gather(batch.graphs, batch.layout)
-                loss_sum, count = self._forward(molecules, batch.graphs)
+                graphs = self.graphs.cut(molecules, run.max_groups)
+                loss_sum, count = self._forward(graphs, indices)
             total = count.clone()
             self.world.sum(total)
             self.optimizer.zero_grad()
@@ -145,22 +128,16 @@ class TrainStep:
         self.totals += torch.stack([loss_sum.detach(), count])
 
     def rebuild(self) -> None:
-        """Drop everything that depends on which parameters are trained, after a change of these."""
+        """Build the forward pass anew, after a change of which parameters are trained."""
         self._forward = _parallel(self.objective, self.world, self.device)
         if self.config.run.compile:
             self._forward = torch.compile(self._forward)
-
-    def _lay_out(self, batch: np.ndarray) -> tuple[np.ndarray, Layout]:
-        """Return the molecules sorted by size, and their layout."""
-        sizes = self.graphs.sizes[batch]
-        rows = np.argsort(sizes, kind="stable")
-        return batch[rows], tight_layout(sizes[rows] + 1, self.config.run.max_groups)
 
 
 def _parallel(
     objective: Objective, world: DistributedContext, device: torch.device
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the objective; its gradients are averaged over the processes."""
+    """Return the objective, with gradients that are averaged over the processes."""
     if world.size == 1:
         return objective
     parallel = nn.parallel.DistributedDataParallel(
@@ -177,9 +154,8 @@ def _parallel(
 def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> None:
     """Replace the running statistics of every batch norm by their mean over training batches.
 
-    Running averages lag behind the weights. In the first hundred steps they are still close to
-    their initial values, which degrades scores on small data sets, and an average of the weights
-    has no running averages of its own. Dropout is off. The network is left in evaluation mode.
+    Running averages lag behind the weights, which degrades scores on small data sets, and a weight
+    average has none. Dropout is off, and the network is left in evaluation mode.
     """
     network.eval()
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]

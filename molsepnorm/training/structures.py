@@ -1,4 +1,4 @@
-"""Descriptors and fingerprints of a data set, computed once and mapped into memory."""
+"""Descriptors and fingerprint counts of a data set, computed once and mapped into memory."""
 
 from __future__ import annotations
 
@@ -14,21 +14,14 @@ from molsepnorm.devices import usable_cores
 from molsepnorm.errors import StorageError
 from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
 from molsepnorm.files.digests import short_digest
-from molsepnorm.files.writing import (
-    cache_folder,
-    clear_errors,
-    replacing,
-    scratch_folder,
-)
+from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 from molsepnorm.molecules.featurize.descriptors import (
-    BITS,
     COUNTS,
     DESCRIPTORS,
     FAST_DESCRIPTORS,
     PAIRS,
     RDKIT_VERSION,
     describe,
-    morgan_bits,
     morgan_counts,
     pair_counts,
 )
@@ -40,7 +33,7 @@ _TASK = 256  # molecules of a task
 
 
 class _Kind(NamedTuple):
-    """Something that is computed from a molecule."""
+    """Numbers that are computed from a molecule."""
 
     compute: Callable[[Any], np.ndarray]
     """Function of an RDKit molecule that returns an array (width,)."""
@@ -53,7 +46,6 @@ _KINDS = {
     "fast_descriptors": _Kind(
         partial(describe, names=FAST_DESCRIPTORS), len(FAST_DESCRIPTORS), np.float32
     ),
-    "fingerprint": _Kind(morgan_bits, BITS // 8, np.uint8),
     "counts": _Kind(morgan_counts, COUNTS, np.uint16),
     "pairs": _Kind(pair_counts, PAIRS, np.uint16),
 }
@@ -65,15 +57,13 @@ def structure_features(
     progress: Callable[[int, int], None] = lambda done, of: None,
     processes: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return what can be computed from the structure of every molecule.
-
-    It is computed once, and read from the cache afterwards. Each name has its own file there.
+    """Return numbers of the structure of every molecule, from the cache if they are there.
 
     Args:
         smiles: SMILES of G molecules.
         names: `descriptors`, float32 [G, D], NaN where RDKit cannot compute one;
-            `fast_descriptors`, the `FAST_DESCRIPTORS` among them; `fingerprint`, uint8
-            [G, BITS / 8]; `counts`, uint16 [G, COUNTS]; `pairs`, uint16 [G, PAIRS].
+            `fast_descriptors`, the `FAST_DESCRIPTORS` among them; `counts`, uint16 [G, COUNTS];
+            `pairs`, uint16 [G, PAIRS]. Each has a file of its own.
         progress: called with the number of molecules done, and G.
         processes: maximum number of worker processes; by default one per core.
 

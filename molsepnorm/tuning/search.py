@@ -22,7 +22,7 @@ from molsepnorm.optional import require_package
 from molsepnorm.tasks.metrics import METRICS, Metric
 from molsepnorm.training import run as course
 from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopWhen, TrainingResult
-from molsepnorm.training.completing.baseline import require_blendable
+from molsepnorm.training.completing.baseline import may_blend
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import load_config, load_dataset
@@ -89,7 +89,7 @@ def tune(
     data = load_splits(config, splits)
     config = with_length(config, data[0])
     values = make_space(config, space, fixed)
-    require_blendable(config, data[0])  # for the best configuration
+    may_blend(config, data[0])  # for the best configuration
     metric = common_metric(config, data)
     if metric.name == "loss" and values.keys() & {"optim.regression_loss", "optim.class_weight"}:
         raise ConfigError("the loss cannot be tuned, since it compares the trials: set --metric")
@@ -146,7 +146,7 @@ def train_best(
             "added. Rename it and repeat the command, which then trains the best configuration"
         )
     if (metrics := run.complete_metrics()) is not None:
-        return TrainingResult(run.path, True, run.best()[0], metrics.to_json())
+        return TrainingResult(run.path, True, run.best(), metrics.to_json())
     return course.train(None if begun else best, run.path, resume=begun, callback=callback)
 
 

@@ -97,7 +97,6 @@ def outcome() -> Callable[[Path], dict[str, Any]]:
         del metrics["seconds"]
         metrics.get("baseline", {}).pop("seconds", None)
         state = load_file(folder / "checkpoints" / "last.safetensors")
-        state.pop("history")  # with times; compared below
         history = _rows(folder / "history.csv")
         return {
             "history": [{k: v for k, v in row.items() if k not in TIMES} for row in history],

@@ -11,7 +11,6 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.training import ablate, train
 from molsepnorm.training.comparing.ablation import Ablation
 from molsepnorm.training.comparing.replicates import Replicates, paired_difference
-from molsepnorm.training.run_folder.folder import RunFolder
 
 ONE = {"run.epochs": 1}
 NORMS = {"norm": ["shared", "sep", "sep-ln"]}
@@ -49,18 +48,6 @@ def test_differences_pair_runs_of_the_same_seed(norms):
     assert told["variants"]["sep"]["test"]["rmse"]["values"] == [
         run["test"]["rmse"] for run in norms.replicates["sep"].runs.values()
     ]
-
-
-def test_the_same_call_continues_a_stopped_ablation(configure, tmp_path, stop_at, norms):
-    """The result equals that of an uninterrupted ablation."""
-    folder, steps = tmp_path / "stopped", 3 * 4 + 1  # in the second seed's second variant
-    first = ablate(configure(ONE), folder, NORMS, seeds=[0, 2], callback=stop_at(steps))
-    assert not first.finished
-    assert first.differences["rmse"]["sep"]["test"].pairs == 1
-    assert RunFolder(folder / "sep" / "seed-2").checkpoint.exists()
-    again = ablate(configure(ONE), folder, NORMS, seeds=[0, 2])
-    assert again.finished
-    assert again.differences == norms.differences
 
 
 def test_every_target_is_compared(configure, tmp_path, monkeypatch):

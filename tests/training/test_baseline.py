@@ -145,22 +145,3 @@ def test_molecules_in_memory_have_one_if_they_are_smiles(few_trees):
     result = molsepnorm.fit(graphs, values, overrides=settings, callback=seen)
     assert "baseline" not in result.metrics
     assert seen.warnings == ["The run has no baseline, because its molecules are not SMILES."]
-
-
-def test_a_run_that_ended_before_its_baseline_resumes(few_trees, configure, tmp_path, monkeypatch):
-    whole = train(configure(ONE_EPOCH), tmp_path / "whole").metrics
-
-    def killed(*_, **__):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(baseline.Forest, "fit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            train(configure(ONE_EPOCH), tmp_path / "run")
-    assert not (tmp_path / "run" / "metrics.json").exists()
-    resumed = train(folder=tmp_path / "run", resume=True).metrics
-    for metrics in (whole, resumed):
-        del metrics["seconds"], metrics["baseline"]["seconds"]
-    assert resumed == whole
-    monkeypatch.setattr(baseline.Forest, "fit", killed)  # a finished run does not fit it again
-    assert train(folder=tmp_path / "run", resume=True).metrics["baseline"]["trees"] == 12

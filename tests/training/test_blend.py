@@ -211,7 +211,7 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"run.baseline": False}, "run.blend: forest needs the random forest of the baseline"),
+        ({"run.baseline": False}, "because run.baseline is off"),
         ({"objective.name": "pretraining"}, "the objective pretraining has no predictions"),
     ],
 )
@@ -241,26 +241,6 @@ def test_joined_blends_predict_their_mean(shares):
     joined = join(models, [1, 2, 5])
     assert sum(isinstance(part, NetworkPart) for part in joined.parts) == 3
     np.testing.assert_allclose(predicted(joined, smiles), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(("weights", "share"), [([0.1, 0.2, 0.7], 0.05), ([1, 1e-20], 1.0)])
-def test_copies_of_a_blend_join_to_itself(tmp_path, weights, share):
-    """Weights whose sum is not exactly 1, and forests that are equal, which become one."""
-    smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
-    task = Task((Target("y", "regression"),), "mae")
-    labels = np.array([[1.0], [2.5], [0.2], [3.1]])
-    forest = Forest.fit(READS, inputs_of(smiles), labels, task, trees=3)
-    torch.manual_seed(0)
-    network = Graphormer(GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2)).eval()
-    parts = NetworkPart(network), forest
-    blended = PropertyModel(parts, "zinc", task, weights=(1 - share, share))
-    joined = join([blended] * len(weights), weights)
-    assert len(joined.parts) == 2
-    joined.save_pretrained(tmp_path / "joined")
-    again = PropertyModel.from_pretrained(tmp_path / "joined")
-    np.testing.assert_allclose(
-        predicted(again, smiles), predicted(blended, smiles), rtol=1e-5, atol=1e-6
-    )
 
 
 def test_a_table_is_blended_by_default(with_columns, tmp_path, monkeypatch):

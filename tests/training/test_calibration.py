@@ -2,17 +2,12 @@
 
 import csv
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from molsepnorm.errors import ConfigError
-from molsepnorm.model import PropertyModel, join
-from molsepnorm.model.parts import Predicted
+from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
-from molsepnorm.predict.uncertainty import uncertainty_columns
-from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import ClassSets, Intervals
 from molsepnorm.training import train
 
@@ -85,18 +80,6 @@ def test_predictions_have_intervals_and_sets_if_they_are_wanted(run):
     assert 0 < found["active_calibrated"] < 1 and found["active_set"] in ("0", "1", "0|1", "none")
 
 
-@pytest.mark.parametrize("classes", [("a", "b", "a|b"), ('"x"', "y|z", "n"), ("m", "k", "l")])
-def test_sets_of_classes_are_read_as_a_csv_file_with_their_separator(run, classes):
-    """Also if a class contains the separator."""
-    task = Task((Target("grade", "multiclass", classes=classes),), "loss")
-    model = replace(PropertyModel.from_pretrained(run), task=task)
-    found = Predicted(np.float32([[0.4, 0.3, 0.3]]))
-    for held in ([0, 1], [2], [0, 1, 2]):
-        sets = ClassSets(tuple((float(each in held),) * 9 for each in range(3)))
-        (columns,) = uncertainty_columns(replace(model, calibration=(sets,)), found, 0.5)
-        assert [*csv.reader(columns["grade_set"], delimiter="|")] == [[classes[i] for i in held]]
-
-
 def test_an_interval_of_a_transformed_target_is_given_on_both_scales(with_columns, tmp_path):
     values = [10.0**power for power in range(1, 6)]
     settings = {"data.transform": {"ic50_nM": "pic50"}, "data.split": [0.5, 0.3, 0.2]}
@@ -107,22 +90,3 @@ def test_an_interval_of_a_transformed_target_is_given_on_both_scales(with_column
     assert sure["ic50_nM_low"] < found.values["ic50_nM"] < sure["ic50_nM_high"]
     assert sure["ic50_nM_low"] == pytest.approx(10 ** (9 - sure["ic50_nM_pic50_high"]), rel=1e-5)
     assert sure["ic50_nM_pic50_std"] > 0 and "ic50_nM_std" not in sure
-
-
-def test_an_ensemble_is_calibrated_as_a_whole(configure, tmp_path):
-    settings = {**BOTH, "run.ensemble": 2}
-    result = train(configure(settings), tmp_path / "run")
-    numbers, _ = result.model.calibration
-    assert result.metrics["calibration"]["y"]["molecules"] == len(numbers.scores) > 0
-    own = PropertyModel.from_pretrained(tmp_path / "run" / "members" / "1")
-    assert own.calibration != result.model.calibration
-
-
-def test_a_model_without_calibration_says_so(run):
-    model = PropertyModel.from_pretrained(run)
-    with pytest.raises(ConfigError, match="has no intervals: they are fitted to the validation"):
-        Predictor(join([model, model]), level=0.9)
-    with pytest.raises(ConfigError, match="between 0 and 1, such as 0.9; got 90"):
-        Predictor(model, level=90)
-    with pytest.raises(ConfigError, match="at level 0.999 needs 999 labelled validation"):
-        Predictor(model, level=0.999)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 from rdkit import Chem
-from support import CONTRASTIVE
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import KernelPart
@@ -84,24 +83,6 @@ def test_the_card_has_no_structure_path_or_user(run, tmp_path):
         smiles = {row["smiles"] for row in csv.DictReader(file)}
     assert not {word for word in card.replace("`", " ").split() if len(word) > 2} & smiles
     assert str(tmp_path) not in card and str(Path.home()) not in card
-
-
-def test_a_pre_trained_model_has_losses_and_no_targets(table, configure, tmp_path):
-    settings = {**CONTRASTIVE, "data.structures": [str(table)], "data.table": None}
-    config = configure({**settings, "data.targets": None, "run.epochs": 1})
-    metrics = train(config, tmp_path / "run").metrics
-    card = card_of(tmp_path / "run")
-    losses = [significant(metrics[split]["loss"]) for split in ("val", "test")]
-    assert cells(card, "loss") == ["loss", *losses]
-
-
-def test_an_unfinished_run_has_a_card_without_scores(configure, stop_at, tmp_path):
-    """The card is written again when the run is finished. Loading ignores it."""
-    train(configure({"run.epochs": 2}), tmp_path / "run", callback=stop_at(5))
-    assert "MAE" not in card_of(tmp_path / "run")
-    (tmp_path / "run" / "model" / "README.md").write_bytes(b"\xff")
-    metrics = train(folder=tmp_path / "run", resume=True).metrics
-    assert significant(metrics["test"]["mae"]) in cells(card_of(tmp_path / "run"), "MAE")
 
 
 def test_a_fine_tuned_model_names_its_start(shipped, configure, tmp_path):

@@ -51,7 +51,7 @@ def _step(objective, optimizer, average) -> float:
 def save_checkpoint(path, progress, objective, optimizer, average) -> None:
     """Save with the state of torch's generator."""
     random = {"cpu": torch.get_rng_state()}
-    checkpoint.save_checkpoint(path, progress, objective, optimizer, average, random)
+    checkpoint.save_checkpoint(path, progress, objective, optimizer, average, random, {})
 
 
 def load_checkpoint(path, objective, optimizer, average) -> Progress:
@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
     with safe_open(path, framework="pt") as file:
         metadata = {"molsepnorm": file.metadata()["molsepnorm"]}
     if damage == "of another":
-        metadata = {"molsepnorm": '{"schema": 3, "progress": []}'}
+        metadata = {"molsepnorm": '{"schema": 4, "progress": []}'}
     content = {"cut": path.read_bytes()[:-50], "empty": b""}
     told = None if damage == "no metadata" else metadata
     path.write_bytes(content.get(damage, save(load_file(path), metadata=told)))

@@ -133,13 +133,3 @@ def test_an_undefined_target_is_left_out_of_the_mean(with_columns, tmp_path):
     assert metrics["chosen_by"] == "roc_auc"
     assert metrics["val"]["roc_auc/a"] is None
     assert metrics["val"]["roc_auc"] == metrics["val"]["roc_auc/b"] is not None
-
-
-def test_a_resumed_run_keeps_the_fallback_metric(with_columns, tmp_path, outcome, stop_at):
-    columns = {"a": [0, 1, 0, 0, 1, 0, 1, 1, 0, 1], "part": ["train"] * 8 + ["val", "test"]}
-    config = with_columns(columns, {"data.targets": ["a"], "data.splits_column": "part"})
-    train(config, tmp_path / "whole")
-    train(config, tmp_path / "parts", callback=stop_at(4))
-    train(folder=tmp_path / "parts", resume=True)
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-    assert outcome(tmp_path / "whole")["metrics"]["chosen_by"] == "loss"

@@ -16,7 +16,7 @@ from molsepnorm.training import scoring
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.results.summary import conclusion, conclusion_of_folds
-from molsepnorm.training.scoring import about_split, gaps, scored_targets
+from molsepnorm.training.scoring import about_split, gaps
 
 
 def entry(difference, low, high):
@@ -158,14 +158,11 @@ def test_the_targets_of_a_score_are_those_that_have_one(is_scored):
         labels[:, 1] = 1
     predictions, constant = rng.random(labels.shape), np.full((40, 2), 0.5)
     scores = [json_scores(task.scores(each, labels)) for each in (predictions, constant)]
-    found = scored_targets(task, scores[0])
-    assert found["roc_auc"] == ["a", "b"][: 1 + is_scored]
     gap = {"roc_auc": entry(0.0, -0.1, 0.1)}
     content = metrics(
         headlines=["roc_auc"],
         test=scores[0],
         test_constant=scores[1],
-        scored_targets=found,
         constant_difference=gap,
     )
     named = "mean ROC-AUC 0." if is_scored else " ROC-AUC 0."

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 import two_processes
-from torch import distributed as dist
 from torch import nn
 from two_processes import CUTS, NETWORKS, OPTIONS, norm_steps, training_steps
 
@@ -144,11 +143,6 @@ def test_two_halves_of_a_batch_train_like_the_whole_batch(trained, part: str) ->
             assert torch.equal(value, other[part][name]), name
 
 
-def test_ranks_and_sizes_are_those_of_torchrun(both) -> None:
-    assert both("world") == (DistributedContext(0, 2, 0, 2), DistributedContext(1, 2, 1, 2))
-    assert both("left") == (True, True)
-
-
 def test_shares_are_whole_without_duplicates_and_gathered_bit_for_bit(both) -> None:
     one, other = both("shared")
     for total, mine in one.items():
@@ -217,27 +211,6 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> Non
     assert after.count("gloo") == after.count("tcpstore") == 0
 
 
-@pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in TORCHRUN:
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.parametrize("size", [None, "1"])
-def test_a_single_process_does_not_use_torch_distributed(alone, monkeypatch, size) -> None:
-    """This includes a cluster that sets only WORLD_SIZE, and torchrun with one process."""
-    if size is not None:
-        for name, value in zip(TORCHRUN, ("0", size, "0", "1"), strict=False):
-            monkeypatch.setenv(name, value)
-    with DistributedContext.join("cpu") as world:
-        assert world == DistributedContext()
-        assert not dist.is_initialized()
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    with DistributedContext.join("cuda") as world:
-        assert world == DistributedContext()
-
-
 def test_a_batch_size_below_two_per_process_is_refused() -> None:
     DistributedContext(1, 4).require_batch(8)
     with pytest.raises(ConfigError, match="got 7 for 4 processes. Try --batch-size 8 or more"):
@@ -255,16 +228,3 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch, name, gpus, device) -> N
         assert device_of_rank(name, DistributedContext()) == torch.device(
             "cuda:0" if gpus else "cpu"
         )
-
-
-@pytest.mark.parametrize(
-    ("name", "gpus", "message"),
-    [
-        ("cuda", 1, "started 2 of them on this machine, which has 1. Try --nproc-per-node 1"),
-        ("cuda:0", 2, "4 processes cannot share the device 'cuda:0': with --device cuda each"),
-    ],
-)
-def test_unavailable_devices_are_refused(monkeypatch, name, gpus, message) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    with pytest.raises(ConfigError, match=message):
-        device_of_rank(name, DistributedContext(3, 4, 1, 2))

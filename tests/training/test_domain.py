@@ -89,7 +89,6 @@ def test_the_entry_of_the_metrics_is_that_of_plain_code(run, rows_in, rows_of):
             assert each["error"] == pytest.approx(errors[inside].mean(), rel=1e-4)
             total += each["molecules"]
         assert total == len(rows)
-    assert metrics["training_molecules"] == len(train_smiles)
     model = PropertyModel.from_pretrained(run)
     assert model.domain.lowest == metrics["lowest"]
     assert list(model.domain.errors[0]) == metrics["expected"]["y"]
@@ -169,7 +168,6 @@ def test_rows_of_one_molecule_count_as_one(measured_twice):
     assert domain["expected"] == {"y": None}
     assert sum(each["molecules"] for each in domain["bins"]["test"]) == 4
     assert metrics["molecules"] == {"train": 8, "val": 4, "test": 4}
-    assert metrics["labelled"] == {"val": 4, "test": 4}
     assert metrics["calibration"]["y"]["molecules"] == 4
     assert len(measured_twice.model.calibration[0].scores) == 4
 

@@ -78,14 +78,6 @@ def of_columns(columns: tuple[FeatureColumn, ...]) -> PropertyModel:
     return PropertyModel.of(network, "zinc", task, inputs=ExtraInputs(columns))
 
 
-def test_models_with_other_feature_columns_are_not_joined():
-    """Also beside a model without feature columns."""
-    models = [of_columns(columns) for columns in ((), (FeatureColumn("t"),), (FeatureColumn("p"),))]
-    for order in ((0, 1, 2), (1, 0, 2)):
-        with pytest.raises(ConfigError, match="only models with the same inputs can be joined"):
-            join([models[number] for number in order])
-
-
 def test_a_joined_column_has_the_range_of_all_models():
     one, other, unknown = (
         of_columns((FeatureColumn("t", low=low, high=high),))
@@ -138,20 +130,6 @@ def test_members_equal_runs_with_their_seeds(configure, tmp_path, outcome):
     assert result.metrics["test"] != result.metrics["members"][0]["test"]
 
 
-def test_rows_that_training_left_out_are_no_change_of_the_table(with_columns, tmp_path, split_rows):
-    """A word of a feature column that only a test row has."""
-    words, parts = ["a", "b"] * 14 + ["a", "rare"], ["train"] * 20 + ["val"] * 5 + ["test"] * 5
-    settings = {"data.targets": ["y"], "data.feature_columns": ["s"], "data.splits_column": "part"}
-    columns = {"y": [1, 2, 4], "s": words, "part": parts}
-    config = with_columns(columns, {**SHORT, **settings, "run.ensemble": 2})
-    result = train(config, tmp_path / "run")
-    assert split_rows(result.folder)["test"] == [25, 26, 27, 28]
-    found = evaluate(result.folder, config.data)
-    assert found.molecules == 4
-    assert found.scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-5)
-    assert train(None, result.folder, resume=True).metrics == result.metrics
-
-
 def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path):
     """In the second member; the first is not trained again."""
     config = configure({"run.ensemble": 2})
@@ -182,16 +160,3 @@ def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path):
     assert first.metrics["test"] == whole.metrics["members"][0]["test"]
     again = train(None, tmp_path / "parts", resume=True)
     assert again.metrics == resumed.metrics
-
-
-def test_an_ensemble_without_epochs_is_the_model_of_one_run(table, tmp_path):
-    """Its kernel regression compares descriptors and counts, too, and the members become one."""
-    settings = {"data.targets": ["y"], "run.epochs": 0, "run.threads": 1}
-    one, two = (
-        train(load_config(table, overrides=settings | more), tmp_path / str(len(more)))
-        for more in ({}, {"run.ensemble": 2})
-    )
-    assert one.model.inputs.descriptors
-    assert two.model.inputs == one.model.inputs
-    assert [type(part) for part in two.model.parts] == [type(part) for part in one.model.parts]
-    np.testing.assert_allclose(predicted(two.model), predicted(one.model), rtol=1e-5)

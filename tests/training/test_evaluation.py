@@ -15,10 +15,7 @@ from support import of_targets
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
-from molsepnorm.nn import Graphormer, GraphormerConfig
-from molsepnorm.tasks import Task
 from molsepnorm.training import evaluate, train
-from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.scoring import dataset_scores
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
@@ -155,14 +152,6 @@ def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
     assert np.isnan(found.scores["roc_auc"])
 
 
-def test_a_model_without_targets_cannot_be_scored(coloured):
-    config, _ = coloured
-    network = Graphormer(GraphormerConfig(layers=1, width=16, heads=2, outputs=0))
-    model = PropertyModel.of(network, "zinc", Task((), "loss"), objective="pretraining")
-    with pytest.raises(ConfigError, match="this model was pre-trained without targets"):
-        evaluate(model, config.data)
-
-
 def test_a_label_outside_the_models_classes_is_refused(coloured, tmp_path):
     _, result = coloured
     data = _new_table(tmp_path / "new.csv", [("CCN", 0, 1, "red"), ("CCO", 1, 1, "mauve")])
@@ -232,13 +221,6 @@ def test_a_data_sets_own_evaluator_replaces_the_score_of_its_metric(coloured):
     assert about is labels
 
 
-def test_evaluation_of_other_targets_names_both(coloured, tmp_path):
-    _, result = coloured
-    data = _new_table(tmp_path / "other.csv", [("CCO", 1, 1, "red")])
-    with pytest.raises(ConfigError, match="y, a, c, and the data have a, y"):
-        evaluate(result.folder, data.model_copy(update={"targets": ["a", "y"]}))
-
-
 def test_targets_without_labels_are_not_scored(coloured, tmp_path):
     """The column may be empty or missing. A table needs labels of at least one target."""
     _, result = coloured
@@ -264,28 +246,3 @@ def test_predictions_that_are_not_finite_are_counted(coloured):
     assert np.isnan(found.scores["accuracy/a"]) and np.isnan(found.scores["accuracy"])
     for name in ("mae", "accuracy/c"):
         assert found.scores[name] == good.scores[name]
-
-
-def test_two_words_are_scored_as_0_and_1(with_columns, tmp_path, rows_of):
-    """Scores and predictions are those of the same labels as numbers, and files have the words."""
-    words, results = {"safe": 0, "toxic": 1, "": ""}, {}
-    cells = ["safe", "toxic", "safe", "", "toxic", "toxic", "safe"]
-    for name, own in (("words", cells), ("numbers", [words[cell] for cell in cells])):
-        settings = {"name": f"{name}.csv", "data.targets": ["y"]}
-        results[name] = train(with_columns({"y": own}, settings), tmp_path / name)
-    mine, other = results["words"], results["numbers"]
-    for split in ("val", "test"):
-        assert mine.metrics[split] == other.metrics[split]
-        table, numbers = (
-            rows_of(each.folder / f"predictions_{split}.csv") for each in (mine, other)
-        )
-        assert [row["y_pred"] for row in table] == [row["y_pred"] for row in numbers]
-        assert [words[row["y"]] for row in table] == [float(row["y"]) for row in numbers]
-    report = Contents.read(mine.folder)
-    labels = report.predicted("test", report.targets[0]).labels
-    assert labels.tolist() == [words[row["y"]] for row in table]
-    data = DataConfig(table=tmp_path / "words.csv", targets=["y"])
-    scores = evaluate(mine.folder, data).scores
-    assert scores["log_loss"] == pytest.approx(mine.metrics["test"]["log_loss"])
-    with pytest.raises(ConfigError, match="class 1 of 'y', and words.csv has the classes safe, to"):
-        evaluate(other.folder, data)

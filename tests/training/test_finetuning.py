@@ -15,7 +15,7 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import ablate, load_config, train
+from molsepnorm.training import load_config, train
 from molsepnorm.training.loop import Body
 from molsepnorm.training.start import load_weights
 
@@ -213,21 +213,11 @@ def test_a_stopped_run_resumes_exactly_without_the_start(
 def test_a_run_records_its_start(configure, start, tmp_path):
     settings = {"finetune.start": str(start), "data.targets": ["y", "active"]}
     run = train(configure(settings), tmp_path / "run").folder
-    origin = {"model": str(start), "weights_sha256": weights_digest(start)}
-    assert json.loads((run / "metrics.json").read_text())["start"] == origin
     environment = json.loads((run / "environment.json").read_text())
-    assert environment["start"] == origin
     assert environment["loaded_weights"]["same_targets"] == ["y"]
     assert environment["loaded_weights"]["new_targets"] == ["active"]
     config = load_config(config=run / "config.yaml").finetune
-    assert (config.start, config.weights_sha256) == (start, origin["weights_sha256"])
-
-
-def test_an_ablation_compares_a_start_with_none(configure, start, tmp_path):
-    config, vary = configure({"run.epochs": 1}), {"finetune.start": [None, str(start)]}
-    ablation = ablate(config, tmp_path / "ablation", vary, seeds=[0])
-    for variant, expected in zip(ablation.replicates.values(), (False, True), strict=True):
-        assert all(("start" in metrics) == expected for metrics in variant.runs.values())
+    assert (config.start, config.weights_sha256) == (start, weights_digest(start))
 
 
 def test_the_architecture_is_that_of_the_start(configure, start):
@@ -259,20 +249,6 @@ def test_settings_that_contradict_the_start_are_refused(configure, start, settin
         load_config(table, overrides={"finetune.start": str(start), **settings})
     with pytest.raises(ConfigError, match="preset mini and finetune.start both choose an archite"):
         load_config(table, preset="mini", overrides={"finetune.start": start})
-
-
-def test_a_folder_without_a_usable_model_is_refused(configure, start, tmp_path):
-    with pytest.raises(ModelError, match="there is no folder .*none"):
-        configure({"finetune.start": str(tmp_path / "none")})
-    with pytest.raises(ModelError, match="is not a model folder, but holds 1 run: give one of"):
-        configure({"finetune.start": str(tmp_path)})
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelError, match="is not a complete model folder"):
-        configure({"finetune.start": str(tmp_path / "empty")})
-    weights = start / "model" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
-    with pytest.raises(ModelError, match="model.safetensors is damaged"):
-        configure({"finetune.start": str(start)})
 
 
 def test_a_start_that_changed_since_is_refused(configure, start, tmp_path):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 
-import pandas as pd
 import pytest
 
 from molsepnorm.errors import ConfigError, ModelError
@@ -64,28 +62,6 @@ def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
     assert [row["epoch"] for row in rows_of(path)] == ["1", "2", "3"]
 
 
-def test_carriage_returns_do_not_split_rows(with_columns, tmp_path):
-    """In rejected rows and in class names."""
-    words = ["sweet\ror sour", "bitter"] * 4
-    config = with_columns({"taste": words}, {"data.targets": ["taste"], "run.epochs": 1})
-    with open(config.data.table, "ab") as file:
-        file.write(b'"C1CC\rx",bitter\r\n')
-    train(config, tmp_path / "run")
-    rejected = pd.read_csv(tmp_path / "run" / "rejected.csv")
-    assert rejected["smiles"].tolist() == ["C1CC\rx"]
-    predicted = pd.read_csv(tmp_path / "run" / "predictions_test.csv")
-    assert set(predicted["taste"]) <= set(words)
-    assert predicted["line"].dtype.kind == "i"
-
-
-def test_many_training_molecules_have_no_predictions(configure, tmp_path, monkeypatch):
-    monkeypatch.setattr("molsepnorm.training.scoring.MAX_TRAINING", 22)
-    run = train(configure({"run.epochs": 1}), tmp_path / "run").folder
-    assert len(json.loads((run / "splits.json").read_text())[0]["train"]) == 23
-    assert not (run / "predictions_train.csv").exists()
-    assert (run / "predictions_val.csv").exists()
-
-
 @pytest.fixture
 def probed(configure, tmp_path):
     """A configuration with a probe: the run starts from a run on another target."""
@@ -125,7 +101,7 @@ def test_a_run_killed_before_its_first_checkpoint_is_started_anew(
     assert outcome(run) == outcome(whole)
 
 
-@pytest.mark.parametrize("method", ["RunFolder.keep_best", "RunFolder.append_history"])
+@pytest.mark.parametrize("method", ["Trainer._keep_best", "RunFolder.write_history"])
 def test_a_run_killed_at_epoch_0_is_resumed(probed, killed, outcome, tmp_path, method):
     whole, run = train(probed, tmp_path / "whole").folder, killed(method)
     with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
@@ -145,16 +121,3 @@ def test_a_run_started_anew_keeps_nothing_of_the_killed_one(
     assert tree(run).keys() == tree(tmp_path / "other").keys()
     assert train(folder=run, resume=True).finished
     assert [row["epoch"] for row in rows_of(run / "history.csv")] == ["1"]
-
-
-@pytest.mark.parametrize("added", ["checkpoints/last.safetensors", "metrics.json", "history.csv"])
-def test_only_a_run_without_a_checkpoint_and_results_is_overwritten(
-    probed, killed, tree, tmp_path, added
-):
-    run = killed("Trainer.save")
-    RunFolder(run).require_new()
-    (run / added).touch()
-    before = tree(run)
-    with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
-        train(probed, run)
-    assert tree(run) == before

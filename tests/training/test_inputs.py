@@ -15,14 +15,12 @@ from click.testing import CliRunner
 import molsepnorm
 from molsepnorm.cli import main
 from molsepnorm.data import datasets
-from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.nn.parts import ConditionalLinear
 from molsepnorm.predict import Predictor
-from molsepnorm.tasks import ExtraInputs
 from molsepnorm.training import TrainConfig, evaluate, load_config, train
 
 RINGS = ("C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "c1ccccc1", "c1ccncc1", "c1ccoc1", "c1ccsc1")
@@ -160,32 +158,6 @@ def test_a_row_that_cannot_be_read_fails_by_itself(run, tmp_path):
     assert "unclosed ring" in found[4]["error"]
 
 
-@pytest.mark.parametrize("name", ["predict", "embed"])
-def test_missing_columns_are_named(run, tmp_path, name):
-    table, output = tmp_path / "t.csv", ("-o", tmp_path / "out.csv")
-    for text, message in (
-        ("smiles,assay\nCCO,A\n", f"temperature, assay, and {table} has no column temperature: "),
-        ("smiles,assay,assay,temperature\nCCO,A,A,3\n", "2 columns called 'assay'"),
-    ):
-        table.write_text(text)
-        assert message in command(name, "--model", run, "-i", table, *output, code=2)
-    found = command(name, "--model", run, "--smiles", "CCO", *output, code=2)
-    assert "and --smiles has no column temperature, assay" in found
-    assert not (tmp_path / "out.csv").exists()
-
-
-def test_wrong_columns_in_python(run):
-    predictor = Predictor.from_pretrained(run)
-    with pytest.raises(ConfigError, match="columns has no column assay"):
-        predictor.stream(["CCO"], {"temperature": [1]})
-    with pytest.raises(ConfigError, match="smiles and the feature columns have different lengths"):
-        predictor.predict(["CCO", "C"], {"temperature": [1, 2], "assay": ["A"]})
-    with pytest.raises(ConfigError, match=r"columns\['temperature'\] must be a list"):
-        predictor.predict(["CCO", "C"], {"temperature": 25, "assay": ["A", "A"]})
-    with pytest.raises(ConfigError, match="which a graph does not have: predict from SMILES"):
-        predictor.predict_graphs([featurize.get("zinc")("CCO")])
-
-
 def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
     rows = [("CCO", 300, "A", 1), ("CCN", 300, "Z", 2), ("CCF", 310, "B", 3)]
     data = load_config(write(tmp_path / "t.csv", rows)).data
@@ -249,39 +221,12 @@ def test_a_cell_of_a_table_that_cannot_be_an_input(tmp_path, column, cell, messa
         train(load_config(table, overrides=settings), tmp_path / "run")
 
 
-def test_a_column_that_is_not_there(tmp_path):
-    config = load_config(
-        write(tmp_path / "t.csv", measured()),
-        overrides={**SETTINGS, "data.feature_columns": ["temperatur"]},
-    )
-    with pytest.raises(ConfigError, match="no column 'temperatur'. Did you mean 'temperature'"):
-        train(config, tmp_path / "run")
-
-
 def test_cells_stay_with_their_molecule_after_an_invalid_smiles(tmp_path):
     rows = [("C1CC", 250, "B", 0), *measured(), ("C1CC", 250, "B", 0)]
     data = load_config(write(tmp_path / "t.csv", rows), overrides=SETTINGS).data
     dataset = datasets.load(data, EncodingSpec(bond_sizes=(3,)))
     assert dataset.columns["temperature"] == ["298.15", "310.15"] * len(SMILES)
     assert dataset.columns["assay"] == [row[2] for row in measured()]
-
-
-def test_other_cells_are_other_data(tmp_path):
-    """A run is not resumed after a temperature was changed."""
-    fingerprints = set()
-    for temperatures in ((298.15, 310.15), (298.15, 311.15)):
-        table = write(tmp_path / "t.csv", measured(temperatures))
-        data = load_config(table, overrides=SETTINGS).data
-        fingerprints.add(datasets.load(data, EncodingSpec(bond_sizes=(3,))).digest)
-    assert len(fingerprints) == 2
-
-
-def test_a_descriptor_that_rdkit_does_not_have(run):
-    model = PropertyModel.from_pretrained(run)
-    model.inputs = ExtraInputs(model.inputs.columns, 2048, ("Another", *DESCRIPTORS[1:]))
-    columns = {"temperature": [300], "assay": ["A"]}
-    with pytest.raises(ModelError, match="reads the descriptor 'Another', which RDKit"):
-        Predictor(model).predict(["CCO"], columns)
 
 
 NO_CHANGE = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "finetune.freeze_epochs": 2}
@@ -349,24 +294,3 @@ def test_columns_in_memory_equal_those_of_a_table(tmp_path):
         )
         assert result.metrics["test"] == expected.metrics["test"]
     assert result.model.inputs == expected.model.inputs
-
-
-@pytest.mark.parametrize(
-    ("columns", "overrides", "message"),
-    [
-        ({"t": [1, 2]}, {}, "feature column 't' has 2 rows, and there are 30 molecules"),
-        ({"t": [np.nan] * 30}, {}, "molecule 0, column 't': all cells are empty"),
-        (None, {"data.feature_columns": ["t"]}, "pass a DataFrame or a dictionary of columns"),
-    ],
-)
-def test_wrong_columns_in_memory(columns, overrides, message):
-    settings = {"data.featurizer": "zinc", "model.layers": 1, **overrides}
-    with pytest.raises((ConfigError, DataError), match=message):
-        molsepnorm.fit(SMILES, range(30), feature_columns=columns, overrides=settings)
-
-
-def test_graphs_have_no_molecule_features():
-    settings = {"data.featurizer": "zinc", "model.layers": 1, "data.molecule_features": ["rdkit"]}
-    graphs = featurize.get("zinc").many(SMILES)
-    with pytest.raises(ConfigError, match="has no SMILES to compute them from"):
-        molsepnorm.fit(graphs, range(30), overrides=settings)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from sklearn import metrics as sk
 
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.model import PropertyModel, join
+from molsepnorm.errors import DataError
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, train
 
@@ -111,42 +108,6 @@ def test_no_row_is_lost(run):
     assert result.metrics["molecules_in_several_splits"] == 0
 
 
-def test_the_model_folder_has_the_transform(run):
-    """`predict` and `evaluate` use it, and the run's own split has the same scores."""
-    config, result = run
-    target = json.loads((result.folder / "model" / "config.json").read_text())["task"]["targets"][0]
-    assert target["transform"] == "pic50:nM"
-    row = _rows(result.folder / "predictions_test.csv")[0]
-    (prediction,) = Predictor.from_pretrained(result.folder).predict([row["smiles"]])
-    assert prediction.values == {
-        "ic50_nM": pytest.approx(float(row["ic50_nM_pred"]), rel=1e-4),
-        "ic50_nM_pic50": pytest.approx(float(row["ic50_nM_pic50_pred"]), rel=1e-5),
-    }
-    own = evaluate(result.folder, DataConfig(table=config.data.table))
-    assert own.split == "test"
-    assert own.scores["mae"] == pytest.approx(result.metrics["test"]["mae"], rel=1e-5)
-
-
-def test_an_ensemble_has_one_transform_and_averages_the_learned_values(run):
-    """Its spread is that of the learned values."""
-    _, result = run
-    one = PropertyModel.from_pretrained(result.folder)
-    other = PropertyModel.from_pretrained(result.folder)
-    with torch.no_grad():
-        other.network.head.bias += 0.5
-    (alone,) = Predictor(one).predict(["CCO"])
-    (both,) = Predictor(join([one, other])).predict(["CCO"])
-    shift = 0.25 * one.task.targets[0].scale
-    learned = alone.values["ic50_nM_pic50"] + shift
-    assert both.values["ic50_nM_pic50"] == pytest.approx(learned, rel=1e-4)
-    assert both.values["ic50_nM"] == pytest.approx(10 ** (9 - learned), rel=1e-3)
-    assert both.spread == {"ic50_nM_pic50": pytest.approx(shift, rel=1e-3)}
-    (target,) = one.task.targets
-    other.task = replace(one.task, targets=(replace(target, transform="log10"),))
-    with pytest.raises(ConfigError, match="only models with the same targets can be joined"):
-        join([one, other])
-
-
 def test_another_table_is_scored_on_the_learned_scale(run, tmp_path):
     """A bound in it does not count, whatever its number."""
     _, result = run
@@ -166,19 +127,6 @@ def test_another_table_is_scored_on_the_learned_scale(run, tmp_path):
     new.write_text("smiles,ic50_nM\nCCO,0\n")
     with pytest.raises(DataError, match=r"new.csv, line 2, column 'ic50_nM': '0' has no logarithm"):
         evaluate(result.folder, DataConfig(table=new))
-
-
-def test_a_model_with_another_transform_has_another_target(assay, run, tmp_path):
-    """Its output weights are not loaded."""
-    _, result = run
-    start = {"finetune.start": str(result.folder), "finetune.probe": False}
-    for transform, same in (("pic50", True), ("pic50:uM", False), ("log10", False)):
-        settings = {**start, "data.transform": {"ic50_nM": transform}}
-        folder = tmp_path / transform.replace(":", "-")
-        train(assay(settings), folder)
-        loaded = json.loads((folder / "environment.json").read_text())["loaded_weights"]
-        assert loaded["same_targets"] == ["ic50_nM"] * same
-        assert loaded["new_targets"] == ["ic50_nM"] * (not same)
 
 
 def test_a_satisfied_bound_teaches_nothing_and_another_one_does(with_columns, tmp_path):

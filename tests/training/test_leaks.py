@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import pytest
 
-from molsepnorm.analysis.geometry.models import load_models
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError
@@ -87,24 +85,3 @@ def test_exclusions_are_inherited_over_generations(shipped, table, on_zinc, tmp_
         train(on_zinc({"finetune.start": start}), tmp_path / "run")
     other = on_zinc({"finetune.start": start, "finetune.allow_leak": True})
     assert train(other, tmp_path / "run").metrics["leak"] == shipped.excludes["zinc-full"]
-
-
-def test_a_resumed_run_keeps_the_exclusions(shipped, table, tmp_path, stop_at, outcome):
-    """Also if the card has changed since."""
-    settings = {**SHORT, "data.targets": ["y"], "finetune.start": shipped.name}
-    config = load_config(table, overrides=settings)
-    train(config, tmp_path / "whole")
-    assert not train(config, tmp_path / "parts", callback=stop_at(4)).finished
-    card = {**asdict(shipped), "excludes": {}}
-    (tmp_path / "shipped" / shipped.name / "card.json").write_text(json.dumps(card))
-    result = train(None, tmp_path / "parts", resume=True)
-    assert result.model.excludes == shipped.excludes
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
-def test_a_pre_trained_model_embeds_an_excluded_data_set(shipped, small_zinc):
-    """Nothing is scored, and the labels are not needed."""
-    data = DataConfig(dataset="zinc-full", data_dir=small_zinc)
-    (found,) = load_models([shipped.name], data)
-    assert found.name == shipped.name
-    assert len(found.graphs) == 12

@@ -72,18 +72,6 @@ def test_each_length_keeps_its_scores(configure, tmp_path, stop_at):
     assert three["epochs"] == 3
 
 
-def test_a_finished_run_says_so(configure, tmp_path, tree):
-    """With and without its number of epochs; no file changes."""
-    result = train(configure({"run.epochs": 1}), tmp_path / "run")
-    before = tree(tmp_path / "run")
-    for epochs in (None, 1):
-        seen = Recorder()
-        again = train(folder=tmp_path / "run", resume=True, epochs=epochs, callback=seen)
-        assert again.metrics == result.metrics
-        assert "run is finished after 1 epoch" in seen.warnings[0]
-    assert tree(tmp_path / "run") == before
-
-
 def test_early_stopping_stays(configure, tmp_path, tree, scripted):
     """Patience has ended, so a higher number changes nothing."""
     scripted("rmse", [1.0, 2.0, 3.0])
@@ -123,7 +111,7 @@ def test_a_run_killed_while_it_is_lengthened_goes_on(configure, tmp_path, monkey
         again = train(folder=tmp_path / "run", resume=True).metrics
         assert {**again, "seconds": 0} == {**first, "seconds": 0}
     else:
-        message = "is of a run of 1 epochs, and run.epochs is 2: .*or resume it with --epochs 2"
+        message = "is of a run of 1 epochs, and run.epochs is 2: resume it with --epochs 2"
         with pytest.raises(ModelError, match=message):
             train(folder=tmp_path / "run", resume=True)
     longer = train(folder=tmp_path / "run", resume=True, epochs=2).metrics

@@ -13,10 +13,8 @@ import pytest
 from filelock import FileLock
 
 from molsepnorm.errors import ConfigError
-from molsepnorm.files import writing as files
 from molsepnorm.files.lock import LOCK, locked
 from molsepnorm.training import StopWhen, train
-from molsepnorm.training.run import RunFolder
 
 HOLD = """
 import sys, time
@@ -67,18 +65,6 @@ def test_a_training_that_is_under_way_holds_its_folder(configure, tmp_path):
     assert seen and all(seen)
     with locked(tmp_path / "run"):
         pass
-
-
-def test_a_folder_with_only_a_lock_file_counts_as_empty(tmp_path):
-    """So does one with partly written files of a killed process."""
-    (tmp_path / LOCK).write_text("1 on a machine")
-    scratch, lock = files._new_scratch(tmp_path / "splits.json", "partial", folder=False)
-    assert lock is not None
-    with pytest.raises(ConfigError, match="exists and is not empty"):
-        RunFolder(tmp_path).require_new()
-    os.close(lock)  # as the system does
-    RunFolder(tmp_path).require_new()
-    assert not scratch.exists()
 
 
 @pytest.mark.parametrize(

@@ -84,15 +84,6 @@ def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
     assert (len(set(seen.said)) > 1) == (max_pairs == 2000)
 
 
-def test_a_stopped_run_goes_on_as_if_it_had_not(mixed, tmp_path, outcome, stop_at):
-    """Bit by bit, although epochs differ in their number of steps."""
-    config = mixed(3000, **{"model.dropout": 0.2, "run.max_groups": 2})
-    train(config, tmp_path / "whole")
-    assert not train(config, tmp_path / "parts", callback=stop_at(5)).finished
-    assert train(folder=tmp_path / "parts", resume=True).finished
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
-
-
 def test_a_limit_above_all_batches_changes_nothing(mixed, tmp_path, outcome, watched):
     """Bit by bit; the smallest such limit is the number of pairs of the largest batch."""
     train(mixed(1 << 20), tmp_path / "plain")

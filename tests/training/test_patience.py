@@ -42,16 +42,6 @@ def test_patience_ends_a_run_only_at_a_validation(configure, tmp_path, scripted,
     assert [row["epoch"] for row in rows_of(tmp_path / "run" / "history.csv")] == ["3", "6"]
 
 
-def test_patience_does_not_change_the_steps_before_the_end(configure, tmp_path, scripted, outcome):
-    """The learning-rate schedule is that of all configured epochs."""
-    scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
-    for name, patience in (("whole", None), ("patient", 2)):
-        train(configure({"run.epochs": 6, "run.patience": patience}), tmp_path / name)
-    whole, patient = outcome(tmp_path / "whole"), outcome(tmp_path / "patient")
-    assert patient["history"] == whole["history"][:4]
-    assert patient["model"] != whole["model"]  # of epoch 2 and of epoch 5
-
-
 @pytest.mark.parametrize("steps", [2, 12])
 def test_a_resumed_run_ends_at_the_same_epoch(
     configure, tmp_path, scripted, outcome, stop_at, steps

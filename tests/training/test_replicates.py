@@ -11,7 +11,7 @@ from scipy import stats
 
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.training import load_config, train, train_replicates
-from molsepnorm.training.comparing.replicates import Difference, paired_difference
+from molsepnorm.training.comparing.replicates import paired_difference
 from molsepnorm.training.run_folder.folder import RunFolder
 
 ONE = {"run.epochs": 1}
@@ -121,22 +121,6 @@ def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, t
     assert tree(tmp_path / "replicates") == before
 
 
-@pytest.mark.parametrize("way", ["column", "file"])
-def test_more_seeds_on_another_split_are_refused(with_columns, tmp_path, way):
-    """A mean over runs with different test molecules would be reported as one of seeds."""
-    words, file = ["train", "train", "train", "val", "test"], tmp_path / "splits.json"
-    own = {"data.splits_column": "s"} if way == "column" else {"data.splits_file": str(file)}
-    parts = {"train": "0-19", "val": "20-24", "test": "25-29"}
-    exchanged = {**parts, "val": parts["test"], "test": parts["val"]}
-    for cells, split in ((words, parts), (words[::-1], exchanged)):
-        file.write_text(json.dumps([split]))
-        config = with_columns({"y": [1, 2, 4], "s": cells}, {"data.targets": ["y"], **ONE, **own})
-        if split is parts:
-            train_replicates(config, tmp_path / "a", seeds=[0])
-    with pytest.raises(DataError, match="no longer those that .* or have another split"):
-        train_replicates(config, tmp_path / "a", seeds=[0, 1])
-
-
 @pytest.mark.parametrize(
     ("seeds", "splits", "settings", "message"),
     [
@@ -226,12 +210,6 @@ def test_undefined_intervals_and_p_values_are_none():
     assert (alike.mean, alike.interval, alike.p) == (0.0, None, None)
     shifted = paired_difference([0.31, 0.41, 0.51], [0.30, 0.40, 0.50])
     assert (shifted.mean, shifted.interval, shifted.p) == (pytest.approx(0.01), None, None)
-
-
-def test_undefined_scores_are_left_out():
-    found = paired_difference([0.5, None, 0.4, 0.2], [0.4, 0.1, None, 0.3])
-    assert found == paired_difference([0.5, 0.2], [0.4, 0.3])
-    assert paired_difference([None, 0.5], [0.5, None]) == Difference(None, None, None, 0)
 
 
 def test_folds_widen_the_interval_of_a_paired_t_test():

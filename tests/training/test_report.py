@@ -220,22 +220,6 @@ def test_the_page_loads_nothing(mixed):
     }
 
 
-def test_an_ensemble_has_a_line_for_each_member(configure, tmp_path):
-    settings = {"run.epochs": 2, "run.ensemble": 2, "run.baseline": False}
-    train(configure(settings), tmp_path / "run")
-    text, _ = read(tmp_path / "run")
-    assert "<title>member 1</title>" in text and "<title>member 2</title>" in text
-    assert (tmp_path / "run" / "members" / "1" / "report.html").exists()
-
-
-def test_a_folder_that_is_no_finished_run_is_refused(configure, tmp_path, stop_at):
-    train(configure(), tmp_path / "run", callback=stop_at(2))
-    assert not (tmp_path / "run" / "report.html").exists()
-    for folder, message in (("run", r"no test scores.*--resume"), ("", "is not the folder of a")):
-        with pytest.raises(ModelError, match=message):
-            write_report(tmp_path / folder)
-
-
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [("predictions_test.csv", "active_pred", "other"), ("history.csv", "epoch,", "ep,")],

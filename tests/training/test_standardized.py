@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from molsepnorm.data.checking.check import check_table
 from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig, cached, load
 from molsepnorm.errors import ConfigError
-from molsepnorm.model import join
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
@@ -154,14 +152,6 @@ def test_evaluation_standardises_as_the_model_does(of_salts, tmp_path):
     assert scores[0] == scores[1]
     with pytest.raises(ConfigError, match=r"\(parent\)"):
         evaluate(result.folder, DataConfig(dataset="ogbg-molesol"))
-
-
-def test_models_of_other_levels_are_not_joined(of_salts, tmp_path):
-    """The level of models that are joined is kept."""
-    one = train(of_salts(), tmp_path / "one").model
-    assert join([one, one]).standardize == "parent"
-    with pytest.raises(ConfigError, match="same standardisation can be joined: model 1 has parent"):
-        join([one, replace(one, standardize="none")])
 
 
 def test_molecules_in_memory():

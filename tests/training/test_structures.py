@@ -12,16 +12,16 @@ import pytest
 from rdkit import Chem
 
 from molsepnorm.molecules.featurize.descriptors import (
-    BITS,
+    COUNTS,
     DESCRIPTORS,
     describe,
-    morgan_bits,
+    morgan_counts,
 )
 from molsepnorm.training import structures
 from molsepnorm.training.structures import structure_features
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 6) for end in ("O", "N", "F", "[Na]", "Br")]
-NAMES = ("descriptors", "fingerprint")
+NAMES = ("descriptors", "counts")
 
 
 @pytest.fixture
@@ -45,11 +45,11 @@ def test_the_targets_are_those_of_each_molecule(own_cache, small_tasks):
     calls = []
     found = structure_features(SMILES, NAMES, lambda done, of: calls.append((done, of)))
     assert found["descriptors"].shape == (25, len(DESCRIPTORS))
-    assert found["fingerprint"].shape == (25, BITS // 8)
+    assert found["counts"].shape == (25, COUNTS)
     for row, text in enumerate(SMILES):
         mol = Chem.MolFromSmiles(text)
         np.testing.assert_allclose(found["descriptors"][row], describe(mol), rtol=1e-6)
-        assert np.array_equal(found["fingerprint"][row], morgan_bits(mol))
+        assert np.array_equal(found["counts"][row], morgan_counts(mol))
     assert calls == [*((done, 25) for done in range(4, 25, 4)), (25, 25)]
 
 
@@ -74,12 +74,12 @@ def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
         structure_features(SMILES, NAMES)
 
 
-@pytest.mark.parametrize("damage", ["cut", "emptied", "of bits"])
+@pytest.mark.parametrize("damage", ["cut", "emptied", "of counts"])
 def test_a_damaged_file_is_made_anew(own_cache, damage):
     first = {name: values.copy() for name, values in structure_features(SMILES, NAMES).items()}
-    path, bits = sorted(own_cache.iterdir())
+    whole, path = sorted(own_cache.iterdir())
     content = path.read_bytes()
-    damaged = {"cut": content[: len(content) // 2], "emptied": b"", "of bits": bits.read_bytes()}
+    damaged = {"cut": content[: len(content) // 2], "emptied": b"", "of counts": whole.read_bytes()}
     path.write_bytes(damaged[damage])
     for name, values in structure_features(SMILES, NAMES).items():
         np.testing.assert_array_equal(values, first[name])
@@ -101,4 +101,4 @@ def test_what_a_killed_process_left_is_removed_by_the_next(own_cache):
     assert ended.returncode == -signal.SIGKILL
     assert any(path.name.startswith(".") for path in own_cache.iterdir())
     structure_features(SMILES, NAMES)
-    assert {path.suffix for path in own_cache.iterdir()} == {".descriptors", ".fingerprint"}
+    assert {path.suffix for path in own_cache.iterdir()} == {".descriptors", ".counts"}

@@ -125,7 +125,7 @@ def torchrun(*args: Any) -> subprocess.CompletedProcess[str]:
 def state_of(folder: Path) -> dict[str, bytes]:
     """Return all tensors of the checkpoint as bytes."""
     with safe_open(folder / "checkpoints" / "last.safetensors", "np") as file:
-        names = set(file.keys()) - {"history"}  # which has times
+        names = set(file.keys())
         return {name: file.get_tensor(name).tobytes() for name in names}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from molsepnorm.errors import ConfigError, DataError
+from molsepnorm.errors import DataError
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
 
@@ -125,10 +125,3 @@ def test_balanced_classes_equal_a_column_of_weights(
     classes, column = (outcome(tmp_path / name) for name in ("balanced", "column"))
     assert classes["metrics"].pop("class_weight") == "balanced"
     assert classes == column
-
-
-def test_balancing_without_a_class_target_is_refused(with_columns, tmp_path):
-    settings = {"data.targets": ["y"], "optim.class_weight": "balanced"}
-    with pytest.raises(ConfigError, match="class_weight is for binary .*, and y are regr"):
-        train(with_columns({"y": [0.5, 2, -1.5, 3, 1]}, settings), tmp_path / "run")
-    assert not (tmp_path / "run").exists()

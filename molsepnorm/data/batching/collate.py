@@ -87,8 +87,9 @@ class GraphTensors:
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         device = self.num_atoms.device
-        batch = self.gather(torch.from_numpy(wanted[order]).to(device), layout)
-        rows = torch.from_numpy(rank).to(device)
+        molecules = torch.from_numpy(wanted[order]).to(device, non_blocking=True)
+        batch = self.gather(molecules, layout)
+        rows = torch.from_numpy(rank).to(device, non_blocking=True)
         features = None if batch.features is None else batch.features[rows]
         return replace(batch, graph_token=batch.graph_token[rows], features=features)
 

@@ -30,9 +30,6 @@ a function of eight of them; `Ipc` grows exponentially with the molecule (`AvgIp
 RDKIT_VERSION: str = rdBase.rdkitVersion
 """The version of RDKit, on which the values may depend."""
 
-BITS = 1024
-"""Number of bits of a fingerprint."""
-
 COUNTS = 2048
 """Number of Morgan counts."""
 
@@ -74,7 +71,6 @@ FAST_DESCRIPTORS = tuple(name for name in DESCRIPTORS if name in _FAST or name.s
 areas, and counts of atoms, bonds and rings. They take a sixth of the time of all, and forests are
 almost as accurate with them."""
 
-_MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
 MORGAN_GENERATOR = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
 """RDKit's generator of the Morgan counts."""
 PAIR_GENERATOR = rdFingerprintGenerator.GetAtomPairGenerator(fpSize=PAIRS)
@@ -158,11 +154,6 @@ _CALCULATIONS: dict[str, tuple[tuple[str, ...], _Calculation]] = {
 }
 """For each descriptor, those that are computed together, and the function for all of them. It
 raises an error if RDKit cannot compute one."""
-
-
-def morgan_bits(mol: Chem.Mol) -> np.ndarray:  # (BITS / 8,)
-    """Return the Morgan fingerprint of radius 2, uint8 with eight bits in each number."""
-    return np.packbits(_MORGAN.GetFingerprintAsNumPy(mol))
 
 
 def morgan_counts(mol: Chem.Mol) -> np.ndarray:  # (COUNTS,)

@@ -49,7 +49,6 @@ class Ablation:
     """False if it was stopped; the same call continues it."""
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `ablation.json`."""
         return {
             "metric": self.metric,
             "variants": {name: each.summary for name, each in self.replicates.items()},
@@ -68,8 +67,8 @@ def ablate(
     """Train every variant with the first seed, then every one with the second, and so on.
 
     After each seed `ablation.json` is written. Finished runs are not repeated, and a stopped run is
-    continued. The variants of a table have no random forest, although a single run has one by
-    default, unless `run.blend` is `forest` or the variants differ in `run.blend` or `run.baseline`.
+    continued. The variants of a table have no random forest, unless `run.blend` is `forest` or the
+    variants differ in `run.blend` or `run.baseline`.
 
     >>> config = load_config("zinc", overrides={"run.budget": "8m"})      # doctest: +SKIP
     >>> ablate(config, "runs/norms", {"norm": ["shared", "sep"]}, seeds=range(5))
@@ -130,7 +129,7 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
 
     Args:
         vary: dotted settings and their values; or `norm` for `model.norm`. The seed, and settings
-            that define molecules, labels or splits, are refused, since they pair the runs.
+            that define molecules, labels or splits, are refused.
     """
     for name, values in vary.items():
         require_several(values, name)
@@ -156,15 +155,14 @@ def variants_of(vary: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
 def _require_pairs(configs: Mapping[str, TrainConfig]) -> None:
     """Check that all variants are scored on the same rows and labels.
 
-    A variant has other rows if it cannot read some of them, such as a word of a feature column that
-    no training row has, or if standardised structures are split in another way.
+    A variant has other rows if it cannot read some of them, or splits standardised structures in
+    another way.
     """
     (first, base), *others = configs.items()
     others = [(name, config) for name, config in others if config.data != base.data]
     folds = [base.data.fold] if base.data.folds is None else range(base.data.folds)
 
     def scored(config: TrainConfig, fold: int) -> tuple[Any, ...]:
-        """Return the targets, and the rows and labels that are scored, of a fold."""
         dataset = training_dataset(config.changed({"data.fold": fold}))
         parts = [dataset.splits[split] for split in _SPLITS]
         rows = [dataset.store.rows[part].tolist() for part in parts]

@@ -64,9 +64,9 @@ def train_replicates(
 ) -> Replicates:
     """Train with each seed, and on each of several splits, one run after the other.
 
-    Finished runs are not repeated, and a stopped run is continued. So the call can be interrupted
-    at any time, and more seeds can be added later. If every fold is a test set
-    (`data.test_set: false`), `oof_predictions.csv` is written at the end, see `write_out_of_fold`.
+    Finished runs are not repeated, and a stopped run is continued, so more seeds can be added
+    later. If every fold is a test set (`data.test_set: false`), `oof_predictions.csv` is written at
+    the end, see `write_out_of_fold`.
 
     >>> config = load_config("ogbg-molhiv")
     >>> replicates = train_replicates(config, "runs/molhiv", seeds=range(10))  # doctest: +SKIP
@@ -106,8 +106,7 @@ def train_replicates(
                 result = train(None if begun else each, run.path, resume=begun, callback=callback)
                 if not result.finished:
                     break
-                metrics = Metrics.from_json(result.metrics)
-            runs[name] = metrics.to_json()
+            runs[name] = result.metrics if metrics is None else metrics.to_json()
             summary = _summary(config, runs, len(seeds))
             write_json(folder / "summary.json", summary)
         finished = len(runs) == len(configs)
@@ -122,7 +121,6 @@ def train_replicates(
 def _configurations(
     config: TrainConfig, seeds: Sequence[int], splits: int | None
 ) -> Iterator[tuple[str, TrainConfig]]:
-    """Yield the name and the configuration of each run."""
     kind = "fold" if config.data.folds else "split"
     for fold, seed in product([config.data.fold] if splits is None else range(splits), seeds):
         name = f"seed-{seed}" if splits is None else f"{kind}-{fold}-seed-{seed}"
@@ -145,11 +143,7 @@ def _require_several(config: TrainConfig, splits: int) -> None:
 
 def _require_ready(configs: Mapping[Path, TrainConfig], several_splits: bool) -> None:
     """Check, before hours of training, that existing runs have their configuration, the same table
-    and the same split, and that each split has test molecules.
-
-    If there are several, those that no run has begun on must be trainable; those of pre-training
-    are not checked.
-    """
+    and the same split, that each split has test molecules, and that new ones are trainable."""
     for path, config in configs.items():
         run = RunFolder(path)
         if run.config.exists() and load_config(config=run.config) != config.resolved():
@@ -182,7 +176,7 @@ def _require_ready(configs: Mapping[Path, TrainConfig], several_splits: bool) ->
 def _summary(
     config: TrainConfig, runs: Mapping[str, dict[str, Any]], num_seeds: int
 ) -> dict[str, Any]:
-    """Return the content of `summary.json`, see `Replicates.summary`."""
+    """Return the content of `summary.json`."""
     first, *_ = metrics = list(runs.values())
     size = num_seeds if is_nested(config) else 1
     groups = [metrics[i : i + size] for i in range(0, len(metrics), size)]
@@ -208,11 +202,11 @@ def _summary(
                 for name, own in summary["test"].items()
             }
     leaks = {name: Metrics.from_json(run).leaks for name, run in runs.items()}
-    found = {
-        "leaks": {name: reasons for name, reasons in leaks.items() if reasons},
-        "labels": _common([run.get("labels", {}) for run in metrics]),
-    }
-    return summary | {name: each for name, each in found.items() if each}
+    if any(leaks.values()):
+        summary["leaks"] = {name: reasons for name, reasons in leaks.items() if reasons}
+    if labels := _common([run.get("labels", {}) for run in metrics]):
+        summary["labels"] = labels
+    return summary
 
 
 def _spreads(groups: Sequence[Sequence[Mapping[str, Any]]], *path: str) -> dict[str, Any]:
@@ -225,14 +219,12 @@ def _spreads(groups: Sequence[Sequence[Mapping[str, Any]]], *path: str) -> dict[
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    """Return mean and standard deviation with the values themselves."""
     return {**mean_and_sd(values), "values": list(values)}
 
 
 def _difference(
     ours: Sequence[float | None], others: Sequence[float | None], folds: int | None
 ) -> dict[str, Any]:
-    """Return the differences over folds, their mean and its 95 % interval."""
     found = paired_difference(ours, others, folds)
     pairs = zip(ours, others, strict=True)
     return {
@@ -243,8 +235,7 @@ def _difference(
 
 
 def _common(runs: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return what all runs say about the labels of each target: not the number of bounds in each
-    split, if the splits differ."""
+    """Return the entries about the labels of each target that are the same in all runs."""
     found = {
         target: {
             key: value
@@ -277,10 +268,9 @@ def paired_difference(
 ) -> Difference:
     """Compare scores with others in pairs; a pair with an undefined score, None, does not count.
 
-    The training sets of two folds overlap, so the differences of folds are not independent, and the
-    plain standard error is too small. Nadeau and Bengio correct it: the variance of the mean is
-    (1/k + n_test/n_train) times the variance of the k differences, and n_test/n_train is
-    1/(folds - 1). A bootstrap of the rows would leave out the variance between training sets.
+    The training sets of two folds overlap, so the plain standard error of their differences is too
+    small. Nadeau and Bengio correct it: the variance of the mean is (1/k + n_test/n_train) times
+    the variance of the k differences, and n_test/n_train is 1/(folds - 1).
 
     >>> paired_difference([0.31, 0.35, 0.30], [0.32, 0.37, 0.33])
     Difference(mean=-0.02..., interval=(-0.044..., 0.004...), p=0.074..., pairs=3)
@@ -325,10 +315,10 @@ def write_out_of_fold(
 ) -> dict[str, Any]:
     """Write `oof_predictions.csv`, and return the scores of all rows together.
 
-    The file has all rows and columns of the table in their order, with the line of each row, its
-    fold, the prediction of the model that was trained without this fold, and the reason if there is
-    none. A row that was merged into another one has the prediction of that row. With several seeds,
-    the prediction is the mean over the seeds.
+    The file has all rows and columns of the table, with the line of each row, its fold, the
+    prediction of the model that was trained without this fold, and the reason if there is none. A
+    row that was merged into another one has the prediction of that row. With several seeds, the
+    prediction is the mean over the seeds.
 
     Args:
         folds: the finished runs that have each fold as their test set, one for each seed.

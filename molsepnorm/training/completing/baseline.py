@@ -1,6 +1,5 @@
-"""The random forest of a run on a table, as a part of the model or a baseline beside it, and the
-shares of network, kernel regression and forest, which are chosen by the validation split.
-"""
+"""The random forest of a run on a table, and the shares of network, kernel regression and
+forest."""
 
 from __future__ import annotations
 
@@ -61,19 +60,18 @@ def fit_baseline(
 ) -> Baseline | None:
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
-    The number of trees of a forest that can be blended depends on the number of labels alone, so
-    that runs can be repeated. A forest that is only compared takes at most a quarter of the time of
-    the run, or 20 seconds if that is more, and has fewer trees if it needs more time. Data sets
-    with a name, molecules that are not SMILES, and `run.baseline: false` have none.
+    A forest that is only compared takes at most a quarter of the time of the run, or 20 seconds if
+    that is more, and has fewer trees if it needs more time. Bounds, such as >10, are fitted as
+    their number. Data sets with a name, molecules that are not SMILES, and `run.baseline: false`
+    have no forest.
 
     With `run.refit` a forest that is blended, or compared with a model that is fitted to the
-    validation molecules, is fitted to them as well. The weight of the forest is then chosen by
-    another one of at most 200 trees, which is fitted to the training molecules. If the weight is 0
-    and no part of the model is fitted again, this one is the baseline.
+    validation molecules, is fitted to them as well. Its weight is then chosen by another forest of
+    at most 200 trees, which is fitted to the training molecules.
 
     Args:
-        val: float32 [n, O], their predictions for the validation molecules.
-        is_refit: whether the networks are fitted to the validation molecules, too.
+        val: float32 [n, O], predictions of the model for the validation molecules.
+        is_refit: whether the model is fitted to the validation molecules, too.
     """
     if not config.run.baseline or config.data.dataset is not None:
         return None
@@ -82,7 +80,7 @@ def fit_baseline(
         return None
     can_blend = may_blend(config, dataset)
     if not can_blend and config.run.blend != "none":
-        problem = blend_problem(config, dataset)
+        problem = _blend_problem(config, dataset)
         callback.on_warning(f"The random forest is not blended in, because {problem}.")
     if not (can_blend or dataset.has_test):
         return None
@@ -96,10 +94,13 @@ def fit_baseline(
         return None
     twice = config.run.refit and (can_blend or is_refit)
     left = max(limit - (time.perf_counter() - started), 0.0) / (1 + twice)
-    allowed, trees = (None, _blended_trees(dataset)) if can_blend else (left, TREES)
+    allowed: float | None = left
+    trees = TREES
+    if can_blend:  # then the number of trees depends on the labels alone, so that runs repeat
+        allowed, trees = None, _TREE_LABELS // max(_num_labels(dataset), 1)
+        trees = min(TREES, max(_MIN_TREES, trees))
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
-        """A bound, such as >10, is fitted as the number in it."""
         return Forest.fit(
             reads,
             extra.of(rows),
@@ -130,26 +131,23 @@ def fit_baseline(
     return Baseline(forest, predictions, time.perf_counter() - started, share, refit)
 
 
-def _blended_trees(dataset: Dataset) -> int:
-    """Return the number of trees of each target in a forest that is blended."""
-    return min(TREES, max(_MIN_TREES, _TREE_LABELS // max(num_labels(dataset), 1)))
-
-
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
-    """Return the inputs of the forest beside other parts with these inputs: the columns of the
-    table, Morgan counts, and descriptors, which are those of the other parts if they read any."""
+    """Return the inputs of the forest beside parts with these inputs: columns, Morgan counts, and
+    the descriptors of the other parts or the fast ones."""
     from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 
     return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
 
 
-def blend_problem(config: TrainConfig, dataset: Dataset) -> str | None:
+def _blend_problem(config: TrainConfig, dataset: Dataset) -> str | None:
     """Return the reason why no forest can be blended with the network; None if there is none."""
+    if not config.run.baseline:
+        return "run.baseline is off (--no-baseline)"
     if config.objective.name != SUPERVISED:
         return f"the objective {config.objective.name} has no predictions"
     if config.data.dataset is not None or dataset.smiles is None:
         return f"{dataset.name} is not a table with SMILES"
-    if config.run.blend == "auto" and num_labels(dataset) > _MAX_LABELS:
+    if config.run.blend == "auto" and _num_labels(dataset) > _MAX_LABELS:
         return (
             f"there are more than {_MAX_LABELS:,} training labels (--blend forest includes it all "
             "the same)"
@@ -158,27 +156,19 @@ def blend_problem(config: TrainConfig, dataset: Dataset) -> str | None:
 
 
 def may_blend(config: TrainConfig, dataset: Dataset) -> bool:
-    """Return whether a forest may become a part of the model.
-
-    The validation molecules may still leave it out.
-    """
-    allowed = config.run.baseline and config.run.blend != "none"
-    return allowed and blend_problem(config, dataset) is None
-
-
-def require_blendable(config: TrainConfig, dataset: Dataset) -> None:
-    """Check that the run can have the blend that its configuration names.
+    """Return whether a forest may become a part of the model, if the validation molecules give it a
+    weight.
 
     Raises:
         ConfigError: `run.blend` is `forest`, and no forest can be blended.
     """
-    problem = blend_problem(config, dataset)
+    problem = _blend_problem(config, dataset)
     if config.run.blend == "forest" and problem is not None:
         raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
+    return config.run.blend != "none" and problem is None
 
 
-def num_labels(dataset: Dataset) -> int:
-    """Return the number of training labels of all targets."""
+def _num_labels(dataset: Dataset) -> int:
     return int(np.isfinite(dataset.labels[dataset.splits["train"]]).sum())
 
 
@@ -187,8 +177,8 @@ _STEPS = 20
 _MOLECULES = 20
 """Number of validation molecules that a forest's share of 1/2 is worth."""
 _MOLECULES_OF_NETWORK = 200
-"""Number of validation molecules that the network's share of 1/2 beside the kernel regression is
-worth. It is higher, because the same molecules have chosen the epoch of the network."""
+"""The same for the network's share beside the kernel regression. It is higher, because the same
+molecules have chosen the epoch of the network."""
 
 
 def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:
@@ -196,7 +186,7 @@ def with_network_share(model: PropertyModel, examples: Examples) -> PropertyMode
     other models stay as they are.
 
     It is 1/2 during training. Afterwards it is that of `_share`, which changes little for tables of
-    a few hundred rows. Large tables often have targets that the network predicts much better.
+    a few hundred rows.
     """
     if len(model.parts) != 2:
         return model
@@ -217,8 +207,8 @@ def forest_share(
     dataset: Dataset,
     callback: Callback,
 ) -> float:
-    """Return the share of the forest in the mean of networks and forest, see `_share`; a callback
-    receives a warning if it is 0.
+    """Return the share of the forest in the mean of networks and forest, see `_share`, and warn if
+    it is 0.
 
     Args:
         networks, forest: float32 [n, O], their predictions for the validation molecules.
@@ -233,19 +223,19 @@ def forest_share(
 
 
 def _labelled(dataset: Dataset) -> int:
-    """Return how many different validation molecules have a label."""
+    """Return the number of different validation molecules with a label."""
     graphs = dataset.splits["val"]
     counts = np.isfinite(dataset.labels[graphs]).any(axis=1)
     return len(np.unique(dataset.molecule_ids[graphs[counts]]))
 
 
 def _share(task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, prior: int) -> float:
-    """Return the share of the other predictions [n, O] of the validation molecules in their mean
-    with one's, a multiple of 1 / `_STEPS`.
+    """Return the share of the other predictions [n, O] in their mean with one's, a multiple of 1 /
+    `_STEPS`.
 
     It is a weighted mean of the share with the smallest validation loss, which counts as many
-    molecules as have a label, and 1/2, which counts `prior` molecules. If one of them has a larger
-    `_error` than the trivial baseline, and the other has not, the other one has all.
+    molecules as have a label, and 1/2, which counts `prior` molecules. If only one of the two has a
+    larger `_error` than the trivial baseline, the other one has all.
     """
     graphs = dataset.splits["val"]
     trivial = task.baseline_prediction(dataset.labels[dataset.splits["train"]])

@@ -44,8 +44,7 @@ def calibrate(
 ) -> tuple[PropertyModel, dict[str, IntervalCoverage | SetCoverage]]:
     """Return the model with intervals and calibrated probabilities, and their scores by target.
 
-    They are fitted to the validation molecules, which also choose the epoch, and scored on the test
-    molecules.
+    They are fitted to the validation molecules, and scored on the test molecules.
 
     Args:
         predicted: predictions for the validation and perhaps the test molecules, those for the
@@ -77,8 +76,7 @@ def calibrate(
 
 
 def _fit(target: Target, found: _Labelled) -> Calibration:
-    """Return the calibration of a target. Of the rows of a molecule, one that is drawn at random
-    counts, since their errors are alike."""
+    """Return the calibration of a target, from one row of each molecule, drawn at random."""
     shuffled = np.random.default_rng(0).permutation(np.arange(len(found.labels)))
     _, first = np.unique(found.molecules[shuffled], return_index=True)
     one = found.some(np.sort(shuffled[first]))

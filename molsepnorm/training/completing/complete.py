@@ -39,17 +39,15 @@ def complete(
     seconds: float,
     callback: Callback,
 ) -> Completed:
-    """Return a model with a second fit of its kernel regressions, a random forest, intervals and a
-    domain, and its scores, for the first and only time on the test split.
+    """Return a model with a second fit, a random forest, intervals and a domain, and its scores.
 
-    Kernel regressions are fitted a second time, to the training and validation molecules, unless
-    `run.refit` is off, the data set has a name, so that its split is a protocol, or it has more
-    molecules than a kernel regression compares. The entry `refit` names the parts that are fitted
-    to the validation molecules, too; validation scores and intervals are those of the model before.
+    The test split is scored here, once. Kernel regressions are fitted a second time, to the
+    training and validation molecules, unless `run.refit` is off, the data set has a name, so that
+    its split is a protocol, or it has more molecules than a kernel regression compares. Validation
+    scores and intervals are those of the model before.
 
     Args:
-        chosen: the model so far, on the device of the examples, which has not seen the validation
-            molecules. The result is on the CPU.
+        chosen: the model so far, on the device of the examples. The result is on the CPU.
     """
     dataset = examples.dataset
     assert dataset is not None

@@ -1,5 +1,4 @@
-"""`fit_domain`: how the errors of a trained model depend on the similarity to its training
-molecules."""
+"""Errors of a trained model by the similarity to its training molecules."""
 
 from __future__ import annotations
 
@@ -37,14 +36,13 @@ def fit_domain(
 
     `Domain.fit` learns the expected errors (`miss`) from the validation molecules. The error of a
     molecule with several rows is their mean. At most 2,000 rows of a split are compared, drawn at
-    random.
-
-    If `is_refit`, a part of the model is fitted to the validation molecules, too. The domain is
-    then that of all molecules, its errors those of the model before.
+    random. If `is_refit`, a part of the model is fitted to the validation molecules, too. The
+    domain is then that of all molecules, its errors those of the model before.
 
     Returns:
-        The model, which keeps SMILES, fingerprints and labels of its training molecules if wanted;
-        and its errors, None without SMILES, or for one training molecule or more than 1,000,000.
+        The model, with SMILES, fingerprints and labels of its training molecules if
+        `keep_structures`; and its errors, None without SMILES, or for one training molecule or more
+        than 1,000,000.
     """
     seen = dict.fromkeys(("val", "test"), dataset.splits["train"])
     if is_refit:
@@ -84,8 +82,6 @@ def fit_domain(
         lowest=domain.lowest,
         similarity=GRID.round(2).tolist(),
         expected=dict(zip(model.task.names, domain.errors, strict=True)),
-        training_molecules=len(train),
-        structures_kept=keep_structures,
         bins={
             split: error_by_similarity(each, relative[split]) for split, each in similarity.items()
         },
@@ -106,8 +102,8 @@ def _errors(
 
 
 def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:  # (n, T) -> (m, T)
-    """Return the mean of the finite values of each molecule, in the order in which they first
-    occur; NaN without any."""
+    """Return the mean of the finite values of each molecule, in the order of their first rows; NaN
+    without any."""
     index = numbered(molecules)
     known = np.isfinite(values)
     sums = [np.bincount(index, column) for column in np.where(known, values, 0).T]
@@ -120,7 +116,7 @@ def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin]
     """Return number and mean error of the molecules by similarity, without empty bins.
 
     Args:
-        similarity: float64 [n], from 0 to 1; molecules whose similarity is NaN are left out.
+        similarity: float64 [n], from 0 to 1; NaN is left out.
         errors: float64 [n].
     """
     known = np.isfinite(similarity)
@@ -137,7 +133,6 @@ def error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin]
 def _molecules(
     task: Task, dataset: Dataset, rows: np.ndarray, bits: np.ndarray
 ) -> TrainingMolecules:
-    """Return training molecules with their labels in the unit of the table."""
     smiles = dataset.source_smiles
     assert smiles is not None
     learned = dataset.labels[rows]

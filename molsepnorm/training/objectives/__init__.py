@@ -1,4 +1,4 @@
-"""Training objectives: the loss of a batch, its validation, and the scores of the trained model."""
+"""Training objectives: the loss of a batch, its validation, and the final scores."""
 
 from __future__ import annotations
 
@@ -32,5 +32,4 @@ def register(
 
 
 def make_objective(config: TrainConfig, model: PropertyModel, examples: Examples) -> Objective:
-    """Return the configured objective on the examples' device, with the model's network in it."""
     return OBJECTIVES[config.objective.name](model, examples, config).to(examples.labels.device)

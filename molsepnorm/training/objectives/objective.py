@@ -47,7 +47,6 @@ class Examples:
     def of(
         dataset: Dataset, extra: ExtraArrays, model: PropertyModel, device: torch.device
     ) -> Examples:
-        """Return the molecules of a data set with their extra inputs, for training a model."""
         weights = dataset.weights
         inputs = Inputs.of(dataset.store, extra, device)
         return Examples(
@@ -67,10 +66,10 @@ class Examples:
 class Objective(nn.Module, ABC):
     """The network with everything else that is trained, and its loss.
 
-    A subclass implements `forward`, and `validate` where the mean loss is not enough.
-    Modules that it adds, such as a head, are trained, averaged and saved in checkpoints together
-    with the network. They must not contain batch norms, whose statistics are estimated for the
-    network only. `register` makes an objective available under a name.
+    A subclass implements `forward`, and `validate` where the mean loss is not enough. Modules that
+    it adds, such as a head, are trained, averaged and saved in checkpoints together with the
+    network. They must not contain batch norms. `register` makes an objective available under a
+    name.
     """
 
     uses_all_outputs = False
@@ -112,10 +111,10 @@ class Objective(nn.Module, ABC):
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss and the scores of a validation or test split.
+        """Return the loss and the scores of a split; the objective is in evaluation mode.
 
         By default this is the mean loss over random batches, always the same ones, and no score.
-        The objective is in evaluation mode. All processes of the world return the same values.
+        All processes of the world return the same values.
         """
         loss_sum, count = self.totals(lambda *batch: torch.stack(self(*batch)), 2, graphs, world)
         return loss_sum / max(count, TINY), {}
@@ -127,8 +126,8 @@ class Objective(nn.Module, ABC):
         graphs: np.ndarray,
         world: DistributedContext,
     ) -> list[float]:
-        """Return the total over random batches, always the same ones, of `sums`, which returns
-        those of a batch (width,) for the arguments of `forward`."""
+        """Return the total of `sums`, a function of a batch that returns numbers (width,), over
+        random batches, always the same ones."""
         run, tensors = self.config.run, self.examples.graphs
         totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
         rng = np.random.default_rng(run.seed)
@@ -156,12 +155,11 @@ class Objective(nn.Module, ABC):
         return {name: each for name, each in state.items() if not name.startswith(_NETWORK)}
 
     def load_state(self, network: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-        """Load the network's tensors and those of `own_state`."""
         self.load_state_dict({**{_NETWORK + name: each for name, each in network.items()}, **own})
 
 
 def refuse_metric(config: TrainConfig) -> None:
-    """Raise a `ConfigError` if the configuration selects the best epoch by a metric of labels."""
+    """Refuse a metric of labels as the one that selects the best epoch."""
     if config.run.metric not in (None, "loss"):
         raise ConfigError(
             f"run.metric: {config.run.metric} needs the objective supervised; the objective "
@@ -170,7 +168,6 @@ def refuse_metric(config: TrainConfig) -> None:
 
 
 def diverged(what: str, optim: OptimConfig) -> DivergedError:
-    """Return the error for a loss or an output that is not finite."""
     return DivergedError(
         f"{what}: training diverged. Try a lower optim.lr (now {optim.lr:g}), a longer "
         "optim.warmup, or optim.clip_norm"

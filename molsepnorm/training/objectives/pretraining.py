@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar
+from functools import partial
 
 import numpy as np
 import torch
@@ -31,42 +30,27 @@ _SAMPLE = 50_000  # training molecules from which the scaling is estimated
 _TAILS = (0.1, 99.9)  # percentiles to which values are limited
 
 
-class Pretext(nn.Module, ABC):
-    """A loss of pre-training, with the head that it needs."""
-
-    def __init__(
-        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
-    ) -> None:
-        super().__init__()
-        self.examples, self.settings = examples, settings
-
-    @abstractmethod
-    def forward(
-        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
-    ) -> Tensor:  # ()
-        """Return the mean loss of a batch of molecules `graphs`, int64 [B], whose embeddings `read`
-        (B, R) are those of the network; other forward passes may follow."""
-
-
-class Regression(Pretext):
+class Regression(nn.Module):
     """The squared error of standardised values, over a random share of them per molecule.
 
-    Values are standardised by `clipped_scaling` and limited to ±6. Values that are NaN are left
-    out. In evaluation all others count.
+    `descriptors` are RDKit's 2D descriptors, of which `objective.descriptor_share` counts in
+    training, and `teacher` the embeddings of another model, all of which count (distillation).
+    Values are standardised by `clipped_scaling` and limited to ±6. NaN values are left out.
+
+    Source: the CheMeleon model (arXiv 2506.15792) regresses Mordred descriptors, limited to ±6, on
+    a random share of them. RDKit's descriptors and a share of 70 % are ours.
     """
 
-    values: ClassVar[str]
-    """Name of the array of values, [G, D]; that of its scaling is the name + "_scaling"."""
-    is_sampled: ClassVar[bool] = False
-    """True if a random share of the values counts in training."""
     mean: Tensor
     scale: Tensor
 
     def __init__(
-        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
+        self, network: Graphormer, examples: Examples, settings: PretrainingConfig, *, name: str
     ) -> None:
-        super().__init__(network, examples, settings)
-        mean, scale = examples.arrays[f"{self.values}_scaling"]
+        super().__init__()
+        self.examples, self.name = examples, name
+        self.share = settings.descriptor_share if name == "descriptors" else 1.0
+        mean, scale = examples.arrays[f"{name}_scaling"]
         self.register_buffer("mean", mean.clone(), persistent=False)
         self.register_buffer("scale", scale.clone(), persistent=False)
         self.head = nn.Linear(network.embedding_width, len(mean))
@@ -74,69 +58,22 @@ class Regression(Pretext):
     def forward(
         self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
     ) -> Tensor:
-        values = self.examples.arrays[self.values][graphs].float()  # (B, D)
+        values = self.examples.arrays[self.name][graphs].float()  # (B, D)
         used = ~values.isnan()
-        share = self.settings.descriptor_share if self.is_sampled else 1.0
-        if self.training and share < 1:
-            used &= torch.rand_like(values) < share
+        if self.training and self.share < 1:
+            used &= torch.rand_like(values) < self.share
         targets = ((values - self.mean) / self.scale).clamp(-_LIMIT, _LIMIT).nan_to_num()
         errors = (self.head(read).float() - targets).square()
         return (errors * used).sum() / used.sum().clamp(min=1)
 
 
-class Descriptors(Regression):
-    """The regression of RDKit's 2D descriptors.
-
-    Source: the CheMeleon model (arXiv 2506.15792) regresses Mordred descriptors, limited to ±6, on
-    a random share of them. RDKit's descriptors and a share of 70 % are ours.
-    """
-
-    values = "descriptors"
-    is_sampled = True
-
-
-class Teacher(Regression):
-    """The regression of another model's embeddings of the same molecules (distillation).
-
-    Molecules without a vector are left out of this loss.
-    """
-
-    values = "teacher"
-
-
-class Fingerprint(Pretext):
-    """The mean cross-entropy of the bits of the Morgan fingerprint (radius 2).
-
-    Source: KPGT (Li et al., KDD 2022, arXiv 2206.03364) predicts the bits of another fingerprint.
-    """
-
-    shifts: Tensor
-
-    def __init__(
-        self, network: Graphormer, examples: Examples, settings: PretrainingConfig
-    ) -> None:
-        super().__init__(network, examples, settings)
-        packed = examples.arrays["fingerprint"]  # (G, bits / 8)
-        shifts = torch.arange(7, -1, -1, dtype=torch.uint8, device=packed.device)
-        self.register_buffer("shifts", shifts, persistent=False)
-        self.head = nn.Linear(network.embedding_width, 8 * packed.shape[1])
-
-    def forward(
-        self, network: Graphormer, read: Tensor, batch: GraphBatch, graphs: Tensor
-    ) -> Tensor:
-        packed = self.examples.arrays["fingerprint"][graphs]
-        bits = (packed[:, :, None] >> self.shifts & 1).flatten(1)  # (B, bits)
-        return F.binary_cross_entropy_with_logits(self.head(read).float(), bits.float())
-
-
-class Contrastive(Pretext):
+class Contrastive(nn.Module):
     """The contrastive loss of two embeddings per molecule, computed with two dropout masks.
 
     Each view is a forward pass of its own, so that a batch norm in training sees one view at a time
-    and its statistics do not reveal the pairs; running statistics are updated twice per step. The
-    first view is the pass that all losses share. In evaluation both views are computed anew, with
-    dropout, and batch norms keep their statistics. With several processes, negatives come from the
-    process's own molecules.
+    and its statistics do not reveal the pairs. The first view is the pass that all losses share. In
+    evaluation both views are computed anew, with dropout. With several processes, negatives come
+    from the process's own molecules.
 
     Source: Gao et al., "SimCSE: Simple Contrastive Learning of Sentence Embeddings", EMNLP 2021,
     arXiv 2104.08821, section 3. What differs: there both views are in one batch, which is the same
@@ -149,7 +86,7 @@ class Contrastive(Pretext):
     def __init__(
         self, network: Graphormer, examples: Examples, settings: PretrainingConfig
     ) -> None:
-        super().__init__(network, examples, settings)
+        super().__init__()
         if not draws_at_random(network):
             raise ConfigError(
                 "contrastive learning needs a network with dropout, such as model.dropout: 0.1; "
@@ -166,20 +103,23 @@ class Contrastive(Pretext):
             return info_nce(network.embed(batch), network.embed(batch), self.temperature)
 
 
-PRETEXTS: dict[str, type[Pretext]] = {
-    "teacher": Teacher,
-    "descriptors": Descriptors,
-    "fingerprint": Fingerprint,
+PRETEXTS: dict[str, Callable[..., nn.Module]] = {
+    "teacher": partial(Regression, name="teacher"),
+    "descriptors": partial(Regression, name="descriptors"),
     "contrastive": Contrastive,
 }
-"""The losses, by the name of the setting that holds their weight."""
+"""The losses, by the name of the setting that holds their weight.
+
+Each returns the mean loss of a batch of molecules `graphs`, int64 [B], whose embeddings are `read`
+(B, R), and may call the network again.
+"""
 
 
 def clipped_scaling(values: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
     """Return the mean and the standard deviation of each column, without its extreme values.
 
-    They are computed after the values below the 0.1st and above the 99.9th percentile were replaced
-    by these percentiles. The standard deviation of a constant column is 1.
+    Values below the 0.1st and above the 99.9th percentile are replaced by these percentiles. The
+    standard deviation of a constant column is 1.
     """
     sample = train
     if len(train) > _SAMPLE:
@@ -229,8 +169,7 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
 class Pretraining(Objective):
     """The weighted sum of the losses whose weight is not 0, over one forward pass.
 
-    The model has no targets, and its head has no outputs: each loss has a head of its own, which is
-    not part of the model.
+    The head of the model has no outputs; each loss has a head that is not part of the model.
 
     Raises:
         ConfigError: all weights are 0, or a loss cannot be used with this network or data set.
@@ -254,14 +193,14 @@ class Pretraining(Objective):
         if settings.teacher_vectors is not None:
             arrays["teacher"], more = teacher_vectors(settings.teacher_vectors, dataset)
             warnings += more
-        if {"descriptors", "fingerprint"} & weights.keys():
+        if "descriptors" in weights:
             if dataset.smiles is None:
                 raise ConfigError(
-                    f"{dataset.name} has no SMILES to compute descriptors and fingerprints from: "
-                    "use objective.contrastive, or a table of SMILES"
+                    f"{dataset.name} has no SMILES to compute descriptors from: use "
+                    "objective.contrastive, or a table of SMILES"
                 )
-            names = ("descriptors", "fingerprint")
-            arrays |= structure_features(dataset.smiles_of(slice(None)), names, progress)
+            smiles = dataset.smiles_of(slice(None))
+            arrays |= structure_features(smiles, ["descriptors"], progress)
         for name in ("teacher", "descriptors"):
             if name in weights:
                 arrays[f"{name}_scaling"] = clipped_scaling(arrays[name], dataset.splits["train"])
@@ -286,10 +225,8 @@ class Pretraining(Objective):
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss, and the mean of each loss without its weight.
-
-        The random numbers are the same at every validation.
-        """
+        """Return the loss, and each loss without its weight, with the same random numbers every
+        time."""
 
         def sums(batch: GraphBatch, indices: Tensor) -> Tensor:
             means = torch.stack(self._means(batch, indices))

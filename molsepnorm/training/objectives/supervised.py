@@ -83,10 +83,9 @@ class Supervised(Objective):
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss and the metrics; NaN for those that are undefined.
+        """Return the loss, and the metrics of the weighted mean of all parts; NaN where undefined.
 
-        They are those of the weighted mean of all parts of the model. Bounds count in the loss
-        only.
+        Bounds count in the loss only.
         """
         outputs = self._outputs(graphs, world)
         index = torch.from_numpy(graphs)
@@ -100,7 +99,6 @@ class Supervised(Objective):
         return float(loss_sum / count.clamp(min=TINY)), scores
 
     def _outputs(self, graphs: np.ndarray, world: DistributedContext) -> Tensor:  # (n, O)
-        """Return the outputs of the model for some molecules, on the CPU."""
         shares = []
         for part, weight in zip(self.model.parts, self.model.weights, strict=True):
             if isinstance(part, NetworkPart):
@@ -121,7 +119,6 @@ class Supervised(Objective):
 
 
 def _require_exact_labels(dataset: Dataset) -> None:
-    """Raise a `DataError` if all training labels of a target are bounds."""
     train = dataset.splits["train"]
     if dataset.bounds is None:
         return

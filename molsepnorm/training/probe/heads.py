@@ -31,7 +31,7 @@ def fit_linear(
 
     Args:
         model: a model with a linear head, on the device of the examples.
-        train: int64 [n], indices of the training molecules.
+        train: int64 [n], the training molecules.
         names: targets whose weights are replaced.
     """
     head, task = model.network.head, model.task
@@ -52,13 +52,11 @@ def fit_kernel(
 ) -> PropertyModel:
     """Return the model with a kernel regression in place of its network.
 
-    Its embeddings are those of the network, read out after every layer. It also compares the
-    feature columns, descriptors and fingerprint counts that the molecules have. Counts that the
-    network does not read (Morgan and atom pairs together) are left out if the leave-one-out error
-    is smaller without.
-
-    With many molecules or targets it compares a sample of the molecules; see `Embedded.of` and
-    `kernel_regression`. `inputs` are those that it may compare.
+    It compares the embeddings of the network, read out after every layer, and the feature columns,
+    descriptors and fingerprint counts in `inputs`. Counts that the network does not read (Morgan
+    and atom pairs together) are left out if the leave-one-out error is smaller without. With many
+    molecules or targets it compares a sample of the molecules; see `Embedded.of` and
+    `kernel_regression`.
     """
     part = model.network_part
     assert part is not None
@@ -71,8 +69,8 @@ def fit_kernel(
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
     """Return the model with its kernel regressions fitted to other molecules.
 
-    Embeddings and descriptors are standardised and penalties chosen anew. A regression compares the
-    same inputs as before, and feature columns with the same weights and scales.
+    Standardisation and penalties are chosen anew. A regression compares the same inputs as before,
+    and feature columns with the same weights and scales.
     """
     parts = [
         _fitted(each.encoder, model.task, examples, train, each.reads, True, each.regression)
@@ -92,8 +90,7 @@ def _fitted(
     needs_counts: bool,
     before: KernelRegression | None = None,
 ) -> KernelPart:
-    """Return the best kernel regression of embeddings; it treats feature columns as the one before,
-    if there is one."""
+    """Return the best kernel regression; it treats feature columns as the one before, if any."""
     embedded = Embedded.of(encoder, examples.inputs.graphs, examples, train, task)
     extra = examples.inputs.extra.read_by(reads)
     own = extra.of(embedded.molecules)
@@ -139,8 +136,8 @@ def _percentile_scaling(values: np.ndarray) -> tuple[Tensor, Tensor]:
     """Return centre and scale of descriptors (n, D): the median, and the standard deviation of a
     normal distribution with the same 5th and 95th percentile.
 
-    It is the standard deviation of the values where these are equal, and 1 for a constant. Values
-    that are missing do not count.
+    It is the standard deviation of the values where these are equal, and 1 for a constant. Missing
+    values do not count.
     """
     if not values.shape[1]:
         return torch.zeros(0), torch.zeros(0)
@@ -154,7 +151,7 @@ def _percentile_scaling(values: np.ndarray) -> tuple[Tensor, Tensor]:
 
 
 def _encoder(network: Graphormer, own: int) -> Graphormer:
-    """Return a copy of a network that reads out every layer and has no outputs. It reads the `own`
+    """Return a copy of a network that reads out every layer, has no outputs, and reads the `own`
     first molecule-level features, those of the featuriser."""
     config = replace(
         network.config, readout="layers", head="linear", columns=0, molecule_features=own, outputs=0

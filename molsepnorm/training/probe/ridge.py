@@ -3,8 +3,7 @@
 Rows have weights, and rows of the same molecule are left out together. The offset is not penalised.
 `principal_axes` decomposes features, whose solution chooses the penalty; `invert` decomposes a
 kernel with a penalty. A target is fitted to the molecules that have a label, as a number or as
-logits of classes, with the weights of the molecules and of its classes. Rare classes have larger
-weights.
+logits of classes, with the weights of the molecules and of its classes.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ class Axes(NamedTuple):
     def solve(self, labels: np.ndarray, groups: np.ndarray) -> tuple[LinearModel, np.ndarray]:
         """Return a linear model of labels (n, k), and leave-one-out predictions (n, k).
 
-        The penalty is the one with the smallest leave-one-out error. The error is that of fits in
-        which the offset, too, leaves the group out; otherwise the penalty would vanish where there
-        are as many features as rows. The predictions use the mean label of all rows, since a mean
-        without the group reveals its labels.
+        The penalty is the one with the smallest leave-one-out error of fits in which the offset,
+        too, leaves the group out; otherwise the penalty would vanish where there are as many
+        features as rows. The predictions use the mean label of all rows, since a mean without the
+        group reveals its labels.
 
         Args:
             groups: (n,); rows with the same number are left out together.
@@ -117,7 +116,7 @@ class Inverse(NamedTuple):
 
     def solve(self, labels: np.ndarray, groups: np.ndarray) -> tuple[LinearModel, np.ndarray]:
         """Return the solution of `Axes.solve` with this penalty, for the features that the kernel
-        implies. Its slopes (k, N) are 0 for other molecules."""
+        implies. Slopes (k, N) of other molecules are 0."""
         rows, count, weights, means, inverted = self
         mean, root = weights @ labels, np.sqrt(weights * len(weights))[:, None]
         dual = inverted @ ((labels - mean) * root)  # (n, k)
@@ -135,8 +134,7 @@ def invert(
 ) -> Inverse:
     """Return the inverse of the kernel (N, N) between some rows (n,) with weights (n,).
 
-    With `once`, the kernel of all rows is overwritten, since that of thousands of molecules fills
-    the memory.
+    With `once`, the kernel of all rows is overwritten, which saves memory.
     """
     count = len(kernel)
     kernel = kernel if once and len(rows) == count else kernel[np.ix_(rows, rows)]
@@ -226,8 +224,8 @@ class Embedded:
         train: np.ndarray,
         task: Task,
     ) -> Embedded:
-        """Embed the training molecules (n,) in evaluation mode: of more than `MAX_MOLECULES`, a
-        sample, which is always the same."""
+        """Embed the training molecules (n,) in evaluation mode: of more than `MAX_MOLECULES`,
+        always the same sample."""
         device = examples.labels.device
         known = examples.labels[torch.from_numpy(train).to(device)].cpu().numpy()
         drawn, weights = _sample(known, task)
@@ -248,7 +246,7 @@ class Embedded:
 
 
 def _sample(labels: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray]:
-    """Return which molecules a head is fitted to, and the number of molecules that each stands for.
+    """Return the molecules that a head is fitted to, and the number that each stands for.
 
     Of more than `MAX_MOLECULES`, those of rare classes are kept, since few actives decide a screen:
     the molecules outside of the most frequent class of a target, drawn at random if they are more
@@ -294,8 +292,8 @@ class Solver:
         self._last: tuple[Any, Axes | Inverse] | None = None
 
     def fit(self, task: Task, embedded: Embedded) -> list[LinearModel]:
-        """Return a model of each target. Targets with labels for the same molecules, and the same
-        penalty, follow each other."""
+        """Return a model of each target. Targets with the same molecules and penalty follow each
+        other."""
         models: dict[int, LinearModel] = {}
         penalties = self.penalties or [0.0] * len(task.targets)
         labelled = [row.tobytes() for row in np.isfinite(embedded.labels.T)]
@@ -326,7 +324,7 @@ class Solver:
 
 
 def ridge_of_targets(features: np.ndarray, task: Task, embedded: Embedded) -> list[LinearModel]:
-    """Return the ridge regression of each target on features (n, p), with a penalty of its own."""
+    """Return the ridge regression of each target on features (n, p), each with its penalty."""
     solver = Solver(
         lambda rows, weights, _: principal_axes(features[rows], weights), features.shape[1]
     )
@@ -365,9 +363,9 @@ def _fit(
 def _logits(solve: Solve, classes: np.ndarray, weights: np.ndarray) -> LinearModel:
     """Return a model whose outputs are the logits of classes 0 … k - 1, or of class 1 if k is 2.
 
-    The indicators of the classes are regressed, with weights of 1 / √frequency for each class, as
-    in the random forest. Their leave-one-out predictions are the inputs of a logistic regression
-    without these weights, which gives the scale and the offset of the logits.
+    The indicators of the classes are regressed, with weights of 1 / √frequency for each class.
+    Their leave-one-out predictions are the inputs of a logistic regression without these weights,
+    which gives the scale and the offset of the logits.
     """
     from sklearn.linear_model import LogisticRegression
 

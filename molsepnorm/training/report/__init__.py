@@ -1,7 +1,6 @@
 """The report of a run: one HTML page that needs no other file.
 
-The page is the template `page.html`, filled from the files of the run's folder alone. No model is
-applied, so the test split is not scored again.
+The template `page.html` is filled from the files of the run's folder. No model is applied.
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ def write_report(folder: Path | str, output: Path | str | None = None) -> Path:
 
 
 def try_report(folder: Path | str, callback: Callback) -> None:
-    """Write the report of a run that has just finished; `callback.on_warning` is called with the
-    reason if that fails, so that no training is lost."""
+    """Write the report of a run that has just finished; a failure is a warning."""
     try:
         write_report(folder)
     except Exception as error:  # any failure of a page is less than that of a training
@@ -87,12 +85,7 @@ def try_report(folder: Path | str, callback: Callback) -> None:
 
 
 def report_page(contents: Contents, path: Path) -> str:
-    """Return the page.
-
-    Args:
-        contents: the files of the run.
-        path: the file that the page will be, for links to other files of the run.
-    """
+    """Return the page; `path` is the file that it will be, for links to other files of the run."""
     label, metrics, environment = contents.config.data.label, contents.metrics, contents.environment
     names = [target.name for target in contents.targets]
     about = f"prediction of {first_of(names, 3)}" if names else "pre-training on structures"
@@ -131,7 +124,6 @@ def report_page(contents: Contents, path: Path) -> str:
 
 
 def _data(contents: Contents, path: Path) -> dict[str, Any]:
-    """Return the labels of each split, and the rejected rows."""
     labels = contents.labels.drop(columns=["rows", "molecules"], errors="ignore")
     shown = [name for name in labels if not labels[name].isin(("", "0")).all()]
     reasons = Counter(contents.rejected.get("reason", ())).most_common(_LISTED)

@@ -41,10 +41,7 @@ figure text { font: 12px system-ui, sans-serif; fill: var(--soft) }
 
 @dataclass
 class Chart:
-    """A chart with linear axes.
-
-    Groups are drawn in the colour "one", the accent, or "two", a quiet grey.
-    """
+    """A chart with linear axes, drawn in the colours "one", the accent, and "two", a quiet grey."""
 
     label: str
     """Text for screen readers: what the chart shows."""
@@ -95,7 +92,6 @@ class Chart:
 
     @property
     def x_ticks(self) -> list[tuple[float, str]]:
-        """Places and texts of the ticks of the horizontal axis."""
         ticks = _ticks(*self.x_ends, self.whole)
         return [(_place(tick, self.x_ends, _LEFT, _RIGHT), text) for tick, text in ticks]
 

@@ -46,14 +46,12 @@ class TargetPredictions:
         return target_error(self.target, self.labels, self.values)
 
     def truth(self, row: int) -> str:
-        """Return the label of a molecule as text."""
         label = self.labels[row]
         if self.target.kind == "regression":
             return f"{label:.{self.target.digits - 2}g}"
         return self.target.classes[int(label)] if self.target.classes else f"{label:.0f}"
 
     def prediction(self, row: int) -> str:
-        """Return the prediction for a molecule as text."""
         values = self.values[row]
         if self.target.kind == "regression":
             return f"{values[0]:.{self.target.digits - 2}g}"
@@ -121,15 +119,10 @@ class Contents:
         return self.model.task.targets
 
     def smiles(self, split: str) -> list[str]:
-        """Return the SMILES of the molecules of a split; an empty list if the run has none."""
         return [*self.tables.get(split, {}).get("smiles", ())]
 
     def predicted(self, split: str, target: Target) -> TargetPredictions | None:
-        """Return labels and predictions of a split; None if the run wrote none.
-
-        Raises:
-            ModelError: the file is damaged.
-        """
+        """Return labels and predictions of a split; None if the run wrote none."""
         table = self.tables.get(split)
         if table is None:
             return None
@@ -152,7 +145,6 @@ class Contents:
 
 
 def _numbers(cells: pd.Series) -> np.ndarray:
-    """Return texts as numbers, NaN where they are empty."""
     return cells.replace("", "nan").to_numpy(dtype=np.float64)
 
 

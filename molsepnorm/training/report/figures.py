@@ -32,10 +32,7 @@ Splits = Mapping[str, TargetPredictions]
 
 
 def target_charts(splits: Splits, calibration: Any) -> list[Chart]:
-    """Return the charts of a target; none for several classes or without a labelled molecule.
-
-    `calibration` is the entry of `Metrics.calibration`, if there is one.
-    """
+    """Return the charts of a target; none for several classes or without a labelled molecule."""
     scored = {split: each for split, each in splits.items() if each.scored.any()}
     kinds = {each.target.kind for each in scored.values()}
     if kinds == {"regression"}:
@@ -72,7 +69,6 @@ def _truth(splits: Splits, calibration: Any) -> Chart:
 
 
 def _residuals(splits: Splits) -> Chart:
-    """Return the histogram of the errors of the test molecules, or of those that there are."""
     split, found = next(iter(splits.items()))
     name, rows = found.target.learned_name, found.scored
     errors = found.values[rows, 0] - found.labels[rows]
@@ -132,8 +128,7 @@ def _binary(splits: Splits) -> list[Chart]:
 
 
 def confusion_tables(splits: Splits) -> list[dict[str, Any]]:
-    """Return the table of true and predicted classes of each split; none for other targets, or for
-    more than 30 classes."""
+    """Return the table of true and predicted classes of each split, for up to 30 classes."""
     tables = []
     for split, found in splits.items():
         names, rows = found.target.classes, found.scored
@@ -151,7 +146,7 @@ def confusion_tables(splits: Splits) -> list[dict[str, Any]]:
 
 
 def learning_curves(contents: Contents) -> list[Chart]:
-    """Return the losses and the validation score of each epoch; nothing without a history."""
+    """Return the losses and the validation score of each epoch."""
     histories = {name: each for name, each in contents.histories.items() if len(each)}
     if not histories:
         return []
@@ -196,7 +191,7 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
 
 
 def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
-    """Return the mean error of the test molecules by their similarity, and the expected error."""
+    """Return the mean error of the test molecules by their similarity, and the expected one."""
     if domain is None or not (bins := domain.bins.get("test")):
         return None
     counts = ", ".join(f"{each.molecules:,} ({each.low:.1f}–{each.high:.1f})" for each in bins)
@@ -224,7 +219,7 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
 
 def worst_predictions(contents: Contents) -> list[dict[str, Any]]:
     """Return the test predictions with the largest errors, each with its nearest training molecule
-    if the model has those; none without SMILES or labels of the test molecules.
+    if the model has those.
 
     The errors of several targets are compared after division by the target's mean error.
     """
@@ -265,8 +260,7 @@ def worst_predictions(contents: Contents) -> list[dict[str, Any]]:
 
 
 def _labels(contents: Contents, found: TargetPredictions) -> dict[str, list[str]]:
-    """Return the labels of each SMILES of the training and validation splits: the model may be
-    fitted to the latter, too."""
+    """Return the labels of each SMILES of the training and validation splits."""
     labels: dict[str, list[str]] = defaultdict(list)
     for split in ("train", "val"):
         if (known := contents.predicted(split, found.target)) is not None:

@@ -41,8 +41,7 @@ def model_card(
 ) -> str:
     """Return the card as Markdown with YAML front matter, from the template `card.md`.
 
-    It names columns and the file of the data, but has no structure, label, path or user. The
-    metrics are None if the run is not finished.
+    It has no structure, label, path or user. The metrics are None if the run is not finished.
     """
     header = {
         "license": config.run.license or "unknown",
@@ -101,7 +100,6 @@ def _sizes(sizes: Mapping[str, int]) -> str:
 
 
 def _start(config: TrainConfig) -> str:
-    """Return the name and the licence of the model that training started from."""
     start = config.finetune.start
     if start is None:
         return "random weights"

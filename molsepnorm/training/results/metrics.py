@@ -44,34 +44,31 @@ class Blend(_Record):
     network: dict[str, Scores] = {}
 
 
-class IntervalCoverage(_Record):
-    """Intervals of a target, compared with the test molecules."""
-
+class _Coverage(_Record):
     level: float
     coverage: float | None
     """Share of labels inside; None without labels or with too few validation molecules."""
+    molecules: int
+    """Labelled validation molecules, to which the intervals or sets are fitted."""
+    test_molecules: int
+
+
+class IntervalCoverage(_Coverage):
+    """Intervals of a target, compared with the test molecules."""
+
     width: float | None
     """Mean width of the intervals."""
     signal: str | None
     """The signal that the width depends on."""
-    molecules: int
-    """Labelled validation molecules, to which the intervals are fitted."""
-    test_molecules: int
 
 
-class SetCoverage(_Record):
+class SetCoverage(_Coverage):
     """Sets of classes of a target, compared with the test molecules."""
 
-    level: float
-    coverage: float | None
-    """Share of labels inside; None without labels."""
     always: list[str]
     """Classes in every set, because too few validation molecules have them."""
     classes: float | None = None
     """Mean number of classes in a set."""
-    molecules: int
-    """Labelled validation molecules, to which the sets are fitted."""
-    test_molecules: int
 
 
 class Bin(_Record):
@@ -93,8 +90,6 @@ class DomainErrors(_Record):
     similarity: list[float]
     expected: dict[str, list[float] | None]
     """Expected errors of each target at these similarities, see `Domain`."""
-    training_molecules: int
-    structures_kept: bool
     bins: dict[str, list[Bin]]
     """Mean errors of the validation and the test molecules."""
 
@@ -119,8 +114,6 @@ class Metrics(_Record):
     network_share: float | None = None
     """Share of the network in its mean with a kernel regression."""
     class_weight: str | None = None
-    start: dict[str, str | None] = {}
-    """Model and digest of the weights that training started from."""
     val: Scores
     test: Scores = {}
     """Empty if there is no test split."""
@@ -129,8 +122,6 @@ class Metrics(_Record):
     test_interval_95: dict[str, tuple[float, float]] | None = None
     headlines: list[str] = []
     """The usual metric of each kind of targets."""
-    scored_targets: dict[str, list[str]] = {}
-    """The targets of each headline that have a test score; empty for a single target."""
     constant_difference: dict[str, Gap] | None = None
     baseline: ForestScores = ForestScores()
     baseline_difference: dict[str, Gap] | None = None
@@ -143,8 +134,6 @@ class Metrics(_Record):
     """Parts that are fitted to the validation molecules, too."""
     molecules: dict[str, int] = {}
     """Number of different molecules of each split."""
-    labelled: dict[str, int] = {}
-    """Number of these with an exact label, of the validation and test splits."""
     labelled_test: dict[str, int] = {}
     """Number of test molecules with an exact label of each target."""
     split: str = ""
@@ -166,7 +155,6 @@ class Metrics(_Record):
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of the file."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
@@ -183,8 +171,8 @@ class Metrics(_Record):
 
 
 def headline(chosen_by: str, scores: Iterable[str]) -> str:
-    """Return the metric that compares runs: the one that selected the best epochs. If the loss
-    selected them, which is not among the scores, it is the first score.
+    """Return the metric that compares runs: the one that selected the best epochs, or if that was
+    the loss, which is not among the scores, the first score.
 
     >>> headline("loss, rmse", ["mae", "rmse"])
     'rmse'

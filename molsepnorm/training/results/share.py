@@ -107,7 +107,7 @@ def share(
 
 
 def _content(path: Path, training_structures: bool) -> bytes:
-    """Return the content of a file for the archive, without paths in settings and scores."""
+    """Return the content of a file, without paths in settings and scores."""
     if path.name == "config.yaml":
         return yaml.safe_dump(_without_paths(read_yaml(path)), sort_keys=False).encode()
     if path.name == "metrics.json":
@@ -147,7 +147,7 @@ def _smiles(run: RunFolder) -> set[str]:
 
 
 def _require_clean(name: str, content: bytes, smiles: set[str]) -> None:
-    """Raise a `ConfigError` if a file holds one of the SMILES or an absolute path."""
+    """Refuse a file that holds one of the SMILES or an absolute path."""
     if name.endswith(".safetensors"):
         content = content[8 : 8 + int.from_bytes(content[:8], "little")]  # names and metadata
     text = content.decode(errors="replace")

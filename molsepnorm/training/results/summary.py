@@ -1,5 +1,5 @@
-"""The contents of terminal, model card and report: scores as tables, the parts of the model, and
-the conclusion, whose sentences are in `conclusion.txt`."""
+"""Texts of terminal, model card and report: scores as tables, the parts of the model, and the
+conclusion, whose sentences are in `conclusion.txt`."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def score_columns(metrics: Metrics) -> dict[str, Mapping[str, Any]]:
 
 
 def score_rows(columns: Mapping[str, Mapping[str, Any]], digits: int = 4) -> dict[str, list[str]]:
-    """Return the cells of each metric as text, from columns of scores or of intervals: errors with
-    `digits` significant digits, scores without a unit with as many decimals."""
+    """Return the cells of each metric as text: errors with `digits` significant digits, scores
+    without a unit with as many decimals."""
 
     def cell(name: str, value: Any) -> str:
         if isinstance(value, list | tuple):
@@ -83,16 +83,12 @@ def is_relative(name: str, names: Iterable[str]) -> bool:
 
     >>> is_relative("rmse", ["rmse", "rmse/pKa", "rmse/logP"]), is_relative("rmse", ["rmse", "r2"])
     (True, False)
-
-    Args:
-        names: names of all scores of the model.
     """
     several = any(each.startswith(f"{name}/") for each in names)
     return several and name in METRICS and METRICS[name].has_unit
 
 
 def score_notes(columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return sentences that explain the rows and columns of scores."""
     names = next(iter(columns.values()))
     notes = [_RELATIVE] * any(is_relative(name, names) for name in names)
     notes += [text for title, text in _NOTES.items() if title in columns]
@@ -102,7 +98,7 @@ def score_notes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def calibration_table(metrics: Metrics) -> tuple[list[str], list[list[str]]]:
-    """Return the headings and the rows of a table of the intervals and sets of each target."""
+    """Return headings and rows of a table of the intervals and sets of each target."""
     rows = []
     for name, found in metrics.calibration.items():
         if isinstance(found, SetCoverage):
@@ -123,8 +119,7 @@ def calibration_table(metrics: Metrics) -> tuple[list[str], list[list[str]]]:
 
 
 def metric_label(scores: Mapping[str, Any], name: str) -> str:
-    """Return the name of one of these scores in text, such as "RMSE of pKa", or "mean relative
-    RMSE" of several targets."""
+    """Return the name of a score in text, such as "mean relative RMSE" of several targets."""
     own = [score for key, score in scores.items() if key.startswith(f"{name}/")]
     is_mean = len(own) > 1 and sum(score is not None for score in own) != 1
     relative = "relative " * is_relative(name, scores)
@@ -132,12 +127,10 @@ def metric_label(scores: Mapping[str, Any], name: str) -> str:
 
 
 def composition(model: PropertyModel, epochs: int) -> str:
-    """Return what a model with targets consists of, such as "35 % kernel regression, 65 % random
-    forest".
+    """Return the parts of a model, such as "35 % kernel regression, 65 % random forest".
 
-    Args:
-        epochs: number of epochs of the run. After one or more, a kernel regression without a
-            network means that the fine-tuned network was left out.
+    After one epoch or more, a kernel regression without a network means that the fine-tuned network
+    was left out.
     """
     shares, counts = defaultdict[str, float](float), Counter[str]()
     for part, weight in zip(model.parts, model.weights, strict=True):
@@ -184,7 +177,7 @@ def _gains(differences: Mapping[str, Gap] | None) -> dict[str, _Gain]:
 
 
 def conclusion(metrics: Metrics) -> list[str]:
-    """Return the sentences; one appears only where its numbers are defined.
+    """Return the sentences of the conclusion; one appears only where its numbers are defined.
 
     A difference is clear if its 95 % interval does not contain 0.
     """
@@ -246,8 +239,7 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
 
 
 def _comparable(name: str, gains: Iterable[str]) -> str:
-    """Return the metric, or if it is undefined for the trivial baseline (Spearman), another metric
-    of such targets."""
+    """Return the metric, or one of the same targets if it is undefined for the trivial baseline."""
     others = (n for n in gains if "/" not in n and n != "log_loss")
     same = (n for n in others if {*METRICS[name].kinds} & {*METRICS[n].kinds})
     return name if name in gains else next(same, name)

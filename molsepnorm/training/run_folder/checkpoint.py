@@ -1,7 +1,6 @@
-"""The state from which a run continues exactly.
+"""The state from which a run continues exactly: a safetensors file with the tensors by name.
 
-It is one safetensors file with the tensors by name. Plain numbers are JSON in its header, together
-with a digest of everything. Nothing is pickled.
+Plain numbers are JSON in its header, together with a digest of everything. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -9,11 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -26,7 +24,7 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.step import WeightAverage
 
-SCHEMA = 3
+SCHEMA = 4
 """Version of the format; increased whenever the meaning of the file changes."""
 _DAMAGED = "{} is damaged or belongs to another configuration"
 
@@ -58,10 +56,11 @@ class Progress:
     """The epoch of `best_score`."""
     best_epoch: int | None = None
     """The epoch that is kept, the last one with a score close to the best."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """The lines of `history.csv`."""
 
     def require_longer(self, epochs: int, run: Path) -> None:
-        """Raise a `ConfigError` if the run has trained for `epochs` epochs already, and this is not
-        its own number of epochs."""
+        """Refuse a number of epochs that the run has trained for already, unless it is its own."""
         if epochs != self.epochs and epochs <= self.epoch:
             raise ConfigError(
                 f"{run} has trained for {counted(self.epoch, 'epoch')}, and --epochs (run.epochs) "
@@ -76,9 +75,13 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
     random: Mapping[str, Tensor],
-    history: bytes = b"",
+    best: Mapping[str, Tensor],
 ) -> None:
-    """Write the state of training, the random states and the history, replacing the checkpoint.
+    """Write the state of training, replacing the checkpoint.
+
+    Args:
+        random: the random states.
+        best: tensors of the best objective so far that do not belong to its network.
 
     Raises:
         StorageError: the path cannot be written, or the disk is full.
@@ -90,16 +93,14 @@ def save_checkpoint(
         tensors |= _flatten("average_objective/", average.module.own_state())
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= _flatten(f"optimizer.{index}/", state)
-    tensors |= _flatten("random/", random)
-    tensors["history"] = torch.from_numpy(np.frombuffer(history, dtype=np.uint8).copy())
+    tensors |= _flatten("random/", random) | _flatten("best_objective/", best)
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
         write_sealed(scratch, [save(tensors, metadata={"molsepnorm": content, KEY: BLANK})])
 
 
 def read_progress(path: Path) -> Progress:
-    """Return the position of the run that a checkpoint belongs to; errors as for
-    `load_checkpoint`."""
+    """Return the position of the run that a checkpoint belongs to."""
     with _opened(path) as file:
         return _progress(path, file.metadata())
 
@@ -109,10 +110,12 @@ def load_checkpoint(
     objective: Objective,
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
-) -> tuple[Progress, dict[str, Tensor], bytes]:
+) -> tuple[Progress, dict[str, Tensor], dict[str, Tensor]]:
     """Load the state into the objective, the optimiser and the average.
 
-    Return the position of the run; the random states, which are not set yet; and the history.
+    Returns:
+        The position of the run; the random states, which are not set yet; and the tensors of the
+        best objective that do not belong to its network.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.
@@ -134,7 +137,7 @@ def load_checkpoint(
         random = _under("random/", tensors)
         if not random:
             raise KeyError("random states")
-        return progress, random, tensors["history"].numpy().tobytes()
+        return progress, random, _under("best_objective/", tensors)
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:

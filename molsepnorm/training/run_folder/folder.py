@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 import os
 import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -20,9 +17,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
-from torch import Tensor
 
 from molsepnorm._version import __version__
 from molsepnorm.data.datasets.config import DataConfig
@@ -38,7 +32,6 @@ from molsepnorm.files.writing import (
     write_json,
 )
 from molsepnorm.model import README, PropertyModel
-from molsepnorm.training.callback import EpochRecord
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.prediction_table import predictions_table, targets_table
@@ -75,12 +68,11 @@ class RunFolder:
         self.members = self.path / "members"
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
         self._probe = self.path / "checkpoints" / "probe"
-        self._own = self.path / "checkpoints" / "objective.safetensors"
         self._earlier = self.path / "checkpoints" / "earlier.json"
 
     @staticmethod
     def of_model(model: Path | str) -> RunFolder | None:
-        """Return the run of a run folder or its model folder; None for any other model folder."""
+        """Return the run of a run folder or its model folder; None for other model folders."""
         for path in (Path(model), Path(model).resolve().parent):
             if (path / "config.yaml").is_file() and (path / "splits.json").is_file():
                 return RunFolder(path)
@@ -96,19 +88,18 @@ class RunFolder:
 
     @property
     def ensemble(self) -> Path | None:
-        """Folder of the ensemble that has this run as a member; None for other runs."""
+        """Folder of the ensemble that has this run as a member, if any."""
         above = RunFolder(self.path.parent.parent)
         is_member = above.members == self.path.parent and above.config.exists()
         return above.path if is_member else None
 
     @property
     def has_begun(self) -> bool:
-        """True if there is something to resume."""
         return self.checkpoint.exists() or self.members.exists()
 
     def require_new(self) -> None:
-        """Raise a ConfigError if the folder has files; those of a run that ended before its first
-        checkpoint may be overwritten."""
+        """Refuse a folder with files, unless they are of a run that ended before its first
+        checkpoint."""
         with clear_errors(self.path, "write"):
             if not self.path.is_dir():
                 return
@@ -122,8 +113,8 @@ class RunFolder:
             raise ConfigError(f"{self.path} exists and is not empty: choose another folder{advice}")
 
     def require_started(self) -> None:
-        """Raise a ModelError unless the folder holds a run that can be resumed. A model that a
-        killed process was replacing is restored."""
+        """Refuse a folder without a run to resume, and restore a model that a killed process was
+        replacing."""
         if not self.config.exists() or not self.checkpoint.exists():
             raise ModelError(
                 f"{self.path} is not a run that can be resumed: it needs {self.config.name} and "
@@ -135,15 +126,13 @@ class RunFolder:
     def begin(
         self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None = None
     ) -> None:
-        """Write the files that are known before training; `loaded` are the weights of the start.
-
-        The probe of a run that ended before its first checkpoint is removed.
-        """
+        """Write the files that are known before training, and remove the probe of a run that ended
+        before its first checkpoint. `loaded` are the weights of the start."""
         with clear_errors(self.path, "write"):
             if self._probe.is_dir():
                 shutil.rmtree(self._probe)
         start = {} if loaded is None else {"loaded_weights": asdict(loaded)}
-        write_json(self.environment, _environment(dataset) | start | config.finetune.origin())
+        write_json(self.environment, _environment(dataset) | start)
         config.save(self.config)
         with replacing(self.splits) as scratch:  # in the format of chemprop's splits.json
             scratch.write_text(json.dumps([dataset.split_rows()]), encoding="utf-8")
@@ -156,8 +145,8 @@ class RunFolder:
         self._write_table("targets.csv", targets_table(dataset))
 
     def with_own_splits(self, data: DataConfig) -> DataConfig:
-        """Return the data of the run with the copy of the splits in its folder if they come from a
-        file, because the file may have changed."""
+        """Return the data of the run with the copy of its splits, because the file that they are
+        from may have changed."""
         if data.splits_file is None:
             return data
         return data.model_copy(update={"splits_file": self.splits, "fold": 0})
@@ -180,7 +169,6 @@ class RunFolder:
             )
 
     def loaded_weights(self) -> LoadedWeights | None:
-        """Return the weights that the run started from; None if they were random."""
         return self._recorded().loaded_weights
 
     def _recorded(self) -> _Environment:
@@ -188,27 +176,22 @@ class RunFolder:
         return check_types(_Environment, read_json(self.environment), damaged)
 
     def written_metrics(self) -> Metrics | None:
-        """Return the content of `metrics.json`; None if the run is not finished."""
         if not self.metrics.exists():
             return None
         return Metrics.from_json(read_json(self.metrics), f"{self.metrics} is damaged")
 
     def finished_metrics(self) -> Metrics | None:
-        """Return the scores of a finished run, so that the test split is not scored again; None
-        if the run is not finished or has no test split."""
+        """Return the scores of a finished run, if it has a test split."""
         found = self.written_metrics()
         return found if found is not None and found.test else None
 
     def complete_metrics(self) -> Metrics | None:
-        """Return the scores if the report exists, too. It is the last file that training writes,
-        and a resumed run writes what is missing."""
+        """Return the scores if the report, the last file that training writes, exists, too."""
         return self.finished_metrics() if self.report.exists() else None
 
     def lengthen(self, config: TrainConfig) -> None:
-        """Write the configuration of a run with another number of epochs.
-
-        The run is then not finished. Its scores so far, if there are any, are kept for `earlier`.
-        """
+        """Write the configuration of a run with another number of epochs. The run is then not
+        finished, and its scores so far are kept for `earlier`."""
         if (found := self.finished_metrics()) is not None:
             scores = found.model_dump(mode="json", include={"best_epoch", "val", "test"})
             write_json(self._earlier, {**found.earlier, str(found.epochs): scores})
@@ -218,24 +201,14 @@ class RunFolder:
         config.save(self.config)
 
     def earlier(self, epochs: int) -> dict[str, dict[str, Any]]:
-        """Return the scores that the run had after fewer epochs than `epochs`, by their number;
-        empty if the test split is scored once."""
+        """Return the scores that the run had after fewer epochs than `epochs`, by their number."""
         if not self._earlier.exists():
             return {}
         damaged = f"{self._earlier} is damaged"
         found = check_types(dict[str, dict[str, Any]], read_json(self._earlier), damaged)
         return {number: scores for number, scores in found.items() if number != str(epochs)}
 
-    def keep_best(self, model: PropertyModel, own: Mapping[str, Tensor]) -> None:
-        """Write the best model so far, and the other tensors of its objective if there are any."""
-        model.save_pretrained(self.model)
-        if own:
-            with replacing(self._own) as scratch:
-                scratch.write_bytes(save({name: each.contiguous() for name, each in own.items()}))
-
     def write_card(self, text: str) -> None:
-        """Write the card of the model. A model that is kept later replaces the folder, and has none
-        until this is called again."""
         with replacing(self.model / README) as scratch:
             scratch.write_text(text, encoding="utf-8")
 
@@ -244,51 +217,19 @@ class RunFolder:
         probe.save_pretrained(self._probe)
 
     def probe(self) -> PropertyModel | None:
-        """Read the model of `keep_probe`; None if there is none."""
         return PropertyModel.from_pretrained(self._probe) if self._probe.exists() else None
 
-    def best(self) -> tuple[PropertyModel, dict[str, Tensor]]:
-        """Read the best model and the other tensors of its objective.
+    def best(self) -> PropertyModel:
+        return PropertyModel.from_pretrained(self.model)
 
-        Raises:
-            ModelError: a file is damaged.
-        """
-        try:
-            with clear_errors(self._own, "read"):
-                own = load(self._own.read_bytes()) if self._own.exists() else {}
-        except (SafetensorError, ValueError) as error:
-            raise ModelError(f"{self._own} is damaged: {error}") from error
-        return PropertyModel.from_pretrained(self.model), own
-
-    def append_history(self, record: EpochRecord) -> None:
-        """Add a line. A resumed run starts from the lines of its checkpoint."""
-        row = asdict(record)
-        row |= {f"val_{name}": score for name, score in row.pop("scores").items()}
-        train_loss = None if math.isnan(record.train_loss) else record.train_loss
-        row |= {"best": int(record.best), "train_loss": train_loss}
-        text, content = io.StringIO(newline=""), self.read_history()
-        writer = csv.DictWriter(text, fieldnames=list(row))
-        if not content:
-            writer.writeheader()
-        writer.writerow(row)
-        self.restore_history(content + text.getvalue().encode())
-
-    def read_history(self) -> bytes:
-        """Return the content of the history; empty before the first line."""
-        with clear_errors(self.history, "read"):
-            return self.history.read_bytes() if self.history.exists() else b""
-
-    def restore_history(self, content: bytes) -> None:
-        """Replace the history, such as by the checkpoint's."""
-        if content != self.read_history():
-            with replacing(self.history) as scratch:
-                scratch.write_bytes(content)
+    def write_history(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        with replacing(self.history) as scratch:
+            write_csv(scratch, lines[0], (line.values() for line in lines))
 
     def finish(
         self, model: PropertyModel, dataset: Dataset, predictions: Predictions, metrics: Metrics
     ) -> None:
-        """Write the model that a run ends with, its predictions if there are any, and the scores
-        last."""
+        """Write the final model, its predictions if there are any, and the scores last."""
         model.save_pretrained(self.model)
         for split, values in predictions.values.items():
             graphs, forest = predictions.graphs[split], predictions.forest.get(split)
@@ -303,7 +244,6 @@ class RunFolder:
 
 
 def _environment(dataset: Dataset) -> dict[str, Any]:
-    """Return the content of `environment.json` without the weights that the run starts from."""
     packages = {}
     for name in ("torch", "torch-geometric", "ogb", "rdkit", "numpy", "pandas", "pydantic"):
         with suppress(PackageNotFoundError):

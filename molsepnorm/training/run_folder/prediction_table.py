@@ -26,9 +26,8 @@ def predictions_table(
     """Return columns with label and prediction of molecules (n,), in the source's order.
 
     Feature columns are among them, since they tell the rows of a molecule apart. <target>_forest is
-    the prediction of the baseline: a value, a probability or a class.
-    If a target has the name of another column, its labels are in <target>_true; a feature column
-    that is named like a prediction ends in _input.
+    the prediction of the baseline. If a target has the name of another column, its labels are in
+    <target>_true; a feature column that is named like a prediction ends in _input.
     """
     order = np.argsort(dataset.store.rows[graphs], kind="stable")
     graphs, predictions = graphs[order], predictions[order]
@@ -65,8 +64,7 @@ def predictions_table(
 
 
 def labels_column(columns: pd.Index, target: Target) -> str | None:
-    """Return the column of a target's labels in a table of `predictions_table`, on the scale that
-    is learned: the one before the predictions. None if there is none."""
+    """Return the column before the predictions of a target: its labels on the learned scale."""
     first = target.prediction_column
     place = columns.get_loc(first) if first in columns else 0
     name = columns[place - 1] if place else ""
@@ -74,7 +72,7 @@ def labels_column(columns: pd.Index, target: Target) -> str | None:
 
 
 def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return the labels, those of bounds as texts such as ">10", with as many digits as others."""
+    """Return the labels, those of bounds as texts such as ">10"."""
     if not bounds.any():
         return labels
     pairs = zip(labels, bounds.tolist(), strict=True)
@@ -84,7 +82,6 @@ def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 
 def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndarray:
-    """Return numbers with their bounds, or the names of classes."""
     if not target.classes:
         return _with_bounds(labels, bounds)
     names = np.array([*target.classes, None], dtype=object)
@@ -92,12 +89,9 @@ def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndar
 
 
 def targets_table(dataset: Dataset) -> pd.DataFrame:
-    """Return a row for each target and split.
-
-    The columns are target, kind, split, rows, labels (with bounds), bounds, missing, and, for
-    the exact labels on the scale that is learned, mean, sd, min and max of a regression target, or
-    classes, such as "0: 12; 1: 30".
-    """
+    """Return a row for each target and split: numbers of rows, labels (with bounds), bounds and
+    missing labels; and for the exact labels on the learned scale mean, sd, min and max, or classes,
+    such as "0: 12; 1: 30"."""
     rows = []
     for summaries in zip(*map(dataset.summaries, dataset.splits.values()), strict=True):
         for (split, graphs), each in zip(dataset.splits.items(), summaries, strict=True):

@@ -1,4 +1,4 @@
-"""Compare the files of a model, or of all models and checkpoints of a run, with their digests."""
+"""Comparison of the files of a model or a run with their digests."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def verify(folder: Path | str) -> list[FileCheck]:
 
     Args:
         folder: a model folder, a run folder or the name of a shipped model. Of a run, all models
-            and checkpoints are verified, also those of an ensemble's members. Its other files, such
-            as scores and predictions, have no digests and are left out.
+            and checkpoints are verified, also those of an ensemble's members; its other files have
+            no digests.
 
     Raises:
         ModelError: there is no complete model in the folder.
@@ -72,12 +72,8 @@ def verify(folder: Path | str) -> list[FileCheck]:
 
 
 def _check_model(folder: Path) -> dict[Path, str | None]:
-    """Compare every file of a model folder with its digest, and load the model.
-
-    Returns:
-        The problem of each file: a message if it is damaged or missing, an empty text if it matches
-        its digest, None if there is no digest of it.
-    """
+    """Return the problem of each file of a model folder: a message if it is damaged or missing, an
+    empty text if it matches its digest, None without a digest."""
     found: dict[Path, str | None] = dict.fromkeys(sorted(folder.iterdir()))
     config, weights, structures = (folder / n for n in (CONFIG, WEIGHTS, TRAINING_FILE))
     found[config] = _problem(lambda: read_config(config))

@@ -10,12 +10,10 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import Descriptors, rdFingerprintGenerator
 
 from molsepnorm.molecules.featurize.descriptors import (
-    BITS,
     COUNTS,
     DESCRIPTORS,
     FAST_DESCRIPTORS,
     describe,
-    morgan_bits,
     morgan_counts,
     structure_inputs,
 )
@@ -86,19 +84,6 @@ def test_all_spellings_of_a_molecule_have_the_same_inputs(spellings):
     first, *others = np.hstack(structure_inputs(spellings, True, DESCRIPTORS, True))
     for each in others:
         np.testing.assert_allclose(each, first, rtol=1e-5, atol=1e-5)
-    bits = {morgan_bits(oriented_mol(text)).tobytes() for text in spellings}
-    assert len(bits) == 1
-
-
-@pytest.mark.parametrize("text", UNUSUAL)
-def test_bits_are_those_of_rdkit_in_its_order(text):
-    """Bit k is in byte k // 8, and the first bit of a byte is its highest."""
-    mol = Chem.MolFromSmiles(text)
-    morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS).GetFingerprint(mol)
-    packed = morgan_bits(mol)
-    assert (packed.shape, packed.dtype) == ((BITS // 8,), np.uint8)
-    found = [k for k in range(BITS) if int(packed[k // 8]) & (128 >> k % 8)]
-    assert found == list(morgan.GetOnBits())
 
 
 @pytest.mark.parametrize("text", [*UNUSUAL, "C" * 600])

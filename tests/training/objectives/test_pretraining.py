@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rdkit import Chem
-from rdkit.Chem import rdFingerprintGenerator
 from support import far_from_initial
 
 from molsepnorm.data import datasets
@@ -38,7 +37,7 @@ NETWORK = {
     "run.epochs": 3,
     "objective.name": "pretraining",
 }
-ALL = {"teacher": 1.5, "descriptors": 1.0, "fingerprint": 0.5, "contrastive": 0.25}
+ALL = {"teacher": 1.5, "descriptors": 1.0, "contrastive": 0.25}
 
 
 def weights(**values: float) -> dict[str, float]:
@@ -84,7 +83,7 @@ def objective_of(config) -> tuple[Pretraining, object]:
     return Pretraining(model, replace(examples, arrays=arrays), config), dataset
 
 
-# The losses of descriptors and fingerprints
+# The losses of descriptors and of a teacher
 
 
 @pytest.fixture
@@ -191,23 +190,6 @@ def test_unusable_vectors_of_a_teacher_are_refused(configure, tmp_path, vectors)
         objective_of(config)
 
 
-def test_the_loss_of_fingerprints_is_that_of_rdkits_bits(configure):
-    objective, dataset = objective_of(configure(20, weights(fingerprint=1)))
-    loss = objective.losses["fingerprint"].eval()
-    graphs, read = torch.tensor([11, 2, 5]), torch.randn(3, 16)
-    morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=1024)
-    terms = []
-    with torch.no_grad():
-        for row, logits in zip(graphs.tolist(), loss.head(read).double(), strict=True):
-            bits = morgan.GetFingerprint(Chem.MolFromSmiles(dataset.smiles[row]))
-            assert bits.GetNumOnBits() > 2
-            for bit, logit in zip(bits, logits.tolist(), strict=True):
-                p = 1 / (1 + math.exp(-logit))
-                terms.append(-math.log(p if bit else 1 - p))
-        found = loss(objective.network, read, None, graphs)
-    assert float(found) == pytest.approx(np.mean(terms), rel=1e-5)
-
-
 def scaling_by_hand(values: list[float]) -> tuple[float, float]:
     there = [value for value in values if not math.isnan(value)]
     if not there:
@@ -295,10 +277,9 @@ def test_a_set_without_smiles_needs_no_descriptors(configure):
     zinc = datasets.load(config.data, encoding_of(architecture(config)))
     zinc = replace(zinc, name="zinc", smiles=None)
     assert Pretraining.prepare(config, zinc, None).arrays == zinc.arrays
-    for name in ("descriptors", "fingerprint"):
-        config = config.changed(weights(**{name: 1}))
-        with pytest.raises(ConfigError, match=r"no SMILES.*objective.contras"):
-            Pretraining.prepare(config, zinc, None)
+    config = config.changed(weights(descriptors=1))
+    with pytest.raises(ConfigError, match=r"no SMILES.*objective.contras"):
+        Pretraining.prepare(config, zinc, None)
 
 
 # Runs
@@ -328,7 +309,7 @@ def test_a_stopped_run_resumes_exactly(configure, tmp_path, outcome, stop_at):
     for name in ("whole", "parts"):
         (tmp_path / name / "predictions_test.csv").touch()  # there are no predictions
     state = outcome(tmp_path / "parts")["state"]
-    assert "average_objective/losses.fingerprint.head.weight" in state
+    assert "average_objective/losses.descriptors.head.weight" in state
     assert not any("losses.contrastive" in name for name in state)  # it has no weights
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
@@ -336,7 +317,7 @@ def test_a_stopped_run_resumes_exactly(configure, tmp_path, outcome, stop_at):
 @pytest.fixture
 def pretrained(configure, tmp_path):
     """The folder of a run of two epochs."""
-    config = configure(60, {**weights(descriptors=1, fingerprint=1), "run.epochs": 2})
+    config = configure(60, {**weights(descriptors=1), "run.epochs": 2})
     return train(config, tmp_path / "pretrained").folder
 
 
