@@ -138,6 +138,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which refuses a key that is given twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [str(name.value) for name, _ in node.value]
+        if again := [name for name in names if names.count(name) > 1]:
+            problem = f"{shown(again[0])} is given twice"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def parse_yaml(text: str) -> Any:
     """Return the value of a YAML text.
 
@@ -148,7 +159,7 @@ def parse_yaml(text: str) -> Any:
         ValueError: the text is not YAML. The message is one line.
     """
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
