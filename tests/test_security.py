@@ -19,7 +19,7 @@ _KNOWN = {
     # the predictor of this process, for the executors; no file is read
     "interop/spark.py": ["import pickle", "pickle.dumps", "pickle.loads"],
     # errors are copied to find out if a process can send them; no file is read
-    "predict/workers.py": ["import pickle", "pickle.dumps", "pickle.loads"],
+    "workers.py": ["import pickle", "pickle.dumps", "pickle.loads"],
 }
 """Findings that are safe."""
 _BUILTINS = {"__import__", "compile", "eval", "exec"}

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import encode_chunks, readable
 from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.encoded import readable
 from molsepnorm.data.datasets.table import Rows
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables.columns import require_column
@@ -155,8 +155,7 @@ def memory_dataset(
         graphs = _from_data(listed, bond_offset, config.featurizer)
     rejected: list[Rejected] = []
     molecules = readable(graphs, texts or [""] * len(listed), rejected)
-    chunks = encode_chunks(molecules, config.featurizer, encoding)
-    store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
+    store = GraphStore.encode(molecules, rejected, encoding, config.featurizer)
     if rejected and not len(store):
         raise DataError(f"no molecule can be read; molecule 0: {rejected[0].reason}")
     if rejected and config.on_invalid == "fail":

@@ -17,17 +17,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import (
+from molsepnorm.data.datasets.dataset import SPLITS, Dataset
+from molsepnorm.data.datasets.encoded import graphs_of
+from molsepnorm.data.datasets.named import (
     NamedContent,
     NamedSet,
-    cached_set,
     complete_folder,
     download,
+    encoded_set,
 )
-from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files.writing import cache_folder
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.registry import CHIRALITY
 from molsepnorm.molecules.molecule import MolGraph
@@ -102,8 +102,8 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
     header = _table(folder, _MAPPING, nrows=0).columns
     smiles = _table(folder, _MAPPING, usecols=["smiles"], dtype=str, keep_default_na=False)
     listed = smiles["smiles"].tolist()
-    paths, read = [folder / file for file in _FILES], partial(read_content, name, folder, listed)
-    store, labels, splits = cached_set(name, paths, about.featurizer, encoding, read)
+    content = read_content(name, folder, listed)
+    store, labels, splits = encoded_set(content, about.featurizer, encoding)
     targets = tuple(column for column in header if column not in ("smiles", "mol_id"))
     if len(targets) != about.tasks:
         targets = tuple(f"task_{i + 1}" for i in range(about.tasks))
@@ -168,7 +168,7 @@ def read_content(name: str, folder: Path, smiles: list[str]) -> NamedContent:
 
     def graphs() -> Iterator[MolGraph]:
         first_atom, first_bond = np.cumsum(num_atoms) - num_atoms, np.cumsum(num_bonds) - num_bonds
-        for row, graph in enumerate(featurize.get(about.featurizer).stream(smiles)):
+        for row, graph in enumerate(graphs_of(smiles, about.featurizer)):
             if isinstance(graph, InvalidMolecule):
                 of_atoms = slice(first_atom[row], first_atom[row] + num_atoms[row])
                 of_bonds = slice(first_bond[row], first_bond[row] + num_bonds[row])

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import encoded_rows
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
+from molsepnorm.data.datasets.encoded import encoded_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, with_splits
 from molsepnorm.data.store import GraphStore

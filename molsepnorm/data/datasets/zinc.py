@@ -21,20 +21,20 @@ import numpy as np
 import pandas as pd
 import torch
 
-from molsepnorm.data.datasets.cached import (
+from molsepnorm.data.datasets.dataset import SPLITS, Dataset
+from molsepnorm.data.datasets.encoded import graphs_of
+from molsepnorm.data.datasets.named import (
     NamedContent,
     NamedSet,
-    cached_set,
     complete_folder,
     download,
+    encoded_set,
 )
-from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.tables import read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files.writing import cache_folder, clear_errors
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.tasks import Target
@@ -105,20 +105,14 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
         folder = cache_folder() / "zinc" / "molecules"
         needed = [f"molecules/{file}" for file in PICKLES]
         download(folder.parent, urls, needed, _advice(name))
-    names = _RICH if name == "zinc-rich" else TABLES
-    files = [folder / file for file in (names if _has_tables(folder) else PICKLES)]
-    read = partial(_read, name, folder)
-    store, labels, splits = cached_set(name, files, SETS[name].featurizer, encoding, read)
+    content = _read(name, folder)
+    store, labels, splits = encoded_set(content, SETS[name].featurizer, encoding)
     return Dataset(_TITLES[name], store, labels, (_TARGET,), splits)
-
-
-def _has_tables(folder: Path) -> bool:
-    return (folder / TABLES[0]).is_file()
 
 
 def _read(name: str, folder: Path) -> NamedContent:
     """Read tables with columns smiles and y, or else the raw files."""
-    read_part = _read_table if _has_tables(folder) else _read_pickle
+    read_part = _read_table if (folder / TABLES[0]).is_file() else _read_pickle
     parts = [read_part(name, folder, split) for split in SPLITS]
     labels = [part for _, part in parts]
     ends = np.cumsum([len(part) for part in labels])
@@ -142,7 +136,7 @@ def _read_table(name: str, folder: Path, split: str) -> tuple[Iterator[MolGraph]
         raise DataError(f"{path}, column 'y': a label is not a finite number")
 
     def graphs() -> Iterator[MolGraph]:
-        found = featurize.get(SETS[name].featurizer).stream(table["smiles"])
+        found = graphs_of(table["smiles"].tolist(), SETS[name].featurizer)
         for row, graph in zip(table.index, found, strict=True):
             if isinstance(graph, InvalidMolecule):
                 raise DataError(f"{locate(path, row)}: {graph}")

@@ -12,7 +12,7 @@ import torch
 
 from molsepnorm.errors import ConfigError, MolsepnormError
 from molsepnorm.optional import require_package
-from molsepnorm.predict.workers import attempt
+from molsepnorm.workers import attempt
 
 if TYPE_CHECKING:
     from molsepnorm.predict.screening.results import Done

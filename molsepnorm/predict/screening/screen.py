@@ -31,8 +31,8 @@ from molsepnorm.predict.screening.results import (
     write_part,
 )
 from molsepnorm.predict.tables import ERROR
-from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks.target import interval_names
+from molsepnorm.workers import Workers
 
 Jobs: TypeAlias = Iterable[tuple[ScreenTask, float]]
 Mapped: TypeAlias = Callable[[Jobs], Iterator[Done]]
