@@ -1,4 +1,4 @@
-"""Named data sets: their raw files, which may be downloaded, and their content."""
+"""The raw files of named data sets, which may be downloaded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ from typing import NamedTuple
 from urllib.request import urlopen
 from zipfile import BadZipFile, ZipFile
 
-import numpy as np
-
-from molsepnorm.data.datasets.dataset import SPLITS
-from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import DataError
 from molsepnorm.files.writing import replacing
-from molsepnorm.molecules.encodings.encoding import EncodingSpec
-from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.tasks.metrics import Kind
 
 _PATIENCE = 60  # seconds without data after which a download fails
@@ -37,8 +31,12 @@ def complete_folder(folders: Iterable[Path], files: Sequence[str], advice: str) 
 
 def download(folder: Path, urls: Mapping[str, str], files: Iterable[str], advice: str) -> None:
     """Download files into a new folder of the cache. If this fails, nothing is left behind, and a
-    `DataError` ends with `advice`. The keys of `urls` are paths in the folder, where archives are
-    extracted; all of `files` are needed."""
+    `DataError` ends with `advice`.
+
+    Args:
+        urls: the addresses by path in the folder; archives are extracted there.
+        files: paths in the folder that must exist afterwards.
+    """
     with replacing(folder, folder=True) as scratch:
         for name, url in urls.items():
             path = scratch / name
@@ -70,23 +68,3 @@ class NamedSet(NamedTuple):
     metric: str
     """The metric of the literature; of several tasks, the mean."""
     featurizer: str
-
-
-class NamedContent(NamedTuple):
-    """The content of a named set."""
-
-    graphs: Iterable[MolGraph]
-    """G molecules."""
-    labels: np.ndarray
-    """(G, T): NaN where a label is missing."""
-    splits: Mapping[str, Sequence[int] | np.ndarray]
-    """Indices for each of `SPLITS`."""
-
-
-def encoded_set(
-    content: NamedContent, featurizer: str, encoding: EncodingSpec
-) -> tuple[GraphStore, np.ndarray, dict[str, np.ndarray]]:
-    """Return the store, the labels (float32 [G, T]) and the splits (int64) of a named set."""
-    store = GraphStore.encode(enumerate(content.graphs), (), encoding, featurizer)
-    splits = {name: np.array(content.splits[name], dtype=np.int64) for name in SPLITS}
-    return store, content.labels.astype(np.float32), splits
