@@ -56,7 +56,6 @@ COMMANDS = {
     "train-ensemble": f"train {_DATA} --epochs 3 --ensemble 2 --output run",
     "train-from": f"train {_PROBE} --output run",
     "pretrain": f"pretrain --data ../../structures.csv {_SMALL} --epochs 2 --output run",
-    "prepare": "data prepare ../../table.csv --targets y",
     "check": "data check ../../table.csv --targets y --fix fixed.csv",
     "predict": f"predict {_USE} --output out.csv",
     "predict-parquet": f"predict {_USE} --output out.parquet",
@@ -200,7 +199,6 @@ _READERS: dict[str, Callable[[Path], Any]] = {
     ".json": lambda path: json.loads(path.read_text(encoding="utf-8")),
     ".parquet": pd.read_parquet,
     ".safetensors": lambda path: load(path.read_bytes()),
-    ".store": lambda path: load(path.read_bytes()),
     ".zip": lambda path: zipfile.ZipFile(path).testzip(),
 }
 

@@ -21,10 +21,11 @@ MAY_IMPORT = {
     "nn": {"errors", "sepnorm", "molecules"},
     "tasks": BASE,
     "pretrained": BASE,
-    "data": BASE | {"molecules", "nn", "tasks"},
+    "data": BASE | {"molecules", "nn", "tasks", "devices", "workers"},
     "devices": BASE,
+    "workers": BASE,
     "model": BASE | {"molecules", "sepnorm", "nn", "tasks", "pretrained", "data", "devices"},
-    "predict": BASE | {"molecules", "data", "tasks", "model", "devices"},
+    "predict": BASE | {"molecules", "data", "tasks", "model", "devices", "workers"},
 }
 MAY_IMPORT["training"] = MAY_IMPORT["predict"] | {"predict", "nn", "sepnorm", "pretrained"}
 MAY_IMPORT["analysis"] = MAY_IMPORT["training"] | {"training"}

@@ -153,7 +153,7 @@ def test_the_store_returns_real_molecules_exactly(real: list[str], tmp_path: Pat
         (encode(graphs[start : start + 17], spec), np.arange(60)[start : start + 17])
         for start in range(0, 60, 17)
     )
-    store = GraphStore.write(tmp_path / "real.store", chunks, (), spec, "ogb")
+    store = GraphStore.of(chunks, (), spec, "ogb")
     for name in ("sizes", "atoms", "degrees", "pairs"):
         assert np.array_equal(getattr(store, name), getattr(whole, name)), name
     for name in ("parents", "bonds", "depths"):

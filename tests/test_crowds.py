@@ -46,16 +46,8 @@ def _partial(folder: Path) -> list[Path]:
 
 
 @pytest.mark.claim(
-    "Two processes that prepare, train, tune or predict into one place both succeed, or one "
-    "gets a message."
+    "Two processes that train, tune or predict into one place both succeed, or one gets a message."
 )
-def test_two_processes_prepare_one_store(table, tmp_path):
-    args = ("data", "prepare", "--data", table, *TINY[-6:-2])
-    assert [code for code, _ in _both(tmp_path, *args)] == [0, 0]
-    stores = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    assert stores and not _partial(tmp_path)
-
-
 def test_two_processes_train_into_one_folder(table, tmp_path):
     """One trains. The other one is refused while the first is at work, or after it."""
     out = tmp_path / "run"

@@ -1,9 +1,8 @@
-"""`molsepnorm data`: check a table, list the named data sets, encode one before training."""
+"""`molsepnorm data`: check a table, list the named data sets."""
 
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,17 @@ from molsepnorm.cli.options import (
     configuration,
     json_option,
     option,
-    recipe_options,
     setting_options,
 )
 
 
 @click.group()
 def data() -> None:
-    """Check a table, list the named data sets, encode a data set before training.
+    """Check a table before training, list the named data sets.
 
     \b
     molsepnorm data check my.csv --fix clean.csv
     molsepnorm data list
-    molsepnorm data prepare zinc
     """
 
 
@@ -136,37 +133,3 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
         )
     else:
         print_sets(sets)
-
-
-@data.command(cls=GroupedCommand)
-@click.argument("source", required=False, metavar="[NAME|FILE]")
-@setting_options("data")
-@recipe_options
-@setting_options(without=["data"], hidden=True)
-def prepare(source: str | None, **options: Any) -> None:
-    """Encode a data set for `molsepnorm train`.
-
-    All options of `molsepnorm train` are accepted; those listed below affect the encoded molecules.
-    Training with the same options then starts at once.
-
-    \b
-    molsepnorm data prepare zinc
-    molsepnorm data prepare ogbg-molhiv --data-dir /data
-    molsepnorm data prepare my.csv --targets logS --preset base
-    """
-    from molsepnorm.cli.data_display import print_store
-    from molsepnorm.files.writing import cache_folder
-    from molsepnorm.training.recipes import load_dataset
-
-    if source is not None:
-        if options["dataset"] or options["data"]:
-            raise click.UsageError(f"{source} is a source, and so is --dataset or --data: give one")
-        options["dataset"] = source
-    config = configuration(options)
-    before = {path: path.stat().st_mtime_ns for path in cache_folder().glob("*.store")}
-    start = time.perf_counter()
-    dataset = load_dataset(config)
-    seconds = time.perf_counter() - start
-    path = dataset.store.path
-    assert path is not None
-    print_store(dataset, seconds, made=before.get(path) != path.stat().st_mtime_ns)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from molsepnorm.cli.console import make_console, make_table, print_dataset
+from molsepnorm.cli.console import make_console, make_table
 from molsepnorm.data.checking.check import Group, TableReport
 from molsepnorm.data.checking.clean import CleanTable
-from molsepnorm.data.datasets import Dataset, ListedSet
+from molsepnorm.data.datasets import ListedSet
 from molsepnorm.data.datasets.dataset import TargetSummary
 from molsepnorm.errors import counted
 from molsepnorm.files.tables import name_of_copy
@@ -148,21 +148,6 @@ def print_sets(sets: Iterable[ListedSet]) -> None:
     console.print(
         "Missing raw files are downloaded when a set is first used, except those of zinc-rich."
     )
-
-
-def print_store(dataset: Dataset, seconds: float, made: bool) -> None:
-    """Print what a store holds, and whether it was made now or found in the cache."""
-    console, store = make_console(), dataset.store
-    console.print(f"Data: {dataset.name}")
-    print_dataset(console, dataset)
-    console.print(
-        f"{len(store):,} molecules, {int(store.sizes.sum()):,} atoms, {len(store.paths):,} path "
-        f"codes, {counted(len(dataset.targets), 'target')}"
-    )
-    assert store.path is not None
-    size = store.path.stat().st_size / 1e6
-    how = f"made in {seconds:.1f} s" if made else f"found in the cache, read in {seconds:.1f} s"
-    console.print(f"Store: {store.path}, {size:,.1f} MB, {how}")
 
 
 def _targets(targets: Sequence[TargetSummary]) -> Table:

@@ -38,7 +38,7 @@ class Streamed(NamedTuple):
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray | Streamed], about: Any) -> None:
-    """Write arrays and JSON content about them, for `open_arrays`."""
+    """Write arrays and JSON content about them."""
     write_sealed(path, array_bytes(arrays, {KEY: BLANK, "about": json.dumps(about)}))
 
 
@@ -73,13 +73,10 @@ def refuse_damaged(path: Path, kind: str) -> Iterator[None]:
 
 
 def open_arrays(path: Path) -> tuple[dict[str, np.ndarray], Any, str]:
-    """Compare a file of `write_arrays` with its digest and map it into memory.
+    """Compare a file of `write_arrays` with its digest, and map it into memory.
 
-    Use it within `refuse_damaged`: a damaged file raises errors of many types.
-
-    Returns:
-        The arrays, copied on write, so that the file never changes; the content about them; and
-        the digest.
+    Use it within `refuse_damaged`. The arrays are copied on write. The content about them and the
+    digest are returned with them.
     """
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")

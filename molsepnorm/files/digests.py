@@ -1,7 +1,7 @@
 """Digests of files and contents: SHA-256 ones detect damaged or exchanged files.
 
-A safetensors file can contain its own digest: the digest of the file with `BLANK` under `KEY` in
-the metadata of the header is computed, and then written in place of `BLANK`.
+A safetensors file contains its own digest under `KEY` in the metadata of its header; it is computed
+with `BLANK` in this place.
 """
 
 from __future__ import annotations
@@ -25,12 +25,8 @@ _LARGEST_HEADER = 1 << 26
 
 
 def write_sealed(path: Path, parts: Iterable[Any]) -> None:
-    """Write a safetensors file with its digest.
-
-    Args:
-        path: the file.
-        parts: bytes-like objects; the first contains the header with `BLANK`.
-    """
+    """Write a safetensors file with its digest. `parts` are bytes-like objects; the first contains
+    the header with `BLANK`."""
     digest, position = hashlib.sha256(), None
     with open(path, "wb") as file:
         for part in parts:
@@ -83,7 +79,7 @@ def has_digest(content: Any, digest: Any) -> bool:
 
 
 def short_digest(*parts: Path | str | bytes) -> str:
-    """Return a short hash of texts, bytes and file contents, for instance as a cache key."""
+    """Return a short hash of texts, bytes and file contents."""
     digest = hashlib.blake2b(digest_size=12)
     for part in parts:
         if isinstance(part, Path):

@@ -24,12 +24,8 @@ LOCK = ".lock"
 def locked(folder: Path, doing: str = "training") -> Iterator[None]:
     """Lock a folder, which is created if necessary and removed again if it stays empty.
 
-    The system releases the lock when the process ends, even if it is killed, so the lock file of a
-    killed process has no effect. On a file system without locks, nothing is locked.
-
-    Args:
-        folder: the folder.
-        doing: what its process does, for the error of another one.
+    The system releases the lock when the process ends, even if it is killed. On a file system
+    without locks, nothing is locked. The error of another process says what this one is `doing`.
 
     Raises:
         ConfigError: another process holds the lock.

@@ -68,15 +68,8 @@ def template(package: str, name: str, **filters: Any) -> Template:
 
 
 def page(title: str, heading: str, body: str, version: str, style: str = "") -> str:
-    """Return a page that loads nothing from elsewhere and runs no script.
-
-    Args:
-        title: plain text, shown by the browser as the name of the page.
-        heading: plain text of the first heading.
-        body: HTML; all texts in it must be escaped.
-        version: of molsepnorm, for the last line.
-        style: CSS that is added to that of all pages.
-    """
+    """Return a page that loads nothing from elsewhere and runs no script. The title and the heading
+    are plain text, the body is HTML with escaped texts, and `style` is further CSS."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

@@ -27,12 +27,8 @@ def read_json(path: Path) -> Any:
 
 
 def check_types(kind: Any, content: Any, what: str) -> Any:
-    """Convert JSON content to a dataclass or another type that pydantic supports.
-
-    Args:
-        kind: the type.
-        content: the result of `json.loads`.
-        what: the beginning of the error message, with the name of the file.
+    """Convert JSON content to a type that pydantic supports. `what` begins the error message, with
+    the name of the file.
 
     Raises:
         ModelError: an entry is missing, unknown, or has a wrong type or value.

@@ -1,8 +1,8 @@
 """Safe writing: a file is written beside its target, and renamed when it is complete.
 
 The hidden file or folder beside the target, `.<name>.<host><id>.partial` or `.spool`, is locked by
-its process. The system releases the lock when the process ends, even if it is killed, so the next
-writer to the same folder recognises leftovers and removes them.
+its process. The system releases the lock when the process ends, so the next writer to the same
+folder recognises and removes leftovers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _ADVICE = {
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether UTF-8 can hold a text: it has no half of a surrogate pair."""
+    """Return whether UTF-8 can encode a text."""
     return text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text)
 
 
@@ -97,8 +97,8 @@ def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two paths in one step, so that neither is missing at any moment. Return False where
-    the system or the file system has no such step (only Linux does)."""
+    """Exchange two paths in one step, so that neither is ever missing. Return False where the file
+    system cannot; only Linux can."""
     try:
         renameat2 = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
@@ -109,11 +109,8 @@ def _exchange(first: Path, second: Path) -> bool:
 
 @contextmanager
 def scratch_folder(path: Path | str) -> Iterator[Path]:
-    """Yield a hidden temporary folder beside `path`, which is removed when the block ends.
-
-    Raises:
-        StorageError: the folder cannot be created. Errors in the block are not changed.
-    """
+    """Yield a hidden temporary folder beside `path`, which is removed when the block ends. It is a
+    `StorageError` if it cannot be created."""
     with ExitStack() as stack:
         with clear_errors(path, "write"):
             scratch = stack.enter_context(_scratch(Path(path), "spool", folder=True))
@@ -155,8 +152,8 @@ def _lock(path: Path) -> int:
 
     Raises:
         BlockingIOError: another process holds the lock.
-        FileNotFoundError: the file was removed.
-        OSError: the file system has no locks.
+        FileNotFoundError: the file is gone.
+        OSError: there are no locks.
     """
     file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
@@ -171,9 +168,8 @@ def _lock(path: Path) -> int:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes of this machine left in a folder.
-
-    Files of other machines are kept, since locks may not be shared over a network."""
+    """Remove what killed processes of this machine left in a folder. Locks may not be shared over a
+    network, so files of other machines are kept."""
     ours = re.compile(rf"\.(.+)\.{_host()}[0-9a-f]{{8}}\.(partial|old|spool)")
     # a .old file sorts before the .partial file of its writer, whose lock covers both
     for match in filter(None, map(ours.fullmatch, sorted(os.listdir(folder)))):
@@ -210,8 +206,8 @@ def write_json(path: Path | str, content: Any) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the folder for stores and device verdicts: $MOLSEPNORM_CACHE, or molsepnorm in the
-    user's cache folder."""
+    """Return the folder for downloads, standardised SMILES and descriptors: $MOLSEPNORM_CACHE, or
+    molsepnorm in the user's cache folder."""
     if chosen := os.environ.get("MOLSEPNORM_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "molsepnorm"
@@ -220,20 +216,15 @@ def cache_folder() -> Path:
 def csv_writer(file: TextIO, line_end: str = "\n", separator: str = ",") -> Any:
     """Return a `csv.writer` whose rows Python and pandas read back unchanged.
 
-    `csv.writer` quotes a cell with a line break only if the character is part of its own line end,
-    so a bare carriage return would break the row. Therefore the writer ends rows with both
-    characters, which are replaced by `line_end`.
-
-    Args:
-        file: opened with `newline=""`.
-        line_end: the end of each row.
-        separator: the character between cells.
+    `csv.writer` quotes only the line breaks of its own line end, so a bare carriage return would
+    break the row. Rows therefore end with both characters, which are replaced by `line_end`. The
+    file must be opened with `newline=""`.
     """
     return csv.writer(_LineEnds(file, line_end), delimiter=separator, lineterminator="\r\n")
 
 
 def write_csv(path: Path, header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a CSV file by `csv_writer`; combine it with `replacing` for a file that may exist."""
+    """Write a CSV file by `csv_writer`."""
     with clear_errors(path, "write"), open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv_writer(file)
         writer.writerow(header)

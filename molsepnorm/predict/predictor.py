@@ -30,7 +30,7 @@ from molsepnorm.predict.encode import (
 from molsepnorm.predict.inference import Embed, Embeddings, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
 from molsepnorm.predict.uncertainty import require_calibrated
-from molsepnorm.predict.workers import results_of
+from molsepnorm.workers import results_of
 
 Result = TypeVar("Result")
 

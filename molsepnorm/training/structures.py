@@ -26,7 +26,7 @@ from molsepnorm.molecules.featurize.descriptors import (
     pair_counts,
 )
 from molsepnorm.molecules.featurize.smiles import oriented_mol
-from molsepnorm.predict.workers import Workers
+from molsepnorm.workers import Workers
 
 _VERSION = 4
 _TASK = 256  # molecules of a task

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import shlex
 from functools import partial
 
 import pandas as pd
 import pytest
-from support import set_zinc_sizes
 
 from .conftest import fail, invoke, succeed
 
@@ -210,37 +208,3 @@ def test_list_shows_which_files_are_present(empty_cache, datasets):
     zinc = next(each for each in printed if each["name"] == "zinc")
     assert (zinc["raw"], zinc["folder"]) == ("here", str(datasets / "ZINC" / "raw"))
     assert "here" in _ok("list", "--data-dir", datasets)
-
-
-# --- prepare --------------------------------------------------------------------------------------
-
-
-def test_prepare_makes_the_store_that_training_reads(table, empty_cache, tmp_path):
-    """Training with the same options makes no other store."""
-    path = table(*BAD)
-    options = ("--data", path, "--targets", "y", *TINY)
-    text = _ok("prepare", *options)
-    (store,) = empty_cache.glob("*.store")
-    for part in ("42 molecules", f"{sum(range(2, 42)) + 6} atoms", "path codes", str(store)):
-        assert part in text
-    assert "made in" in text
-    assert "Skipped: 1 row" in text
-    made = store.stat().st_mtime_ns
-
-    assert "found in the cache" in _ok("prepare", *options)
-    small = ("--set", "model.width=8", "--set", "model.ffn_width=8", "--set", "model.heads=2")
-    succeed("train", *options, *small, "-o", tmp_path / "run")
-    assert [(each, each.stat().st_mtime_ns) for each in empty_cache.glob("*.store")] == [
-        (store, made)
-    ]
-
-
-def test_prepare_encodes_a_named_set(empty_cache, tmp_path, monkeypatch):
-    set_zinc_sizes(monkeypatch, (2, 2, 2))
-    (tmp_path / "zinc").mkdir()
-    for split in ("train", "val", "test"):
-        with gzip.open(tmp_path / "zinc" / f"{split}.csv.gz", "wt") as file:
-            file.write("smiles,y\nCCO,1\nCCN,2\n")
-    text = _ok("prepare", "zinc-full", "--data-dir", tmp_path, *TINY)
-    assert "6 molecules, 18 atoms" in text
-    assert len([*empty_cache.glob("zinc-zinc-full-*.store")]) == 1

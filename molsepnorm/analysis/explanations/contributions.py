@@ -36,7 +36,7 @@ from molsepnorm.molecules.fragments import SCHEMES, fragments
 from molsepnorm.predict.encode import Cells, Group, Prepare, Row
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.tables import TableRows
-from molsepnorm.predict.workers import results_of
+from molsepnorm.workers import results_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -38,8 +38,7 @@ _CARBON = re.compile(r"C(?![adelmorsu])|(?<![STA])c")  # not Cl, Sc, …
 
 @dataclass(frozen=True)
 class Location:
-    """A row of the table, counted from 0 as in `splits.json`, and its position, such as "line
-    7"."""
+    """A row, counted from 0 as in `splits.json`, and its position, such as "line 7"."""
 
     row: int
     where: str
@@ -52,7 +51,7 @@ class Group:
 
     what: str
     count: int
-    """Number of rows, molecules, labels or columns, as in the finding."""
+    """Number of rows, molecules, labels or columns, see the finding."""
     places: tuple[Location, ...] = ()
     """The first few rows."""
 
@@ -64,9 +63,9 @@ class Finding:
     kind: str
     """Identifier: unreadable, duplicates, conflicts, leak, …"""
     problem: bool
-    """True if it stops training or biases the model or its scores; False for information."""
+    """True if it stops training, or biases the model or its scores."""
     count: int
-    """Number of rows, molecules, labels or columns; the text says which."""
+    """Number of rows, molecules, labels or columns, see the text."""
     text: str
     """A sentence for the user."""
     groups: tuple[Group, ...] = ()
@@ -82,17 +81,17 @@ class TableReport:
     source: str
     rows: int
     readable: int
-    """Number of rows with a readable SMILES."""
+    """Rows with a readable SMILES."""
     molecules: int
-    """Number of distinct molecules in them."""
+    """Distinct molecules in them."""
     atoms: int
-    """Number of atoms in all rows, without implicit hydrogens."""
+    """Atoms in all rows, without implicit hydrogens."""
     warnings: tuple[str, ...]
-    """Lines that training would print about the table, such as which columns are targets."""
+    """Lines that training would print about the table."""
     targets: tuple[TargetSummary, ...]
     """The labels of each target in the rows that are molecules."""
     splits: dict[str, int]
-    """Number of rows in train, val and test; empty if there is no split."""
+    """Rows in train, val and test; empty without a split."""
     findings: tuple[Finding, ...]
 
     @property
@@ -113,10 +112,8 @@ class TableReport:
 def check_table(scan: Scan) -> TableReport:
     """Return the report of a scanned table.
 
-    Two rows are the same molecule if their canonical SMILES without isotopes and atom-map numbers
-    are equal, after structures are standardised, since a model reads the same graph. Labels of a
-    molecule conflict if classes differ, or numbers differ by more than a millionth of their
-    column's standard deviation.
+    Two rows are the same molecule if a model reads the same graph. Labels of a molecule conflict if
+    classes differ, or numbers differ by more than a millionth of their column's standard deviation.
     """
     labels = (each[scan.readable].T for each in (scan.labels.values, scan.exact))
     checks = (_unreadable, _cells, _spellings, _conflicts, _duplicates, _leaks, _constants)
@@ -145,8 +142,8 @@ def _found(
     count: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
-    """Yield a finding of `count` things (by default those of the groups) if there are any; the text
-    is what they are, their number with the noun, and more."""
+    """Yield a finding if `count` is above 0, by default the sum of the groups. Its text is `what`,
+    the count with the noun, and `more`."""
     count = sum(group.count for group in groups) if count is None else count
     if count:
         ordered = sorted(groups, key=lambda group: -group.count)[:_GROUPS]
@@ -157,7 +154,7 @@ def _found(
 def _group(
     scan: Scan, what: str, rows: Sequence[int] | np.ndarray, count: int | None = None
 ) -> Group:
-    """Return a group of these rows, or of `count` things, with the rows as an example."""
+    """Return a group with these rows as examples, by default also its count."""
     first = [int(row) for row in rows[:_PLACES]]
     places = tuple(Location(row, scan.location(row), scan.smiles[row]) for row in first)
     return Group(what, len(rows) if count is None else count, places)
@@ -170,7 +167,7 @@ def _some(cells: Iterable[str]) -> str:
 
 
 def _unreadable(scan: Scan) -> Iterator[Finding]:
-    """Group by reason; reasons that differ only in numbers, such as positions, are one."""
+    """Group by reason, whatever the numbers in it."""
     rows: dict[str, list[int]] = defaultdict(list)
     reasons: dict[str, str] = {}
     for entry in scan.dataset.rejected:
@@ -184,7 +181,7 @@ def _unreadable(scan: Scan) -> Iterator[Finding]:
 
 
 def _cells(scan: Scan) -> Iterator[Finding]:
-    """Find what stops training: errors about a whole column, and cells that are no labels."""
+    """Find errors about a whole column, and cells that are no labels."""
     for what, error in scan.rows.refusals:
         lines = "; ".join(map(str.strip, error.lines))
         yield Finding(what, True, 1, f"training would stop with an error: {lines}")
@@ -204,7 +201,7 @@ def _cells_of(scan: Scan, issue: Issue) -> list[str]:
 
 
 def _spellings(scan: Scan) -> Iterator[Finding]:
-    """Find spellings of one word in feature columns; those of classes are errors."""
+    """Find spellings of one word in feature columns."""
     groups = []
     for name in scan.config.features:
         written: dict[str, set[str]] = defaultdict(set)
@@ -280,7 +277,7 @@ def _leaks(scan: Scan) -> Iterator[Finding]:
 
 
 def _constants(scan: Scan) -> Iterator[Finding]:
-    """Find targets whose labels are all equal or missing, in the table or in the training split."""
+    """Find targets whose labels, or those of the training split, are all equal or missing."""
     groups = []
     for target, exact in zip(scan.labels.targets, scan.exact.T, strict=True):
         places = {"": scan.readable, " in train": scan.parts.get("train", scan.readable)}
@@ -329,12 +326,11 @@ def _mixtures(scan: Scan) -> Iterator[Finding]:
 
 
 def forms(scan: Scan) -> Iterator[Finding]:
-    """Find compounds that are present as salt and free form, with and without charges, or as
-    several tautomers, which the model reads as different molecules.
+    """Find salts and free forms, charged and neutral forms, and tautomers of one compound.
 
     Candidates have the same `protomer_key`; they are a compound if their standardised SMILES is the
-    same, and has carbon. A level of standardisation is recommended if it and those below it merge
-    molecules whose labels agree.
+    same and has carbon. A level is recommended if it and those below merge molecules whose labels
+    agree.
     """
     levels = LEVELS[LEVELS.index(scan.config.standardize) + 1 :]
     standard = scan.dataset.smiles or ()
@@ -380,8 +376,8 @@ def forms(scan: Scan) -> Iterator[Finding]:
 
 
 def _agree(scan: Scan, groups: list[list[int]]) -> bool:
-    """Return whether labels vary less than half as much in these groups of rows as in the table,
-    on average over the targets; classes as columns of ones and zeros."""
+    """Return whether the variance of the labels in these groups of rows is below half of that of
+    the table, on average over the targets; classes are columns of ones and zeros."""
     shares = []
     for target, column in zip(scan.labels.targets, scan.exact.T, strict=True):
         present = np.intersect1d(scan.readable, np.flatnonzero(~np.isnan(column)))

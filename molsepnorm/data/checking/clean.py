@@ -48,9 +48,9 @@ class CleanTable:
     changes: tuple[Change, ...]
     """Removed and changed rows, in the order of the source."""
     merged: dict[str, int]
-    """Number of cells that were filled from another row (filled), replaced by a mean (means), or
-    emptied because labels conflict (conflicts) or are invalid (invalid), or whose number was
-    read without its marks (marked)."""
+    """Number of cells that were filled from another row (filled), replaced by a mean (means),
+    emptied because labels conflict (conflicts) or are invalid (invalid), or read without marks
+    (marked)."""
     differing: dict[str, int]
     """Number of molecules whose rows differ, by column that is no target."""
 
@@ -71,12 +71,9 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
     - Rows with an invalid SMILES are removed.
     - Of marked numbers such as 45* the number remains; other invalid labels of the targets, such as
       "high", are emptied, that is, missing.
-    - Duplicate rows of a molecule are merged into the first one, as training merges them with
+    - Duplicate rows of a molecule are merged into the first one by `merged_label`, as with
       `data.duplicates` mean, unless they differ in a feature column, in the time of a split by time
-      or in the named split. Numbers become their mean (on the scale that is learned), and classes
-      that differ are emptied. Bounds, such as ">10", count only if a molecule has no other number;
-      then the tightest one is used, and lower and upper bounds together are emptied. The weight is
-      the mean of the rows that have labels. Labels of rows of weight 0 do not count. Blank cells of
+      or in the named split. The weight is the mean of the rows that have labels. Blank cells of
       other columns are filled from the next row that has them; where two rows differ, the first is
       kept, and counted in `differing`.
     - Labelled rows of a named training or validation split are removed if the same molecule, with
@@ -152,8 +149,8 @@ def _marked(scan: Scan) -> dict[tuple[int, str], str]:
 
 
 def _in_a_later_split(scan: Scan) -> dict[int, str]:
-    """Return the labelled rows of named splits whose molecule has a label in a later split, too,
-    with the reason."""
+    """Return the reason for each labelled row of a named split whose molecule has a label in a
+    later split."""
     found: dict[int, str] = {}
     if scan.config.splits_column is None:
         return found
@@ -168,9 +165,8 @@ def _in_a_later_split(scan: Scan) -> dict[int, str]:
 
 
 def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = False) -> Path:
-    """Write the copy as a CSV file, and `<name>.removed.csv` beside it, which lists the rows of
-    `source` that were removed or changed, with position and reason; return the path of the list.
-    Errors are as in `removed_path`."""
+    """Write the copy as a CSV file, and beside it the list of removed and changed rows of `source`,
+    with position and reason; return the path of the list. Errors are as in `removed_path`."""
     removed = removed_path(output, source, force)
     columns = names_in_file(clean.source)
     before = clean.source.to_numpy(dtype=object)
@@ -205,7 +201,7 @@ def _merge(
     counts: Counter[str],
     differing: Counter[str],
 ) -> list[str]:
-    """Merge the rows of one molecule into the first, and count the changes; return them as text."""
+    """Merge the rows of a molecule into the first; count the changes and return them as text."""
     rows, used = scan.repeated[number], scan.merged[number]
     first, changed = int(rows[0]), []
     is_labelled = not np.isnan(scan.labels.values[used]).all()
@@ -245,8 +241,8 @@ def _merge(
 def _merged_label(
     scan: Scan, column: np.ndarray, used: np.ndarray, target: int
 ) -> tuple[str, str, int]:
-    """Return the cell of a target for merged rows, how it is counted if it is changed, and the row
-    whose relation and unit it has."""
+    """Return the cell of a target for merged rows, the name under which a change is counted, and
+    the row whose relation and unit it has."""
     labels = scan.labels
     of, values = labels.targets[target], labels.values[used, target]
     bounds = labels.bounds[used, target]

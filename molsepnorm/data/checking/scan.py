@@ -31,8 +31,7 @@ class Scan:
 
     @staticmethod
     def of(table: Columns, encoding: EncodingSpec) -> Scan:
-        """Read every row as training does, but go on after errors, which are `rows.refusals`. The
-        encoded molecules are in the cache then, so that training starts at once."""
+        """Read every row as training does, and collect errors in `rows.refusals`."""
         rows = Rows.read(table, np.float64)
         dataset = rows.encoded(encoding)
         if len(dataset.store):
@@ -72,13 +71,12 @@ class Scan:
 
     @cached_property
     def molecules(self) -> pd.Series:
-        """Number of each readable row's molecule, in the order in which they first occur."""
+        """Number of each readable row's molecule, in the order of their first rows."""
         return pd.Series(pd.factorize(self.dataset.molecule_ids)[0], index=self.readable)
 
     @cached_property
     def conditions(self) -> pd.Series:
-        """Number of each readable row's molecule with its feature columns and its time, in which
-        25 and 25.0 are equal."""
+        """Number of each readable row's molecule, feature columns and time; 25 equals 25.0."""
         config = self.config
         numbers = {
             name: plain_numbers(self.frame[name], config.decimal) for name in config.features
@@ -96,8 +94,8 @@ class Scan:
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
-        """Rows (int64, ascending) of each of the D `conditions` that occur more than once, in one
-        split if splits are named."""
+        """Rows (int64, ascending) of each of the `conditions` that occur more than once, by split
+        if splits are named."""
         keys = [self.conditions]
         if self.config.splits_column is not None:
             words = self.frame[self.config.splits_column].str.strip().str.lower()
@@ -123,12 +121,12 @@ class Scan:
 
 
 def _numbered(keys: list[pd.Series]) -> pd.Series:
-    """Return the number of each row's combination of keys, in the order of their first rows."""
+    """Return the number of each row's combination of keys, in the order of first rows."""
     frame = pd.concat(keys, axis=1, keys=range(len(keys)))
     return frame.groupby(list(frame.columns), sort=False).ngroup()
 
 
 def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
-    """Return the scan of `config.table`. It is a `ConfigError` if a column or file that the
-    settings name is missing, and a `DataError` if the file is not a table."""
+    """Return the scan of `config.table`. A missing column or file is a `ConfigError`, a file that
+    is no table a `DataError`."""
     return Scan.of(read_columns(config.model_copy(update={"on_invalid": "skip"})), encoding)

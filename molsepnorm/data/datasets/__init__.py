@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 from molsepnorm.data.datasets import ogb, zinc
-from molsepnorm.data.datasets.cached import NamedSet
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset, Rejected, data_folder
+from molsepnorm.data.datasets.named import NamedSet
 from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 

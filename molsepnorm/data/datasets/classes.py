@@ -38,8 +38,8 @@ def read_classes(
     table: Columns, column: Column, kind: Kind | None, listed: Sequence[str]
 ) -> Classes:
     """Return a column as classes: binary if there are two, unless its kind is given. `listed` are
-    the classes in their order, if the settings list them. It is a `DataError` if there are fewer
-    than two classes or too many, or two spellings of one."""
+    the classes of the settings. Fewer than two classes, too many, or two spellings of one are a
+    `DataError`."""
     name = column.name
     where = f"{table.source}, column '{name}'"
     text = whole(pd.Series(column.texts, dtype=object)).mask(column.is_blank)
@@ -95,10 +95,10 @@ def _require_one_spelling(
 
 
 def _negative_first(one: str, other: str) -> tuple[str, str]:
-    """Return two classes in the order negative, positive, which does not depend on their numbers.
+    """Return two classes in the order negative, positive.
 
-    A word such as "active" is positive, and one that negates the other is negative. Of other words,
-    the first one in alphabetical order is negative.
+    A word such as "active" is positive, and one that negates the other is negative. Otherwise the
+    first in alphabetical order is negative.
 
     >>> _negative_first("active", "decoy"), _negative_first("stable", "unstable")
     (('decoy', 'active'), ('unstable', 'stable'))
@@ -110,8 +110,8 @@ def _negative_first(one: str, other: str) -> tuple[str, str]:
 
 
 def option(setting: str, name: str, value: Any) -> str:
-    """Return the command-line option that gives a target this value of a setting of the data, such
-    as `limits`. Commas separate targets, and classes have no option of their own."""
+    """Return the command-line option for a setting of a target, such as `limits`: --set if the name
+    has a comma, or the setting no option of its own."""
     if "," in name or not isinstance(value, str):
         pair = json.dumps({name: value}, ensure_ascii=False)
         return shlex.join(["--set", f"data.{setting}={pair}"])
@@ -124,8 +124,7 @@ def whole(text: pd.Series) -> pd.Series:
 
 
 def _rare_classes(name: str, labels: np.ndarray, classes: Sequence[str]) -> list[str]:
-    """Return a warning about the classes (none unless the target is multi-class) with few of the
-    labels (rows,); [] if there are none."""
+    """Return a warning about the classes with few of the labels (rows,), if there are any."""
     counts = {each: int((labels == i).sum()) for i, each in enumerate(classes)}
     rare = [f"{each} ({count})" for each, count in counts.items() if count < _FEW]
     if not rare:

@@ -60,8 +60,8 @@ def word_of(cell: str) -> str:
 
 
 def plain_numbers(cells: pd.Series, decimal: Literal[".", ","] | None = None) -> np.ndarray:
-    """Return the numbers of cells, float64 (n,); NaN for blanks, other text, and numbers that are
-    not finite in single precision, the type of labels. `decimal` is as for `with_points`."""
+    """Return the numbers of cells, float64 (n,); NaN for other text, and for numbers that are not
+    finite in single precision. `decimal` is as for `with_points`."""
     if decimal == ",":
         cells = with_points(cells.astype(str), decimal)
     numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64, copy=True)
@@ -71,8 +71,8 @@ def plain_numbers(cells: pd.Series, decimal: Literal[".", ","] | None = None) ->
 
 
 class Column:
-    """The cells of a column, which are numbers or text. Each is a number, a bound such as >10, a
-    word such as "yes", missing, or bad."""
+    """The cells of a column. Each is a number, a bound such as >10, a word such as "yes", missing,
+    or bad."""
 
     def __init__(self, name: str, cells: pd.Series, config: DataConfig) -> None:
         self.name = name
@@ -95,31 +95,30 @@ class Column:
         if name != config.weight_column:
             blank |= np.isin(numbers, config.missing_numbers) & (bounds == 0) & ~words
         self.is_blank = blank
-        """bool, for each text: whether it is a missing value."""
+        """bool, for each text: True for a missing value."""
         bad = ~blank & np.isnan(numbers)
         numbers[blank | bad], bounds[blank | bad] = np.nan, 0
         odd = ~np.isnan(numbers) & ((bounds != 0) | ~np.isin(numbers, (0, 1)))
         self.has_words = bool((words & ~blank).any())
         self.has_numbers = bool((~np.isnan(numbers) & ~words & (bounds == 0)).any())
-        """True if there are numbers that are no bounds."""
+        """True if there are exact numbers."""
         if odd.any() and configured_kind(name, config) != "binary":
             bad |= ~blank & words
             numbers[words] = np.nan
         self.odd_rows = np.flatnonzero(odd[self.codes])
-        """Rows, int64, of the numbers and bounds that are neither 0 nor 1."""
+        """Rows, int64, of bounds and of numbers other than 0 and 1."""
         self.bad_rows = np.flatnonzero(bad[self.codes])
-        """Rows, int64, of cells that are neither numbers, nor bounds, nor missing. Words such as
-        "yes" are numbers unless they stand beside numbers other than 0 and 1."""
+        """Rows, int64, of bad cells. Words such as "yes" are bad beside numbers other than 0 and
+        1."""
         self.numbers = numbers[self.codes]
-        """float64 (rows,): the number, also of a bound; 1 or 0 for words such as "yes"; NaN for
-        missing values and for `bad_rows`."""
+        """float64 (rows,): the number, also of a bound; 1 or 0 for words such as "yes"; otherwise
+        NaN."""
         self.bounds = bounds[self.codes]
-        """int8 (rows,): 1 where the value is at least the number, such as ">10"; -1 where it is at
-        most the number, such as "<0.1"; 0 for all others."""
+        """int8 (rows,): 1 for lower bounds such as ">10", -1 for upper bounds, 0 for others."""
         self.count = int(np.count_nonzero(~np.isnan(self.numbers)))
-        """Number of cells that are numbers or bounds."""
+        """Number of numbers and bounds."""
         self.bounded = int(np.count_nonzero(self.bounds))
-        """Number of cells that are bounds."""
+        """Number of bounds."""
 
     @cached_property
     def _counted(self) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +127,7 @@ class Column:
 
     @property
     def distinct(self) -> np.ndarray:
-        """The distinct numbers, without those of bounds."""
+        """The distinct exact numbers."""
         return self._counted[0]
 
     def text(self, row: int) -> str:
@@ -157,9 +156,9 @@ class Column:
 
     @property
     def look_like_classes(self) -> bool:
-        """True if there are only words, few or each of them twice on average, unlike names of
-        molecules, and numbers written as 1,5, 13% or 1:30:00. Beside a word such as "active" there
-        is one other word, since more may be spellings of two."""
+        """True if there are only words, ten or fewer, or each twice on average, unlike names of
+        molecules, and no numbers written as 1,5, 13% or 1:30:00. Beside a word such as "active"
+        there is one other word."""
         if self.bounded or self.has_numbers or not len(self.bad_rows):
             return False
         texts = {text for text, blank in zip(self.texts, self.is_blank, strict=True) if not blank}
@@ -168,8 +167,8 @@ class Column:
         return len(texts) <= (2 if self.has_words else max(10, len(self.bad_rows) // 2))
 
     def assay_limits(self) -> dict[Literal["smaller", "larger"], tuple[float, int]]:
-        """Return the numbers that may be a limit of the assay, with their counts, by what is rare:
-        many labels are equal to such a number, and hardly any is smaller, or larger."""
+        """Return the numbers that may be a limit of the assay, with their counts: many labels equal
+        such a number, and hardly any is smaller, or larger."""
         numbers, counts = self._counted
         if len(numbers) < _MIN_DISTINCT:
             return {}
@@ -184,8 +183,8 @@ class Column:
         return found
 
     def stands_for_missing(self) -> tuple[float, int] | None:
-        """Return a number far from all others that may stand for a missing value, such as -999, and
-        how often it occurs; None if there is none."""
+        """Return a number that may stand for a missing value, such as -999, far from all others,
+        and its count; None if there is none."""
         numbers, counts = self._counted
         if numbers.tolist() == [-1, 0, 1]:
             return -1.0, int(counts[0])
@@ -204,8 +203,7 @@ class Columns:
     """A table, and the roles of its columns."""
 
     frame: pd.DataFrame
-    """The rows: text, or numbers for labels in memory. The index is the position of each row, see
-    `molsepnorm.data.tables.locate`."""
+    """Text, or numbers for labels in memory, indexed by the position of each row, see `locate`."""
     config: DataConfig
     targets: tuple[str, ...] | None
     """The targets that the settings name; None if they name none."""
@@ -240,8 +238,7 @@ class Columns:
         require_column(self.names, name, self.source, once=once, in_file=in_file)
 
     def cells(self, name: str) -> list[str]:
-        """Return the cells of the first column of this name; numbers of feature columns with points
-        as decimal marks."""
+        """Return the cells of the first column of this name, those of features with points."""
         cells = self.frame.iloc[:, self.names.index(name)]
         decimal = self.config.decimal if name in self.config.features else None
         return with_points(cells, decimal).tolist()
@@ -255,21 +252,19 @@ class Columns:
         return Column(name, cells, self.config)
 
     def candidates(self) -> list[Column]:
-        """Return the columns that have no role but perhaps that of a target."""
+        """Return the columns that may be targets."""
         taken = self.config.columns_with_roles(but="targets")
         taken |= {*matching(self.names, self.config.targets_except)}
         return [self.column(name) for name in dict.fromkeys(self.names) if name not in taken]
 
     @property
     def identifiers(self) -> list[str]:
-        """Columns whose name is that of an identifier, such as compound_id, and that the settings
-        do not name."""
+        """Columns named like identifiers, such as compound_id, that the settings do not name."""
         used = self.config.columns_with_roles(but="targets_except") | {*(self.targets or ())}
         return [name for name in self.names if name not in used and _IDENTIFIER.fullmatch(name)]
 
     def words(self) -> dict[str, set[str]]:
-        """Return the distinct cells of each column that has few, is not used, and has a name that
-        no other column has."""
+        """Return the distinct cells of each unused column with a unique name and few of them."""
         taken = {*self.config.columns_with_roles(), *self.qualifiers, *(self.targets or ())}
         once = (name for name, times in Counter(self.names).items() if times == 1)
         found = {name: few_words(self.frame[name]) for name in once if name not in taken}
@@ -287,14 +282,14 @@ class Columns:
 
 
 def configured_kind(name: str, config: DataConfig) -> Kind | None:
-    """Return the kind of a target in the configuration; None if it is to be guessed."""
+    """Return the configured kind of a target; None if it is inferred."""
     kinds = config.task_type
     return kinds.get(name) if isinstance(kinds, dict) else kinds
 
 
 def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """Return the names that patterns such as pIC50* stand for, in the order of the patterns. One
-    that matches no name stands for itself."""
+    """Return the names that match patterns such as pIC50*, in the order of the patterns. A pattern
+    without a match stands for itself."""
     found: list[str] = []
     for pattern in patterns:
         own = [name for name in names if fnmatchcase(name, pattern)]

@@ -34,23 +34,21 @@ class TargetSummary:
     labels: int
     """Number of labels present."""
     bounds: int
-    """Number of these labels that are bounds, such as ">10"."""
+    """Number of them that are bounds, such as ">10"."""
     missing: int
     mean: float | None
-    """This and the next four are those of the labels that are not bounds, after the transform. They
-    are None if the target is not a number or has no such label."""
+    """The statistics are those of exact labels after the transform, None if there are none or the
+    target is not a number."""
     sd: float | None
     median: float | None
     min: float | None
     max: float | None
     classes: dict[str, int]
-    """Number of labels of each class, "0" and "1" for binary targets without words; empty for
-    numbers."""
+    """Number of labels of each class, "0" and "1" for binary targets without words."""
 
     @staticmethod
     def of(target: Target, labels: np.ndarray, exact: np.ndarray) -> TargetSummary:
-        """Return the summary of the labels (n,), NaN if missing; `exact` has NaN in place of
-        bounds."""
+        """Summarise labels (n,), NaN if missing; `exact` has NaN in place of bounds, too."""
         present = exact[~np.isnan(exact)].astype(float)
         count = int(np.count_nonzero(~np.isnan(labels)))
         is_measured = target.kind == "regression" and len(present) > 0
@@ -118,16 +116,16 @@ class Dataset:
     targets: tuple[Target, ...]
     """The T targets, without the standardisation that follows from training labels."""
     splits: dict[str, np.ndarray]
-    """int64 indices of molecules for each of `SPLITS`."""
+    """int64 indices of molecules in each of `SPLITS`."""
     rejected: tuple[Rejected, ...] = ()
     left_out: pd.DataFrame | None = None
-    """The rows of a table that are rejected or merged, with their position, their cells and the
-    reason; None for other sources, and for data that are not trained on."""
+    """The rejected and merged rows of a table, with position, cells and reason; None for other
+    sources, and for data that are not trained on."""
     positions: tuple[str, np.ndarray] | None = None
-    """The word for a row of the file (line, row or record), and the position of every row of the
-    source, int64, counted from 1; None for a source without a file of its own."""
+    """The word for a row of the file (line, row or record), and the position of every row, int64,
+    counted from 1; None for a source without a file of its own."""
     smiles: Sequence[str] | None = None
-    """SMILES of every row of the source, where it has them; standardised if structures are."""
+    """SMILES of every row of the source, standardised if structures are."""
     written: Sequence[str] | None = None
     """SMILES of every row as they are in the source, for output; None if they equal `smiles`."""
     identifiers: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -135,23 +133,23 @@ class Dataset:
     weights: np.ndarray | None = None
     """float32 [G]: weight of each molecule in the loss; None for equal weights."""
     metric: str | None = None
-    """Usual metric of the set in the literature, if there is one."""
+    """Usual metric of a named set in the literature."""
     evaluator: Callable[[np.ndarray, np.ndarray], float] | None = None
-    """The set's own evaluation by that metric, from predictions and labels (G, T)."""
+    """The official score of a named set, from predictions and labels (G, T)."""
     warnings: tuple[str, ...] = ()
-    """Messages for the user: guesses about the source, and problems with its files."""
+    """Messages for the user."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Cells of each feature column, by name: one for each of the G molecules."""
+    """G cells of each feature column, by name."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Further values of the molecules, by name: the bounds, and what the objective computed."""
     merged: tuple[Merged, ...] = ()
-    """Rows that were merged into an earlier row of the same molecule. They are in no split."""
+    """Rows that were merged into others. They are in no split."""
     repeats: Mapping[str, RepeatSpread] = field(default_factory=dict)
     """Spread of the merged labels, by regression target."""
 
     @property
     def target_names(self) -> tuple[str, ...]:
-        """Names of the T targets."""
+        """Names of the targets."""
         return tuple(target.name for target in self.targets)
 
     @property
@@ -170,18 +168,18 @@ class Dataset:
 
     @property
     def bounds(self) -> np.ndarray | None:
-        """int8 [G, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
-        where it equals the label; None if there are no bounds."""
+        """int8 [G, T]: 1 for lower bounds, -1 for upper bounds, 0 for exact labels; None if there
+        are no bounds."""
         return self.arrays.get(BOUNDS)
 
     @property
     def bound_signs(self) -> np.ndarray:
-        """int8 [G, T]: `bounds`, or 0 everywhere if there are none."""
+        """int8 [G, T]: `bounds`, or zeros."""
         return np.zeros(self.labels.shape, np.int8) if self.bounds is None else self.bounds
 
     @property
     def exact_labels(self) -> np.ndarray:
-        """The labels, float32 [G, T], with NaN in place of bounds. Metrics use these."""
+        """float32 [G, T]: the labels with NaN in place of bounds, for metrics."""
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
 
     @property
@@ -191,12 +189,12 @@ class Dataset:
 
     @property
     def source_smiles(self) -> Sequence[str] | None:
-        """SMILES of every row as they are in the source; None if it has none."""
+        """SMILES of every row as in the source; None if it has none."""
         return self.written or self.smiles
 
     @property
     def molecules(self) -> np.ndarray:
-        """Indices, int64, of the molecules in the store that were not merged into others."""
+        """int64 indices of the molecules that were not merged into others."""
         return np.flatnonzero(~np.isin(self.store.rows, [entry.row for entry in self.merged]))
 
     @cached_property
@@ -214,20 +212,20 @@ class Dataset:
         return graph_hashes(self.store)
 
     def smiles_of(self, graphs: np.ndarray | slice) -> list[str]:
-        """Return the SMILES of molecules of the store; the data set must have SMILES."""
+        """Return the SMILES of these molecules; the data set must have SMILES."""
         assert self.smiles is not None
         return [self.smiles[row] for row in self.store.rows[graphs]]
 
     def position(self, rows: Any) -> tuple[str, Any]:
-        """Return what is counted, and the position of a row of the source, or of an array of rows;
-        see `positions`. Without a file, rows are counted from 0, as in `splits.json`."""
+        """Return the word and the position of a row, or of an array of rows, see `positions`. Rows
+        without a file are counted from 0, as in `splits.json`."""
         if self.positions is None:
             return "row", rows
         word, numbers = self.positions
         return word, numbers[rows]
 
     def split_rows(self) -> dict[str, list[int]]:
-        """Return the rows of the source in each split, merged rows included."""
+        """Return the rows of each split, merged rows included."""
         found = {}
         for name, graphs in self.splits.items():
             found[name] = self.store.rows[graphs].tolist()
@@ -238,13 +236,13 @@ class Dataset:
         return found
 
     def summaries(self, graphs: np.ndarray) -> Iterator[TargetSummary]:
-        """Return the labels of each target in some molecules, given by their indices (int64)."""
+        """Summarise each target in the molecules with these indices (int64)."""
         labels, exact = self.labels[graphs], self.exact_labels[graphs]
         return map(TargetSummary.of, self.targets, labels.T, exact.T)
 
     def about_labels(self, parts: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
-        """Return what a reader of scores needs to know about the labels, by target; `parts` are
-        int64 indices of the scored molecules, by name of the split."""
+        """Return the scale, the number of bounds and the spread of repeats by target; `parts` are
+        int64 indices of the scored molecules by split."""
         about: dict[str, dict[str, Any]] = {}
         for i, target in enumerate(self.targets):
             entry: dict[str, Any] = {}

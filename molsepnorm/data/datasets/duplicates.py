@@ -19,20 +19,19 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 / 1.618, so it spreads
 
 
 def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
-    """Return those rows (n,) of a molecule that are merged: the rows with a label if there are any.
-    `is_labelled` has an element for each row of the table."""
+    """Return the rows (n,) of a molecule with a label, or all of them if none has one.
+    `is_labelled` is bool (rows of the table,)."""
     return rows[is_labelled[rows]] if is_labelled[rows].any() else rows
 
 
 def merged_label(
     values: np.ndarray, bounds: np.ndarray, weights: np.ndarray, number: bool
 ) -> tuple[float, int]:
-    """Return the label of a molecule and its bound from those of its rows, (n,) each; NaN if there
-    are none, or if they conflict.
+    """Return the label and the bound of a molecule from those of its rows, (n,) each.
 
-    Exact labels are used if there are any, otherwise the tightest bound. Lower and upper bounds
-    together are a conflict, since no single bound has the meaning of both. Numbers are averaged
-    with the weights of the rows; classes are kept where they agree.
+    Exact labels are used if there are any, otherwise the tightest bound. Numbers are averaged with
+    the weights. The label is NaN if there are none, if classes differ, or if there are lower and
+    upper bounds only.
     """
     used = ~np.isnan(values) & (bounds == 0)
     if not used.any():
@@ -50,7 +49,7 @@ def merged_label(
 def merged(
     dataset: Dataset, groups: Sequence[np.ndarray], location: Callable[[int], str]
 ) -> Dataset:
-    """Return the data set with the labels of each group in its first molecule."""
+    """Move the labels of each group of molecules to its first molecule."""
     rows, smiles = dataset.store.rows, dataset.source_smiles
     assert smiles is not None
     labels, bounds = dataset.labels.copy(), dataset.bound_signs.copy()
@@ -104,8 +103,7 @@ def merged(
 
 
 def shared_molecules(dataset: Dataset) -> int | None:
-    """Count the molecules that occur in more than one split, however their SMILES are written;
-    None if the data set has no SMILES."""
+    """Count the molecules that are in more than one split; None if there are no SMILES."""
     if dataset.smiles is None:
         return None
     parts = [np.unique(dataset.molecule_ids[part]) for part in dataset.splits.values()]
@@ -114,17 +112,17 @@ def shared_molecules(dataset: Dataset) -> int | None:
 
 def same_molecules(dataset: Dataset, among: np.ndarray) -> list[np.ndarray]:
     """Return the indices (int64, ascending) of each molecule that occurs more than once `among`
-    these indices of a data set."""
+    these indices."""
     groups = pd.Series(among).groupby(dataset.molecule_ids[among])
     return [group.to_numpy() for _, group in groups if len(group) > 1]
 
 
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
-    """Return the same number for rows of the same molecule; without SMILES, of the same graph.
+    """Return the same number for rows with the same canonical SMILES; without SMILES, with the same
+    graph.
 
-    Two rows are the same molecule if their canonical SMILES are equal, after structures are
-    standardised; texts of another package's featuriser are compared as they are. Canonical SMILES
-    are slow to compute, so they are compared only for molecules whose graphs have the same hash.
+    Texts that RDKit cannot read are compared as they are. Canonical SMILES are slow, so they are
+    computed only for molecules whose graphs have the same hash.
     """
     if dataset.smiles is None:
         return dataset.graph_hashes
@@ -143,8 +141,8 @@ def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
 
 
 def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
-    """Hash every molecule's graph, independently of the order of its atoms. An atom is hashed with
-    all other atoms and the paths to them, so that isomers differ."""
+    """Hash every graph, whatever the order of its atoms. An atom is hashed with all other atoms and
+    the paths to them, so that isomers differ."""
     random = np.random.default_rng(0)
 
     def numbers(count: int) -> np.ndarray:
@@ -174,6 +172,6 @@ def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
 
 
 def _mixed(hashes: np.ndarray) -> np.ndarray:
-    """Return hashes of hashes (uint64), whose sums depend on what was combined in each."""
+    """Mix the bits of hashes (uint64), so that sums of them differ for different sets."""
     hashes = (hashes ^ (hashes >> np.uint64(32))) * _FACTOR
     return hashes ^ (hashes >> np.uint64(29))

@@ -51,7 +51,7 @@ class Issue(NamedTuple):
     rows: np.ndarray
     """int64."""
     message: str
-    """The message says where the first one is, what was expected, and what to do."""
+    """Where the first one is, what was expected, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,15 @@ class Labels:
     targets: tuple[Target, ...]
     """The T targets, without the standardisation that follows from training labels."""
     values: np.ndarray
-    """float64 or float32 [rows, T]: numbers (transformed), 0 or 1, or the index of a class; NaN if
-    missing, or if the cell is no label."""
+    """float64 or float32 [rows, T]: transformed numbers, 0 or 1, or the index of a class; NaN if
+    missing or no label."""
     bounds: np.ndarray
-    """int8 [rows, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
-    where it equals the label."""
+    """int8 [rows, T]: 1 for lower bounds, -1 for upper bounds, 0 for exact labels."""
     issues: tuple[Issue, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Guesses about the table, for the user."""
+    """Lines for the user."""
     factors: np.ndarray | None = None
-    """float64 [rows]: by what the numbers of the table were multiplied; None if by nothing."""
+    """float64 [rows]: factors that converted the numbers of the table; None if none did."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,8 +83,7 @@ class Labels:
         return self
 
     def without_weight_0(self, weights: np.ndarray | None) -> Labels:
-        """Return the labels without those of rows of weight 0; `weights` (rows,) are None if
-        equal."""
+        """Return the labels with those of rows of weight 0 missing."""
         if weights is None or weights.all():
             return self
         out = weights == 0
@@ -95,12 +93,11 @@ class Labels:
 
 
 def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels:
-    """Return the labels of a table in numbers of this type, as configured or as they look.
+    """Return the labels of a table in numbers of this type.
 
     Raises:
-        ConfigError: a column is missing or named twice; no target is named, and there is not
-            exactly one column of numbers (`OpenChoice`); or a transform is for a target that is not
-            a number.
+        ConfigError: a column is missing or named twice, a transform is for a target that is not a
+            number, or the targets are open (`OpenChoice`).
         DataError: a column cannot be a target. Cells that do not fit their target are `issues`.
     """
     config = table.config
@@ -190,8 +187,8 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
 
 
 def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
-    """Return the weight of each row in the loss, 1 for a blank; None without such a column. It is a
-    `DataError` if a weight is not a number, or negative, or all are 0."""
+    """Return the weight of each row in the loss, 1 for a blank; None without such a column. A
+    weight that is no number or negative is a `DataError`, as are weights that are all 0."""
     name = table.config.weight_column
     if name is None:
         return None
@@ -216,8 +213,8 @@ def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
 
 
 def read_features(table: Columns, check: bool = True) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the cells of the feature columns, by name, and with `check` a line about how each is
-    read. It is a `DataError` then if a model cannot be trained with it, see `FeatureColumn.fit`."""
+    """Return the cells of the feature columns by name, and with `check` a line about each; a
+    `DataError` then if a model cannot be trained with it, see `FeatureColumn.fit`."""
     found, lines = {}, []
     for name, kind in table.config.features.items():
         table.require(name)
@@ -229,7 +226,7 @@ def read_features(table: Columns, check: bool = True) -> tuple[dict[str, list[st
 
 
 def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
-    """Return the configured kind of each target, None for those to guess."""
+    """Return the configured kind of each target, None if it is inferred."""
     kinds = config.task_type if isinstance(config.task_type, dict) else {}
     given: dict[str, Iterable[str]] = {"task_type": kinds, "classes": config.classes}
     given |= {"transform": config.transform, "limits": config.limits}
@@ -265,7 +262,7 @@ def _kind(table: Columns, column: Column, given: Kind | None) -> tuple[Kind, Cla
 
 
 def _about_numbers(table: Columns, column: Column) -> list[str]:
-    """Check that numbers have one meaning, and return what to say about their bounds."""
+    """Check that numbers have one meaning, and return lines about their bounds."""
     where, config = f"{table.source}, column '{column.name}'", table.config
     require_clear_points(table.frame, column.name, config.decimal, table.source)
     suspect = None if config.missing_values else column.stands_for_missing()
@@ -302,7 +299,7 @@ def _about_numbers(table: Columns, column: Column) -> list[str]:
 def _limit(
     values: np.ndarray, bounds: np.ndarray, name: str, kind: Kind, config: DataConfig
 ) -> list[str]:
-    """Turn the labels (rows,) at the limits of the assay or beyond into bounds, and say so."""
+    """Turn the labels (rows,) at the limits of the assay or beyond into bounds; return a line."""
     if kind != "regression":
         raise ConfigError(
             f"data.limits: limits are those of regression targets, and '{name}' is {kind}"
@@ -320,7 +317,7 @@ def _limit(
 def _issue(
     table: Columns, column: Column, rows: np.ndarray, problem: str, remedy: str = ""
 ) -> list[Issue]:
-    """Return the issue of cells with a problem; [] if there are no such cells."""
+    """Return the issue of cells with a problem, if there are any."""
     if not len(rows):
         return []
     first = int(rows[0])
@@ -331,7 +328,7 @@ def _issue(
 
 
 def _advice(table: Columns, column: Column) -> str:
-    """Return what labels are, and what to do about other cells."""
+    """Return what labels may be, and what to do about other cells."""
     name, first, config = column.name, column.first_bad or "", table.config
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.are_few_whole_numbers and len(column.texts) <= MAX_CLASSES:
@@ -348,7 +345,7 @@ def _advice(table: Columns, column: Column) -> str:
 
 
 def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | None, list[str]]:
-    """Return the transform of a target, and what to say about it."""
+    """Return the transform of a target, and lines about it."""
     transform = transform_of(table.config.transform.get(name, NO_TRANSFORM), name)
     if transform is None:
         return None, []
@@ -373,13 +370,12 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
 
 
 def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
-    """Return the targets, and what to say about them if none are named.
-
-    Without names, the only column of numbers is the target, but for identifiers and years.
+    """Return the targets, by default the only column of numbers beside identifiers and years, and
+    lines about them.
 
     Raises:
         ConfigError: a column is missing, is named twice, or has another role.
-        OpenChoice: there is not exactly one column of numbers; the message lists them.
+        OpenChoice: there is not exactly one such column; the message lists them.
     """
     config = table.config
     for name in config.targets_except:
@@ -416,7 +412,7 @@ def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _is_no_label(column: Column, alone: bool) -> bool:
-    """Return whether a column has identifiers or years: whole numbers that are named so, all
+    """Return whether a column has identifiers or years: whole numbers with such a name, all
     different beside another column of numbers, or all between 1900 and 2100."""
     numbers = column.distinct
     if len(column.bad_rows) or not (len(numbers) and column.are_whole):

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import encode_chunks, readable
 from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
+from molsepnorm.data.datasets.encoded import readable
 from molsepnorm.data.datasets.table import Rows
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables.columns import require_column
@@ -39,7 +39,7 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
 
     Args:
         y: an array or nested list (G,) or (G, T), or a pandas Series or DataFrame. Masked entries,
-            None and NaN are missing labels, among words too.
+            None and NaN are missing labels.
         targets: names of the columns; of a DataFrame, the columns to predict.
 
     Raises:
@@ -88,8 +88,8 @@ def memory_dataset(
     splits: Mapping[str, Any] | None = None,
     bond_offset: int | None = None,
 ) -> Dataset:
-    """Encode molecules and combine them with labels; arguments as for `molsepnorm.fit`. The
-    settings name the columns of `labels`, which `label_table` makes.
+    """Encode molecules and combine them with labels of `label_table`; arguments as for
+    `molsepnorm.fit`.
 
     Raises:
         ConfigError: the molecules are of several types, or an argument does not fit another.
@@ -155,8 +155,7 @@ def memory_dataset(
         graphs = _from_data(listed, bond_offset, config.featurizer)
     rejected: list[Rejected] = []
     molecules = readable(graphs, texts or [""] * len(listed), rejected)
-    chunks = encode_chunks(molecules, config.featurizer, encoding)
-    store = GraphStore.in_memory(chunks, rejected, encoding, config.featurizer)
+    store = GraphStore.encode(molecules, rejected, encoding, config.featurizer)
     if rejected and not len(store):
         raise DataError(f"no molecule can be read; molecule 0: {rejected[0].reason}")
     if rejected and config.on_invalid == "fail":
@@ -189,8 +188,8 @@ def _require_length(name: str, rows: int, molecules: int) -> None:
 
 
 def kind_of(molecules: Sequence[Any]) -> str:
-    """Return the name of the type of the molecules; a `ConfigError` if they are of several types or
-    of another type, or there are none."""
+    """Return the name of the type of the molecules; a `ConfigError` if there are none, or of
+    several types or another type."""
     first = None
     for number, molecule in enumerate(molecules):
         names = (f"{each.__module__}.{each.__qualname__}" for each in type(molecule).__mro__)
@@ -211,8 +210,8 @@ def kind_of(molecules: Sequence[Any]) -> str:
 
 
 def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:
-    """Return numbers as they are, and everything else as the text of a table. Dates and durations,
-    which would be classes, are a `ConfigError`."""
+    """Return numbers as they are, and other cells as text. Dates and durations are a
+    `ConfigError`."""
     if pd.api.types.infer_dtype(column) in _TIMES:
         raise ConfigError(
             f"'{name}' holds dates or durations: pass numbers, such as days, or names of classes"

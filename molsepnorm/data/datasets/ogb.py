@@ -17,17 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import (
-    NamedContent,
-    NamedSet,
-    cached_set,
-    complete_folder,
-    download,
-)
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
+from molsepnorm.data.datasets.encoded import graphs_of
+from molsepnorm.data.datasets.named import NamedSet, complete_folder, download
+from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files.writing import cache_folder
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.registry import CHIRALITY
 from molsepnorm.molecules.molecule import MolGraph
@@ -91,9 +86,8 @@ def find(name: str, data_dir: Path | None) -> Path | None:
 
 
 def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
-    """Load one of `SETS` with its official split: every molecule of it, missing labels as NaN. It
-    is a `DataError` if the files in `data_dir`, such as DIR/ogbg_molhiv, are missing and cannot be
-    downloaded, or do not fit together."""
+    """Load one of `SETS` with its official split. It is a `DataError` if the files in `data_dir`
+    are missing and cannot be downloaded, or do not fit together."""
     about, folder = SETS[name], find(name, data_dir)
     if folder is None:
         folder = cache_folder() / "ogb" / name.replace("-", "_") / archive_of(name)
@@ -102,8 +96,8 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
     header = _table(folder, _MAPPING, nrows=0).columns
     smiles = _table(folder, _MAPPING, usecols=["smiles"], dtype=str, keep_default_na=False)
     listed = smiles["smiles"].tolist()
-    paths, read = [folder / file for file in _FILES], partial(read_content, name, folder, listed)
-    store, labels, splits = cached_set(name, paths, about.featurizer, encoding, read)
+    graphs, labels, splits = read_content(name, folder, listed)
+    store = GraphStore.encode(enumerate(graphs), (), encoding, about.featurizer)
     targets = tuple(column for column in header if column not in ("smiles", "mol_id"))
     if len(targets) != about.tasks:
         targets = tuple(f"task_{i + 1}" for i in range(about.tasks))
@@ -140,9 +134,12 @@ def official_score(name: str, predictions: np.ndarray, labels: np.ndarray) -> fl
     return float(evaluator.eval(both)[evaluator.eval_metric])
 
 
-def read_content(name: str, folder: Path, smiles: list[str]) -> NamedContent:
-    """Read the raw files of a set; `smiles` are those of its mapping. It is a `DataError` if a file
-    cannot be read, or the files do not fit together."""
+def read_content(
+    name: str, folder: Path, smiles: list[str]
+) -> tuple[Iterator[MolGraph], np.ndarray, dict[str, np.ndarray]]:
+    """Return the molecules, the labels (float32 [G, T]) and the splits from the raw files; `smiles`
+    are those of the mapping. A file that cannot be read or does not fit the others is a
+    `DataError`."""
     about = SETS[name]
     num_atoms, num_bonds = (_numbers(folder, file, np.int64)[:, 0] for file in _RAW[:2])
     atoms = _numbers(folder, "node-feat", np.float32).astype(np.int64)
@@ -168,7 +165,7 @@ def read_content(name: str, folder: Path, smiles: list[str]) -> NamedContent:
 
     def graphs() -> Iterator[MolGraph]:
         first_atom, first_bond = np.cumsum(num_atoms) - num_atoms, np.cumsum(num_bonds) - num_bonds
-        for row, graph in enumerate(featurize.get(about.featurizer).stream(smiles)):
+        for row, graph in enumerate(graphs_of(smiles, about.featurizer)):
             if isinstance(graph, InvalidMolecule):
                 of_atoms = slice(first_atom[row], first_atom[row] + num_atoms[row])
                 of_bonds = slice(first_bond[row], first_bond[row] + num_bonds[row])
@@ -181,8 +178,8 @@ def read_content(name: str, folder: Path, smiles: list[str]) -> NamedContent:
                     ) from None
             yield graph
 
-    splits = {split: part.tolist() for split, part in zip(SPLITS, parts, strict=True)}
-    return NamedContent(graphs(), labels, splits)
+    splits = {split: part.to_numpy(np.int64) for split, part in zip(SPLITS, parts, strict=True)}
+    return graphs(), labels, splits
 
 
 def _numbers(folder: Path, file: str, dtype: type[np.number]) -> np.ndarray:  # (rows, columns)

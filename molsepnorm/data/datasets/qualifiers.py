@@ -46,10 +46,11 @@ def exported_target(names: Sequence[str]) -> tuple[str, ...] | None:
 def qualifiers_of(
     names: Sequence[str], targets: Sequence[str], relation: str | None, unit: str | None
 ) -> Qualifiers:
-    """Return the columns of relations and units that belong to the only target, among columns of
-    these names. `relation` and `unit` are those in the configuration: `NONE` if there is none, and
-    None if the names of an export of ChEMBL decide. It is a `ConfigError` if one is named, and not
-    exactly one target."""
+    """Return the columns of relations and units of the only target, among columns of these names.
+
+    The configured `relation` and `unit` are `NONE` if there is none, and None if the names of an
+    export of ChEMBL decide. They need exactly one target; otherwise it is a `ConfigError`.
+    """
     if len(targets) != 1 and {relation, unit} - {None, NONE}:
         raise ConfigError(
             "data.relation_column and data.unit_column belong to one target: name it (--targets)"
@@ -62,8 +63,7 @@ def qualifiers_of(
 
 
 def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -> pd.Series:
-    """Return the cells of a target with the signs of a column of relations, which has the same
-    index, in front of them.
+    """Return the cells of a target after the signs of a column of relations.
 
     >>> with_relations(pd.Series(["5", "50", ""]), pd.Series(["=", "'>'", ">"]), "my.csv").tolist()
     ['5', '>50', '']
@@ -85,10 +85,9 @@ def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -
 def factors_to_nanomolar(
     units: Sequence[str], smiles: Sequence[str], where: Callable[[int], str]
 ) -> np.ndarray | None:
-    """Return what turns the number of each row into nM, float64 (rows,), NaN without a unit; None
-    if the only unit is another one, such as mV, and the numbers stay as they are. The SMILES are
-    for units of mass. It is a `DataError`, with `where` of a row, if one of several units is not
-    known."""
+    """Return the factors that convert the rows to nM, float64 (rows,), NaN without a unit; None if
+    the only unit is another one, such as mV. Units of mass need the SMILES. An unknown one of
+    several units is a `DataError`, with `where` of its row."""
     written = [*map(_plain, units)]
     found = {*written} - {""}
     if len(found) == 1 and not found <= {*_NANOMOLAR, *_GRAMS}:
@@ -114,8 +113,7 @@ def require_declared(
     source: Path | str,
 ) -> None:
     """Raise a `DataError` if an unused column holds relations other than =, or several units, and
-    is not declared to be none. `words` are the distinct cells of each unused column that has few of
-    them; `relation` and `unit` are as in `qualifiers_of`."""
+    the settings do not say `NONE`. `words` are those of `Columns.words`."""
     for name, cells in words.items():
         plain = {_plain(cell) for cell in cells}
         signs = {_RELATIONS.get(each) for each in plain}

@@ -68,15 +68,15 @@ def with_splits(
 ) -> Dataset:
     """Return a data set with its duplicates merged, if `data.duplicates` is mean, and its splits.
 
-    They are named by `splits_column` or `splits_file` or `given`, or else drawn; there are none if
-    `config.split` is None. Validation molecules are drawn if none are named. Molecules without any
-    label are in no split that is drawn. If splits are named, the test split keeps them, so that
-    they are predicted; the others do not if they are large enough without.
+    They are named by `splits_column`, `splits_file` or `given`, or else drawn; there are none if
+    `config.split` is None. Validation molecules are drawn if none are named. Molecules without a
+    label are in no drawn split. A named test split keeps them, so that they are predicted; the
+    others do not if they are large enough without.
 
     Args:
         source, where: the source, and a function that returns the position of a row, for errors.
-        column: cells of `splits_column` or `time_column` of every row, if there is one.
-        given: the rows of each split, under its name, in place of those of the settings.
+        column: cells of `splits_column` or `time_column` of every row.
+        given: the rows of each split by name, in place of those of the settings.
 
     Raises:
         ConfigError: there is no such fold, no SMILES to merge duplicates by, or no classes for a
@@ -148,8 +148,8 @@ class _Named(NamedTuple):
     setting: str
 
     def of(self, molecules: np.ndarray, rows: np.ndarray) -> _Splits:
-        """Return the splits of these molecules (n,), after checking that each has enough; `rows`
-        are those of all molecules."""
+        """Return the splits of these molecules (n,) if each has enough; `rows` are those of all
+        molecules."""
         split_of = self.split_of[rows[molecules]]
         splits = {name: molecules[split_of == number] for number, name in enumerate(SPLITS)}
         rows_of = {name: int((self.split_of == i).sum()) for i, name in enumerate(SPLITS)}
@@ -218,8 +218,8 @@ def _named(
 def _same_in_split(
     dataset: Dataset, named: _Named | None, where: Callable[[int], str]
 ) -> list[np.ndarray]:
-    """Return the indices of each molecule with several rows, which must be in one split. Rows in no
-    split are left out if the splits are named."""
+    """Return the indices of each molecule with several rows, which must be in one split; rows in no
+    named split are left out."""
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     rows = dataset.store.rows
@@ -239,8 +239,8 @@ def _same_in_split(
 def strata_of(
     config: DataConfig, targets: Sequence[Target], labels: np.ndarray
 ) -> np.ndarray | None:
-    """Return the number of the combination of classes of each molecule, int64 (G,), for a
-    stratified split, None for another one; `labels` (G, T) are NaN where missing."""
+    """Return the number of each molecule's combination of classes, int64 (G,), for a stratified
+    split, None for another one; `labels` (G, T) are NaN where missing."""
     if config.split_type != "stratified":
         return None
     classes = labels[:, [target.kind != "regression" for target in targets]]
@@ -254,8 +254,7 @@ def strata_of(
 def _about_times(
     parts: _Splits, times: np.ndarray, column: Sequence[str], config: DataConfig
 ) -> str:
-    """Return a line with the first and the last time of each split that has rows; `parts` are the
-    rows of each, and `times` those of all rows."""
+    """Return a line with the first and the last time of each split; `parts` are its rows."""
     spans = []
     for split, rows in parts.items():
         if len(rows):

@@ -1,10 +1,8 @@
 """Draw train, validation and test splits: by molecule, scaffold, cluster or time.
 
-Molecules without a ring share the scaffold "", as in chemprop, DeepChem and OGB. If they were drawn
-one by one, those of ESOL, FreeSolv and Tox21 would be as similar to the training molecules as in a
-random split (ECFP4 Tanimoto similarity to the nearest one 0.57 to 0.63, against 0.44 to 0.48 for
-the others). If there are many of them, all test molecules have rings, and one fold validates with
-ring-free molecules only.
+Molecules without a ring share the scaffold "", as in chemprop, DeepChem and OGB. Drawn one by one,
+those of ESOL, FreeSolv and Tox21 would be as similar to the training molecules as in a random split
+(ECFP4 Tanimoto similarity to the nearest one 0.57 to 0.63, against 0.44 to 0.48 for the others).
 """
 
 from __future__ import annotations
@@ -104,9 +102,9 @@ def draw_splits(
 def draw_validation(
     rows: np.ndarray, molecules: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw validation rows from three or more rows (n,) at random, in the ratio of the first two
-    splits; return the sorted training and validation rows. Rows with the same of the `molecules`
-    stay together. A `DataError` says that nearly all rows are those of one molecule."""
+    """Divide three or more rows (n,) at random into training and validation rows, sorted, in the
+    ratio of the first two splits. Rows of the same molecule stay together; a `DataError` if nearly
+    all rows are of one molecule."""
     order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
     num_train = max(_inner_sizes(len(rows), config)[0], MIN_SIZES["train"])
     train, val = _cut(order, molecules, [num_train])
@@ -121,8 +119,8 @@ def draw_validation(
 def draw_fold(
     rows: np.ndarray, molecules: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw folds of rows; return the sorted rows outside and inside of the configured fold.
-    Arguments are as for `draw_validation`; a `DataError` says that there are too few molecules."""
+    """Return the sorted rows outside and inside of the configured fold, as in `draw_validation`; a
+    `DataError` if there are too few molecules."""
     assert config.folds is not None
     order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
     val, train = _cut_fold(order, molecules, config)
@@ -135,7 +133,7 @@ def draw_fold(
 
 
 def _draw_molecules(molecules: np.ndarray, strata: np.ndarray | None, config: DataConfig) -> Parts:
-    """Draw at random, with the rows of a molecule in one split."""
+    """Draw at random; the rows of a molecule are in one split."""
 
     def redraw(rest: np.ndarray, num_train: int) -> list[np.ndarray]:
         order = _shuffled(rest, molecules, strata, _replicate_rng(config))
@@ -175,10 +173,10 @@ def _cut_fold(
 def _shuffled(
     rows: np.ndarray, molecules: np.ndarray, strata: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return rows in random order, those of a molecule one after the other, where the first is.
+    """Return rows in random order, those of a molecule one after the other.
 
-    With strata, the rows of each stratum have equal distances, so that every part of the order has
-    nearly its share of each.
+    The rows of each stratum have equal distances, so that every part of the order has nearly its
+    share of each.
     """
     order = rng.permutation(rows)
     if strata is not None:
@@ -192,8 +190,8 @@ def _shuffled(
 
 
 def _cut(order: np.ndarray, molecules: np.ndarray, places: Sequence[int]) -> list[np.ndarray]:
-    """Divide rows at the places where a molecule ends that are nearest to the given ones. If there
-    are enough molecules, each part that was to have rows has some."""
+    """Divide rows where a molecule ends, nearest to the given places. Each part that should have
+    rows has some if there are enough molecules."""
     changes = np.flatnonzero(np.diff(molecules[order])) + 1
     ends = np.array([0, *changes, len(order)])
     has_rows = np.diff([0, *places, len(order)]) > 0
@@ -211,11 +209,11 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> tuple[Groups
     """Draw whole scaffolds or clusters.
 
     Large groups go to training as long as they fit. The test and validation splits are filled with
-    groups in random order that fit, and the others go to training. Neither split gets more than its
-    share, and both get less if the groups larger than their shares exceed the training share.
+    groups in random order that fit; the others go to training. Both splits get less than their
+    share if the groups larger than it exceed the training share.
 
-    chemprop's balanced scaffold split fills training first and uses the rest for the test, so that
-    its test molecules change with every replicate.
+    Differs from chemprop's balanced scaffold split, whose test molecules change with every
+    replicate.
     """
     if not config.test_set:
         test, rest = _fold(groups, config)
@@ -245,8 +243,8 @@ def _train_and_val(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
 
 
 def _with_room(groups: Groups, count: int, sizes: Sequence[int]) -> list[int]:
-    """Return the sizes of the training split and of the others, after enlarging the training split
-    until it has room for all groups that fit nowhere else."""
+    """Enlarge the training split until it has room for all groups that fit nowhere else; return the
+    sizes of all splits."""
     num_train, *others = sizes
     while (must := sum(len(group) for group in groups if len(group) > max(others))) > num_train:
         num_last = (count - must) * others[-1] // sum(others) if len(others) > 1 else 0
@@ -260,9 +258,8 @@ def _rank_scaffolds(
 ) -> tuple[Groups, Groups, Groups]:
     """Assign scaffolds as OGB did, from the most to the least common, ties from the last one.
 
-    A scaffold goes to training if it fits, otherwise to validation if training and validation
-    together keep to their share, otherwise to the test. DeepChem does the same, except that
-    stereoisomers of a scaffold are one scaffold there.
+    A scaffold goes to training if it fits, otherwise to validation if it fits there, otherwise to
+    the test. In DeepChem, stereoisomers of a scaffold are one scaffold.
     """
     assert config.split is not None
     if not config.test_set:
@@ -320,8 +317,8 @@ def _take(
 ) -> tuple[Groups, Groups]:
     """Return groups for a validation or test split of `room` molecules, and the other groups.
 
-    Groups of more than half of the smaller of both splits are large. They are taken only if the
-    training split of `sizes[0]` has no room for them; it gets those first that fit nowhere else.
+    Groups larger than half of the smaller of both splits are taken only if the training split of
+    `sizes[0]` has no room for them.
     """
     groups = [groups[i] for i in rng.permutation(len(groups))]
     half = max(1, min(sizes[1:]) / 2)
@@ -344,8 +341,8 @@ def _fill(groups: Groups, room: int) -> tuple[Groups, Groups]:
 
 
 def _fold(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
-    """Return the groups of the configured fold, and those of the other folds. Each group, the
-    largest first, is added to the fold that is smallest so far."""
+    """Return the groups of the configured fold, and the others. Each group, the largest first, is
+    added to the smallest fold."""
     assert config.folds is not None
     sizes = [0] * config.folds
     folds: list[Groups] = [[] for _ in sizes]
@@ -381,10 +378,10 @@ def butina_clusters(bits: csr_matrix, max_distance: float = MAX_DISTANCE) -> lis
     """Return the indices of the molecules of each cluster, the centre first; `bits` are float32 (G,
     bits) fingerprints of zeros and ones.
 
-    The molecule with the most neighbours, those within `max_distance`, is the centre of the first
-    cluster, which its neighbours join. The next centre is the one of the remaining molecules whose
-    neighbours, counted at the start, are the most. `rdkit.ML.Cluster.Butina.ClusterData`, which
-    finds the same clusters, needs 8 bytes for every pair of molecules; here memory grows with G.
+    The molecule with the most neighbours within `max_distance` is the centre of the first cluster,
+    which its neighbours join. The next centre is the remaining molecule with the most neighbours,
+    counted at the start. `rdkit.ML.Cluster.Butina.ClusterData` finds the same clusters with 8 bytes
+    for every pair of molecules; here memory grows with G.
 
     Source: Butina, J. Chem. Inf. Comput. Sci. 1999, 39, 747.
     """
@@ -428,12 +425,12 @@ def _near(one: csr_matrix, other: csr_matrix, max_distance: float) -> np.ndarray
 def read_times(
     column: Sequence[str], time_format: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times of a column (R,) as numbers in order, float64 with NaN for an empty cell,
-    and the rows (int64) whose cell is not empty and not a time.
+    """Return the times of a column (R,), float64 with NaN for an empty cell, and the rows (int64)
+    of other cells that are no times.
 
-    Cells are dates of the format (see `time.strptime`), or numbers, or ISO 8601 dates, where
-    a year or a month stands for its first moment. Numbers that look like dates of another order are
-    no times unless the format is `number`. Dates are microseconds since 1970.
+    Cells are dates of the format (see `time.strptime`), numbers, or ISO 8601 dates. Numbers that
+    look like dates of another order are no times unless the format is `number`. Dates are
+    microseconds since 1970.
     """
     cells = pd.Series(list(column), dtype=object).str.strip()
     present = ~cells.isin(MISSING).to_numpy()
@@ -464,9 +461,9 @@ def read_times(
 def split_by_time(
     times: np.ndarray, num_train: int, num_val: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the indices of the training, validation and test molecules, from old to new. Times are
-    float64 [G], NaN for a molecule that is left out. Molecules of the same time stay together in
-    the earlier one of two splits, so that ties may raise `num_train` and `num_val`."""
+    """Return the indices of the training, validation and test molecules, from old to new. Molecules
+    whose time (float64 [G]) is NaN are left out. Those of the same time stay together in the
+    earlier split, which may raise `num_train` and `num_val`."""
     order = np.argsort(times, kind="stable")[: np.count_nonzero(~np.isnan(times))]
     ends = np.array([num_train, num_train + num_val])
     if len(order):

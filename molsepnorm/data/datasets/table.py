@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.cached import encoded_rows
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
+from molsepnorm.data.datasets.encoded import encoded_rows
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, with_splits
 from molsepnorm.data.store import GraphStore
@@ -33,20 +33,20 @@ Refusals = list[tuple[str, DataError | OpenChoice]]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a table. The table is read to its end whatever is wrong with it."""
+    """The rows of a table, which is read to its end whatever is wrong with it."""
 
     table: Columns
     labels: Labels
-    """Labels of rows of weight 0 are missing. There are no targets if none can be read."""
+    """There are no targets if none can be read."""
     weights: np.ndarray | None  # (rows,)
-    """None without such a column, or if it cannot be read."""
+    """None without a column that can be read."""
     features: Mapping[str, Sequence[str]]  # (rows,) each
     refusals: Refusals
 
     @staticmethod
     def read(table: Columns, dtype: type[np.floating], for_training: bool = True) -> Rows:
         """Read the labels in numbers of this type, the weights, and the feature columns, which must
-        neither be empty nor constant for training. Columns that are missing are a `ConfigError`."""
+        not be empty or constant for training. A missing column is a `ConfigError`."""
         refusals: Refusals = []
         empty = np.zeros((len(table.frame), 0))
         labels = Labels((), empty, empty.astype(np.int8))
@@ -68,7 +68,7 @@ class Rows:
         return self
 
     def dataset(self, name: str, store: GraphStore, **more: Any) -> Dataset:
-        """Return the data set of the molecules in a store, with further fields, without splits."""
+        """Return the data set of the molecules in a store, with `more` fields, without splits."""
         rows, labels = store.rows, self.labels
         return Dataset(
             name=name,
@@ -85,8 +85,7 @@ class Rows:
         )
 
     def encoded(self, encoding: EncodingSpec) -> Dataset:
-        """Return the data set of the molecules of a file, before duplicates are merged; errors are
-        as in `encoded_rows`."""
+        """Return the data set of the molecules of a file, before duplicates are merged."""
         table, path = self.table, self.table.config.table
         assert path is not None
         smiles = table.cells(table.config.smiles_column)
@@ -102,8 +101,7 @@ class Rows:
         )
 
     def split(self, dataset: Dataset, given: Mapping[str, Any] | None = None) -> Dataset:
-        """Return the data set of these rows with its splits; `given` and errors are as in
-        `with_splits`."""
+        """Return the data set with its splits, see `with_splits`."""
         config = self.table.config
         column = config.column_of_split and self.table.cells(config.column_of_split)
         source = self.table.source if config.table else "the list of molecules"
@@ -135,11 +133,10 @@ def _unused_split(table: Columns) -> list[str]:
 def load_table(
     config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
 ) -> Dataset:
-    """Load `config.table`, split as the configuration says; arguments as for `datasets.load`. The
-    store depends on the SMILES only, so that other targets and tables of them use the same one.
+    """Load and split `config.table`; arguments as for `datasets.load`.
 
     Raises:
-        ConfigError: a column is missing, or one that is needed is there several times.
+        ConfigError: a column is missing or ambiguous.
         DataError: a cell does not fit its column, or too few molecules can be read.
     """
     table = read_columns(config, [] if labelled else config.targets or [])
@@ -181,7 +178,7 @@ def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
 
 def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     """Load the SMILES of all `config.structures`, split at random. Rows are counted from 0 over all
-    files; the reason of a rejected row names its file and line. Errors are as in `load_table`."""
+    files; the reason of a rejected row names its file and line."""
     smiles: list[str] = []
     index: list[tuple[Path, int]] = []  # file and position in it, of every row
     for path in config.structures:

@@ -21,20 +21,15 @@ import numpy as np
 import pandas as pd
 import torch
 
-from molsepnorm.data.datasets.cached import (
-    NamedContent,
-    NamedSet,
-    cached_set,
-    complete_folder,
-    download,
-)
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
+from molsepnorm.data.datasets.encoded import graphs_of
+from molsepnorm.data.datasets.named import NamedSet, complete_folder, download
+from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.files.writing import cache_folder, clear_errors
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.tasks import Target
@@ -105,29 +100,16 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
         folder = cache_folder() / "zinc" / "molecules"
         needed = [f"molecules/{file}" for file in PICKLES]
         download(folder.parent, urls, needed, _advice(name))
-    names = _RICH if name == "zinc-rich" else TABLES
-    files = [folder / file for file in (names if _has_tables(folder) else PICKLES)]
-    read = partial(_read, name, folder)
-    store, labels, splits = cached_set(name, files, SETS[name].featurizer, encoding, read)
-    return Dataset(_TITLES[name], store, labels, (_TARGET,), splits)
-
-
-def _has_tables(folder: Path) -> bool:
-    return (folder / TABLES[0]).is_file()
-
-
-def _read(name: str, folder: Path) -> NamedContent:
-    """Read tables with columns smiles and y, or else the raw files."""
-    read_part = _read_table if _has_tables(folder) else _read_pickle
+    # tables have columns smiles and y
+    read_part = _read_table if (folder / TABLES[0]).is_file() else _read_pickle
     parts = [read_part(name, folder, split) for split in SPLITS]
-    labels = [part for _, part in parts]
-    ends = np.cumsum([len(part) for part in labels])
-    splits = np.split(np.arange(ends[-1]), ends[:-1])
-    return NamedContent(
-        chain.from_iterable(graphs for graphs, _ in parts),
-        np.concatenate(labels)[:, None],
-        dict(zip(SPLITS, splits, strict=True)),
-    )
+    graphs = chain.from_iterable(graphs for graphs, _ in parts)
+    labels = np.concatenate([labels for _, labels in parts])[:, None].astype(np.float32)
+    store = GraphStore.encode(enumerate(graphs), (), encoding, SETS[name].featurizer)
+    ends = np.cumsum([len(labels) for _, labels in parts])
+    indices = np.split(np.arange(ends[-1]), ends[:-1])
+    splits = dict(zip(SPLITS, indices, strict=True))
+    return Dataset(_TITLES[name], store, labels, (_TARGET,), splits)
 
 
 def _read_table(name: str, folder: Path, split: str) -> tuple[Iterator[MolGraph], np.ndarray]:
@@ -141,14 +123,14 @@ def _read_table(name: str, folder: Path, split: str) -> tuple[Iterator[MolGraph]
     if not np.isfinite(labels).all():
         raise DataError(f"{path}, column 'y': a label is not a finite number")
 
-    def graphs() -> Iterator[MolGraph]:
-        found = featurize.get(SETS[name].featurizer).stream(table["smiles"])
-        for row, graph in zip(table.index, found, strict=True):
+    def molecules() -> Iterator[MolGraph]:
+        graphs = graphs_of(table["smiles"].tolist(), SETS[name].featurizer)
+        for row, graph in zip(table.index, graphs, strict=True):
             if isinstance(graph, InvalidMolecule):
                 raise DataError(f"{locate(path, row)}: {graph}")
             yield graph
 
-    return graphs(), labels
+    return molecules(), labels
 
 
 def _rows(name: str, path: Path, split: str, length: int, may_lack: float = 0) -> Sequence[int]:
@@ -224,8 +206,8 @@ _ADMITTED = {
 
 def _molecule(content: object) -> tuple[MolGraph, float]:
     """Return the graph and the label of a molecule."""
-    found = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
-    tensors = [tensor.numpy() for tensor in found if isinstance(tensor, torch.Tensor)]
+    fields = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
+    tensors = [field.numpy() for field in fields if isinstance(field, torch.Tensor)]
     shapes = [tensor.shape for tensor in tensors]
     if len(shapes) < 3 or shapes != [(len(tensors[0]),), (len(tensors[0]),) * 2, (1,)]:
         raise InvalidMolecule(f"{', '.join(_FIELDS)} should have shapes [N], [N, N] and [1]")

@@ -49,13 +49,12 @@ def read_chunks(
 
     All pieces have the columns of the file, in its order; several may have the same name. A
     `DataWarning` names a column of SMILES under another name, and extensions of CXSMILES that are
-    not read. Callers check that there is a column of SMILES, with `columns.require_column`.
+    not read. A column of SMILES may be missing, see `columns.require_column`.
 
     Args:
         source: a path, or the open text of a CSV. A pipe is copied to a temporary file first.
         name: name of the source in errors.
         rows: maximum number of rows of a piece; fewer in files with thousands of columns.
-        options: how the table is written.
         numbers: columns that are used as numbers; decimal commas become points.
 
     Raises:

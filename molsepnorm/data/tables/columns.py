@@ -33,7 +33,7 @@ _FILE_NAME = "smiles column"
 
 
 def names_smiles(column: str) -> bool:
-    """Return whether a column is called like one of SMILES.
+    """Return whether the name of a column contains "smile".
 
     >>> names_smiles("Smile"), names_smiles("Ligand SMILES"), names_smiles("structure")
     (True, True, False)
@@ -42,8 +42,8 @@ def names_smiles(column: str) -> bool:
 
 
 def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str:
-    """Return the name of the column of SMILES: `wanted`, or in place of the default the only one
-    whose name contains "smile". It is a `ConfigError` if several may be meant.
+    """Return the name of the column of SMILES: `wanted`, or in place of the default the only name
+    that contains "smile"; a `ConfigError` if there are several.
 
     >>> smiles_column_of(["id", "Chromophore (SMILES)"], "smiles", "my.csv")
     'Chromophore (SMILES)'
@@ -62,7 +62,7 @@ def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str
 
 
 def with_smiles(pieces: Iterable[pd.DataFrame], name: str, wanted: str) -> Iterator[pd.DataFrame]:
-    """Yield pieces with the column of SMILES under the wanted name, after the checks of names."""
+    """Yield pieces with the column of SMILES under the wanted name."""
     from molsepnorm.molecules.featurize.cxsmiles import announce_losses
 
     said: set[str] = set()
@@ -83,7 +83,7 @@ def with_smiles(pieces: Iterable[pd.DataFrame], name: str, wanted: str) -> Itera
 
 
 def names_in_file(table: pd.DataFrame) -> list[str]:
-    """Return the names of the columns as in the file, where that of SMILES may have another."""
+    """Return the names of the columns as in the file."""
     in_file, here = table.attrs.get(_FILE_NAME, ("", None))
     return [in_file if each == here else str(each) for each in table.columns]
 
@@ -115,8 +115,8 @@ def require_column(
     once: bool = True,
     in_file: Iterable[str] | None = None,
 ) -> None:
-    """Raise a `ConfigError` unless there is a column of this name, and with `once` only one.
-    `in_file` are the names in errors, if they differ; see `names_in_file`."""
+    """Raise a `ConfigError` unless there is a column of this name, and with `once` only one. Errors
+    list the names `in_file`, see `names_in_file`."""
     columns = list(columns)
     if wanted not in columns:
         known = columns if in_file is None else list(in_file)
@@ -145,8 +145,7 @@ def _advice(wanted: str, known: list[str]) -> str:
 def with_points(cells: pd.Series, decimal: Literal[".", ","] | None) -> pd.Series:
     """Return cells in which numbers have points as decimal marks.
 
-    A point may only group thousands beside decimal commas: in other places it becomes a comma, so
-    that such a cell is no number.
+    A point that does not group thousands becomes a comma, so that the cell is no number.
 
     >>> with_points(pd.Series(["0,5", ">1.234,5", "1.5", "2,4-dinitro"]), ",").tolist()
     ['0.5', '>1234.5', '1,5', '2,4-dinitro']

@@ -45,9 +45,8 @@ def read_stream(
     """Yield a table in pieces; the index of a row is its first line in the file.
 
     A first line such as sep=;, which Excel reads, names the separator and is skipped. A blank line
-    is a row of blank cells, so that predictions can be written beside the rows. Rows shorter than
-    the header are filled with blanks; blank cells beyond the header are dropped, but not beside
-    commas, which may group thousands (1,250 in front of an empty cell).
+    is a row of blank cells. Short rows are filled with blanks. Blank cells beyond the header are
+    dropped, but not between commas, which may group thousands (1,250 before an empty cell).
 
     Raises:
         DataError: the file is empty, a row has more cells than the header, or a quoted cell does
@@ -88,7 +87,7 @@ def read_stream(
 def _numbered_rows(
     lines: Iterable[str], separator: str, skipped: int, name: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows with the number of their first line, after some lines that are skipped."""
+    """Yield rows with the number of their first line; `skipped` lines come before them."""
     csv.field_size_limit(max(_MAX_CELL, csv.field_size_limit()))
     reader = csv.reader(lines, delimiter=separator, strict=True)
     first = skipped + 1
@@ -105,8 +104,8 @@ def _numbered_rows(
 
 
 def _separator(header: str, smiles_column: str, separators: Iterable[str]) -> str:
-    """Return the separator that makes a column of SMILES of the header, with the shortest name, or
-    else the first that occurs."""
+    """Return the separator that gives the column of SMILES the shortest name, or else the first one
+    in the header."""
 
     def rank(separator: str) -> tuple[int, bool]:
         cells = [cell.strip('"') for cell in header.split(separator)]

@@ -20,9 +20,8 @@ def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterat
     """Yield a sheet of a workbook in pieces; the index of a row is its number.
 
     Numbers become text with the digits needed to read them back (1.0 is "1"), booleans "true" and
-    "false", dates ISO dates; a formula is its stored value. Blank rows and columns at the end are
-    left out. It is a `ConfigError` if there is no such sheet or several may be meant, and a
-    `DataError` if the file is damaged or has a password.
+    "false", dates ISO dates, formulas their stored values. A missing or ambiguous sheet is a
+    `ConfigError`, a damaged file or one with a password a `DataError`.
     """
     use = f"reading the workbook {name}"
     calamine = require_package("python_calamine", "excel", use, ", or save it as CSV")
@@ -43,7 +42,7 @@ def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterat
 
 
 def _sheet(book: Any, name: str, options: ReadOptions) -> pd.DataFrame:
-    """Return the sheet that is read, with texts as cells and the numbers of its rows as index."""
+    """Return the chosen sheet as text, indexed by the numbers of its rows."""
     titles = book.sheet_names
     if options.sheet is not None:
         if options.sheet not in titles:

@@ -50,8 +50,8 @@ class ReadOptions:
     """How a table is written, where its name does not tell."""
 
     smiles_column: str = DEFAULT_SMILES
-    """The column of SMILES: the name given to the structures of an SDF and to the first column of a
-    .smi file, and a hint for the separator of a CSV and the sheet of a workbook."""
+    """Name of the column of SMILES, also of the structures of an SDF and the first column of a .smi
+    file."""
     decimal: Literal[".", ","] | None = None
     """Decimal mark; None for a point, unless points may group thousands."""
     encoding: str | None = None
@@ -59,8 +59,8 @@ class ReadOptions:
     sheet: str | None = None
     """Sheet of a workbook; None for the only one with a column of SMILES."""
     header_row: int | None = None
-    """Number of the line or row with the names of the columns; None for the first one, in a
-    workbook the first that is not blank."""
+    """Number of the line or row with the names of the columns; None for the first, or the first in
+    a workbook that is not blank."""
 
 
 def _packing(path: Path) -> str:
@@ -70,7 +70,7 @@ def _packing(path: Path) -> str:
 
 
 def kind_of(source: Path | str) -> Kind:
-    """Return the format by the suffix, in any case, or by the name of the file in a `.zip`.
+    """Return the format by the suffix, or by the name of the file in a `.zip`.
 
     >>> kind_of("set.SDF.gz"), kind_of("standard input")
     ('sdf', 'csv')
@@ -114,8 +114,7 @@ def locate(source: Path | str, index: int) -> str:
 def open_text(
     path: Path, name: str, options: ReadOptions, newline: str | None = ""
 ) -> Iterator[TextIO]:
-    """Open a text that may be compressed, with clear errors while it is read; `newline` is as for
-    `open`."""
+    """Open a text that may be compressed; `newline` is as for `open`."""
     packing = _packing(path)
     with clear_errors(name, "read"):
         try:
@@ -165,8 +164,8 @@ def rows_of_piece(rows: int, columns: int) -> int:
 
 @contextmanager
 def as_file(path: Path) -> Iterator[Path]:
-    """Yield `path` itself, or a temporary copy of a stream such as a pipe, which is read once. The
-    copy exists until the block ends; inner blocks with the same stream use the same copy."""
+    """Yield `path` itself, or a temporary copy of a stream such as a pipe. Inner blocks with the
+    same stream use the same copy."""
     key = _key(path)
     if key is None or key in _copies:
         yield path if key is None else _copies[key]
@@ -188,7 +187,7 @@ def as_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def hold(*paths: Path | None) -> Iterator[None]:
-    """Copy the streams among these paths; readers within the block use the copies."""
+    """Copy the streams among these paths for all readers within the block."""
     with ExitStack() as stack:
         for path in filter(None, paths):
             stack.enter_context(as_file(path))
@@ -196,12 +195,12 @@ def hold(*paths: Path | None) -> Iterator[None]:
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether the path is a pipe or a device: neither a file nor a folder."""
+    """Return whether the path is a pipe or a device."""
     return _key(path) is not None
 
 
 def is_held(path: Path) -> bool:
-    """Return whether this is a stream with a copy held by `as_file` or `hold`."""
+    """Return whether `as_file` or `hold` has a copy of this stream."""
     return _key(path) in _copies
 
 

@@ -24,10 +24,9 @@ _ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # an unnamed index of pandas
 def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield a Parquet file in pieces; the index of a row is its number, from 1.
 
-    Integers become text without a point, floats text with the digits needed to read them back (1.0
-    is "1"), booleans "true" and "false", durations text such as "1:30:00", which is not a number;
-    null and NaN are blank. An unnamed index of pandas is left out. A file that is damaged or
-    compressed again is a `DataError`.
+    Numbers become text with the digits needed to read them back (1.0 is "1"), booleans "true" and
+    "false", durations text such as "1:30:00"; null and NaN are blank. An unnamed index of pandas is
+    left out. A file that is damaged or compressed again is a `DataError`.
     """
     with _opened(path, name) as table:
         names = table.schema_arrow.names
@@ -39,7 +38,7 @@ def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[p
 
 
 def parquet_layout(path: Path, name: str) -> tuple[list[str], int]:
-    """Return the names of the columns, and the number of rows; errors are as in `read_parquet`."""
+    """Return the names of the columns and the number of rows."""
     with _opened(path, name) as table:
         return table.schema_arrow.names, table.metadata.num_rows
 
@@ -47,8 +46,8 @@ def parquet_layout(path: Path, name: str) -> tuple[list[str], int]:
 def read_parquet_rows(
     path: Path, name: str, start: int, stop: int, columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Return the rows of a Parquet file from index `start` to before `stop` as `read_parquet`
-    yields them, with `columns` in this order. Only row groups that hold these rows are read."""
+    """Return the rows from `start` to before `stop`, counted from 0, as `read_parquet` yields them,
+    with `columns` in this order. Only row groups that hold these rows are read."""
     pieces = [pd.DataFrame(columns=[*columns], dtype=object)]
     with _opened(path, name) as table:
         about = [table.metadata.row_group(group) for group in range(table.num_row_groups)]

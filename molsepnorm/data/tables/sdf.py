@@ -20,10 +20,9 @@ _END = "M  END"
 def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield an SDF in pieces; the index of a row is the number of its record, from 1.
 
-    The columns are the structures as SMILES, under `options.smiles_column`, in place of a property
-    of that name; the titles, under `name`; and every property of any record. The file is read
-    twice, since later records may have properties that the first lacks. A record that RDKit cannot
-    read is a row too, see `molecules.featurize.sdf`.
+    The columns are the structures as SMILES, under `options.smiles_column`, the titles, under
+    `name`, and the properties of all records, for which the file is read twice. A record that RDKit
+    cannot read is a row too, see `molecules.featurize.sdf`.
 
     Raises:
         DataError: no record has a structure.
@@ -73,8 +72,8 @@ def _records(text: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _parsed(record: str) -> tuple[str, dict[str, str]]:
-    """Return the structure, and the value of each property, which ends at the header of the next
-    one. The values of a property that a record has twice are lines of one cell."""
+    """Return the structure and the properties. The values of a property that a record has twice are
+    lines of one cell."""
     end = record.find(f"\n{_END}")
     end = record.find("\n", end + 1) if end >= 0 else record.find("\n>")
     if end < 0:

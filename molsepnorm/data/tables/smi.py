@@ -18,13 +18,12 @@ _EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)(?=\s|$)")  # CXSMILES
 def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield a SMILES file in pieces; the index of a row is its line number.
 
-    The columns are the SMILES, under `options.smiles_column`, and `name`, the rest of the line. If
-    the first word ends in "smiles" or is `options.smiles_column`, the first line is a header that
-    names the columns. They are separated by tabs if the header has tabs, otherwise by spaces, in
-    which case the last column is the rest of the line.
+    The columns are the SMILES, under `options.smiles_column`, and `name`, the rest of the line. The
+    first line is a header if its first word ends in "smiles" or is `options.smiles_column`. Cells
+    are separated by tabs if the header has tabs, otherwise by spaces.
 
     A line that begins with # is a comment, and one that begins with a tab has no SMILES. A blank
-    line is a row of blanks, as in CSV. A CXSMILES extension, `|…|`, belongs to the SMILES.
+    line is a row of blanks. A CXSMILES extension, `|…|`, belongs to the SMILES.
 
     Raises:
         DataError: cells of the first line are separated by commas, or a line has more cells than a
@@ -67,7 +66,7 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
 
 
 def _cells(line: str, width: int, tabs: bool) -> list[str]:
-    """Return the cells of a line, with blanks at the end of a short one."""
+    """Return the cells of a line, filled with blanks."""
     extension = ""
     if found := _EXTENSION.match(line.lstrip()) if "|" in line else None:
         line, extension = found[1] + line.lstrip()[found.end() :], f" {found[2]}"

@@ -10,6 +10,6 @@ FeatureSizes(atoms=(28,), bonds=(3,), molecule=(), version='1')
 """
 
 from molsepnorm.molecules.featurize.featurizer import FeatureSizes, Featurizer
-from molsepnorm.molecules.featurize.registry import SIZES, get, plugin_digest, register
+from molsepnorm.molecules.featurize.registry import SIZES, get, register
 
-__all__ = ["SIZES", "FeatureSizes", "Featurizer", "get", "plugin_digest", "register"]
+__all__ = ["SIZES", "FeatureSizes", "Featurizer", "get", "register"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from types import CodeType
 
 from molsepnorm.errors import ConfigError, did_you_mean
-from molsepnorm.files.digests import short_digest
 from molsepnorm.molecules.featurize.featurizer import FeatureSizes, Featurizer
 
 GROUP = "molsepnorm.featurizers"
@@ -66,23 +63,6 @@ def get(name: str) -> Featurizer:
     return _class_of(name)()
 
 
-def plugin_digest(name: str) -> str:
-    """Return a digest of a plug-in's declaration and source file; empty for a built-in featuriser.
-
-    It is part of the file name of encoded data, so that a changed plug-in does not reuse them. A
-    class that was defined interactively has no source file; the code of its methods is used.
-    """
-    if name in _BUILT_IN:
-        return ""
-    cls = _class_of(name)
-    try:
-        source = inspect.getsource(inspect.getmodule(cls) or cls)
-    except (OSError, TypeError):  # defined interactively
-        functions = (each for each in vars(cls).values() if inspect.isfunction(each))
-        source = "".join(_code(function.__code__) for function in functions)
-    return short_digest(repr(SIZES[name]), source)[:8]
-
-
 class _Sizes(Mapping[str, FeatureSizes]):
     def __getitem__(self, name: str) -> FeatureSizes:
         if name in _BUILT_IN:
@@ -103,12 +83,6 @@ class _Sizes(Mapping[str, FeatureSizes]):
 SIZES: Mapping[str, FeatureSizes] = _Sizes()
 """The featurisers with their declared features. zinc: the 28 atom and 3 bond types of ZINC. ogb:
 OGB's 9 atom and 3 bond features. rich: OGB's features and ring membership."""
-
-
-def _code(code: CodeType) -> str:
-    """Return the instructions and constants of a function, without its place in a file."""
-    constants = [_code(each) if isinstance(each, CodeType) else each for each in code.co_consts]
-    return repr((code.co_code, code.co_names, constants))
 
 
 def _class_of(name: str) -> type[Featurizer]:

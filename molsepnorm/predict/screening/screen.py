@@ -32,8 +32,8 @@ from molsepnorm.predict.screening.results import (
     write_part,
 )
 from molsepnorm.predict.tables import ERROR
-from molsepnorm.predict.workers import Workers
 from molsepnorm.tasks.target import interval_names
+from molsepnorm.workers import Workers
 
 Job: TypeAlias = tuple[ScreenTask, float]
 """A task, and the score below which no row can be among the best."""

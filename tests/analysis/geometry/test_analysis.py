@@ -48,9 +48,8 @@ TASK = Task(
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ModelOnMolecules]:
+def model() -> Callable[..., ModelOnMolecules]:
     """`model("a", group="a", graphs=range(25), dropout=0.1)`, and network settings."""
-    folder = tmp_path_factory.mktemp("models")
     zinc = featurize.get("zinc")
 
     def make(name: str, group: str | None = None, graphs=range(25), **settings) -> ModelOnMolecules:
@@ -58,7 +57,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ModelOnMole
         model = PropertyModel.of(far_from_initial(config), "zinc", TASK)
         encoded = encode([zinc(text) for text in SMILES], model.encoding)
         chunks = [(encoded, np.arange(len(SMILES)))]
-        store = GraphStore.write(folder / name, chunks, (), model.encoding, "zinc")
+        store = GraphStore.of(chunks, (), model.encoding, "zinc")
         shown = np.array(graphs)
         smiles = tuple(SMILES[index] for index in shown)
         return ModelOnMolecules(name, group or name, model, store, shown, LABELS[shown], smiles)

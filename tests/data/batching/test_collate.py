@@ -90,7 +90,7 @@ def test_codes_above_32767_keep_their_value(tmp_path, wide_codes):
     """They are stored as uint16, which torch reads as int16 and wraps."""
     encoded = wide_codes(65_535)
     rows = np.arange(len(encoded))
-    store = GraphStore.write(tmp_path / "a", [(encoded, rows)], (), SPEC, "zinc")
+    store = GraphStore.of([(encoded, rows)], (), SPEC, "zinc")
     assert store.pairs.dtype == np.uint16
     check_batch(GraphTensors.of(store).cut([0, 1]), encoded, [0, 1])
     check_batch(GraphTensors.of(encoded).cut([0, 1]), encoded, [0, 1])
@@ -99,7 +99,7 @@ def test_codes_above_32767_keep_their_value(tmp_path, wide_codes):
 def test_a_store_gives_the_same_batches_without_a_copy(tmp_path, graphs):
     encoded = encode(graphs, SPEC)
     rows = np.arange(len(encoded))
-    store = GraphStore.write(tmp_path / "a", [(encoded, rows)], (), SPEC, "zinc")
+    store = GraphStore.of([(encoded, rows)], (), SPEC, "zinc")
     tensors = GraphTensors.of(store)
     assert tensors.pairs.data_ptr() == store.pairs.ctypes.data
     assert tensors.atoms.data_ptr() == store.atoms.ctypes.data

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from molsepnorm.data.datasets import DataConfig, cached, load, zinc
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import DataConfig, load, named, zinc
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.errors import DataError, MolsepnormError
 from molsepnorm.molecules import featurize
@@ -146,7 +147,7 @@ def test_without_files_and_network_it_is_said_what_to_put_where(tmp_path, monkey
     def fail(url, timeout):
         raise OSError("[Errno -3] Temporary failure in name resolution")
 
-    monkeypatch.setattr(cached, "urlopen", fail)
+    monkeypatch.setattr(named, "urlopen", fail)
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
     for name, message in (
         ("zinc", "name resolution. Put train.pickle, .* into DIR/ZINC/raw and give --data-dir"),
@@ -233,3 +234,26 @@ def test_pickles_with_too_few_molecules_are_refused(tmp_path, name, message):
     _pickles(tmp_path, [MOLECULE] * 3)
     with pytest.raises(DataError, match=message):
         _load(tmp_path, name)
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """An empty cache and no data folder."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    monkeypatch.setenv("MOLSEPNORM_CACHE", str(folder))
+    monkeypatch.delenv("MOLSEPNORM_DATA", raising=False)
+    return folder
+
+
+def test_every_name_that_can_be_loaded_is_listed(empty_cache):
+    sets = datasets.list_sets()
+    assert tuple(each.name for each in sets) == datasets.NAMES
+    assert all(each.about.metric and each.about.tasks for each in sets)
+    assert {(each.raw, each.folder) for each in sets} == {("missing", None)}
+
+
+def test_the_files_of_a_set_are_found(empty_cache, small_zinc):
+    sets = {each.name: each for each in datasets.list_sets(small_zinc)}
+    assert sets["zinc-full"].folder == small_zinc / "zinc"
+    assert sets["zinc-rich"].raw == "incomplete"

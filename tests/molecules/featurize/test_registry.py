@@ -117,34 +117,6 @@ def test_a_name_in_two_packages_is_refused(tmp_path, monkeypatch):
         featurize.get("chain")
 
 
-def test_the_fingerprint_depends_on_the_version_and_the_source(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    seen = [featurize.plugin_digest("ogb")]
-    assert seen == [""]
-    for number, (comment, version) in enumerate((("", 1), ("# changed", 1), ("", 1), ("", 2))):
-        module = f"fingerprinted_{number}"
-        body = f"from {__name__} import Chain as Base\n{comment}\n"
-        body += f"class Mine(Base):\n    name = 'mine'\n    version = '{version}'\n"
-        (tmp_path / f"{module}.py").write_text(body)
-        monkeypatch.setattr(registry, "_registered", {})
-        featurize.register(__import__(module).Mine)
-        seen.append(featurize.plugin_digest("mine"))
-    assert len({*seen}) == 4 and seen[1] == seen[3]
-
-
-def test_the_fingerprint_of_a_class_without_a_file_depends_on_its_code(monkeypatch):
-    """As in a notebook, where a cell is changed and run again."""
-    seen = []
-    for scale in (1, 1, 2):
-        notebook = {"Base": Chain, "__name__": "notebook"}
-        body = f"def many(self, smiles): return [{scale} * len(each) for each in smiles]"
-        exec(f"class Mine(Base):\n    name = 'mine'\n    {body}\n", notebook)
-        monkeypatch.setattr(registry, "_registered", {})
-        featurize.register(notebook["Mine"])
-        seen.append(featurize.plugin_digest("mine"))
-    assert seen[0] == seen[1] != seen[2]
-
-
 def test_molecule_level_features_are_checked_for_each_molecule():
     made = Chain().many(["C", "CCC", "CC"])
     assert made[0].features.dtype == np.float32

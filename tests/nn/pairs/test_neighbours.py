@@ -74,7 +74,7 @@ def test_the_width_of_the_tables_is_that_of_the_store(tmp_path: Path, chunk: int
         (encode(graphs()[first : first + chunk], spec), np.arange(len(SMILES))[first:][:chunk])
         for first in range(0, len(SMILES), chunk)
     )
-    tensors = GraphTensors.of(GraphStore.write(tmp_path / "a", chunks, (), spec, "zinc"))
+    tensors = GraphTensors.of(GraphStore.of(chunks, (), spec, "zinc"))
     for molecule in range(len(SMILES)):
         batch = tensors.cut([molecule])
         assert neighbours_of(batch).slots.shape == (len(batch.mask), 4)

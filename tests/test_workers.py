@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from molsepnorm.errors import InvalidMolecule, MolsepnormError
-from molsepnorm.predict.workers import Workers
+from molsepnorm.workers import Workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux")
 
