@@ -3,7 +3,7 @@
 ======================  ==================================================================
 `graphormer`, `layer`   the model and one layer, as the equations of the paper
 `embedding`             atoms and graph tokens
-`pairs/`                pairs of slots: attention bias, gates, neighbours
+`pairs/`                pairs of slots: attention bias, neighbours
 `attention`, `local`    the parts of a layer, plain and written for speed
 `parts`                 the choice between these two, and the output heads
 `norms`, `dropout`      as their names say

@@ -96,7 +96,7 @@ class Graphormer(nn.Module):
             )
         walks = walk_probabilities(batch, self.config.walks, self.embedding.graph_token.dtype)
         x = self.embedding(batch, walks)  # (M, C)
-        pairs = self.pair_encoding(batch, walks)  # bias per head, gates, neighbours
+        pairs = self.pair_encoding(batch, walks)  # bias per head, neighbours
         *others, last = self.layers
         read = []
         for number, each in enumerate(others, start=1):
@@ -138,7 +138,7 @@ def empty_network(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
 def initialize(network: nn.Module, config: GraphormerConfig) -> None:
     """Draw linear layers and embeddings as `config.init` says; other modules reset themselves.
 
-    Norms become the identity, and factors such as URPE's become 1.
+    Norms become the identity.
     """
     std = 0.02 if config.init == "v1" else 0.5
     for module in network.modules():

@@ -406,8 +406,7 @@ def test_equal_seeds_give_equal_bits() -> None:
     [
         {},
         {"norm": "shared", "readout": "layers"},
-        {"local": "gine", "node_walks": 3, "urpe": True},
-        {"pair_walks": 3, "resistance_kernels": 4},
+        {"local": "gine", "node_walks": 3, "pair_walks": 3},
     ],
     ids=str,
 )

@@ -30,10 +30,7 @@ INGREDIENTS: dict[str, dict] = {
     "RWSE": {"node_walks": 6},
     "RRWP": {"pair_walks": 6},
     "RRWP, linear": {"pair_walks": 6, "pair_hidden": 0},
-    "resistance": {"resistance_kernels": 5},
-    "resistance and RRWP": {"resistance_kernels": 5, "pair_walks": 3, "node_walks": 6},
-    "URPE": {"urpe": True},
-    "URPE and resistance": {"urpe": True, "resistance_kernels": 5},
+    "RRWP and RWSE": {"pair_walks": 3, "node_walks": 6},
     "mean": {"readout": "mean"},
     "sum": {"readout": "sum", "head": "mlp"},
     "token and mean": {"readout": "token+mean", "norm": "shared"},
@@ -101,8 +98,7 @@ def test_fast_and_plain_networks_are_equal(options: dict, training: bool) -> Non
 
 # --- one molecule at a time, by the equations ----------------------------------------------------
 
-ALL = {"local": "gine", "norm": "sep-bn", "urpe": True}
-ALL |= {"node_walks": 6, "pair_walks": 3, "resistance_kernels": 5}
+ALL = {"local": "gine", "norm": "sep-bn", "node_walks": 6, "pair_walks": 3}
 
 
 def slow_pairs(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
@@ -118,35 +114,13 @@ def slow_pairs(model: Graphormer, graph: MolGraph) -> dict[str, Tensor]:
     for _ in range(max(config.node_walks, config.pair_walks)):
         powers.append((bonded / degrees.clamp(min=1)[:, None]) @ powers[-1])
     walks = torch.stack(powers, dim=-1)
-    joined = torch.linalg.matrix_exp(bonded) * atoms[:, None] > 0
-    features = []
-    if encoding.kernels is not None:
-        inverse = torch.linalg.pinv(torch.diag(degrees) - bonded)
-        own = inverse.diagonal()
-        ohms = (own[:, None] + own - 2 * inverse) * joined
-        offsets = ohms[:, :, None] - encoding.kernels.centres
-        features.append((-(offsets**2) / (2 * encoding.kernels.widths**2)).exp())
-    gates = torch.ones(config.heads, size, size, dtype=torch.float64)
-    batch = batch_of([graph], config)
-    if encoding.urpe is not None:
-        hops = batch.paths.distances[batch.pairs].view(size, size)
-        gate = torch.where(
-            joined[..., None], encoding.urpe.spatial[hops], encoding.urpe.unreachable
-        )
-        gate[0], gate[:, 0] = encoding.urpe.graph_token, encoding.urpe.graph_token
-        if encoding.urpe.features is not None:
-            gate = gate + features[0] @ encoding.urpe.features * joined[..., None]
-        gates = 1 + gate.permute(2, 0, 1)
-    if config.pair_walks:
-        features.append(walks[..., : config.pair_walks + 1])
-    bias = encoding.bias(batch)[0][:, 0]
-    found = {"bonded": bonded, "degrees": degrees, "walks": walks, "gates": gates}
+    bias = encoding.bias(batch_of([graph], config))[0][:, 0]
     if encoding.pair_bias is not None:
-        inner, read = encoding.pair_bias.inner, torch.cat(features, dim=-1)
+        inner, read = encoding.pair_bias.inner, walks[..., : config.pair_walks + 1]
         bias = bias + encoding.pair_bias.outer(F.gelu(inner(read)) if inner else read).permute(
             2, 0, 1
         )
-    return found | {"bias": bias}
+    return {"walks": walks, "bias": bias}
 
 
 def slow_norm(site: nn.Module, x: Tensor) -> Tensor:  # (S, C), in evaluation
@@ -159,15 +133,11 @@ def slow_attention(layer: GraphormerLayer, x: Tensor, given: dict[str, Tensor]) 
     """Attention of a layer, head by head."""
     attention, bias = layer.attention, given["bias"]
     heads = []
-    for part, shift, gate in zip(
-        attention.qkv(x).unflatten(1, (3, len(bias), -1)).unbind(2),
-        bias,
-        given["gates"],
-        strict=True,
-    ):
+    by_head = attention.qkv(x).unflatten(1, (3, len(bias), -1)).unbind(2)
+    for part, shift in zip(by_head, bias, strict=True):
         q, k, v = part.unbind(1)
         weights = (q @ k.T / q.shape[1] ** 0.5 + shift).softmax(1)
-        heads.append((weights * gate) @ v)
+        heads.append(weights @ v)
     return attention.out(torch.cat(heads, dim=1))
 
 
@@ -236,18 +206,3 @@ def test_equals_an_independent_forward_pass(options: dict) -> None:
     expected = torch.stack([slow_forward(model, graph) for graph in graphs()])
     found = model(batch_of(graphs(), model.config, max_groups=2))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-
-
-# --- each by itself ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("init", ["v1", "xavier"])
-def test_new_gates_have_no_effect(init: str) -> None:
-    """URPE multiplies by 1 at first, for either initialisation."""
-    torch.manual_seed(0)
-    options = SMALL | {"init": init}
-    model = Graphormer(GraphormerConfig(**options, urpe=True)).eval()
-    plain = Graphormer(GraphormerConfig(**options)).eval()
-    plain.load_state_dict(model.state_dict(), strict=False)
-    batch = batch_of(graphs(), model.config)
-    torch.testing.assert_close(model(batch), plain(batch))

@@ -97,9 +97,6 @@ class DenseGraphormer(nn.Module):
 
     Norms use the statistics of training, so no molecule depends on the others of its batch.
     Changes of the network after the copy have no effect, and neither has `train()`.
-
-    Raises:
-        ConfigError: the network has resistance kernels, which are not supported.
     """
 
     hops: Tensor
@@ -107,12 +104,6 @@ class DenseGraphormer(nn.Module):
     def __init__(self, network: Graphormer) -> None:
         super().__init__()
         config = network.config
-        if config.resistance_kernels:
-            raise ConfigError(
-                f"a network with model.resistance_kernels={config.resistance_kernels} cannot be "
-                "exported: resistances need the inverse of a matrix, which ONNX does not have. "
-                "Train a model with --set model.resistance_kernels=0"
-            )
         self.network = empty_network(config, _DENSE).to(network.embedding.atoms)
         self.network.load_state_dict(deepcopy(network.state_dict()), assign=True)
         self.network.pair_encoding.has_local = False  # the input has the neighbours

@@ -1,4 +1,4 @@
-"""Continuous features of atom pairs, computed on the device: random walks and resistances."""
+"""Random walks between atoms, and their attention bias."""
 
 from __future__ import annotations
 
@@ -44,59 +44,6 @@ def walk_probabilities(
                 powers.append(torch.bmm(powers[-1], step))
         parts.append(torch.stack(powers).movedim(0, -1))
     return parts
-
-
-@torch.no_grad()
-def resistances(
-    batch: GraphBatch, dtype: torch.dtype = torch.float32
-) -> list[Tensor]:  # for each group (graphs, S, S)
-    r"""Return the resistance between any two atoms if every bond is a resistor of 1.
-
-    .. math:: R_{ij} = X_{ii} + X_{jj} - 2 X_{ij}, \qquad X = (L + J)^{-1}
-
-    with the Laplacian L, and J equal to 1/n between the n atoms of one fragment and else 0. J makes
-    the matrix invertible and cancels in the difference. (So would J = 1, but the matrix would be n
-    times worse conditioned.) The result is 0 for pairs that are not two atoms of one fragment.
-
-    Source: Klein and Randić, "Resistance distance", 1993; in graph transformers Zhang et al.,
-    "Rethinking the Expressive Power of GNNs via Graph Biconnectivity", ICLR 2023, arXiv 2301.09505.
-    """
-    parts = []
-    wide = torch.promote_types(dtype, torch.float32)
-    for hops, code in zip(hop_distances(batch), batch.by_group(batch.pairs), strict=True):
-        bonded, joined = (hops == 1).to(wide), (code >= SELF).to(wide)
-        absent = 1 - torch.diagonal(joined, dim1=1, dim2=2)
-        share = joined / joined.sum(-1, keepdim=True).clamp(min=1)  # J
-        matrix = torch.diag_embed(bonded.sum(-1) + absent) - bonded + share
-        inverse, _ = torch.linalg.inv_ex(matrix)
-        own = torch.diagonal(inverse, dim1=1, dim2=2)
-        parts.append(((own[:, :, None] + own[:, None, :] - 2 * inverse) * joined).to(dtype))
-    return parts
-
-
-class ResistanceKernels(nn.Module):
-    r"""Gaussian kernels of resistances, with learned centres and widths.
-
-    .. math:: \psi_k(R) = \exp\bigl(-\tfrac12 ((R - \mu_k) / \sigma_k)^2\bigr)
-
-    Source: Zhang et al., ICLR 2023, arXiv 2301.09505, appendix; kernels as in Transformer-M.
-    """
-
-    def __init__(self, kernels: int) -> None:
-        super().__init__()
-        self.centres = nn.Parameter(torch.empty(kernels))
-        self.widths = nn.Parameter(torch.empty(kernels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Spread the centres from 0 to 12 bonds, more densely at small resistances."""
-        with torch.no_grad():
-            self.centres.copy_(torch.linspace(0, 12**0.5, len(self.centres)).square())
-            self.widths.copy_(0.3 + 0.2 * self.centres)
-
-    def forward(self, resistance: Tensor) -> Tensor:  # (…, kernels)
-        """Return the kernels of resistances (…)."""
-        return ((resistance[..., None] - self.centres) / self.widths).square().mul(-0.5).exp()
 
 
 class PairBias(nn.Module):

@@ -83,17 +83,9 @@ class PairTensors:
 
     bias: list[Tensor]
     """(H, graphs, Q, S): added to the attention logits; −∞ if the key is padding."""
-    gates: list[Tensor] | None = None
-    """(H, graphs, Q, S): factors of the attention weights, applied after the softmax. They must be
-    finite, also in padding."""
     neighbours: Neighbours | None = None
     """The bonds of the whole batch."""
 
     def first_query(self) -> PairTensors:
         """Return the tensors for the queries of slot 0, the graph token."""
-        gates = self.gates
-        return replace(
-            self,
-            bias=[part[:, :, :1] for part in self.bias],
-            gates=None if gates is None else [part[:, :, :1] for part in gates],
-        )
+        return replace(self, bias=[group[:, :, :1] for group in self.bias])

@@ -1,4 +1,4 @@
-"""Random walks and resistances against dense linear algebra, and the maps that read them."""
+"""Random walks against dense linear algebra, and the map that reads them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from support import batch_of
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, GraphormerConfig
-from molsepnorm.nn.pairs.features import (
-    PairBias,
-    ResistanceKernels,
-    resistances,
-    walk_probabilities,
-)
+from molsepnorm.nn.pairs.features import PairBias, walk_probabilities
 
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "C12C3C4C1C5C2C3C45", "c1ccc2ccccc2c1")
 STEPS = 5
@@ -36,10 +31,7 @@ def molecule(graph: MolGraph) -> nx.Graph:
     return atoms
 
 
-@pytest.mark.claim(
-    "Random-walk probabilities are powers of D⁻¹A and resistances equal networkx's. Padding "
-    "has no influence on either."
-)
+@pytest.mark.claim("Random-walk probabilities are powers of D⁻¹A. Padding has no influence.")
 def test_walk_probabilities_are_powers_of_the_transition_matrix() -> None:
     """They are 0 outside of the atoms."""
     batch = some_batch()
@@ -53,42 +45,6 @@ def test_walk_probabilities_are_powers_of_the_transition_matrix() -> None:
             expected = np.zeros(found.shape[:2])
             expected[atoms, atoms] = np.linalg.matrix_power(step, power)
             np.testing.assert_allclose(found[..., power], expected, atol=1e-12)
-
-
-def test_resistances_equal_those_of_networkx() -> None:
-    """Within a fragment; 0 elsewhere."""
-    batch = some_batch()
-    (found,) = resistances(batch, torch.float64)
-    for square, graph in zip(found[batch.order].numpy(), graphs(), strict=True):
-        expected = np.zeros(square.shape)
-        whole = molecule(graph)
-        for fragment in nx.connected_components(whole):
-            part = whole.subgraph(fragment)
-            for i in fragment:
-                for j in fragment - {i}:
-                    expected[i + 1, j + 1] = nx.resistance_distance(part, i, j)
-        np.testing.assert_allclose(square, expected, atol=1e-10)
-
-
-def test_resistances_of_a_long_chain_are_its_distances_in_float32() -> None:
-    """With hundreds of atoms, as peptides have, the matrix is badly conditioned."""
-    chain = batch_of([featurize.get("zinc")("C" * 200)], GraphormerConfig(max_distance=200))
-    (found,) = resistances(chain)
-    index = torch.arange(200.0)
-    expected = (index[:, None] - index).abs()
-    torch.testing.assert_close(found[0, 1:, 1:], expected, rtol=5e-3, atol=1e-3)
-
-
-def test_resistance_kernels_are_gaussians_with_learned_centres_and_widths() -> None:
-    kernels = ResistanceKernels(5)
-    centres, widths = kernels.centres.detach(), kernels.widths.detach()
-    assert centres[0] == 0
-    assert (centres.diff() > 0).all()
-    torch.testing.assert_close(kernels(centres).diagonal(), torch.ones(5))
-    torch.testing.assert_close(kernels(centres + widths).diagonal(), torch.full((5,), 0.6065307))
-    kernels(torch.rand(3, 4)).sum().backward()
-    assert kernels.centres.grad is not None
-    assert kernels.widths.grad is not None
 
 
 @pytest.mark.parametrize("hidden", [0, 7])
