@@ -117,7 +117,7 @@ def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph
         InvalidMolecule: as `from_data`.
     """
     graph = from_data(data, bond_offset)
-    tags = slice(CHIRALITY, CHIRALITY + (featurizer in ("ogb", "rich")))
+    tags = slice(CHIRALITY, CHIRALITY + (featurizer == "ogb"))
     smiles = getattr(data, "smiles", None)
     own = get(featurizer).many([smiles] if isinstance(smiles, str) else [])
     if not own or isinstance(own[0], InvalidMolecule):

@@ -18,12 +18,11 @@ GROUP = "molsepnorm.featurizers"
 _BUILT_IN = {
     "zinc": FeatureSizes(atoms=(28,), bonds=(3,)),
     "ogb": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2), bonds=(5, 6, 2)),
-    "rich": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2, 4, 11, 11), bonds=(5, 6, 2, 2)),
 }
 """Declared here, so that encoded data and models are read without importing RDKit."""
 
 CHIRALITY = 1
-"""Index of the chirality tag among the atom features of `ogb` and `rich`."""
+"""Index of the chirality tag among the atom features of `ogb`."""
 
 _registered: dict[str, EntryPoint | type[Featurizer]] = {
     name: EntryPoint(name, f"{__package__}.{name}:{name.title()}Featurizer", GROUP)
@@ -102,7 +101,7 @@ class _Sizes(Mapping[str, FeatureSizes]):
 
 SIZES: Mapping[str, FeatureSizes] = _Sizes()
 """The featurisers with their declared features. zinc: the 28 atom and 3 bond types of ZINC. ogb:
-OGB's 9 atom and 3 bond features. rich: OGB's features and ring membership."""
+OGB's 9 atom and 3 bond features."""
 
 
 def _code(code: CodeType) -> str:

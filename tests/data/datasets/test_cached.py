@@ -107,4 +107,3 @@ def test_every_name_that_can_be_loaded_is_listed(empty_cache):
 def test_the_files_of_a_set_are_found(empty_cache, small_zinc):
     sets = {each.name: each for each in list_sets(small_zinc)}
     assert sets["zinc-full"].folder == small_zinc / "zinc"
-    assert sets["zinc-rich"].raw == "incomplete"
