@@ -69,5 +69,4 @@ def predict_udf(
 
 
 def _texts(column: pd.Series) -> list[str]:
-    """Return the values of a column as text, "" for nulls."""
     return ["" if pd.isna(value) else str(value) for value in column]

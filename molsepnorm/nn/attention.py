@@ -46,7 +46,7 @@ class BiasedSelfAttention(nn.Module):
     def attend(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
-        """Return the outputs of all heads, concatenated, before the last linear layer."""
+        """Return the concatenated heads, before the last linear layer."""
         return plain_attention(self.qkv(x), groups, pairs.bias, self.dropout)
 
 
@@ -75,8 +75,8 @@ weighted sum of the values may overflow, or the gradients may vanish."""
 
 
 class FastSelfAttention(BiasedSelfAttention):
-    """`BiasedSelfAttention` with a hand-written gradient on a CPU, and by PyTorch's
-    `scaled_dot_product_attention` on other devices, with the bias as its mask."""
+    """`BiasedSelfAttention` with a hand-written gradient on a CPU; PyTorch's own attention
+    elsewhere."""
 
     dropout: ByteDropout
 
@@ -97,7 +97,7 @@ class FastSelfAttention(BiasedSelfAttention):
     def attend_on_device(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
-        """Attend by PyTorch's own operations, which have kernels for GPUs."""
+        """Attend by `scaled_dot_product_attention`, with the bias as its mask."""
         outputs, rate = [], self.dropout.p if self.dropout.training else 0.0
         slots = [group.graphs * group.slots for group in groups]
         for qkv, group, bias in zip(self.qkv(x).split(slots), groups, pairs.bias, strict=True):
@@ -110,7 +110,7 @@ class FastSelfAttention(BiasedSelfAttention):
 
 
 class _Location(NamedTuple):
-    """The location of a group in the batch."""
+    """The rows of a group in the batch."""
 
     slots: slice  # rows of the input
     queries: slice  # rows of the output

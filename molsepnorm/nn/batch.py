@@ -44,7 +44,6 @@ class PathTable:
     """K: the number of bond labels in use, which are 0 … K − 1."""
 
     def to(self, device: torch.device | str) -> PathTable:
-        """Return the table on another device."""
         dense = torch.device(device).type != "cpu"  # a few megabytes, and no sparse kernels
         matrices = (self.bonds, self.bonds_transposed)
         bonds, transposed = (each.to_dense() if dense else each for each in matrices)

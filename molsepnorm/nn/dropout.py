@@ -23,12 +23,11 @@ class Dropout(nn.Dropout):
         super().__init__(p)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Return residual + dropout(x)."""
         return residual + self(x)
 
 
 def draws_at_random(network: nn.Module) -> bool:
-    """Return whether two passes in training differ, because some dropout is above zero."""
+    """Return whether any dropout of the network is above zero."""
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
 
 
@@ -72,7 +71,7 @@ class ByteDropout(Dropout):
         return x if mask is None else x * mask.to(x.dtype).mul_(self.scale)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Return residual + dropout(x); on a CPU in one pass over memory."""
+        """Return residual + dropout(x), on a CPU in one pass over memory."""
         if x.device.type != "cpu":
             return residual + self(x)
         mask = self.dropout_mask(x)
@@ -94,7 +93,7 @@ class ByteDropout(Dropout):
 
     @property
     def dropped(self) -> int:
-        """Number of elements that are dropped among 256, on average; follows `p`."""
+        """Average number of dropped elements among 256."""
         return min(round(self.p * _VALUES), _VALUES - 1)
 
     @property

@@ -129,8 +129,7 @@ class Graphormer(nn.Module):
 
 
 def empty_network(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
-    """Return a network on the CPU whose initial weights are to be replaced; the random state is as
-    before."""
+    """Return a network on the CPU to load weights into; the random state does not change."""
     with torch.random.fork_rng([]):
         return Graphormer(config, parts)
 

@@ -15,7 +15,7 @@ _LIMIT = 10.0  # standard deviations
 
 
 class KeepsFloat32(nn.Module):
-    """A module whose numbers stay in float32 where the rest of a model has a lower precision."""
+    """A module that stays in float32 in a model of lower precision."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         def kept(tensor: Tensor) -> Tensor:
@@ -52,7 +52,6 @@ class MoleculeFeatures(KeepsFloat32):
         self.sd.copy_(sd)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R) -> (B, R + F)
-        """Concatenate the features of the batch to x."""
         if batch.features is None or batch.features.shape[1] != len(self.mean):
             found = 0 if batch.features is None else batch.features.shape[1]
             raise ConfigError(

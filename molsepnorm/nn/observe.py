@@ -36,7 +36,7 @@ def observed(
     modules: Iterable[nn.Module],
     read: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
-    """Embed a batch, and return `read` of the output of each module of the network."""
+    """Embed a batch, and return `read` of the output of each module."""
     found: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: Any, output: Tensor) -> None:

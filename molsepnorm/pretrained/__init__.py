@@ -26,7 +26,6 @@ _FOLDER = Path(__file__).parent
 
 
 def shipped_models() -> dict[str, Path]:
-    """Return the model folders that come with the package, by name."""
     return {path.parent.name: path.parent for path in sorted(_FOLDER.glob(f"*/{CARD}"))}
 
 
@@ -42,8 +41,7 @@ def resolve(model: Path | str) -> Path:
 
 
 def recorded_path(model: Path | str) -> Path:
-    """Return what a file should record about a model: an absolute path, or the name of a shipped
-    model, which is valid on other machines, too."""
+    """Return the path to record in a file: absolute, or the name of a shipped model."""
     return Path(model) if _is_name(model) else Path(model).resolve()
 
 

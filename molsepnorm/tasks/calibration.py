@@ -76,7 +76,7 @@ class Intervals:
 
     @property
     def highest_level(self) -> float:
-        """The highest level at which intervals are finite."""
+        """Highest level with finite intervals."""
         return len(self.scores) / (len(self.scores) + 1)
 
     @staticmethod
@@ -112,7 +112,6 @@ class Intervals:
         return Intervals(_kept(sizes / np.exp(log_sd)), intercept, slope, name, largest)
 
     def sd(self, signals: Mapping[str, np.ndarray], molecules: int) -> np.ndarray:  # (n,)
-        """Return the standard deviation of the error of each molecule."""
         if self.signal is None:
             return np.full(molecules, math.exp(self.intercept))
         log_sd = self.intercept + self.slope * signals[self.signal]
@@ -201,7 +200,7 @@ class ClassSets:
         return replace(fitted, scores=tuple(scores))
 
     def probabilities(self, predictions: np.ndarray) -> np.ndarray:  # (n, K)
-        """Return the calibrated probability of each class, from predictions as in `fit`."""
+        """Return the calibrated probability of each class."""
         values = predictions.astype(np.float64)
         if values.shape[1] == 1:
             values = np.concatenate([1 - values, values], axis=1)
@@ -236,14 +235,14 @@ def _require_sound(scores: Sequence[Sequence[float]], numbers: Sequence[float]) 
 
 
 def kind_fits(target: Target, calibration: Calibration) -> bool:
-    """Return whether a calibration is one of the target's kind and number of classes."""
+    """Return whether a calibration fits the target's kind and number of classes."""
     if target.kind == "regression":
         return isinstance(calibration, Intervals)
     return isinstance(calibration, ClassSets) and len(calibration.scores) == max(target.width, 2)
 
 
 def _left_out(sizes: np.ndarray, signal: np.ndarray) -> np.ndarray:  # (n,)
-    """Return the log standard deviation of each error, from a fit to the errors of other folds."""
+    """Return the log standard deviation of each error, fitted to the other folds."""
     fold = np.random.default_rng(0).permutation(len(sizes)) % _FOLDS
     log_sd = np.zeros(len(sizes))
     for number in range(_FOLDS):
@@ -254,13 +253,13 @@ def _left_out(sizes: np.ndarray, signal: np.ndarray) -> np.ndarray:  # (n,)
 
 
 def _loss(sizes: np.ndarray, log_sd: np.ndarray) -> float:
-    """Return the mean negative log-likelihood of errors; 0 of none."""
+    """Return the mean negative log-likelihood of errors; 0 without errors."""
     losses = log_sd + (sizes / np.exp(log_sd)) ** 2 / 2
     return float(losses.mean()) if len(losses) else 0.0
 
 
 def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
-    """Return intercept and slope of the log standard deviation with the highest likelihood."""
+    """Return the most likely intercept and slope of the log standard deviation."""
     from scipy.optimize import minimize_scalar
 
     if not len(sizes):
@@ -284,7 +283,7 @@ def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
 
 
 def _kept(scores: np.ndarray) -> tuple[float, ...]:
-    """Return the scores to keep, sorted and rounded up, so that each is within its own quantile."""
+    """Return the scores to keep, sorted and rounded up, each within its own quantile."""
     if len(scores) > _MAX_SCORES:
         scores = np.random.default_rng(0).choice(scores, _MAX_SCORES, replace=False)
     up = 1 + 5 * 10.0**-_DIGITS  # the largest relative change by rounding

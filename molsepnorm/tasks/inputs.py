@@ -71,7 +71,7 @@ def require_same_order(**arguments: Any) -> None:
 
 
 def with_text_names(columns: Any) -> Any:
-    """Return a DataFrame or a mapping of columns with their names as text: 0 becomes "0"."""
+    """Return a DataFrame or a mapping of columns with names as text."""
     if isinstance(columns, Mapping):
         return {str(name): cells for name, cells in columns.items()}
     return columns.rename(columns=str) if hasattr(columns, "columns") else columns
@@ -96,7 +96,6 @@ class FeatureColumn:
 
     @property
     def width(self) -> int:
-        """Number of inputs."""
         return len(self.words) or 1
 
     def __str__(self) -> str:
@@ -188,7 +187,7 @@ class FeatureColumn:
 
     @staticmethod
     def joined(columns: Sequence[FeatureColumn]) -> FeatureColumn:
-        """Return equal columns of several models as one, with the range of all of them."""
+        """Return equal columns of several models as one, with their common range."""
         lows = [each.low for each in columns if each.low is not None]
         highs = [each.high for each in columns if each.high is not None]
         fills = [each.fill for each in columns if each.fill is not None]
@@ -198,7 +197,7 @@ class FeatureColumn:
         return replace(columns[0], low=min(lows), high=max(highs), fill=fill)
 
     def encode(self, cells: Sequence[object]) -> tuple[np.ndarray, list[str | None]]:
-        """Return the inputs of some rows, float32 (n, width), and why a row has none, or None."""
+        """Return the inputs of rows, float32 (n, width), and why a row has none."""
         values = np.zeros((len(cells), self.width), dtype=np.float32)
         errors: list[str | None] = [None] * len(cells)
         index = {_word(_text(word)): column for column, word in enumerate(self.words)}
@@ -243,22 +242,19 @@ class ExtraInputs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
         return tuple(column.name for column in self.columns)
 
     @property
     def column_widths(self) -> tuple[int, ...]:
-        """Number of inputs of each column."""
         return tuple(column.width for column in self.columns)
 
     @property
     def widths(self) -> tuple[int, int, int, int]:
-        """Numbers of Morgan counts, descriptors, atom-pair counts, and inputs of all columns."""
+        """Numbers of Morgan counts, descriptors, atom-pair counts and column inputs."""
         return self.morgan, len(self.descriptors), self.pairs, sum(self.column_widths)
 
     @property
     def width(self) -> int:
-        """Number of inputs."""
         return sum(self.widths)
 
     @staticmethod
@@ -342,7 +338,6 @@ def _word(text: str) -> str:
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a text is; None if it is none."""
     try:
         number = float(text)
     except ValueError:

@@ -54,8 +54,6 @@ Kind = Literal["regression", "binary", "multiclass"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, the kinds of targets that it is for, and which direction is better."""
-
     name: str
     kinds: tuple[Kind, ...]
     higher_is_better: bool
@@ -64,11 +62,11 @@ class Metric:
 
     @property
     def has_unit(self) -> bool:
-        """True if scores have the unit of their target, as errors of numbers do."""
+        """True if scores have the unit of their target."""
         return self.kinds == ("regression",) and not self.higher_is_better
 
     def better(self, score: float, than: float | None) -> bool:
-        """Return whether `score` is better; any score is better than None or NaN."""
+        """Return whether `score` is better; any score beats None and NaN."""
         if than is None or np.isnan(than):
             return True
         return score > than if self.higher_is_better else score < than

@@ -120,23 +120,23 @@ class Task:
 
     @property
     def outputs(self) -> int:
-        """O, the number of the network's outputs."""
+        """O, the number of network outputs."""
         return sum(target.width for target in self.targets)
 
     def columns(self) -> list[slice]:
-        """Return the outputs of each target, as a slice."""
+        """Return each target's slice of the outputs."""
         ends = accumulate(target.width for target in self.targets)
         return [slice(end - t.width, end) for end, t in zip(ends, self.targets, strict=True)]
 
     @property
     def chosen_by(self) -> Metric:
-        """The metric that selects the best epoch."""
+        """Metric that selects the best epoch."""
         return METRICS[self.metric]
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """Names of the metrics that summarise the scores: the one that selects the best epoch, and
-        the usual metric of each kind of target that it does not score."""
+        """Names of the metrics that summarise the scores: the selecting one, and the usual ones of
+        targets that it does not score."""
         usual, own = _usual_metrics(self.regression_loss), self.chosen_by.kinds
         others = (usual[each.kind] for each in self.targets if each.kind not in own)
         return tuple(dict.fromkeys([*[self.metric][: len(own)], *others]))
@@ -174,7 +174,7 @@ class Task:
         return values.masked_fill(~outputs.isfinite(), torch.nan).float()
 
     def outputs_of(self, predictions: Tensor) -> Tensor:  # (B, O)
-        """Return outputs that have these predictions: the inverse of `predictions`."""
+        """Return outputs with these predictions: the inverse of `predictions`."""
         values = predictions.double()
         outputs = values.logit(_TINY)
         for target, columns in zip(self.targets, self.columns(), strict=True):
@@ -185,8 +185,7 @@ class Task:
         return outputs.float()
 
     def rescale_outputs(self, new: Task, weights: Iterable[Tensor], bias: Tensor) -> None:
-        """Change the weights (O, …) and the bias (O,) of outputs so that they have the same
-        predictions in a new task, whose targets have other means and scales."""
+        """Rescale weights (O, …) and bias (O,) of outputs to the means and scales of a new task."""
         with torch.no_grad():
             for one, other, rows in zip(self.targets, new.targets, self.columns(), strict=True):
                 if (one.mean, one.scale) != (other.mean, other.scale):
@@ -243,7 +242,7 @@ class Task:
 
     @property
     def digits(self) -> int:
-        """Number of significant digits of predictions in text, see `Target.digits`."""
+        """Number of significant digits of predictions in text."""
         return max(target.digits for target in self.targets)
 
     def intervals(
@@ -334,17 +333,15 @@ class Task:
 
 
 def _usual_metrics(regression_loss: str) -> dict[Kind, str]:
-    """Return the usual metric of each kind of target."""
     return {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
 
 
 def _differ(values: np.ndarray) -> bool:
-    """Return whether not all values are equal."""
     return bool((values != values[:1]).any())
 
 
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Return the scores for JSON, which has no NaN: undefined scores are None."""
+    """Return the scores for JSON: NaN becomes None."""
     return {name: None if np.isnan(value) else value for name, value in scores.items()}
 
 

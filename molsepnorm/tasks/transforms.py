@@ -59,7 +59,6 @@ class Transform:
         return f"pic50 = {self.offset:g} - log10(value in {self.unit})"
 
     def forward(self, values: np.ndarray) -> np.ndarray:
-        """Return y for each x; NaN for NaN."""
         return self.offset + self.sign * np.log10(values)
 
     def inverse(self, values: np.ndarray) -> np.ndarray:

@@ -45,7 +45,7 @@ class Draws:
 
 
 def draw(players: int, pairs: int, seed: int = 0) -> Draws:
-    """Draw R / 2 pairs of random orders of n players; equal numbers have equal orders."""
+    """Draw R / 2 pairs of random orders of n players."""
     rng = np.random.default_rng(seed)
     half = rng.permuted(np.tile(np.arange(players), (pairs, 1)), axis=1)
     orders = np.stack([half, half[:, ::-1]], axis=1).reshape(2 * pairs, players)

@@ -25,7 +25,7 @@ MAX_PICTURE = 48
 
 
 def require_format(path: Path | str, targets: Sequence[str]) -> None:
-    """Raise a `ConfigError` if the file's format is unknown, or is a picture of several targets."""
+    """Raise a `ConfigError` for an unknown format, or a picture of several targets."""
     extension = Path(path).suffix.lower()
     if extension not in FORMATS:
         raise ConfigError(
@@ -118,7 +118,6 @@ def _numbers(
 
 
 def _molecule(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
-    """Return the explanation of these targets as plain JSON values."""
     if each.attention is None:
         return {"smiles": each.smiles, "error": each.error}
     targets = {name: dict(vars(each.targets[name])) for name in names}

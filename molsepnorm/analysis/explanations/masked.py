@@ -96,8 +96,7 @@ def masked_predictions(
 def _inputs(
     each: Maskable, own: np.ndarray, extra: ExtraArrays, count: int
 ) -> tuple[np.ndarray, ExtraArrays]:
-    """Return the features of the featuriser, float32 (K, F), and the extra inputs of every
-    coalition, from those of the whole molecule."""
+    """Return the featuriser's features, float32 (K, F), and the extra inputs of every coalition."""
     present, others = np.split(each.coalitions, [count], axis=1)
     widths = np.cumsum([len(own), extra.descriptors.shape[1]])
     whole = np.concatenate([own, extra.descriptors[0], extra.columns[0]], dtype=np.float32)

@@ -29,7 +29,7 @@ def require_folder(folder: Path | str) -> None:
 
 
 def write(analysis: Analysis, folder: Path | str) -> None:
-    """Write the figure as `geometry.png`, and all numbers as `geometry.json`."""
+    """Write `geometry.png` and `geometry.json`."""
     figure = draw(analysis)
     with replacing(Path(folder) / "geometry.png") as scratch:
         figure.savefig(scratch, format="png", dpi=130)
@@ -82,6 +82,6 @@ def draw(analysis: Analysis) -> Figure:
 
 
 def new_figure(width: float = 1.0, height: float = 1.0) -> Figure:
-    """Return an empty figure of a size in inches; a `ConfigError` without matplotlib."""
+    """Return an empty figure, with its size in inches; a `ConfigError` without matplotlib."""
     Figure = require_package("matplotlib.figure", "plot", "a figure").Figure
     return Figure(figsize=(width, height), layout="constrained")

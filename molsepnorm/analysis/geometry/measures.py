@@ -190,7 +190,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _centred(points: Tensor) -> tuple[Tensor, float]:  # float64 (n, d)
-    """Return the centred embeddings, zeros if they are rounding errors, and the size of those."""
+    """Return the centred embeddings, zeros within rounding errors, and the size of these."""
     _require_embeddings(points)
     exact = points.double()
     rounding = _ROUNDING * torch.finfo(points.dtype).eps * float(torch.linalg.matrix_norm(exact))

@@ -69,7 +69,7 @@ class DenseModel(nn.Module):
         neighbours: Tensor | None = None,
         features: Tensor | None = None,
     ) -> Tensor:  # float32 (B, O)
-        """Return the predictions of every molecule; for the inputs see `DenseGraphormer`."""
+        """Return the predictions; for the inputs see `DenseGraphormer.batch`."""
         graphs = atoms, degrees, mask, distances, paths, neighbours
         own, *extra = (mask[:, :0].float() if features is None else features).split(
             self.widths, dim=1
@@ -113,7 +113,6 @@ class DenseGraphormer(nn.Module):
         self.eval()
 
     def train(self, mode: bool = True) -> DenseGraphormer:
-        """Stay in evaluation mode."""
         return super().train(False)
 
     def forward(self, *encoded: Any, **named: Any) -> Tensor:  # (B, O)
@@ -289,7 +288,6 @@ class DenseForest(KeepsFloat32):
     def forward(
         self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]
     ) -> Tensor:  # float32 (B, O)
-        """Return the predictions; only the extra inputs count, NaN where missing."""
         inputs = torch.cat(_read(extra, self.widths), dim=1)
         inputs = torch.where(inputs.isnan(), self.medians, inputs)
         nodes = self.roots.expand(inputs.shape[0], -1)  # (B, R)

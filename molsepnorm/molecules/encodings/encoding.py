@@ -178,7 +178,6 @@ def require_graphs(graphs: object, numbers: Sequence[int] | np.ndarray | None = 
 def _features(
     kind: str, parts: list[np.ndarray], sizes: tuple[int, ...], numbers: Sequence[int] | np.ndarray
 ) -> np.ndarray:  # uint8 (Σ, K)
-    """Return the features of all atoms, or all bonds, after checking them."""
     if all(part.shape[1] == len(sizes) for part in parts):
         features = np.concatenate(parts)
         if (features.max(axis=0, initial=0) < sizes).all():

@@ -102,7 +102,7 @@ def _symmetry_ranks(mol: Chem.Mol) -> np.ndarray:  # int64 (N,)
 
 def _stable_form(smiles: str) -> tuple[str, list[int] | None] | InvalidMolecule:
     """Return a SMILES that is its own canonical form, and the place of each of its atoms in the
-    given SMILES, or None if they are equal. If there is none, return the reason."""
+    given SMILES (None if equal); or the reason why there is none."""
     text, places = smiles, None
     try:
         for _ in range(_ROUNDS):
@@ -140,7 +140,6 @@ def _rewritten(text: str) -> tuple[str, list[int]]:
 def _reordered(
     graph: MolGraph | InvalidMolecule, places: list[int] | None, featurizer: Featurizer
 ) -> MolGraph | InvalidMolecule:
-    """Return the graph with its atoms sorted by their places."""
     if isinstance(graph, InvalidMolecule) or places is None:
         return graph
     if graph.num_atoms != len(places):

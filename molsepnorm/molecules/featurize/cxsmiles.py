@@ -78,7 +78,7 @@ def losses(smiles: str, extension: str) -> list[str]:
 
 
 def has_axes(mol: Chem.Mol) -> bool:
-    """Return whether RDKit has found bonds that make the molecule an atropisomer."""
+    """Return whether the molecule is an atropisomer to RDKit."""
     return any(bond.GetStereo().name.startswith("STEREOATROP") for bond in mol.GetBonds())
 
 
@@ -140,7 +140,7 @@ or another bracketed group, which a model cannot read
 
 
 def _exist(part: str, num_atoms: int, num_bonds: int) -> bool:
-    """Return whether a molecule has all atoms and bonds of a part, such as `C:0.1,2.3`."""
+    """Return whether a molecule has all atoms and bonds of a part such as `C:0.1,2.3`."""
     kind, _, listed = part.partition(":")
     limits = [num_bonds] if kind in _OF_BONDS else [num_atoms, num_bonds]
     return all(
@@ -151,7 +151,7 @@ def _exist(part: str, num_atoms: int, num_bonds: int) -> bool:
 
 
 def _parts(extension: str) -> dict[str, list[str]]:
-    """Return the kinds of the parts in the order of the text, and the texts of each kind."""
+    """Return the texts of each kind of part, in order."""
     if len(extension) > MAX_CHARACTERS:
         raise InvalidMolecule(
             f"a CXSMILES extension of {len(extension):,} characters; at most {MAX_CHARACTERS:,} "

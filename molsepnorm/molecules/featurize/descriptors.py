@@ -123,7 +123,7 @@ def descriptor_columns(names: Sequence[str]) -> list[int]:
 
 
 def _charge_range(mol: Chem.Mol) -> tuple[float, ...]:
-    """Return the descriptors `_CHARGES`; NaN unless all atoms have a partial charge."""
+    """Return `_CHARGES`; NaN unless all atoms have a partial charge."""
     rdPartialCharges.ComputeGasteigerCharges(mol)
     atoms = map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))
     charges = [atom.GetDoubleProp("_GasteigerCharge") for atom in atoms]
@@ -134,8 +134,7 @@ def _charge_range(mol: Chem.Mol) -> tuple[float, ...]:
 
 
 def _crippen(mol: Chem.Mol) -> tuple[float, ...]:
-    """Return the descriptors `_CRIPPEN`: sums of the atoms' shares of logP and refractivity, and
-    the surface areas of the heavy atoms whose shares are in each bin."""
+    """Return `_CRIPPEN`: sums of logP and refractivity, and surface areas of heavy atoms by bin."""
     shares = [*zip(*rdMolDescriptors._CalcCrippenContribs(Chem.AddHs(mol)), strict=True)]
     areas, _ = rdMolDescriptors._CalcLabuteASAContribs(mol)
     surfaces = [[0.0] * (len(bins) + 1) for bins in _BINS]
@@ -246,7 +245,7 @@ def morgan_environments(smiles: str) -> Environments:
 
 
 def pair_environments(smiles: str) -> Environments:
-    """Return the pairs of `pair_counts` as environments of two atoms; see `morgan_environments`."""
+    """Return the pairs of `pair_counts` as environments; see `morgan_environments`."""
     mol = oriented_mol(smiles)
     columns, *ends = _places(mol, PAIR_GENERATOR)
     members = np.zeros((len(columns), mol.GetNumAtoms()), dtype=np.float32)

@@ -65,7 +65,7 @@ class Featurizer(ABC):
         """
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
-        """Return a graph or an error for each SMILES; a few hundred at once are fastest."""
+        """Return a graph or an error for each SMILES."""
         require_several(smiles, "smiles")
         return [self._or_error(self, text) for text in smiles]
 
@@ -98,7 +98,7 @@ class Featurizer(ABC):
                 raise InvalidMolecule(f"molecule-level feature '{name}' is {value}, not finite")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the class by reference, after checking that another process can import it."""
+        """Pickle the class by reference, if another process can import it."""
         cls = type(self)
         interactive = not hasattr(sys.modules["__main__"], "__file__")
         if "<locals>" in cls.__qualname__ or (cls.__module__ == "__main__" and interactive):

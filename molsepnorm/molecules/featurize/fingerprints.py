@@ -107,14 +107,13 @@ def nearest(
 
 
 def _ratios(one: np.ndarray, other: np.ndarray, found: np.ndarray) -> np.ndarray:  # float64 (A,)
-    """Return the similarities of pairs, which were found in float32, in double precision."""
+    """Return similarities that were found in float32, in double precision."""
     either, both = one | other, one & other
     counts = (np.unpackbits(each, axis=1).sum(axis=1, dtype=np.int64) for each in (both, either))
     return np.where(found < 0, found, np.divide(*counts))
 
 
 def _sparse(bits: np.ndarray) -> csr_matrix:  # float32 (G, BITS)
-    """Return packed fingerprints as a sparse matrix of zeros and ones."""
     parts = [
         np.flatnonzero(np.unpackbits(bits[at : at + _OTHERS], axis=1, bitorder="little"))
         + at * BITS
@@ -157,8 +156,8 @@ def nearest_molecules(
 
 
 def fingerprints_of(smiles: Sequence[str]) -> tuple[np.ndarray, list[InvalidMolecule | None]]:
-    """Return the fingerprints of n SMILES, uint8 [n, BITS // 8] as those of `packed_morgan`, and
-    the error of a SMILES that RDKit cannot read, or None. The bits of such a one are 0."""
+    """Return the fingerprints of n SMILES, uint8 [n, BITS // 8], and the error of an invalid
+    SMILES, whose bits are 0."""
     bits = np.zeros((len(smiles), BITS // 8), dtype=np.uint8)
     errors: list[InvalidMolecule | None] = [None] * len(smiles)
     for row, text in enumerate(smiles):
@@ -198,8 +197,8 @@ def _same_molecules(
     fingerprints: np.ndarray,
     level: Level,
 ) -> np.ndarray:  # int64 (n,)
-    """Return the index of the first known molecule that each molecule is; -1 if it is none, or the
-    only one with its fingerprint."""
+    """Return the index of the first known molecule that is the same; -1 if none is, or only one has
+    the fingerprint."""
     keys = [own.tobytes() for own in bits]
     alike: dict[bytes, list[int]] = {key: [] for key in keys}
     for other, own in enumerate(fingerprints if keys else ()):

@@ -98,7 +98,7 @@ def _graph(mol: Chem.Mol, smiles: str) -> MolGraph:
 
 
 class _AtomRows(dict[tuple, bytes]):
-    """RDKit's properties of an atom -> its nine features; a few hundred cover all molecules."""
+    """RDKit's properties of an atom -> its nine features."""
 
     def __missing__(self, values: tuple) -> bytes:
         chirality, element, degree, bonded, charge, radicals, hybridization, *flags = values

@@ -160,7 +160,7 @@ def checked_offset(bond_offset: int | None) -> int:
 
 
 def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> list[int]:
-    """Return the row of the first edge of each bond, after checking that both directions occur."""
+    """Return the row of the first edge of each bond; both directions must occur."""
     row_of = {(i, j): row for row, (i, j) in enumerate(edges)}
     rows = []
     for row, (i, j) in enumerate(edges):
@@ -184,7 +184,7 @@ def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> li
 
 
 def _array(data: Data, name: str, shape: str) -> np.ndarray:
-    """Return integers with two dimensions; the second one has length 1 if it is optional."""
+    """Return integers with two dimensions."""
     value = getattr(data, name, None)
     if value is None:
         raise InvalidMolecule(f"the data has no {name}; expected integers of shape {shape}")

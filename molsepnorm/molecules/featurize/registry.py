@@ -131,7 +131,6 @@ def _class_of(name: str) -> type[Featurizer]:
 
 
 def _entry(name: str) -> EntryPoint | type[Featurizer] | None:
-    """Return the registered class, or the entry point of an installed package."""
     if name in _registered:
         return _registered[name]
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
@@ -144,7 +143,6 @@ def _entry(name: str) -> EntryPoint | type[Featurizer] | None:
 
 
 def _check(cls: object, name: str | None) -> None:
-    """Check the class attributes of a featuriser."""
     if not (isinstance(cls, type) and issubclass(cls, Featurizer)):
         raise ConfigError(f"a featuriser must be a subclass of Featurizer; got {cls!r:.80}")
     if problem := _problem(cls, name):

@@ -124,12 +124,12 @@ def _extension(mol: Chem.Mol) -> str:
 
 
 def _output_order(mol: Chem.Mol) -> list[int]:
-    """Return the atoms in the order of the SMILES that was written last."""
+    """Return the atoms in the order of the last SMILES that was written."""
     return [*mol.GetPropsAsDict(True, True).get("_smilesAtomOutputOrder", [])]
 
 
 def written(molecule: Any) -> Any:
-    """Return the SMILES of an RDKit molecule, and anything else, such as a SMILES, as it is."""
+    """Return the SMILES of an RDKit molecule, and anything else as it is."""
     return mol_to_smiles(molecule) if isinstance(molecule, Chem.Mol) else molecule
 
 
@@ -159,7 +159,7 @@ def _too_many(atoms: int) -> str:
 
 
 def _excess(block: str) -> str | None:
-    """Return the reason if a block is too large for RDKit, judging by its counts, or None."""
+    """Return why a block is too large for RDKit by its counts, or None."""
     counts = _V3000.search(block) or _V2000.match(block.replace("\r\n", "\n"))
     if counts is None:
         if len(block) > (limit := 200 * MAX_ATOMS):
@@ -204,7 +204,7 @@ def _is_r_group(atom: Chem.Atom) -> bool:
 
 
 def _as_drawn(block: str) -> str:
-    """Return a SMILES that RDKit refuses as it refuses the block, or an empty string."""
+    """Return a SMILES that RDKit refuses as it refuses the block, or an empty text."""
     mol = Chem.MolFromMolBlock(block, sanitize=False, removeHs=False)
     if mol is None:
         return Unwritten("RDKit cannot read the structure") if block.strip() else ""

@@ -54,13 +54,12 @@ class AttentionBias(nn.Module):
         self.positions = nn.Parameter(torch.empty(max_path_length, heads, heads))
 
     def forward(self, batch: GraphBatch) -> list[Tensor]:  # for each group (H, graphs, S, S)
-        """Return the bias of every padded group of a batch."""
         with torch.autocast(batch.pairs.device.type, enabled=False):
             bias = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
         return by_head(bias, batch)
 
     def table(self, paths: PathTable) -> Tensor:  # (V, H)
-        """Return the bias of every code of a path vocabulary."""
+        """Return the bias of every path code."""
         bonds = label_embeddings(self.bonds)  # (K, H)
         terms = torch.einsum("lhk,ek->leh", self.positions, bonds)  # (L, K, H)
         longest = paths.bonds.shape[1] // paths.labels

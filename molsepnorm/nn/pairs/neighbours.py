@@ -37,8 +37,8 @@ class Neighbours:
 
     @cached_property
     def real(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The E entries with a bond, in the same order: their slots (E,), the labels of their bonds
-        (E,), counted from 0, and the index (M,) of the first entry of each row."""
+        """The E entries with a bond: their slots (E,), the labels of their bonds (E,), counted from
+        0, and the index (M,) of the first entry of each row."""
         labels = self.bonds.flatten()
         real = labels.nonzero()[:, 0]
         counts = (self.bonds > 0).sum(1)
@@ -87,5 +87,5 @@ class PairTensors:
     """The bonds of the whole batch."""
 
     def first_query(self) -> PairTensors:
-        """Return the tensors for the queries of slot 0, the graph token."""
+        """Return the tensors for the graph token's queries."""
         return replace(self, bias=[group[:, :, :1] for group in self.bias])
