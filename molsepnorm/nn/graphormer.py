@@ -13,8 +13,7 @@ from molsepnorm.nn.layer import make_layer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.nn.norms import Unchanged, make_last_norm
 from molsepnorm.nn.pairs.bias import AttentionBias
-from molsepnorm.nn.pairs.encoding import PairEncoding
-from molsepnorm.nn.pairs.features import walk_probabilities
+from molsepnorm.nn.pairs.encoding import PairEncoding, walk_probabilities
 from molsepnorm.nn.parts import FAST, ConditionalLinear, Parts, make_head, make_readout
 
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError, counted, first_of
-from molsepnorm.tasks.rounding import offset_of, too_close
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
+_MAX_ROUNDING = 1e-3  # of the numbers of a column, as a share of their range
 _MARGIN = 0.1  # share of the range of a column that a number may be outside of it
 WITH_COMMA = r"[-+]?[\d.]*,\d[\d.,]*"
 """Pattern of a number with a decimal comma or groups of thousands."""
@@ -179,8 +179,8 @@ class FeatureColumn:
         every = np.array(numbers, dtype=np.float64)
         low, high = float(every.min()), float(every.max())
         rounding = float(np.abs(every - every.astype(np.float32)).max())
-        if (offset := offset_of(low, high, rounding)) is not None:
-            raise DataError(f"{where(first)}: {too_close('numbers', f'{offset:.12g}')}")
+        if problem := too_close("numbers", low, high, rounding):
+            raise DataError(f"{where(first)}: {problem}")
         return FeatureColumn(
             name, low=low, high=high, fill=float(every.mean()) if missing else None
         )
@@ -309,6 +309,17 @@ class ExtraInputs:
                 own = values[:, start]
                 found[:, index] = (own < low - margin) | (own > high + margin)
         return found
+
+
+def too_close(what: str, low: float, high: float, rounding: float) -> str | None:
+    """Return the message about numbers whose differences single precision does not hold, such as
+    100000001 and 100000002; None for other numbers."""
+    if high <= low or rounding <= _MAX_ROUNDING * (high - low):
+        return None
+    return (
+        f"the {what} are too large for their differences, which single precision does not hold. "
+        f"Subtract a constant such as {(low + high) / 2:.12g} from all of them"
+    )
 
 
 NO_INPUTS = ExtraInputs()
