@@ -77,11 +77,8 @@ class Check:
 
 
 def describe() -> dict[str, dict[str, str | None]]:
-    """Return versions, devices and folders by name, without any computation.
-
-    The version of a package that is not installed is None. A device has the name that `--device`
-    takes.
-    """
+    """Return versions (None where not installed), devices and folders by name, without
+    computation."""
     versions: dict[str, str | None] = {"python": platform.python_version()}
     versions |= {"molsepnorm": __version__, **{name: _version(name) for name in _PACKAGES}}
     data = os.environ.get("MOLSEPNORM_DATA")

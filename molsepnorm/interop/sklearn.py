@@ -127,11 +127,7 @@ class _Graphormer(BaseEstimator):
         return {"data.split": shares, **draw}
 
     def _predicted(self, X: Molecules) -> pd.DataFrame:
-        """Return a table with the columns of all targets; NaN for an invalid molecule.
-
-        Raises:
-            DataError: a molecule is invalid, unless `on_invalid` is "nan".
-        """
+        """Return the columns of all targets; NaN, or a `DataError`, for an invalid molecule."""
         check_is_fitted(self, "model_")
         listed = _listed(X)
         predictor = Predictor(self.model_, self.device, self.processes)
@@ -310,11 +306,8 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
 
 
 def _listed(X: Molecules) -> list[Any]:
-    """Return molecules as a list of SMILES or `MolGraph`, with "" for missing ones.
-
-    Raises:
-        ConfigError: they have another shape.
-    """
+    """Return molecules as a list of SMILES or `MolGraph`, with "" for missing ones; a `ConfigError`
+    for another shape."""
     from molsepnorm.molecules.featurize.sdf import written
 
     if isinstance(X, (pd.DataFrame, np.ndarray)):

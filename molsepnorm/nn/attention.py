@@ -36,11 +36,8 @@ class BiasedSelfAttention(nn.Module):
     def forward(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
-        """Attend within each graph, from the first Q slots of x (M, C) to all slots.
-
-        Returns:
-            The outputs of the queries, group after group.
-        """
+        """Attend within each graph, from the first Q slots of x (M, C) to all slots, group after
+        group."""
         return self.out(self.attend(x, pairs, groups))
 
     def attend(

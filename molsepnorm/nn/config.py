@@ -58,8 +58,7 @@ class GraphormerConfig:
     """The architecture. The defaults are Graphormer-SLIM with SepNorm, for ZINC's features.
 
     Raises:
-        pydantic.ValidationError: a value is out of range, or two values contradict each other. It
-            is a ValueError.
+        pydantic.ValidationError: a value is out of range, or two values contradict each other.
     """
 
     layers: Annotated[int, "--layers"] = Field(default=12, ge=1, le=256)

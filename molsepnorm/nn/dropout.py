@@ -33,10 +33,7 @@ def draws_at_random(network: nn.Module) -> bool:
 
 @contextmanager
 def dropout_alone(network: nn.Module) -> Iterator[None]:
-    """Apply dropout as in training and everything else as in evaluation.
-
-    A batch norm uses its running statistics and does not update them.
-    """
+    """Apply dropout as in training and everything else as in evaluation."""
     modes = [(module, module.training) for module in network.modules()]
     for module, _ in modes:
         module.training = isinstance(module, nn.Dropout)
@@ -80,10 +77,8 @@ class ByteDropout(Dropout):
         return torch.addcmul(residual, x, mask.to(x.dtype), value=self.scale)
 
     def dropout_mask(self, x: Tensor) -> Tensor | None:
-        """Return uint8, 0 for each element of x to drop and else 1; None if none is dropped.
-
-        x is on the CPU.
-        """
+        """Return uint8, 0 for elements of x on the CPU to drop and else 1; None if none is
+        dropped."""
         if not self.training or self.dropped == 0:
             return None
         words = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 7) // 8,))

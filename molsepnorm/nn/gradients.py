@@ -27,14 +27,10 @@ def to_dense(constant: Tensor) -> Tensor:
 def differentiable_gradients(
     plain: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor
 ) -> list[Tensor | None]:
-    """Return the gradients of plain(*inputs) for the gradient of its result, with derivatives.
+    """Return the gradients of plain(*inputs), None for inputs that need none, with derivatives.
 
-    A hand-written `backward` returns them where gradients are enabled (`create_graph=True`). Its
-    own results depend on tensors that `forward` computed without gradients, so their derivatives
-    would be wrong.
-
-    Returns:
-        One gradient for each input; None if the input needs none.
+    A hand-written `backward` returns them under `create_graph=True`, since its own results depend
+    on tensors that `forward` computed without gradients.
     """
     with torch.enable_grad():
         # views, so that an input that depends on another one gets its own gradient only

@@ -63,25 +63,24 @@ class Graphormer(nn.Module):
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
         """Return the input of the head for every molecule.
 
-        R is C, or 2 C if the graph token and the atoms are read out, times the number of layers if
-        `config.readout` is layers, plus the number of molecule-level features.
+        R is C, or 2 C for the graph token and the atoms, times the number of layers for the
+        read-out `layers`, plus the number of molecule-level features.
         """
         return self.embed_with_atoms(batch)[0]
 
     def embed_with_atoms(
         self, batch: GraphBatch, layer: int | None = None
     ) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
-        """Return the result of `embed`, and a vector for every slot.
+        """Return the result of `embed`, and a vector for every slot; `batch.mask` selects the
+        atoms.
 
-        `batch.mask` selects the vectors of the atoms. They are the output of the last norm. If the
-        last layer computes the graph token only, they are that layer's input, which is not
-        normalised in a pre-norm network.
+        The vectors are the output of the last norm, or the input of a last layer that computes the
+        graph token only.
 
         Args:
             batch: the molecules.
-            layer: stop after this layer, counted from 1, and return what it reads out,
-                (B, `layer_width`), and its vectors of all slots. Only the last layer's are
-                normalised by the last norm.
+            layer: stop after this layer, counted from 1, and return its read-out (B, `layer_width`)
+                and its vectors of all slots.
 
         Raises:
             ConfigError: the batch is not a `GraphBatch`.
@@ -117,7 +116,7 @@ class Graphormer(nn.Module):
         """Initialise all parameters as `config.init` says.
 
         The head's weights of molecule-level features start at 0, so that a feature that is constant
-        in training, such as a fingerprint bit that no molecule has, never changes an output.
+        in training never changes an output.
         """
         initialize(self, self.config)
         if isinstance(self.head, ConditionalLinear):

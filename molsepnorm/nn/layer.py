@@ -72,11 +72,7 @@ class PostNormLayer(GraphormerLayer):
 
 
 class _GraphTokenQueries(GraphormerLayer):
-    """Queries and the feed-forward block are computed for the graph tokens only.
-
-    For the last layer if only the graph token is read out. The output is (B, C), in the order of
-    the graph tokens' slots.
-    """
+    """A last layer that computes the graph tokens only, (B, C), in the order of their slots."""
 
     def __init__(self, config: GraphormerConfig, index: int, parts: Parts) -> None:
         super().__init__(replace(config, local="none"), index, parts)

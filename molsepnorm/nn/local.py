@@ -62,9 +62,7 @@ _NO_BOND = -1e30
 
 
 class FastGINE(GINE):
-    """`GINE` that gathers messages from tables of neighbours.
-
-    Gradients are gathered, not scattered, so they repeat bit by bit.
+    """`GINE` that gathers messages from tables of neighbours, so gradients repeat bit by bit.
 
     Without gradients on a CPU, the entries without a bond, about half of all, are left out.
     """

@@ -31,10 +31,9 @@ class MoleculeFeatures(KeepsFloat32):
 
         y = [x, clip((features − mean) / sd, −10, 10)]
 
-    The mean and standard deviation are buffers, which are saved with the network and stay in
-    float32: a rounded mean would shift a feature, such as temperatures of 298 to 300 K, by more
-    than its standard deviation. A missing feature (NaN) is replaced by the mean. The limit keeps
-    one extreme descriptor from dominating an output.
+    The mean and standard deviation are buffers in float32, since a rounded mean would shift a
+    feature such as temperatures of 298 to 300 K by more than its standard deviation. A missing
+    feature (NaN) is replaced by the mean.
     """
 
     mean: Tensor

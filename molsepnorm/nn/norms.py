@@ -29,8 +29,8 @@ class Unchanged(nn.Module):
 class GraphTokenSepNorm(SepNorm):
     """`SepNorm` at a site where only graph tokens are left, x (B, C).
 
-    The norm of the atoms is kept in the state dict, but it is not trained: it gets no gradient, and
-    DistributedDataParallel would wait for one.
+    The norm of the atoms stays in the state dict. It is not trained, because
+    DistributedDataParallel would wait for its gradient.
     """
 
     def __init__(self, *args: Any) -> None:

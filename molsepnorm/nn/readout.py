@@ -57,10 +57,7 @@ class GraphTokenReadout(nn.Module):
 
 
 class FastReadout(Readout):
-    """`Readout` that sums over the rectangles of the padded groups instead of scattering.
-
-    The sums repeat bit by bit, also on a GPU.
-    """
+    """`Readout` that sums over the rectangles of the padded groups; the sums repeat bit by bit."""
 
     def sums(self, values: Tensor, batch: GraphBatch) -> Tensor:  # (B, …)
         parts = values.split([group.graphs * group.slots for group in batch.groups])

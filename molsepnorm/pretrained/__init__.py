@@ -30,13 +30,8 @@ def shipped_models() -> dict[str, Path]:
 
 
 def resolve(model: Path | str) -> Path:
-    """Return the folder of a model.
-
-    A folder of that path takes precedence over a shipped model of the same name.
-
-    Args:
-        model: path of a folder, or name of a shipped model.
-    """
+    """Return the folder of a model, given its path or the name of a shipped model; a path comes
+    first."""
     return shipped_models()[str(model)] if _is_name(model) else Path(model)
 
 

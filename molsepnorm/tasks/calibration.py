@@ -1,9 +1,10 @@
 """Intervals of predicted values, and calibrated probabilities with sets of classes.
 
-Both are fitted to molecules that were not trained on, and hold for molecules that are drawn like
-these. Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, for
-prediction regions from the order statistics of scores (split conformal prediction; Mondrian, that
-is, by class); Platt, "Probabilistic outputs for support vector machines", 1999.
+Both are fitted to molecules that were not trained on.
+
+Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005 (split conformal
+prediction; Mondrian, that is, by class); Platt, "Probabilistic outputs for support vector
+machines", 1999.
 """
 
 from __future__ import annotations
@@ -52,9 +53,8 @@ class Intervals:
     """Errors of a regression target, on the scale that is learned.
 
     The standard deviation of an error is exp(intercept + slope × signal), up to `largest`. The
-    scores are absolute errors divided by it; with a signal, by that of a fit to other molecules.
-    Without these fits, intervals at the level 0.9 that 20 molecules calibrate hold 0.88 of new
-    labels.
+    scores are absolute errors divided by it; with a signal, by that of a fit to other molecules,
+    without which intervals at the level 0.9 from 20 molecules hold 0.88 of new labels.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -83,11 +83,9 @@ class Intervals:
     def fit(residuals: np.ndarray, signals: Mapping[str, np.ndarray], spread: float) -> Intervals:
         """Fit the errors of n molecules that were not trained on.
 
-        Of the signals, the one whose errors have the highest likelihood in cross-validation is
-        used, or none, as for fewer than 20 molecules. An error grows with its signal or does not
-        depend on it. The largest standard deviation is that of the labels, or that of these
-        molecules if one of them has a larger one: for a molecule that is unlike all others the
-        model is hardly worse than the mean label.
+        The signal with the highest likelihood in cross-validation is used, or none, as for fewer
+        than 20 molecules. An error grows with its signal or does not depend on it. The largest
+        standard deviation is that of the labels, or of these molecules if one has a larger one.
 
         Args:
             residuals: [n], prediction minus label.
@@ -119,7 +117,7 @@ class Intervals:
         return np.exp(np.minimum(log_sd, limit))
 
     def half_widths(self, sd: np.ndarray, level: float) -> np.ndarray:
-        """Return half of the width of the interval that holds a label with probability `level`.
+        """Return half of the width of the interval at a level.
 
         Raises:
             ConfigError: there are too few scores for this level.
@@ -145,9 +143,9 @@ class Intervals:
 class ClassSets:
     """Calibrated probabilities of the classes of a target, and scores of each class.
 
-    The probabilities are divided by the class weights of training, which shift them. Their logits
-    are then multiplied by a slope; an offset is added to that of class 1 of two. The score of a
-    molecule is 1 minus the calibrated probability of its class.
+    Probabilities are divided by the class weights of training. Their logits are multiplied by a
+    slope, and an offset is added to that of class 1 of two. The score of a molecule is 1 minus the
+    calibrated probability of its class.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -214,8 +212,8 @@ class ClassSets:
         return raised / raised.sum(axis=1, keepdims=True)
 
     def sets(self, probabilities: np.ndarray, level: float) -> np.ndarray:  # bool (n, K)
-        """Return which classes the set of each molecule holds: its own class with probability
-        `level`, whatever its class is.
+        """Return which classes the set of each molecule holds: the true one with probability
+        `level`.
 
         A class with too few scores for the level is in every set.
         """

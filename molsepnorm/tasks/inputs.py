@@ -259,11 +259,11 @@ class ExtraInputs:
 
     @staticmethod
     def joined(inputs: Sequence[ExtraInputs]) -> ExtraInputs:
-        """Return everything that some parts of a model read.
+        """Return everything that the parts of a model read.
 
         Raises:
-            ConfigError: they read different feature columns or descriptors. One may read the first
-                columns only.
+            ConfigError: they read different descriptors or feature columns; one may read the first
+                only.
         """
         columns = []
         for same in zip_longest(*(each.columns for each in inputs)):
@@ -294,12 +294,8 @@ class ExtraInputs:
         return np.concatenate(values, axis=1), errors
 
     def outside(self, values: np.ndarray) -> np.ndarray:
-        """Return for each column which rows have a number outside the range of the training rows,
-        by more than a tenth of the range.
-
-        Returns:
-            bool (rows, columns), False for columns of words.
-        """
+        """Return bool (rows, columns): whether a number is outside the range of the training rows
+        by more than a tenth of the range; False for words."""
         found = np.zeros((len(values), len(self.columns)), dtype=bool)
         starts = np.cumsum([0, *self.column_widths])
         for index, (column, start) in enumerate(zip(self.columns, starts, strict=False)):

@@ -72,11 +72,8 @@ class Metric:
         return score > than if self.higher_is_better else score < than
 
     def close(self, score: float, to: float | None) -> bool:
-        """Return whether an error is so little above `to` that the difference says nothing.
-
-        It is at most half a per cent. If a higher score is better, no scores are close, since many
-        of them are equal on few molecules.
-        """
+        """Return whether an error is at most half a per cent above `to`; False if higher is
+        better."""
         if self.higher_is_better or to is None:
             return False
         return score <= (1 + _CLOSE) * to

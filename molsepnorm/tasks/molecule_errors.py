@@ -13,16 +13,13 @@ _TINY = 1e-7  # the smallest probability that has a logarithm
 
 def target_error(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the error of each molecule, float64 (G,): the absolute error of a regression target,
-    the log loss of other targets.
+    the log loss of other targets; NaN where the label or a value is NaN.
 
     Args:
         target: the target.
         labels: (G,), on the learned scale, or indices of classes; NaN without a label.
-        values: (G, K), predictions on the learned scale, probabilities of class 1, or those of all
+        values: (G, K), predictions on the learned scale, or probabilities of class 1 or all
             classes.
-
-    Returns:
-        The errors; NaN where the label or a value is NaN.
     """
     found = np.full(len(labels), np.nan)
     rows = np.flatnonzero(np.isfinite(labels) & np.isfinite(values).all(axis=1))

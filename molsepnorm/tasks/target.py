@@ -172,8 +172,7 @@ class Target:
         class_weight: Literal["balanced"] | None = None,
         strict: bool = True,
     ) -> Target:
-        """Return the target with the standardisation or the class weights of its training labels
-        (G,). The arguments are those of `Task.fit`.
+        """Return the target with the standardisation or class weights of its training labels (G,).
 
         Raises:
             DataError: a label does not fit; or, if `strict`, there is none or a single value.

@@ -142,10 +142,10 @@ class Task:
         return tuple(dict.fromkeys([*[self.metric][: len(own)], *others]))
 
     def baseline_prediction(self, labels: np.ndarray) -> np.ndarray:  # (O,)
-        """Return the best prediction that ignores the molecule, from training labels (G, T).
+        """Return the best constant prediction, from training labels (G, T).
 
-        It is the frequency of each class (equal ones if there are no labels); for regression it is
-        the median, or the mean if the loss is squared.
+        It is the frequency of each class; for regression the median, or the mean for squared
+        errors.
         """
         parts = []
         for target, column in zip(self.targets, labels.T, strict=True):
@@ -197,10 +197,9 @@ class Task:
     def tables(self, predictions: np.ndarray) -> list[dict[str, np.ndarray]]:
         """Return predictions (G, O) as named columns, for each target.
 
-        <target>_pred is a value in the unit of the table, the probability of class 1, or the name
-        of the most probable class. A target with a transform also has the value on the scale that
-        is learned, <target>_log10_pred or <target>_pic50_pred. Multi-class targets also have
-        <target>_prob_<class> for each class.
+        <target>_pred is a value in the unit of the table, the probability of class 1, or the most
+        probable class. A transform adds <target>_log10_pred or <target>_pic50_pred, the learned
+        value. Multi-class targets add <target>_prob_<class>.
         """
         tables = []
         for target, columns in zip(self.targets, self.columns(), strict=True):
@@ -346,10 +345,10 @@ def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _mean(scores: np.ndarray, finite: bool) -> np.ndarray:  # (R,)
-    """Return the mean over the targets (T, R) whose score is defined in the first resample; NaN if
-    no target has a score, or if not all predictions are finite.
+    """Return the mean over the targets (T, R) whose score is defined in the first resample.
 
-    A score that is undefined in another resample is replaced by that in the first one.
+    It is NaN without a score, or if not all predictions are finite. A score that is undefined in
+    another resample is replaced by that in the first one.
     """
     defined = ~np.isnan(scores)
     count = np.where(defined.any(axis=0) & finite, defined[:, 0].sum(), np.nan)

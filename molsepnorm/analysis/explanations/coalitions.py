@@ -1,7 +1,7 @@
 """Shapley values of players, from the values of coalitions that are drawn at random.
 
-The n players are the atoms of a molecule and perhaps further inputs of the model. A coalition is a
-set of players that are present; its value is the model's prediction without the other players.
+The n players are the atoms of a molecule and further inputs. The value of a coalition, a set of
+present players, is the model's prediction without the other players.
 """
 
 from __future__ import annotations

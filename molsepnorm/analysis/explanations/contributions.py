@@ -109,8 +109,7 @@ def explain_rows(
     """Explain the predictions for a table.
 
     Args:
-        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`, with its
-            errors.
+        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
         pairs: number of pairs of random orders.
         most: maximum number of rows; None for any number.
     """

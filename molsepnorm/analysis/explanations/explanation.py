@@ -105,8 +105,7 @@ def top_fragments(
 ) -> list[FragmentSummary]:
     """Return all fragments, from the largest to the smallest mean contribution.
 
-    The molecules of a multi-class target are explained for different classes. A fragment has a
-    summary for each class.
+    A fragment has a summary for each class of a multi-class target that is explained.
 
     Args:
         explanations: the explanations; rows that failed are left out.

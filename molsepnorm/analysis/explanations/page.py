@@ -131,10 +131,7 @@ unit, and it does not say how an atom changes the prediction.</p>
 
 
 def _top(summaries: Sequence[FragmentSummary]) -> str:
-    """Return a table of the fragments at both ends; those in several molecules, if there are.
-
-    The unit of the contributions has a column if it is not the same for all.
-    """
+    """Return a table of the fragments at both ends; those in several molecules, if there are."""
     shared = [each for each in summaries if each.molecules > 1] or [*summaries]
     chosen = shared if len(shared) <= 2 * _TOP else [*shared[:_TOP], *shared[-_TOP:]]
     units = len({each.unit for each in summaries}) > 1

@@ -37,10 +37,7 @@ def write(analysis: Analysis, folder: Path | str) -> None:
 
 
 def draw(analysis: Analysis) -> Figure:
-    """Draw each statistic that a run has, layer by layer.
-
-    A line is the mean over a group's runs, and a band reaches from their minimum to their maximum.
-    """
+    """Draw each statistic, layer by layer: mean, minimum and maximum over a group's runs."""
     figure = new_figure(16, 6.6)
     from matplotlib import colormaps
     from matplotlib.lines import Line2D

@@ -35,10 +35,9 @@ _NO_BOND = -1e30
 class DenseModel(nn.Module):
     """The parts of a model, their weighted mean, and the scales of its targets.
 
-    A column of the result is a value in the unit of the table, the probability of class 1, or the
-    probability of one class of a multi-class target; `output_columns` names them. They are those of
-    `molsepnorm predict` without `--level`: probabilities are not calibrated. A value is NaN if the
-    output of a network is not finite.
+    A column of the result is one of `molsepnorm predict` without `--level`: a value in the unit of
+    the table, or an uncalibrated probability of class 1 or of a class. It is NaN if the output of a
+    network is not finite.
 
     Args:
         model: the trained model. Its networks are copied.
@@ -91,12 +90,9 @@ class DenseModel(nn.Module):
 class DenseGraphormer(nn.Module):
     """A copy of a Graphormer for inference, from padded tensors to one row of outputs per molecule.
 
-    It computes the same as the network in evaluation mode, by operations whose shapes depend on the
-    number of molecules B and of atoms N only. Therefore it can be exported and compiled as a whole,
-    for any B and N. `dense_inputs` makes its inputs from SMILES.
-
-    Norms use the statistics of training, so no molecule depends on the others of its batch.
-    Changes of the network after the copy have no effect, and neither has `train()`.
+    The shapes of its operations depend only on the number of molecules B and of atoms N, so it can
+    be exported and compiled as a whole. `dense_inputs` makes its inputs from SMILES. It stays in
+    evaluation mode.
     """
 
     hops: Tensor
@@ -251,8 +247,7 @@ class _DenseKernel(nn.Module):
 class DenseForest(KeepsFloat32):
     """A `Forest` without branches that depend on the data.
 
-    The trees of all targets go down together, as many levels as the deepest of them has. A leaf is
-    its own child.
+    All trees go down together, as many levels as the deepest has. A leaf is its own child.
     """
 
     medians: Tensor

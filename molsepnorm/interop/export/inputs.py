@@ -156,7 +156,7 @@ def encode_table(
 
     The folder holds `00001.npz`, `00002.npz`, …, each for up to 64 rows of the table, in its order.
     A file has the arrays of `dense_inputs`, `smiles` [B], and `rows`, int64 [B], the index of each
-    molecule's row, counted from 0 without the header. Rows with an invalid SMILES are left out.
+    molecule's row. Rows with an invalid SMILES are left out.
 
     Args:
         source: the table, in any format of `read_chunks`.

@@ -87,12 +87,12 @@ def check_export(folder: Path | str) -> None:
 
 
 def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
-    """Write a model as a file of tensors in, predictions out, with all it needs to be used.
+    """Write a model as ONNX into a new or empty folder.
 
-    The new or empty folder gets `model.onnx`, `model.json`, which describes inputs and outputs, and
-    `example.npz`, encoded molecules with their predictions. The file is loaded by onnxruntime and
-    compared with `Predictor`, on built-in molecules and up to 64 training molecules if the model
-    has them. No training molecule is written.
+    It gets `model.onnx`, `model.json`, which describes inputs and outputs, and `example.npz`,
+    encoded molecules with their predictions. The file is compared with `Predictor`, on built-in
+    molecules and up to 64 training molecules if the model has them. No training molecule is
+    written.
 
     Raises:
         ConfigError: as `check_export`, or the model has no dense form (see `DenseModel`).

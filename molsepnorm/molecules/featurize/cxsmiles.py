@@ -83,13 +83,7 @@ def has_axes(mol: Chem.Mol) -> bool:
 
 
 def announce_losses(smiles: Iterable[str], source: object, said: set[str]) -> None:
-    """Warn once about each kind of `losses`.
-
-    Args:
-        smiles: SMILES and CXSMILES.
-        source: name of their file.
-        said: the kinds that were announced before; more are added.
-    """
+    """Warn once about each kind of `losses` of the SMILES in a file, and add it to `said`."""
     for text in smiles:
         if "|" in text and (extended := EXTENSION.fullmatch(text.strip())):
             try:

@@ -223,8 +223,7 @@ class Environments:
     def counts(self, present: np.ndarray) -> np.ndarray:  # bool (n, N) -> float32 (n, F)
         """Return the counts of n subsets of the atoms.
 
-        An environment counts if all of its atoms are present. It is never replaced by another one:
-        the environments of the remaining atoms are those of the whole molecule.
+        An environment of the whole molecule counts if all of its atoms are present.
         """
         whole = present.astype(np.float32) @ self.members.T == self.members.sum(axis=1)  # (n, E)
         counts = np.zeros((self.width, len(present)), dtype=np.float32)

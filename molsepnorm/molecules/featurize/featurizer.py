@@ -35,8 +35,7 @@ class Featurizer(ABC):
 
     All SMILES of one molecule must give the same graph, except for the order of its atoms and
     bonds. `canonical_smiles`, `canonical_mol` and `oriented_mol` of `molsepnorm.featurize.smiles`
-    help with this. (RDKit itself reads some metal complexes differently from their canonical
-    SMILES.) Instances are created without arguments.
+    help with this. Instances are created without arguments.
     """
 
     name: ClassVar[str]
@@ -60,8 +59,8 @@ class Featurizer(ABC):
         """Return the graph of one molecule.
 
         Raises:
-            InvalidMolecule: the SMILES cannot be read, or the features do not cover one of its
-                atoms or bonds; the message is the reason, on one line.
+            InvalidMolecule: the SMILES cannot be read, or has an atom or bond without features; the
+                message is the reason, on one line.
         """
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:

@@ -36,11 +36,7 @@ def packed_morgan(smiles: Iterable[str]) -> np.ndarray:  # uint8 (G, BITS // 8)
 
 
 def morgan_matrix(smiles: Iterable[str]) -> csr_matrix:  # float32 (G, BITS)
-    """Return the fingerprints of `packed_morgan` as a sparse matrix of zeros and ones.
-
-    Raises:
-        InvalidMolecule: as the featurisers.
-    """
+    """Return the fingerprints of `packed_morgan` as a sparse matrix of zeros and ones."""
     return _sparse(packed_morgan(smiles))
 
 
@@ -129,19 +125,19 @@ def nearest_molecules(
 ) -> tuple[np.ndarray, np.ndarray, list[InvalidMolecule | None]]:
     """Return the most similar known molecule of each molecule, and their Tanimoto similarity.
 
-    Different molecules may have equal fingerprints, such as enantiomers and long alkanes. If a
-    molecule is itself among the known ones, it is the nearest.
+    A molecule that is itself among the known ones is its own nearest one, although others, such as
+    enantiomers, may have the same fingerprint.
 
     Args:
         smiles: n SMILES, standardised.
         known: SMILES of m molecules, as they were before they were standardised.
-        fingerprints: uint8 [m, BITS // 8], fingerprints of their standardised forms, see
-            `packed_morgan`.
+        fingerprints: uint8 [m, BITS // 8], of their standardised forms, see `packed_morgan`.
         level: of this standardisation.
 
     Returns:
-        The index, int64 [n], and the similarity, float64 [n], and the error of a SMILES that RDKit
-        cannot read, or None. A molecule with an error has the index 0 and the similarity NaN.
+        The index, int64 [n], the similarity, float64 [n], and None or the error of an invalid
+            SMILES,
+        whose index is 0 and similarity NaN.
     """
     bits, errors = fingerprints_of(smiles)
     index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
@@ -171,11 +167,10 @@ def fingerprints_of(smiles: Sequence[str]) -> tuple[np.ndarray, list[InvalidMole
 def with_one_text(smiles: Sequence[str], fingerprints: np.ndarray, level: Level) -> list[str]:
     """Return the SMILES in which every row of a molecule has the text of its first row.
 
-    Only texts with equal fingerprints are compared, by `molecule_key`.
-
     Args:
         smiles: n SMILES, as they were before they were standardised at `level`.
-        fingerprints: uint8 [n, BITS // 8], fingerprints of their standardised forms.
+        fingerprints: uint8 [n, BITS // 8], of their standardised forms; only equal ones are
+            compared.
         level: of this standardisation.
     """
     keys = [bits.tobytes() for bits in fingerprints]

@@ -107,9 +107,8 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
 def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph:
     """Return the graph of `data` with the chirality tags of a featuriser.
 
-    The tags of OGB's data sets and of `smiles2graph` depend on the order in which a SMILES is
-    written, those of the featuriser do not. The graph is therefore made from `data.smiles` if RDKit
-    can read it, and otherwise must have no tags. Other features are only compared.
+    The tags of OGB's data sets depend on the order in which a SMILES is written. The graph is
+    therefore made from `data.smiles` if RDKit can read it, and otherwise must have no tags.
 
     Raises:
         ConfigError: there are chirality tags and no SMILES, or the atoms have other features than
@@ -142,11 +141,8 @@ def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph
 
 
 def checked_offset(bond_offset: int | None) -> int:
-    """Return `bond_offset` after checking it.
-
-    Raises:
-        ConfigError: it is missing, or not a non-negative integer.
-    """
+    """Return `bond_offset`, or raise a `ConfigError` if it is missing or no non-negative
+    integer."""
     if bond_offset is None:
         raise ConfigError(
             "bond_offset is missing: pass the attribute of the first bond label. It is 1 for "

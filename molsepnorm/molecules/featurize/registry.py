@@ -66,10 +66,10 @@ def get(name: str) -> Featurizer:
 
 
 def plugin_digest(name: str) -> str:
-    """Return a digest of a plug-in's declaration and source file; empty for a built-in featuriser.
+    """Return a digest of a plug-in's declaration and source; empty for a built-in featuriser.
 
-    It is part of the file name of encoded data, so that a changed plug-in does not reuse them. A
-    class that was defined interactively has no source file; the code of its methods is used.
+    It is part of the file name of encoded data. For a class without a source file, the code of its
+    methods is used.
     """
     if name in _BUILT_IN:
         return ""

@@ -202,10 +202,8 @@ def excess(text: str) -> str | None:
 
 
 def _one_token(smiles: object) -> str:
-    """Return the SMILES without surrounding whitespace, after checking its characters and size.
-
-    The extension of a CXSMILES is worked in, see `cxsmiles`.
-    """
+    """Return the SMILES without surrounding whitespace and with its CXSMILES extension worked in,
+    after checking its characters and size."""
     if not isinstance(smiles, str):
         raise InvalidMolecule(f"not a text value: {_short(smiles)}")
     text = smiles.strip()

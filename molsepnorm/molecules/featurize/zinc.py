@@ -156,8 +156,7 @@ def _bond_orders(text: str, labels: bytes) -> np.ndarray | None:
     """Return the kekulised bond orders, uint8 [N, N], with atoms in the order of the text.
 
     None if RDKit refuses the text, or if a `[C@H]` is not a stereocentre. RDKit chooses the Kekulé
-    structure by canonical ranks, so it is the same for all SMILES of a molecule and the canonical
-    SMILES need not be written.
+    structure by canonical ranks, so it is the same for all SMILES of a molecule.
     """
     mol = Chem.MolFromSmiles(text, sanitize=False)
     marked = _MARKED in labels

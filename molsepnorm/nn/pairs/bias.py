@@ -90,8 +90,7 @@ def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
     """Return the vector of every bond label: the mean of the embeddings of its features.
 
     Args:
-        tables: one table (values, …) for each bond feature. In a label the first feature changes
-            fastest.
+        tables: (values, …) for each bond feature, of which the first changes fastest in a label.
     """
     first, *others = tables
     labels = first
@@ -101,10 +100,8 @@ def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
 
 
 class FastAttentionBias(AttentionBias):
-    """`AttentionBias` whose gradient reads the transposed matrix of the path table.
-
-    Otherwise PyTorch transposes the sparse matrix at every step.
-    """
+    """`AttentionBias` whose gradient reads the transposed path table, which PyTorch would otherwise
+    transpose at every step."""
 
     def path_sums(self, paths: PathTable, terms: Tensor) -> Tensor:  # (V, H)
         if is_transformed():

@@ -16,9 +16,8 @@ from molsepnorm.nn.batch import GraphBatch
 class Neighbours:
     """The bonds of a batch, each listed at both of its ends.
 
-    Every row has D entries, the maximum number of bonds on any atom of the data set. Shapes are
-    therefore equal in all batches with the same padded groups. An entry without a bond refers to
-    the row's own slot.
+    Every row has D entries, the maximum number of bonds on any atom of the data set. An entry
+    without a bond refers to the row's own slot.
     """
 
     slots: Tensor
