@@ -118,24 +118,10 @@ _WEIGHTS_AT_ONCE = 2**19
 """Number of weights in memory: 4 MB, and up to ten arrays of this size."""
 
 
-def score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return a metric of one target over the labels that are present; NaN where it is undefined.
-
-    >>> score("mae", np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0]))
-    0.25
-    >>> score("roc_auc", np.array([1.0, 1.0]), np.array([0.2, 0.9]))
-    nan
-
-    Arguments and errors as for `resampled_scores`.
-    """
-    once = np.ones((1, len(labels)), np.uint8)
-    return float(resampled_scores(metric, labels, predictions, once)[0])
-
-
 def resampled_scores(
     metric: str, labels: np.ndarray, predictions: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:  # (R,)
-    """Return the `score` of each resample; NaN where it is undefined.
+    """Return a metric of one target in each resample; NaN where it is undefined.
 
     >>> labels, predictions = np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0])
     >>> resampled_scores("mae", labels, predictions, np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3]]))
