@@ -71,8 +71,7 @@ class Graphormer(nn.Module):
     def embed_with_atoms(
         self, batch: GraphBatch, layer: int | None = None
     ) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
-        """Return the result of `embed`, and a vector for every slot; `batch.mask` selects the
-        atoms.
+        """Return the result of `embed`, and a vector for every slot; `batch.mask` marks atoms.
 
         The vectors are the output of the last norm, or the input of a last layer that computes the
         graph token only.

@@ -194,8 +194,8 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs, file: Path) 
 
 
 def _difference(model: PropertyModel, found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference of predictions (B, O), NaN if any is; `expected` is
-    learned-scale."""
+    """Return the largest difference of predictions (B, O), NaN if any is. `expected` is on the
+    learned scale."""
     largest = [0.0]
     for target, its in zip(model.task.targets, model.task.columns(), strict=True):
         values, learned = found[:, its], expected[:, its]

@@ -78,7 +78,7 @@ def losses(smiles: str, extension: str) -> list[str]:
 
 
 def has_axes(mol: Chem.Mol) -> bool:
-    """Return whether the molecule is an atropisomer to RDKit."""
+    """Return whether RDKit has found an axis of an atropisomer."""
     return any(bond.GetStereo().name.startswith("STEREOATROP") for bond in mol.GetBonds())
 
 

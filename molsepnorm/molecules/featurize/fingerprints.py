@@ -125,8 +125,8 @@ def nearest_molecules(
 ) -> tuple[np.ndarray, np.ndarray, list[InvalidMolecule | None]]:
     """Return the most similar known molecule of each molecule, and their Tanimoto similarity.
 
-    A molecule that is itself among the known ones is its own nearest one, although others, such as
-    enantiomers, may have the same fingerprint.
+    For a known molecule this is the molecule itself, although others, such as enantiomers, may have
+    the same fingerprint.
 
     Args:
         smiles: n SMILES, standardised.
@@ -135,9 +135,8 @@ def nearest_molecules(
         level: of this standardisation.
 
     Returns:
-        The index, int64 [n], the similarity, float64 [n], and None or the error of an invalid
-            SMILES,
-        whose index is 0 and similarity NaN.
+        The index, int64 [n], and the similarity, float64 [n]; 0 and NaN for an invalid SMILES. None
+        or the error of each SMILES.
     """
     bits, errors = fingerprints_of(smiles)
     index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
