@@ -77,11 +77,8 @@ class Check:
 
 
 def describe() -> dict[str, dict[str, str | None]]:
-    """Return versions, devices and folders by name, without any computation.
-
-    The version of a package that is not installed is None. A device has the name that `--device`
-    takes.
-    """
+    """Return versions (None where not installed), devices and folders by name, without
+    computation."""
     versions: dict[str, str | None] = {"python": platform.python_version()}
     versions |= {"molsepnorm": __version__, **{name: _version(name) for name in _PACKAGES}}
     data = os.environ.get("MOLSEPNORM_DATA")
@@ -115,7 +112,7 @@ def _gpu(index: int) -> str:
 
 
 def _folder(path: Path) -> str:
-    """Describe a folder; if it does not exist, by the nearest one, in which it would be created."""
+    """Describe a folder, or the nearest existing one, in which it would be created."""
     nearest = next((each for each in (path, *path.parents) if each.exists()), path)
     writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     state = "writable" if writable else "not writable"
@@ -153,8 +150,7 @@ def _checks() -> dict[str, Callable[[], Findings]]:
 
 
 def _network(name: str) -> Findings:
-    """Compare the default network on a device in float32 with plain operations on the CPU in
-    float64: outputs, gradients, and the weights and running statistics after three steps."""
+    """Compare the default network in float32 with plain operations on the CPU in float64."""
     found = _results(torch.device(name), torch.float32, FAST)
     expected = _results(torch.device("cpu"), torch.float64, PLAIN)
     for what, tensors in expected.items():
@@ -194,14 +190,13 @@ def _config() -> GraphormerConfig:
 
 
 def _network_of(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
-    """Return a network with the same random weights on every device."""
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         return Graphormer(config, parts)
 
 
 def _apart(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """Return the difference of two lists of tensors, relative to the norm of the expected ones."""
+    """Return the difference of tensors, relative to the norm of the expected ones."""
     pairs = zip(found, expected, strict=True)
     difference = math.hypot(*(float((a.cpu().double() - b).norm()) for a, b in pairs))
     return difference / math.hypot(*(float(each.norm()) for each in expected))
@@ -231,7 +226,6 @@ def _workers() -> Findings:
 
 
 def _model() -> PropertyModel:
-    """Return a model with fixed random weights."""
     from molsepnorm.model import PropertyModel
     from molsepnorm.tasks import Target, Task
 

@@ -11,11 +11,8 @@
     ├── ModelError            a model folder that is incomplete, damaged or too new
     └── StorageError          a place that cannot be read or written, or a full disk
 
-The command line prints the message alone and leaves with the class's `exit_code`:
-2 where the request itself was wrong, 1 where carrying it out failed.
-
-A `DataWarning` says that a table was read in a way that should be checked, such as with decimal
-commas. The command line prints it on standard error.
+The command line prints the message alone and exits with the class's `exit_code`: 2 if the request
+was wrong, 1 if carrying it out failed. It prints a `DataWarning` on standard error.
 """
 
 from __future__ import annotations
@@ -100,12 +97,10 @@ class StorageError(MolsepnormError, OSError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown `name`: the nearest known one, and all of them.
+    """Return the end of an error message about an unknown name: the nearest known one, and all.
 
     >>> did_you_mean("dropuot", ["dropout", "layers"])
     "Did you mean 'dropout'? Known: dropout, layers."
-    >>> did_you_mean("x", ["dropout", "layers"])
-    'Known: dropout, layers.'
     >>> did_you_mean("x", ["IC50, nM", "pH"])
     "Known: 'IC50, nM', pH."
     """

@@ -25,6 +25,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.pretrained import CARD, ModelCard, Score, Source
 from molsepnorm.tasks import Target, Task
+from molsepnorm.tasks.metrics import resampled_scores
 from molsepnorm.training import Callback
 
 SMALL = {
@@ -170,3 +171,9 @@ class Recorder(Callback):
 def of_targets(data: Dataset | Labels, field: str) -> tuple[Any, ...]:
     """Return a field, such as kind, of each target of a data set or of labels."""
     return tuple(getattr(target, field) for target in data.targets)
+
+
+def score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
+    """A metric of one target, of every molecule once."""
+    once = np.ones((1, len(labels)), np.uint8)
+    return float(resampled_scores(metric, labels, predictions, once)[0])

@@ -145,9 +145,7 @@ def print_sets(sets: Iterable[ListedSet]) -> None:
         )
         table.add_row(*cells[: len(table.columns)])
     console.print(table)
-    console.print(
-        "Missing raw files are downloaded when a set is first used, except those of zinc-rich."
-    )
+    console.print("Missing raw files are downloaded when a set is first used.")
 
 
 def _targets(targets: Sequence[TargetSummary]) -> Table:

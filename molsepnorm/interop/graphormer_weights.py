@@ -100,7 +100,6 @@ class Imported:
     """Our tensors that have no counterpart and keep their initial weights."""
 
     def __str__(self) -> str:
-        """Return a summary as readable text."""
         return (
             f"{len(self.mapped)} tensors imported, with the features of {self.featurizer}\n"
             f"Not imported: {', '.join(self.unused)}\n"
@@ -281,7 +280,7 @@ def import_weights(
 
 
 def _check(theirs: Mapping[str, Tensor], settings: Mapping[str, Any]) -> int:
-    """Return the number of layers, if names, shapes and settings are those of the encoder."""
+    """Return the number of layers, after checking names, shapes and settings."""
     for name, needed in _SETTINGS.items():
         if (value := settings.get(name, needed)) != needed:
             raise ModelError(f"its {name} is {value}; only {needed} can be imported")
@@ -334,7 +333,6 @@ def _check(theirs: Mapping[str, Tensor], settings: Mapping[str, Any]) -> int:
 
 
 def _features(table: Tensor, sizes: tuple[int, ...], first: int, name: str) -> list[Tensor]:
-    """Return the rows of each feature."""
     starts = [first + _STRIDE * feature for feature in range(len(sizes))]
     if len(table) < (needed := starts[-1] + sizes[-1]):
         raise ModelError(

@@ -66,8 +66,8 @@ class _Graphormer(BaseEstimator):
         sample_weight: Any,
         validation: tuple[list[Any], pd.DataFrame] | None,
     ) -> None:
-        """Train on labels that are numbers or the names of classes, with the settings of the
-        labels; `validation` chooses the epoch, drawn if None."""
+        """Train on numbers or names of classes; without `validation`, molecules are drawn for
+        it."""
         if self.on_invalid not in _ON_INVALID:
             raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
         if sample_weight is not None:
@@ -127,11 +127,7 @@ class _Graphormer(BaseEstimator):
         return {"data.split": shares, **draw}
 
     def _predicted(self, X: Molecules) -> pd.DataFrame:
-        """Return a table with the columns of all targets; NaN for an invalid molecule.
-
-        Raises:
-            DataError: a molecule is invalid, unless `on_invalid` is "nan".
-        """
+        """Return the columns of all targets; NaN, or a `DataError`, for an invalid molecule."""
         check_is_fitted(self, "model_")
         listed = _listed(X)
         predictor = Predictor(self.model_, self.device, self.processes)
@@ -225,8 +221,8 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
         return self
 
     def predict(self, X: Molecules) -> np.ndarray:
-        """Return the predictions, float64 (G,), or (G, T) for T targets; NaN where a molecule is
-        invalid and `on_invalid` is "nan"."""
+        """Return float64 (G,), or (G, T) for T targets; NaN where `on_invalid` is "nan" and a
+        molecule is invalid."""
         columns = [target.prediction_column for target in self.model_.task.targets]
         found = self._predicted(X)[columns].to_numpy(dtype=np.float64)
         return found[:, 0] if self.n_outputs_ == 1 else found
@@ -286,8 +282,8 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
         return self
 
     def predict_proba(self, X: Molecules) -> np.ndarray | list[np.ndarray]:
-        """Return the probability of each class, float64 (G, K), a list of these for several
-        targets; NaN where a molecule is invalid and `on_invalid` is "nan"."""
+        """Return probabilities, float64 (G, K), in a list for several targets; NaN as in
+        `predict`."""
         table = self._predicted(X)
         parts = [
             table[target.output_columns].to_numpy(dtype=np.float64)
@@ -300,8 +296,8 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
         return found[0] if len(found) == 1 else found
 
     def predict(self, X: Molecules) -> np.ndarray:
-        """Return the most probable class, (G,), or (G, T) for T targets. Where a molecule is
-        invalid and `on_invalid` is "nan", it is NaN, in an array of floats or objects."""
+        """Return the most probable class, (G,), or (G, T) for T targets. Where `on_invalid` is
+        "nan" and a molecule is invalid, it is NaN, in an array of floats or objects."""
         probabilities = self.predict_proba(X)
         if isinstance(probabilities, np.ndarray):
             return _chosen(probabilities, np.asarray(self.classes_))
@@ -310,11 +306,8 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
 
 
 def _listed(X: Molecules) -> list[Any]:
-    """Return molecules as a list of SMILES or `MolGraph`, with "" for missing ones.
-
-    Raises:
-        ConfigError: they have another shape.
-    """
+    """Return molecules as a list of SMILES or `MolGraph`, with "" for missing ones; a `ConfigError`
+    for another shape."""
     from molsepnorm.molecules.featurize.sdf import written
 
     if isinstance(X, (pd.DataFrame, np.ndarray)):

@@ -1,9 +1,8 @@
 """Callbacks that send the course of a run to TensorBoard, MLflow or Weights & Biases.
 
-Each writes the settings, the losses, scores and learning rate after every validation, and the
-scores of the test split at the end. Every member of an ensemble is a run of its own, and the joined
-model another, with its test scores only. In training on several processes, pass the callback in one
-of them.
+Each writes the settings, the losses, scores and learning rate after every validation, and the test
+scores at the end. Every member of an ensemble is a run of its own, and the joined model another. In
+training on several processes, pass the callback in one of them.
 """
 
 from __future__ import annotations

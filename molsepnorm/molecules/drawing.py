@@ -70,7 +70,7 @@ class Panel:
     caption: str = ""
 
     def highlights(self, colours: Colours, limit: float) -> tuple[Chem.Mol, dict[int, Colour]]:
-        """Return the molecule, and the colour of each atom whose number is not 0."""
+        """Return the molecule and the colours of atoms with a number other than 0."""
         shares = self.values / limit if limit > 0 else self.values
         chosen = {atom: colours(each) for atom, each in enumerate(shares.tolist()) if each}
         return _molecule(self.smiles), chosen
@@ -87,7 +87,7 @@ def atom_names(smiles: str) -> list[str]:
 
 
 def _molecule(smiles: str) -> Chem.Mol:
-    """Return the molecule of `Chem.MolFromSmiles`, without the warnings that RDKit prints."""
+    """Return `Chem.MolFromSmiles` without RDKit's warnings."""
     with rdBase.BlockLogs():
         return Chem.MolFromSmiles(smiles)
 
@@ -165,7 +165,6 @@ def draw_grid(
 
 
 def _draw_bar(drawer: Any, width: int, top: int, colours: Colours, limit: float, unit: str) -> None:
-    """Draw a colour bar with its ends, its middle and its unit."""
     left, length = 0.1 * width, 0.8 * width
     drawer.SetOffset(0, 0)
     drawer.SetFillPolys(True)
@@ -200,7 +199,7 @@ _MAX_DRAWN = 200  # atoms; a larger drawing cannot be read
 
 
 def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
-    """Return an SVG element of a molecule on white; None if it is invalid or too large."""
+    """Return an SVG element on white; None for an invalid or too large molecule."""
     try:
         mol = read_smiles(smiles)
     except InvalidMolecule:

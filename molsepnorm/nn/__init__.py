@@ -1,15 +1,5 @@
 """The network. It maps tensors to tensors and needs only PyTorch.
 
-======================  ==================================================================
-`graphormer`, `layer`   the model and one layer, as the equations of the paper
-`embedding`             atoms and graph tokens
-`pairs/`                pairs of slots: attention bias, gates, neighbours
-`attention`, `local`    the parts of a layer, plain and written for speed
-`parts`                 the choice between these two, and the output heads
-`norms`, `dropout`      as their names say
-`observe`               embeddings of molecules, layer by layer
-======================  ==================================================================
-
 Dimension letters, used in the whole package:
 
 =====  ==========================================================================
@@ -22,7 +12,7 @@ C      channels (the model's width)
 H      heads
 K      bond labels
 D      maximum number of bonds on any atom
-E      channels of a slot pair's vector
+E      directed bonds
 F      features of a slot pair, or of a molecule
 L      number of bonds of a path that are encoded
 V      path vocabulary

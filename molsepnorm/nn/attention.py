@@ -1,4 +1,4 @@
-"""Multi-head self-attention with an additive bias and optional gates."""
+"""Multi-head self-attention with an additive bias."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from molsepnorm.nn.pairs.neighbours import PairTensors
 class BiasedSelfAttention(nn.Module):
     r"""Self-attention within each graph of a batch.
 
-    .. math:: \left(\mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{C/H}} + b\right) \odot G\right) V
+    .. math:: \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{C/H}} + b\right) V
 
-    The gates G are optional. `FastSelfAttention` computes the same faster.
+    `FastSelfAttention` computes the same faster.
 
-    Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, section 3.1.2, for b; Luo et al., NeurIPS
-    2022, arXiv 2205.13401, section 4, and Zhang et al., ICLR 2023, arXiv 2301.09505, section 4,
-    for G.
+    Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, section 3.1.2.
     """
 
     def __init__(self, width: int, heads: int, dropout: Dropout) -> None:
@@ -38,37 +36,31 @@ class BiasedSelfAttention(nn.Module):
     def forward(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
-        """Attend within each graph, from the first Q slots of x (M, C) to all slots.
-
-        Returns:
-            The outputs of the queries, group after group.
-        """
+        """Attend within each graph, from the first Q slots of x (M, C) to all slots, group after
+        group."""
         return self.out(self.attend(x, pairs, groups))
 
     def attend(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
-        """Return the outputs of all heads, concatenated, before the last linear layer."""
-        return plain_attention(self.qkv(x), groups, pairs.bias, pairs.gates, self.dropout)
+        """Return the concatenated heads, before the last linear layer."""
+        return plain_attention(self.qkv(x), groups, pairs.bias, self.dropout)
 
 
 def plain_attention(
     qkv: Tensor,  # (M, 3C): q of every head, then k, then v
     groups: tuple[PaddedGroup, ...],
     biases: Sequence[Tensor],  # for each group (H, graphs, Q, S)
-    gates: Sequence[Tensor] | None,  # for each group (H, graphs, Q, S)
     dropout: Callable[[Tensor], Tensor],
 ) -> Tensor:  # (ΣQ, C)
     """Return the outputs of all heads by operations that have derivatives of any order."""
     outputs = []
     slots = [group.graphs * group.slots for group in groups]
-    factors: Sequence[Tensor | None] = gates or [None] * len(groups)
-    for rows, group, bias, gate in zip(qkv.split(slots), groups, biases, factors, strict=True):
+    for rows, group, bias in zip(qkv.split(slots), groups, biases, strict=True):
         parts = rows.view(group.graphs, group.slots, 3, len(bias), -1)
         q, k, v = parts.permute(2, 3, 0, 1, 4)  # (H, graphs, S, C/H) each
         q = q[:, :, : bias.shape[2]]
         weights = dropout(torch.softmax(q @ k.mT / q.shape[-1] ** 0.5 + bias, dim=-1))
-        weights = weights if gate is None else weights * gate
         outputs.append((weights.to(v.dtype) @ v).permute(1, 2, 0, 3).flatten(2).flatten(0, 1))
     return torch.cat(outputs)
 
@@ -80,8 +72,8 @@ weighted sum of the values may overflow, or the gradients may vanish."""
 
 
 class FastSelfAttention(BiasedSelfAttention):
-    """`BiasedSelfAttention` with a hand-written gradient on a CPU, and by PyTorch's
-    `scaled_dot_product_attention` on other devices, with the bias as its mask."""
+    """`BiasedSelfAttention` with a hand-written gradient on a CPU; PyTorch's own attention
+    elsewhere."""
 
     dropout: ByteDropout
 
@@ -97,14 +89,12 @@ class FastSelfAttention(BiasedSelfAttention):
         scale = 1.0 if masks[0] is None else dropout.scale
         qkv = self.qkv(x).to(x.dtype).contiguous()
         with torch.autocast(x.device.type, enabled=False):
-            return _Attend.apply(qkv, groups, scale, masks, *bias, *(pairs.gates or ()))
+            return _Attend.apply(qkv, groups, scale, masks, *bias)
 
     def attend_on_device(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
-        """Attend by PyTorch's own operations, which have kernels for GPUs."""
-        if pairs.gates is not None:
-            return super().attend(x, pairs, groups)
+        """Attend by `scaled_dot_product_attention`, with the bias as its mask."""
         outputs, rate = [], self.dropout.p if self.dropout.training else 0.0
         slots = [group.graphs * group.slots for group in groups]
         for qkv, group, bias in zip(self.qkv(x).split(slots), groups, pairs.bias, strict=True):
@@ -117,7 +107,7 @@ class FastSelfAttention(BiasedSelfAttention):
 
 
 class _Location(NamedTuple):
-    """The location of a group in the batch."""
+    """The rows of a group in the batch."""
 
     slots: slice  # rows of the input
     queries: slice  # rows of the output
@@ -140,15 +130,13 @@ class _Attend(torch.autograd.Function):
         groups: tuple[PaddedGroup, ...],
         scale: float,  # of the weights that dropout keeps, 1 without dropout
         masks: list[Tensor | None],  # for each group uint8 (H, graphs, Q, S), or no dropout
-        *pairs: Tensor,  # for each group (H, graphs, Q, S): the biases, then the gates if any
+        *bias: Tensor,  # for each group (H, graphs, Q, S)
     ) -> Tensor:  # (ΣQ, C)
-        bias, gates = pairs[: len(groups)], pairs[len(groups) :]
         heads = len(bias[0])
         locations = list(_locations(groups, bias))
         y = qkv.new_empty(locations[-1].queries.stop, qkv.shape[1] // 3)
         saved: list[Tensor] = []
-        factors = gates or [None] * len(groups)
-        for at, part, mask, gate in zip(locations, bias, masks, factors, strict=True):
+        for at, part, mask in zip(locations, bias, masks, strict=True):
             q, k, v = _by_head(qkv[at.slots], at.num_slots, heads, parts=3)
             q = q[:, :, : at.num_queries]
             q, k, v = (each.flatten(0, 1) for each in (q, k, v))  # (H·graphs, …, C/H)
@@ -157,63 +145,58 @@ class _Attend(torch.autograd.Function):
             if mask is not None:
                 dropped = mask.flatten(0, 1).to(q.dtype).mul_(weights)
                 total.div_(scale)
-            gated = dropped if gate is None else dropped * gate.flatten(0, 1).to(q.dtype)
-            attended = (gated @ v).div_(total)
+            attended = (dropped @ v).div_(total)
             _by_head(y[at.queries], at.num_queries, heads).copy_(attended.unflatten(0, (heads, -1)))
-            saved += [q, k, v, weights, dropped, gated, total]
-        ctx.save_for_backward(qkv, y, *pairs, *saved)
-        ctx.groups, ctx.scale, ctx.num_pairs = groups, scale, len(pairs)
+            saved += [q, k, v, weights, dropped, total]
+        ctx.save_for_backward(qkv, y, *bias, *saved)
+        ctx.groups, ctx.scale = groups, scale
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled() or is_transformed(grad):
-            grad_qkv, *grad_pairs = _plain_gradients(ctx, grad)
-            return (grad_qkv, None, None, None, *grad_pairs)
+            grad_qkv, *grad_bias = _plain_gradients(ctx, grad)
+            return (grad_qkv, None, None, None, *grad_bias)
         qkv, y, *rest = ctx.saved_tensors
-        bias, saved = rest[: len(ctx.groups)], iter(rest[ctx.num_pairs :])
+        bias, saved = rest[: len(ctx.groups)], iter(rest[len(ctx.groups) :])
         heads = len(bias[0])
         grad_qkv = torch.empty_like(qkv)
-        grad_bias: list[Tensor] = []
-        grad_gates: list[Tensor] = []
+        grad_bias = []
         for at, part in zip(_locations(ctx.groups, bias), bias, strict=True):
-            q, k, v, weights, dropped, gated, total = (next(saved) for _ in range(7))
+            q, k, v, weights, dropped, total = (next(saved) for _ in range(6))
             grad_y = _by_head(grad[at.queries], at.num_queries, heads).flatten(0, 1) / total
             y_part = _by_head(y[at.queries], at.num_queries, heads).flatten(0, 1)
             # The softmax gradient subtracts each row's Σ_j P_ij ∂P_ij, which is y_i · ∂y_i.
             along = (grad_y * y_part).sum(-1, keepdim=True)
-            grad_gated = grad_y @ v.transpose(1, 2)
-            if ctx.num_pairs > len(bias):
-                grad_gates.append((grad_gated * dropped).unflatten(0, (heads, -1)))
-            grad_logits = grad_gated.mul_(gated)
+            grad_logits = (grad_y @ v.transpose(1, 2)).mul_(dropped)
             grad_logits.addcmul_(weights, along, value=-1 / ctx.scale)
             grad_bias.append(grad_logits.unflatten(0, (heads, -1)).to(part.dtype))
 
             factor = q.shape[-1] ** -0.5
             grad_q = (grad_logits @ k).mul_(factor)
             grad_k = (grad_logits.transpose(1, 2) @ q).mul_(factor)
-            grad_v = gated.transpose(1, 2) @ grad_y
+            grad_v = dropped.transpose(1, 2) @ grad_y
             parts = _by_head(grad_qkv[at.slots], at.num_slots, heads, parts=3)
             if at.num_queries < at.num_slots:
                 parts[0].zero_()
             for part, gradient in zip(parts, (grad_q, grad_k, grad_v), strict=True):
                 part[:, :, : gradient.shape[1]] = gradient.unflatten(0, (heads, -1))
-        return (grad_qkv, None, None, None, *grad_bias, *grad_gates)
+        return (grad_qkv, None, None, None, *grad_bias)
 
 
 def _plain_gradients(ctx: Any, grad: Tensor) -> list[Tensor | None]:
-    """Return the gradients of qkv, the biases and the gates as functions that have derivatives."""
+    """Return the gradients of qkv and the biases as functions that have derivatives."""
+    groups = ctx.groups
     qkv, _, *rest = ctx.saved_tensors
-    dropped = rest[ctx.num_pairs + 4 :: 7]
-    groups, masks = ctx.groups, (ctx.scale * (each != 0).to(each.dtype) for each in dropped)
+    bias, dropped = rest[: len(groups)], rest[len(groups) + 4 :: 6]
+    masks = (ctx.scale * (weights != 0).to(weights.dtype) for weights in dropped)
 
-    def plain(qkv: Tensor, *pairs: Tensor) -> Tensor:
-        bias, gates = pairs[: len(groups)], pairs[len(groups) :]
+    def plain(qkv: Tensor, *bias: Tensor) -> Tensor:
         return plain_attention(
-            qkv, groups, bias, gates, lambda weights: weights * next(masks).view_as(weights)
+            qkv, groups, bias, lambda weights: weights * next(masks).view_as(weights)
         )
 
-    return differentiable_gradients(plain, (qkv, *rest[: ctx.num_pairs]), grad)
+    return differentiable_gradients(plain, (qkv, *bias), grad)
 
 
 def _locations(groups: tuple[PaddedGroup, ...], bias: Sequence[Tensor]) -> Iterator[_Location]:

@@ -2,11 +2,10 @@
 
 The slots of all graphs are concatenated along one axis, M, so a linear layer, a norm or a dropout
 is one call for the whole batch. Attention needs rectangular tensors, so graphs of similar size form
-a padded group. A batch has a few groups. This keeps padding low although the graphs of a batch are
-drawn at random. Random batches matter for the graph token's batch norm: a batch of graphs of equal
-size would remove the effect of the size on the target.
+a padded group. A few groups keep the padding low although the graphs of a batch are drawn at
+random, which the graph token's batch norm needs.
 
-Lightning copies a batch and sets its fields, so these dataclasses are not frozen. It reads the size
+Lightning sets the fields of a copied batch, so these dataclasses are not frozen. It reads the size
 of a batch from its first tensor, `graph_token`.
 """
 
@@ -44,7 +43,6 @@ class PathTable:
     """K: the number of bond labels in use, which are 0 … K − 1."""
 
     def to(self, device: torch.device | str) -> PathTable:
-        """Return the table on another device."""
         dense = torch.device(device).type != "cpu"  # a few megabytes, and no sparse kernels
         matrices = (self.bonds, self.bonds_transposed)
         bonds, transposed = (each.to_dense() if dense else each for each in matrices)
@@ -67,11 +65,7 @@ class PaddedGroup(NamedTuple):
 
 @dataclass(eq=False)
 class GraphBatch:
-    """B molecules, encoded for the network.
-
-    Molecule i of the batch has its graph token at slot `graph_token[i]`. Outputs therefore have the
-    order of the molecules, however they are grouped.
-    """
+    """B molecules, encoded for the network. Outputs have the order of `graph_token`."""
 
     graph_token: Tensor
     """int64 [B]: the slot of each molecule's graph token."""

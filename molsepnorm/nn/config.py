@@ -58,8 +58,7 @@ class GraphormerConfig:
     """The architecture. The defaults are Graphormer-SLIM with SepNorm, for ZINC's features.
 
     Raises:
-        pydantic.ValidationError: a value is out of range, or two values contradict each other. It
-            is a ValueError.
+        pydantic.ValidationError: a value is out of range, or two values contradict each other.
     """
 
     layers: Annotated[int, "--layers"] = Field(default=12, ge=1, le=256)
@@ -101,14 +100,8 @@ class GraphormerConfig:
     pair_walks: int = Field(default=0, ge=0, le=256)
     """Number of random-walk steps whose probabilities become an attention bias (RRWP); 0 for
     none."""
-    resistance_kernels: int = Field(default=0, ge=0, le=1024)
-    """Number of Gaussian kernels of the resistance distance that become an attention bias; 0 for
-    none."""
     pair_hidden: int = Field(default=32, ge=0, le=16_384)
-    """Hidden width of the map from walks and resistances to the bias; 0 for a linear map."""
-    urpe: bool = False
-    """Multiply attention weights by a learned matrix of the distance (URPE), and of the resistance
-    kernels if there are any."""
+    """Hidden width of the map from random walks to the attention bias; 0 for a linear map."""
 
     readout: ReadoutKind = "token"
     """Input of the head: the graph token, the mean or sum of the atoms, or the token and one of
@@ -178,11 +171,11 @@ class GraphormerConfig:
                 "model.max_path_length is at most model.max_distance; got "
                 f"max_path_length={self.max_path_length}, max_distance={self.max_distance}"
             )
-        needs_bonds = self.local != "none" or self.walks or self.resistance_kernels
+        needs_bonds = self.local != "none" or self.walks
         if self.max_distance == 1 and needs_bonds:
             raise ConfigError(
                 "model.max_distance: 1 makes all atoms of a fragment neighbours, and model.local, "
-                "node_walks, pair_walks and resistance_kernels read the bonds: use 2 or more"
+                "node_walks and pair_walks read the bonds: use 2 or more"
             )
 
 

@@ -23,21 +23,17 @@ class Dropout(nn.Dropout):
         super().__init__(p)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Return residual + dropout(x)."""
         return residual + self(x)
 
 
 def draws_at_random(network: nn.Module) -> bool:
-    """Return whether two passes in training differ, because some dropout is above zero."""
+    """Return whether any dropout of the network is above zero."""
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
 
 
 @contextmanager
 def dropout_alone(network: nn.Module) -> Iterator[None]:
-    """Apply dropout as in training and everything else as in evaluation.
-
-    A batch norm uses its running statistics and does not update them.
-    """
+    """Apply dropout as in training and everything else as in evaluation."""
     modes = [(module, module.training) for module in network.modules()]
     for module, _ in modes:
         module.training = isinstance(module, nn.Dropout)
@@ -72,7 +68,7 @@ class ByteDropout(Dropout):
         return x if mask is None else x * mask.to(x.dtype).mul_(self.scale)
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:
-        """Return residual + dropout(x); on a CPU in one pass over memory."""
+        """Return residual + dropout(x), on a CPU in one pass over memory."""
         if x.device.type != "cpu":
             return residual + self(x)
         mask = self.dropout_mask(x)
@@ -81,10 +77,8 @@ class ByteDropout(Dropout):
         return torch.addcmul(residual, x, mask.to(x.dtype), value=self.scale)
 
     def dropout_mask(self, x: Tensor) -> Tensor | None:
-        """Return uint8, 0 for each element of x to drop and else 1; None if none is dropped.
-
-        x is on the CPU.
-        """
+        """Return uint8, 0 for elements of x on the CPU to drop and else 1; None if none is
+        dropped."""
         if not self.training or self.dropped == 0:
             return None
         words = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 7) // 8,))
@@ -94,7 +88,7 @@ class ByteDropout(Dropout):
 
     @property
     def dropped(self) -> int:
-        """Number of elements that are dropped among 256, on average; follows `p`."""
+        """Average number of dropped elements among 256."""
         return min(round(self.p * _VALUES), _VALUES - 1)
 
     @property

@@ -91,7 +91,6 @@ class WalkEncoding(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set all parameters to 0, so that the encoding has no effect."""
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 

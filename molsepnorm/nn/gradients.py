@@ -9,8 +9,7 @@ from torch import Tensor
 
 
 def is_transformed(*tensors: Tensor) -> bool:
-    """Return whether a transform of `torch.func` is active, or a tensor is a batch of gradients
-    (`is_grads_batched=True`). Hand-written functions support neither."""
+    """Return whether a transform of `torch.func` is active or a tensor is a batch of gradients."""
     if torch.compiler.is_compiling():
         return False
     return torch._C._are_functorch_transforms_active() or any(
@@ -19,8 +18,8 @@ def is_transformed(*tensors: Tensor) -> bool:
 
 
 def to_dense(constant: Tensor) -> Tensor:
-    """Return a sparse tensor as a dense one, also where a transform of `torch.func` is active,
-    which does not accept sparse (CSR) tensors."""
+    """Return a sparse tensor as a dense one; transforms of `torch.func` do not accept sparse
+    ones."""
     with torch._C._DisableFuncTorch():
         return constant.to_dense()
 
@@ -28,14 +27,10 @@ def to_dense(constant: Tensor) -> Tensor:
 def differentiable_gradients(
     plain: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor
 ) -> list[Tensor | None]:
-    """Return the gradients of plain(*inputs) for the gradient of its result, with derivatives.
+    """Return the gradients of plain(*inputs), None for inputs that need none, with derivatives.
 
-    A hand-written `backward` returns them where gradients are enabled (`create_graph=True`). Its
-    own results depend on tensors that `forward` computed without gradients, so their derivatives
-    would be wrong.
-
-    Returns:
-        One gradient for each input; None if the input needs none.
+    A hand-written `backward` returns them under `create_graph=True`, since its own results depend
+    on tensors that `forward` computed without gradients.
     """
     with torch.enable_grad():
         # views, so that an input that depends on another one gets its own gradient only

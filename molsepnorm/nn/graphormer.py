@@ -13,8 +13,7 @@ from molsepnorm.nn.layer import make_layer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.nn.norms import Unchanged, make_last_norm
 from molsepnorm.nn.pairs.bias import AttentionBias
-from molsepnorm.nn.pairs.encoding import PairEncoding
-from molsepnorm.nn.pairs.features import walk_probabilities
+from molsepnorm.nn.pairs.encoding import PairEncoding, walk_probabilities
 from molsepnorm.nn.parts import FAST, ConditionalLinear, Parts, make_head, make_readout
 
 
@@ -64,25 +63,23 @@ class Graphormer(nn.Module):
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
         """Return the input of the head for every molecule.
 
-        R is C, or 2 C if the graph token and the atoms are read out, times the number of layers if
-        `config.readout` is layers, plus the number of molecule-level features.
+        R is C, or 2 C for the graph token and the atoms, times the number of layers for the
+        read-out `layers`, plus the number of molecule-level features.
         """
         return self.embed_with_atoms(batch)[0]
 
     def embed_with_atoms(
         self, batch: GraphBatch, layer: int | None = None
     ) -> tuple[Tensor, Tensor]:  # (B, R), (M, C)
-        """Return the result of `embed`, and a vector for every slot.
+        """Return the result of `embed`, and a vector for every slot; `batch.mask` marks atoms.
 
-        `batch.mask` selects the vectors of the atoms. They are the output of the last norm. If the
-        last layer computes the graph token only, they are that layer's input, which is not
-        normalised in a pre-norm network.
+        The vectors are the output of the last norm, or the input of a last layer that computes the
+        graph token only.
 
         Args:
             batch: the molecules.
-            layer: stop after this layer, counted from 1, and return what it reads out,
-                (B, `layer_width`), and its vectors of all slots. Only the last layer's are
-                normalised by the last norm.
+            layer: stop after this layer, counted from 1, and return its read-out (B, `layer_width`)
+                and its vectors of all slots.
 
         Raises:
             ConfigError: the batch is not a `GraphBatch`.
@@ -96,7 +93,7 @@ class Graphormer(nn.Module):
             )
         walks = walk_probabilities(batch, self.config.walks, self.embedding.graph_token.dtype)
         x = self.embedding(batch, walks)  # (M, C)
-        pairs = self.pair_encoding(batch, walks)  # bias per head, gates, neighbours
+        pairs = self.pair_encoding(batch, walks)  # bias per head, neighbours
         *others, last = self.layers
         read = []
         for number, each in enumerate(others, start=1):
@@ -118,7 +115,7 @@ class Graphormer(nn.Module):
         """Initialise all parameters as `config.init` says.
 
         The head's weights of molecule-level features start at 0, so that a feature that is constant
-        in training, such as a fingerprint bit that no molecule has, never changes an output.
+        in training never changes an output.
         """
         initialize(self, self.config)
         if isinstance(self.head, ConditionalLinear):
@@ -129,8 +126,7 @@ class Graphormer(nn.Module):
 
 
 def empty_network(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
-    """Return a network on the CPU whose initial weights are to be replaced; the random state is as
-    before."""
+    """Return a network on the CPU to load weights into; the random state does not change."""
     with torch.random.fork_rng([]):
         return Graphormer(config, parts)
 
@@ -138,7 +134,7 @@ def empty_network(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
 def initialize(network: nn.Module, config: GraphormerConfig) -> None:
     """Draw linear layers and embeddings as `config.init` says; other modules reset themselves.
 
-    Norms become the identity, and factors such as URPE's become 1.
+    Norms become the identity.
     """
     std = 0.02 if config.init == "v1" else 0.5
     for module in network.modules():

@@ -45,7 +45,6 @@ class GraphormerLayer(nn.Module):
         self.activation_dropout = parts.dropout(config.activation_dropout)
 
     def forward(self, x: Tensor, pairs: PairTensors, batch: GraphBatch) -> Tensor:  # (M, C)
-        """Apply the layer to all slots of a batch, x (M, C)."""
         h = self.attention_norm(x, batch.graph_token, batch.mask)
         x = self.add_attention(x, h, pairs, batch)
         h = self.ffn_norm(x, batch.graph_token, batch.mask)
@@ -66,7 +65,6 @@ class PostNormLayer(GraphormerLayer):
     """`GraphormerLayer` that normalises after each residual connection: x = norm(x + f(x))."""
 
     def forward(self, x: Tensor, pairs: PairTensors, batch: GraphBatch) -> Tensor:  # (M, C)
-        """Apply the layer to all slots of a batch, x (M, C)."""
         x = self.add_attention(x, x, pairs, batch)
         x = self.attention_norm(x, batch.graph_token, batch.mask)
         x = self.add_feed_forward(x, x)
@@ -74,11 +72,7 @@ class PostNormLayer(GraphormerLayer):
 
 
 class _GraphTokenQueries(GraphormerLayer):
-    """Queries and the feed-forward block are computed for the graph tokens only.
-
-    For the last layer if only the graph token is read out. The output is (B, C), in the order of
-    the graph tokens' slots.
-    """
+    """A last layer that computes the graph tokens only, (B, C), in the order of their slots."""
 
     def __init__(self, config: GraphormerConfig, index: int, parts: Parts) -> None:
         super().__init__(replace(config, local="none"), index, parts)
@@ -99,7 +93,6 @@ class PostNormGraphTokenLayer(_GraphTokenQueries, PostNormLayer):
 
 
 def make_layer(config: GraphormerConfig, index: int, parts: Parts) -> GraphormerLayer:
-    """Return the layer of that index, counted from 0."""
     tokens_only = config.last_layer_is_token_only and index == config.layers - 1
     kinds = {
         ("pre", False): GraphormerLayer,

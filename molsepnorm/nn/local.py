@@ -38,7 +38,6 @@ class GINE(nn.Module):
         self.mlp_out = nn.Linear(width, width)
 
     def reset_parameters(self) -> None:
-        """Set ε to 0."""
         nn.init.zeros_(self.epsilon)
 
     def forward(self, y: Tensor, x: Tensor, pairs: PairTensors, batch: GraphBatch) -> Tensor:
@@ -49,7 +48,7 @@ class GINE(nn.Module):
         return y + self.mlp_out(F.gelu(self.mlp_in(sums))) * batch.mask[:, None]
 
     def messages(self, x: Tensor, embeddings: Tensor, neighbours: Neighbours) -> Tensor:  # (M, C)
-        """Return Σ_j ReLU(x_j + e_ij) for every slot, with the embeddings (K, C) of bond labels."""
+        """Return Σ_j ReLU(x_j + e_ij), with the embeddings (K, C) of bond labels."""
         from torch_geometric.utils import scatter
 
         slots, columns = neighbours.bonds.nonzero(as_tuple=True)
@@ -63,9 +62,7 @@ _NO_BOND = -1e30
 
 
 class FastGINE(GINE):
-    """`GINE` that gathers messages from tables of neighbours.
-
-    Gradients are gathered, not scattered, so they repeat bit by bit.
+    """`GINE` that gathers messages from tables of neighbours, so gradients repeat bit by bit.
 
     Without gradients on a CPU, the entries without a bond, about half of all, are left out.
     """

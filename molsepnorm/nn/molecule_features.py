@@ -15,7 +15,7 @@ _LIMIT = 10.0  # standard deviations
 
 
 class KeepsFloat32(nn.Module):
-    """A module whose numbers stay in float32 where the rest of a model has a lower precision."""
+    """A module that stays in float32 in a model of lower precision."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         def kept(tensor: Tensor) -> Tensor:
@@ -31,10 +31,9 @@ class MoleculeFeatures(KeepsFloat32):
 
         y = [x, clip((features − mean) / sd, −10, 10)]
 
-    The mean and standard deviation are buffers, which are saved with the network and stay in
-    float32: a rounded mean would shift a feature, such as temperatures of 298 to 300 K, by more
-    than its standard deviation. A missing feature (NaN) is replaced by the mean. The limit keeps
-    one extreme descriptor from dominating an output.
+    The mean and standard deviation are buffers in float32, since a rounded mean would shift a
+    feature such as temperatures of 298 to 300 K by more than its standard deviation. A missing
+    feature (NaN) is replaced by the mean.
     """
 
     mean: Tensor
@@ -52,7 +51,6 @@ class MoleculeFeatures(KeepsFloat32):
         self.sd.copy_(sd)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R) -> (B, R + F)
-        """Concatenate the features of the batch to x."""
         if batch.features is None or batch.features.shape[1] != len(self.mean):
             found = 0 if batch.features is None else batch.features.shape[1]
             raise ConfigError(

@@ -20,7 +20,7 @@ _KINDS: dict[NormKind, Callable[[int], nn.Module]] = {
 
 
 class Unchanged(nn.Module):
-    """Return the first argument; takes the place of a part that a configuration leaves out."""
+    """Return the first argument, in place of a part that a configuration leaves out."""
 
     def forward(self, x: Tensor, *_: Any) -> Tensor:
         return x
@@ -29,8 +29,8 @@ class Unchanged(nn.Module):
 class GraphTokenSepNorm(SepNorm):
     """`SepNorm` at a site where only graph tokens are left, x (B, C).
 
-    The norm of the atoms is kept in the state dict, but it is not trained: it gets no gradient, and
-    DistributedDataParallel would wait for one.
+    The norm of the atoms stays in the state dict. It is not trained, because
+    DistributedDataParallel would wait for its gradient.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -51,7 +51,7 @@ class GraphTokenSharedNorm(SharedNorm):
 def make_norms(
     config: GraphormerConfig, index: int
 ) -> tuple[SepNorm | SharedNorm, SepNorm | SharedNorm]:
-    """Return the norms of the attention and of the feed-forward block of a layer."""
+    """Return the norms of a layer's attention and feed-forward blocks."""
     kinds, pre_norm = config.norms, config.norm_order == "pre"
     tokens_only = config.last_layer_is_token_only and index == config.layers - 1
     first = kinds.first_graph if index == 0 and pre_norm else kinds.graph

@@ -22,10 +22,8 @@ def embedding_sites(network: Graphormer) -> tuple[str, ...]:
 
 
 def layer_embeddings(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
-    """Return each molecule's graph token [:, 0] and mean of its atoms [:, 1] at every site.
-
-    The mean is NaN after a last layer that computes the graph token only.
-    """
+    """Return each molecule's graph token [:, 0] and mean of its atoms [:, 1] at every site; NaN for
+    the mean after a last layer that computes the graph token only."""
     found = observed(network, batch, _modules(network), lambda x: _token_and_mean(x, batch))
     return torch.stack(found, dim=2)
 
@@ -36,7 +34,7 @@ def observed(
     modules: Iterable[nn.Module],
     read: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
-    """Embed a batch, and return `read` of the output of each module of the network."""
+    """Embed a batch, and return `read` of the output of each module."""
     found: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: Any, output: Tensor) -> None:

@@ -31,7 +31,6 @@ FAST = Parts(FastSelfAttention, FastGINE, FastAttentionBias, FastReadout, ByteDr
 
 
 def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphTokenReadout:
-    """Return the read-out of a network, or with `layers` of each of its layers."""
     if config.last_layer_is_token_only:
         return GraphTokenReadout(config.width)
     kind = "token+mean" if config.readout == "layers" else config.readout
@@ -39,7 +38,6 @@ def make_readout(config: GraphormerConfig, parts: Parts) -> Readout | GraphToken
 
 
 def make_head(config: GraphormerConfig, width: int) -> nn.Module:
-    """Return the map from R channels to the outputs, as `config.head` says."""
     if config.head == "linear":
         if not config.columns:
             return _output_layer(width, config.outputs)
@@ -51,14 +49,13 @@ def make_head(config: GraphormerConfig, width: int) -> nn.Module:
 
 
 class _NoOutputs(nn.Linear):
-    """A linear layer without outputs. torch would warn that it has no weights to draw."""
+    """A linear layer without outputs, for which torch would issue a warning."""
 
     def reset_parameters(self) -> None:
         pass
 
 
 def _output_layer(width: int, outputs: int) -> nn.Linear:
-    """Return a linear layer; without outputs, there is nothing in it to train."""
     return nn.Linear(width, outputs) if outputs else _NoOutputs(width, 0).requires_grad_(False)
 
 

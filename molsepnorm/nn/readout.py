@@ -26,7 +26,6 @@ class Readout(nn.Module):
         """R, the number of channels of the result."""
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R)
-        """Read out x (M, C), in the order of the molecules."""
         parts = [x.index_select(0, batch.graph_token)] if self.token else []
         if self.atoms:
             pooled = self.sums(x * batch.mask[:, None], batch)
@@ -39,7 +38,7 @@ class Readout(nn.Module):
         return torch.cat(parts, dim=1)
 
     def sums(self, values: Tensor, batch: GraphBatch) -> Tensor:  # (B, …)
-        """Sum values (M, …) over the slots of each graph, in the order of the groups."""
+        """Sum values (M, …) over the slots of each graph, group by group."""
         from torch_geometric.utils import scatter
 
         first_slots = torch.zeros_like(batch.degrees).index_fill_(0, batch.graph_token, 1)
@@ -54,15 +53,11 @@ class GraphTokenReadout(nn.Module):
         self.width = width
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, C)
-        """Return x in the order of the molecules."""
         return x.index_select(0, batch.order)
 
 
 class FastReadout(Readout):
-    """`Readout` that sums over the rectangles of the padded groups instead of scattering.
-
-    The sums repeat bit by bit, also on a GPU.
-    """
+    """`Readout` that sums over the rectangles of the padded groups; the sums repeat bit by bit."""
 
     def sums(self, values: Tensor, batch: GraphBatch) -> Tensor:  # (B, …)
         parts = values.split([group.graphs * group.slots for group in batch.groups])

@@ -26,24 +26,17 @@ _FOLDER = Path(__file__).parent
 
 
 def shipped_models() -> dict[str, Path]:
-    """Return the model folders that come with the package, by name."""
     return {path.parent.name: path.parent for path in sorted(_FOLDER.glob(f"*/{CARD}"))}
 
 
 def resolve(model: Path | str) -> Path:
-    """Return the folder of a model.
-
-    A folder of that path takes precedence over a shipped model of the same name.
-
-    Args:
-        model: path of a folder, or name of a shipped model.
-    """
+    """Return the folder of a model, given its path or the name of a shipped model; a path comes
+    first."""
     return shipped_models()[str(model)] if _is_name(model) else Path(model)
 
 
 def recorded_path(model: Path | str) -> Path:
-    """Return what a file should record about a model: an absolute path, or the name of a shipped
-    model, which is valid on other machines, too."""
+    """Return the path to record in a file: absolute, or the name of a shipped model."""
     return Path(model) if _is_name(model) else Path(model).resolve()
 
 

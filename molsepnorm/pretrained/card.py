@@ -54,8 +54,7 @@ class ModelCard:
     """The card of a model, the file `card.json` of its folder.
 
     Raises:
-        ValueError: a digest is invalid, a number is too small, or sources or objectives are
-            missing.
+        ValueError: a digest or a number is invalid, or sources or objectives are missing.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
@@ -111,10 +110,7 @@ def read_card(folder: Path) -> ModelCard:
 def read_exclusions(folder: Path) -> dict[str, str]:
     """Return `ModelCard.excludes` from the card in a model folder; empty without a card.
 
-    The other entries are not checked, because importing pydantic takes longer than loading a model.
-
-    Raises:
-        ModelError, StorageError: as in `read_card`.
+    The other entries are not checked, because pydantic takes longer to import than a model to load.
     """
     if not (folder / CARD).exists():
         return {}

@@ -76,7 +76,6 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
 
     @torch.no_grad()
     def _update(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
-        """Update the running statistics."""
         assert self.running_mean is not None and self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
@@ -151,7 +150,7 @@ def _computes_as_torch(norm: _BatchNorm) -> bool:
 
 
 def _with_state_of(norm: _BatchNorm, kind: type[MaskedBatchNorm1d]) -> MaskedBatchNorm1d:
-    """Return a norm of another class with the options, parameters and buffers of a batch norm."""
+    """Return a norm of another class with the state of a batch norm."""
     options = norm.eps, norm.momentum, norm.affine, norm.track_running_stats
     new = kind(norm.num_features, *options, device="meta")
     for name, parameter in norm._parameters.items():
@@ -179,7 +178,6 @@ def normalize_real(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:  
 
 
 def contains_batch_norm(norm: nn.Module) -> bool:
-    """Return whether a norm is or contains a batch norm."""
     return any(isinstance(module, _BatchNorm) for module in norm.modules())
 
 

@@ -139,8 +139,8 @@ class Known(NamedTuple):
 
 
 def _find_known(network: nn.Module) -> list[Known]:
-    """Return the modules of known classes, in order, without nested ones, and without decoders,
-    whose first token attends only to itself, so it is no CLS."""
+    """Return the outermost modules of known classes, in order, without decoders, whose first token
+    attends only to itself."""
     found: list[Known] = []
     stacks: set[str] = set()
     for name, module in network.named_modules():
@@ -156,7 +156,7 @@ def _find_known(network: nn.Module) -> list[Known]:
 
 
 def _known_norms(model: nn.Module, known: list[Known]) -> dict[str, nn.Module]:
-    """Return the norms of token sequences of known networks; a layer without any is refused."""
+    """Return the norms of token sequences of known networks; refuse a layer without one."""
     modules = [each for each in model.named_modules() if not isinstance(each[1], nn.Identity)]
     norms = {
         name: module
@@ -181,7 +181,7 @@ def _known_norms(model: nn.Module, known: list[Known]) -> dict[str, nn.Module]:
 
 
 def _matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict[str, nn.Module]:
-    """Return the modules that a rule, the given argument, selects; at least one for each name."""
+    """Return the modules that a rule selects, at least one for each name."""
     rules: Any = [rule] if isinstance(rule, str) or callable(rule) else rule
     rules = [*rules] if isinstance(rules, Iterable) else []
     right = [isinstance(each, str | Callable) and not isinstance(each, type) for each in rules]
@@ -206,7 +206,7 @@ def _matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict
 
 
 def _width(norm: nn.Module) -> int | None:
-    """Return the number of channels of a norm; None if it does not normalise the last dimension."""
+    """Return the number of channels of a norm of the last dimension; None for other modules."""
     others = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)  # of another dimension
     if isinstance(norm, others) or next(norm.children(), None) is not None:
         return None

@@ -9,7 +9,6 @@ from torch import Tensor, distributed
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Return x, cast to float32 if its precision is lower."""
     return x.float() if x.element_size() < 4 else x
 
 

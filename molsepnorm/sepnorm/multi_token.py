@@ -50,7 +50,6 @@ class Padding:
         return {}  # a copy of a network does not contain its last batch
 
     def follow(self, module: nn.Module) -> RemovableHandle:
-        """Keep the mask of each call of a module from now on."""
         parameters = inspect.signature(module.forward).parameters.values()
         named = [each.name for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD]
         positions = {name: named.index(name) for name in _MASKS if name in named}

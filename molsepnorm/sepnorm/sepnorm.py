@@ -174,7 +174,6 @@ class SepNorm(DropIn):
         return normalize_special(self.cls_norm, x)
 
     def _sequences(self, x: Tensor, mask: Tensor | None) -> Tensor:  # (n, l, d)
-        """Normalise sequences (n, l, d)."""
         token = self.tokens(x[:, 0]).unsqueeze(1)
         y = normalize_real(self.tok_norm, x[:, 1:], None if mask is None else mask[:, 1:])
         return torch.cat([token.to(y.dtype), y], dim=1)
@@ -199,7 +198,6 @@ class SepNorm(DropIn):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Load weights, also those of the published module."""
         rename_keys(
             state_dict, prefix, {"cls_norm_layer": "cls_norm", "tok_norm_layer": "tok_norm"}
         )
@@ -273,7 +271,7 @@ _OF_ROWS = (nn.LayerNorm, nn.RMSNorm, nn.Identity, _BatchNorm)
 
 
 def _check_packable(norm: nn.Module) -> None:
-    """Check that a norm of the tokens, which may be wrapped, normalises packed rows (m, d)."""
+    """Check that a norm of the tokens normalises packed rows (m, d)."""
     if not any(isinstance(module, _OF_ROWS) for module in norm.modules()):
         raise ConfigError(
             f"the norm of the tokens, a {type(norm).__name__}, expects sequences and got packed "

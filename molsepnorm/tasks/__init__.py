@@ -1,5 +1,4 @@
-"""Targets of a prediction task, their loss and metrics, and the conversion of outputs to
-predictions. Inputs beside the molecule are here, too.
+"""Targets, their loss and metrics, the conversion of outputs to predictions, and extra inputs.
 
 A regression or binary target takes one of the network's O outputs, a target of K classes takes K of
 them. Regression outputs are in units of the standard deviation of the training labels; the other

@@ -1,9 +1,10 @@
 """Intervals of predicted values, and calibrated probabilities with sets of classes.
 
-Both are fitted to molecules that were not trained on, and hold for molecules that are drawn like
-these. Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005, for
-prediction regions from the order statistics of scores (split conformal prediction; Mondrian, that
-is, by class); Platt, "Probabilistic outputs for support vector machines", 1999.
+Both are fitted to molecules that were not trained on.
+
+Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005 (split conformal
+prediction; Mondrian, that is, by class); Platt, "Probabilistic outputs for support vector
+machines", 1999.
 """
 
 from __future__ import annotations
@@ -52,9 +53,8 @@ class Intervals:
     """Errors of a regression target, on the scale that is learned.
 
     The standard deviation of an error is exp(intercept + slope × signal), up to `largest`. The
-    scores are absolute errors divided by it; with a signal, by that of a fit to other molecules.
-    Without these fits, intervals at the level 0.9 that 20 molecules calibrate hold 0.88 of new
-    labels.
+    scores are absolute errors divided by it; with a signal, by that of a fit to other molecules,
+    without which intervals at the level 0.9 from 20 molecules hold 0.88 of new labels.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -76,18 +76,16 @@ class Intervals:
 
     @property
     def highest_level(self) -> float:
-        """The highest level at which intervals are finite."""
+        """Highest level with finite intervals."""
         return len(self.scores) / (len(self.scores) + 1)
 
     @staticmethod
     def fit(residuals: np.ndarray, signals: Mapping[str, np.ndarray], spread: float) -> Intervals:
         """Fit the errors of n molecules that were not trained on.
 
-        Of the signals, the one whose errors have the highest likelihood in cross-validation is
-        used, or none, as for fewer than 20 molecules. An error grows with its signal or does not
-        depend on it. The largest standard deviation is that of the labels, or that of these
-        molecules if one of them has a larger one: for a molecule that is unlike all others the
-        model is hardly worse than the mean label.
+        The signal with the highest likelihood in cross-validation is used, or none, as for fewer
+        than 20 molecules. An error grows with its signal or does not depend on it. The largest
+        standard deviation is that of the labels, or of these molecules if one has a larger one.
 
         Args:
             residuals: [n], prediction minus label.
@@ -112,7 +110,6 @@ class Intervals:
         return Intervals(_kept(sizes / np.exp(log_sd)), intercept, slope, name, largest)
 
     def sd(self, signals: Mapping[str, np.ndarray], molecules: int) -> np.ndarray:  # (n,)
-        """Return the standard deviation of the error of each molecule."""
         if self.signal is None:
             return np.full(molecules, math.exp(self.intercept))
         log_sd = self.intercept + self.slope * signals[self.signal]
@@ -120,7 +117,7 @@ class Intervals:
         return np.exp(np.minimum(log_sd, limit))
 
     def half_widths(self, sd: np.ndarray, level: float) -> np.ndarray:
-        """Return half of the width of the interval that holds a label with probability `level`.
+        """Return half of the width of the interval at a level.
 
         Raises:
             ConfigError: there are too few scores for this level.
@@ -146,9 +143,9 @@ class Intervals:
 class ClassSets:
     """Calibrated probabilities of the classes of a target, and scores of each class.
 
-    The probabilities are divided by the class weights of training, which shift them. Their logits
-    are then multiplied by a slope; an offset is added to that of class 1 of two. The score of a
-    molecule is 1 minus the calibrated probability of its class.
+    Probabilities are divided by the class weights of training. Their logits are multiplied by a
+    slope, and an offset is added to that of class 1 of two. The score of a molecule is 1 minus the
+    calibrated probability of its class.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -201,7 +198,7 @@ class ClassSets:
         return replace(fitted, scores=tuple(scores))
 
     def probabilities(self, predictions: np.ndarray) -> np.ndarray:  # (n, K)
-        """Return the calibrated probability of each class, from predictions as in `fit`."""
+        """Return the calibrated probability of each class."""
         values = predictions.astype(np.float64)
         if values.shape[1] == 1:
             values = np.concatenate([1 - values, values], axis=1)
@@ -215,8 +212,8 @@ class ClassSets:
         return raised / raised.sum(axis=1, keepdims=True)
 
     def sets(self, probabilities: np.ndarray, level: float) -> np.ndarray:  # bool (n, K)
-        """Return which classes the set of each molecule holds: its own class with probability
-        `level`, whatever its class is.
+        """Return which classes the set of each molecule holds: the true one with probability
+        `level`.
 
         A class with too few scores for the level is in every set.
         """
@@ -236,14 +233,14 @@ def _require_sound(scores: Sequence[Sequence[float]], numbers: Sequence[float]) 
 
 
 def kind_fits(target: Target, calibration: Calibration) -> bool:
-    """Return whether a calibration is one of the target's kind and number of classes."""
+    """Return whether a calibration fits the target's kind and number of classes."""
     if target.kind == "regression":
         return isinstance(calibration, Intervals)
     return isinstance(calibration, ClassSets) and len(calibration.scores) == max(target.width, 2)
 
 
 def _left_out(sizes: np.ndarray, signal: np.ndarray) -> np.ndarray:  # (n,)
-    """Return the log standard deviation of each error, from a fit to the errors of other folds."""
+    """Return the log standard deviation of each error, fitted to the other folds."""
     fold = np.random.default_rng(0).permutation(len(sizes)) % _FOLDS
     log_sd = np.zeros(len(sizes))
     for number in range(_FOLDS):
@@ -254,13 +251,13 @@ def _left_out(sizes: np.ndarray, signal: np.ndarray) -> np.ndarray:  # (n,)
 
 
 def _loss(sizes: np.ndarray, log_sd: np.ndarray) -> float:
-    """Return the mean negative log-likelihood of errors; 0 of none."""
+    """Return the mean negative log-likelihood of errors; 0 without errors."""
     losses = log_sd + (sizes / np.exp(log_sd)) ** 2 / 2
     return float(losses.mean()) if len(losses) else 0.0
 
 
 def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
-    """Return intercept and slope of the log standard deviation with the highest likelihood."""
+    """Return the most likely intercept and slope of the log standard deviation."""
     from scipy.optimize import minimize_scalar
 
     if not len(sizes):
@@ -284,7 +281,7 @@ def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
 
 
 def _kept(scores: np.ndarray) -> tuple[float, ...]:
-    """Return the scores to keep, sorted and rounded up, so that each is within its own quantile."""
+    """Return the scores to keep, sorted and rounded up, each within its own quantile."""
     if len(scores) > _MAX_SCORES:
         scores = np.random.default_rng(0).choice(scores, _MAX_SCORES, replace=False)
     up = 1 + 5 * 10.0**-_DIGITS  # the largest relative change by rounding

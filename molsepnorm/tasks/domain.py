@@ -82,7 +82,7 @@ class Domain:
         return Domain(max(domain.lowest for domain in domains), tuple(curves))
 
     def expected(self, similarity: np.ndarray) -> np.ndarray:  # (n,) -> (n, T)
-        """Return the expected errors of molecules; NaN for targets without a curve."""
+        """Return the expected errors; NaN for targets without a curve."""
         columns = [
             np.full(len(similarity), np.nan)
             if curve is None

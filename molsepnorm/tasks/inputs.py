@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from molsepnorm.errors import ConfigError, DataError, counted, first_of
-from molsepnorm.tasks.rounding import offset_of, too_close
 
 _MAX_WORDS = 1000
 _MAX_NUMBER = 3.4e38
+_MAX_ROUNDING = 1e-3  # of the numbers of a column, as a share of their range
 _MARGIN = 0.1  # share of the range of a column that a number may be outside of it
 WITH_COMMA = r"[-+]?[\d.]*,\d[\d.,]*"
 """Pattern of a number with a decimal comma or groups of thousands."""
@@ -71,7 +71,7 @@ def require_same_order(**arguments: Any) -> None:
 
 
 def with_text_names(columns: Any) -> Any:
-    """Return a DataFrame or a mapping of columns with their names as text: 0 becomes "0"."""
+    """Return a DataFrame or a mapping of columns with names as text."""
     if isinstance(columns, Mapping):
         return {str(name): cells for name, cells in columns.items()}
     return columns.rename(columns=str) if hasattr(columns, "columns") else columns
@@ -96,7 +96,6 @@ class FeatureColumn:
 
     @property
     def width(self) -> int:
-        """Number of inputs."""
         return len(self.words) or 1
 
     def __str__(self) -> str:
@@ -180,15 +179,15 @@ class FeatureColumn:
         every = np.array(numbers, dtype=np.float64)
         low, high = float(every.min()), float(every.max())
         rounding = float(np.abs(every - every.astype(np.float32)).max())
-        if (offset := offset_of(low, high, rounding)) is not None:
-            raise DataError(f"{where(first)}: {too_close('numbers', f'{offset:.12g}')}")
+        if problem := too_close("numbers", low, high, rounding):
+            raise DataError(f"{where(first)}: {problem}")
         return FeatureColumn(
             name, low=low, high=high, fill=float(every.mean()) if missing else None
         )
 
     @staticmethod
     def joined(columns: Sequence[FeatureColumn]) -> FeatureColumn:
-        """Return equal columns of several models as one, with the range of all of them."""
+        """Return equal columns of several models as one, with their common range."""
         lows = [each.low for each in columns if each.low is not None]
         highs = [each.high for each in columns if each.high is not None]
         fills = [each.fill for each in columns if each.fill is not None]
@@ -198,7 +197,7 @@ class FeatureColumn:
         return replace(columns[0], low=min(lows), high=max(highs), fill=fill)
 
     def encode(self, cells: Sequence[object]) -> tuple[np.ndarray, list[str | None]]:
-        """Return the inputs of some rows, float32 (n, width), and why a row has none, or None."""
+        """Return the inputs of rows, float32 (n, width), and why a row has none."""
         values = np.zeros((len(cells), self.width), dtype=np.float32)
         errors: list[str | None] = [None] * len(cells)
         index = {_word(_text(word)): column for column, word in enumerate(self.words)}
@@ -243,31 +242,28 @@ class ExtraInputs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
         return tuple(column.name for column in self.columns)
 
     @property
     def column_widths(self) -> tuple[int, ...]:
-        """Number of inputs of each column."""
         return tuple(column.width for column in self.columns)
 
     @property
     def widths(self) -> tuple[int, int, int, int]:
-        """Numbers of Morgan counts, descriptors, atom-pair counts, and inputs of all columns."""
+        """Numbers of Morgan counts, descriptors, atom-pair counts and column inputs."""
         return self.morgan, len(self.descriptors), self.pairs, sum(self.column_widths)
 
     @property
     def width(self) -> int:
-        """Number of inputs."""
         return sum(self.widths)
 
     @staticmethod
     def joined(inputs: Sequence[ExtraInputs]) -> ExtraInputs:
-        """Return everything that some parts of a model read.
+        """Return everything that the parts of a model read.
 
         Raises:
-            ConfigError: they read different feature columns or descriptors. One may read the first
-                columns only.
+            ConfigError: they read different descriptors or feature columns; one may read the first
+                only.
         """
         columns = []
         for same in zip_longest(*(each.columns for each in inputs)):
@@ -298,12 +294,8 @@ class ExtraInputs:
         return np.concatenate(values, axis=1), errors
 
     def outside(self, values: np.ndarray) -> np.ndarray:
-        """Return for each column which rows have a number outside the range of the training rows,
-        by more than a tenth of the range.
-
-        Returns:
-            bool (rows, columns), False for columns of words.
-        """
+        """Return bool (rows, columns): whether a number is outside the range of the training rows
+        by more than a tenth of the range; False for words."""
         found = np.zeros((len(values), len(self.columns)), dtype=bool)
         starts = np.cumsum([0, *self.column_widths])
         for index, (column, start) in enumerate(zip(self.columns, starts, strict=False)):
@@ -313,6 +305,17 @@ class ExtraInputs:
                 own = values[:, start]
                 found[:, index] = (own < low - margin) | (own > high + margin)
         return found
+
+
+def too_close(what: str, low: float, high: float, rounding: float) -> str | None:
+    """Return the message about numbers whose differences single precision does not hold, such as
+    100000001 and 100000002; None for other numbers."""
+    if high <= low or rounding <= _MAX_ROUNDING * (high - low):
+        return None
+    return (
+        f"the {what} are too large for their differences, which single precision does not hold. "
+        f"Subtract a constant such as {(low + high) / 2:.12g} from all of them"
+    )
 
 
 NO_INPUTS = ExtraInputs()
@@ -342,7 +345,6 @@ def _word(text: str) -> str:
 
 
 def _number(text: str) -> float | None:
-    """Return the number that a text is; None if it is none."""
     try:
         number = float(text)
     except ValueError:

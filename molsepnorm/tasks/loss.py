@@ -71,7 +71,6 @@ class Loss:
         return (losses * weight).sum(), weight.sum()
 
     def _losses(self, outputs: Tensor, labels: Tensor, bounds: Tensor | None) -> Tensor:  # (B, T)
-        """Return the loss of each label; those of missing labels have no meaning."""
         if not self._multiclass:
             return self._single_losses(outputs, labels, bounds)
         of_single = None if bounds is None else bounds[:, self._single]

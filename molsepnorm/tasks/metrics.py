@@ -54,8 +54,6 @@ Kind = Literal["regression", "binary", "multiclass"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, the kinds of targets that it is for, and which direction is better."""
-
     name: str
     kinds: tuple[Kind, ...]
     higher_is_better: bool
@@ -64,21 +62,18 @@ class Metric:
 
     @property
     def has_unit(self) -> bool:
-        """True if scores have the unit of their target, as errors of numbers do."""
+        """True if scores have the unit of their target."""
         return self.kinds == ("regression",) and not self.higher_is_better
 
     def better(self, score: float, than: float | None) -> bool:
-        """Return whether `score` is better; any score is better than None or NaN."""
+        """Return whether `score` is better; any score beats None and NaN."""
         if than is None or np.isnan(than):
             return True
         return score > than if self.higher_is_better else score < than
 
     def close(self, score: float, to: float | None) -> bool:
-        """Return whether an error is so little above `to` that the difference says nothing.
-
-        It is at most half a per cent. If a higher score is better, no scores are close, since many
-        of them are equal on few molecules.
-        """
+        """Return whether an error is at most half a per cent above `to`; False if higher is
+        better."""
         if self.higher_is_better or to is None:
             return False
         return score <= (1 + _CLOSE) * to
@@ -123,24 +118,10 @@ _WEIGHTS_AT_ONCE = 2**19
 """Number of weights in memory: 4 MB, and up to ten arrays of this size."""
 
 
-def score(metric: str, labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Return a metric of one target over the labels that are present; NaN where it is undefined.
-
-    >>> score("mae", np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0]))
-    0.25
-    >>> score("roc_auc", np.array([1.0, 1.0]), np.array([0.2, 0.9]))
-    nan
-
-    Arguments and errors as for `resampled_scores`.
-    """
-    once = np.ones((1, len(labels)), np.uint8)
-    return float(resampled_scores(metric, labels, predictions, once)[0])
-
-
 def resampled_scores(
     metric: str, labels: np.ndarray, predictions: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:  # (R,)
-    """Return the `score` of each resample; NaN where it is undefined.
+    """Return a metric of one target in each resample; NaN where it is undefined.
 
     >>> labels, predictions = np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0])
     >>> resampled_scores("mae", labels, predictions, np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3]]))

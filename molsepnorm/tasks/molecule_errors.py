@@ -13,16 +13,13 @@ _TINY = 1e-7  # the smallest probability that has a logarithm
 
 def target_error(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the error of each molecule, float64 (G,): the absolute error of a regression target,
-    the log loss of other targets.
+    the log loss of other targets; NaN where the label or a value is NaN.
 
     Args:
         target: the target.
         labels: (G,), on the learned scale, or indices of classes; NaN without a label.
-        values: (G, K), predictions on the learned scale, probabilities of class 1, or those of all
+        values: (G, K), predictions on the learned scale, or probabilities of class 1 or all
             classes.
-
-    Returns:
-        The errors; NaN where the label or a value is NaN.
     """
     found = np.full(len(labels), np.nan)
     rows = np.flatnonzero(np.isfinite(labels) & np.isfinite(values).all(axis=1))
@@ -37,8 +34,8 @@ def target_error(target: Target, labels: np.ndarray, values: np.ndarray) -> np.n
 
 
 def miss(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the error of each molecule that people can judge, float64 (G,): the absolute error of
-    a regression target, 1 for a wrong class and 0 for the right one. See `target_error`."""
+    """Return the absolute errors of a regression target, or 1 for a wrong and 0 for a right class,
+    float64 (G,), with the arguments of `target_error`."""
     errors = target_error(target, labels, values)
     if target.kind == "regression":
         return errors
@@ -47,16 +44,14 @@ def miss(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def relative_errors(errors: np.ndarray, reference: np.ndarray) -> np.ndarray:  # (G, T)
-    """Return errors (G, T) divided by the mean error of their target, over the reference (R, T),
-    since units differ; those of a single target as they are.
-    """
+    """Return errors (G, T) of several targets divided by their mean over the reference (R, T)."""
     if errors.shape[1] == 1:
         return errors
     return errors / np.array([_mean(column) or 1.0 for column in reference.T])
 
 
 def mean_errors(errors: np.ndarray) -> np.ndarray:  # (G,)
-    """Return the mean over the labelled targets of each molecule, (G, T); NaN without any."""
+    """Return the mean over the labelled targets of each molecule; NaN without a label."""
     return np.array([_mean(row) for row in errors])
 
 
@@ -71,6 +66,5 @@ def describe_miss(targets: Sequence[Target]) -> str:
 
 
 def _mean(values: np.ndarray) -> float:
-    """Return the mean of the finite values; NaN if there are none."""
     finite = values[np.isfinite(values)]
     return float(finite.mean()) if len(finite) else np.nan

@@ -74,7 +74,7 @@ class Target:
 
     @property
     def width(self) -> int:
-        """Number of the network's outputs that the target takes."""
+        """Number of network outputs."""
         return len(self.classes) if self.kind == "multiclass" else 1
 
     @property
@@ -89,46 +89,46 @@ class Target:
 
     @property
     def learned_name(self) -> str:
-        """Name of the value on the scale that is learned, such as ic50_nM_pic50."""
+        """Name of the learned value, such as ic50_nM_pic50."""
         transform = self.transformation
         return self.name if transform is None else f"{self.name}_{transform.scale}"
 
     @property
     def prediction_column(self) -> str:
-        """Name of the column of predictions in the unit of the table, of probabilities of class 1,
-        or of predicted classes."""
+        """Column of predictions in the unit of the table, of class 1's probability, or of
+        classes."""
         return f"{self.name}_pred"
 
     @property
     def probability_columns(self) -> list[str]:
-        """Names of the columns of a multi-class target's probabilities, one for each class."""
+        """Columns of the probabilities of a multi-class target."""
         return [f"{self.name}_prob_{each}" for each in self.classes]
 
     @property
     def output_columns(self) -> list[str]:
-        """Names of the columns of `Task.predictions`: learned values, or probabilities."""
+        """Columns of `Task.predictions`: learned values, or probabilities."""
         if self.kind == "multiclass":
             return self.probability_columns
         return [f"{self.learned_name}_pred"]
 
     @property
     def expected_column(self) -> str:
-        """Name of the column of the error to expect by similarity to the training molecules."""
+        """Column of the expected error, by similarity to the training molecules."""
         return f"{self.learned_name}_expected_error"
 
     @property
     def nearest_column(self) -> str:
-        """Name of the column of the labels of the most similar training molecules."""
+        """Column of the labels of the most similar training molecules."""
         return f"{self.name}_nearest"
 
     @property
     def forest_column(self) -> str:
-        """Name of the column of the random forest's predictions in the files of a run."""
+        """Column of the random forest's predictions in the files of a run."""
         return f"{self.name}_forest"
 
     @property
     def uncertainty_columns(self) -> list[str]:
-        """Names of the columns that `predict --uncertainty` adds, in their order."""
+        """Columns that `predict --uncertainty` adds."""
         if self.kind != "regression":
             return [f"{self.name}_calibrated", f"{self.name}_set"]
         names = [f"{self.learned_name}_std", *interval_names(self.learned_name)]
@@ -136,7 +136,7 @@ class Target:
 
     @property
     def every_column(self) -> list[str]:
-        """Names of all columns that tables of predictions may have for the target."""
+        """All columns that tables of predictions may have for the target."""
         return [
             self.prediction_column,
             *self.output_columns,
@@ -149,8 +149,8 @@ class Target:
 
     @property
     def digits(self) -> int:
-        """Number of significant digits that show differences of a thousandth of the labels'
-        standard deviation: 6 or more, and at most 9, which single precision has."""
+        """Number of significant digits, 6 to 9, that show a thousandth of the labels' standard
+        deviation."""
         if self.kind != "regression" or self.transformation is not None:
             return 6
         size = math.log10(max(abs(self.mean) / self.scale, 1.0))
@@ -158,12 +158,12 @@ class Target:
 
     @property
     def meaning(self) -> tuple[str | tuple[str, ...], ...]:
-        """Name, kind, classes and transform, which two targets with the same meaning share."""
+        """What two targets with the same meaning share."""
         return self.name, self.kind, self.classes, self.transform
 
     def rescaling_to(self, other: Target) -> tuple[float, float]:
-        """Return the factor and the shift that turn an output for this target into the output that
-        gives the same value for a target with another mean and scale."""
+        """Return the factor and shift from an output for this target to one for another mean and
+        scale."""
         return self.scale / other.scale, (self.mean - other.mean) / other.scale
 
     def fitted(
@@ -172,8 +172,7 @@ class Target:
         class_weight: Literal["balanced"] | None = None,
         strict: bool = True,
     ) -> Target:
-        """Return the target with the standardisation or the class weights of its training labels
-        (G,). The arguments are those of `Task.fit`.
+        """Return the target with the standardisation or class weights of its training labels (G,).
 
         Raises:
             DataError: a label does not fit; or, if `strict`, there is none or a single value.
@@ -196,12 +195,11 @@ class Target:
 
 
 def interval_names(name: str) -> list[str]:
-    """Return the names of the columns of the ends of an interval, for a target or learned name."""
     return [f"{name}_low", f"{name}_high"]
 
 
 def check_labels(targets: Sequence[Target], labels: np.ndarray) -> None:
-    """Raise a `DataError` if a label (G, T) is not among those that its target may have."""
+    """Raise a `DataError` if a label (G, T) does not fit its target."""
     for target, column in zip(targets, labels.T, strict=True):
         if target.kind == "regression":
             continue
@@ -214,8 +212,7 @@ def check_labels(targets: Sequence[Target], labels: np.ndarray) -> None:
 
 
 def _balanced(labels: np.ndarray, num_classes: int) -> tuple[float, ...]:
-    """Return the weight n / (K n_c) for each of the K classes c that occur, so that the mean weight
-    of a label is 1; classes that do not occur have weight 1."""
+    """Return the weight n / (K n_c) for each of the K classes c that occur, 1 for the others."""
     counts = np.bincount(labels.astype(int), minlength=num_classes)
     occurring = max((counts > 0).sum(), 1)
     weights = len(labels) / (occurring * np.maximum(counts, 1))

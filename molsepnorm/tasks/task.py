@@ -120,32 +120,32 @@ class Task:
 
     @property
     def outputs(self) -> int:
-        """O, the number of the network's outputs."""
+        """O, the number of network outputs."""
         return sum(target.width for target in self.targets)
 
     def columns(self) -> list[slice]:
-        """Return the outputs of each target, as a slice."""
+        """Return each target's slice of the outputs."""
         ends = accumulate(target.width for target in self.targets)
         return [slice(end - t.width, end) for end, t in zip(ends, self.targets, strict=True)]
 
     @property
     def chosen_by(self) -> Metric:
-        """The metric that selects the best epoch."""
+        """Metric that selects the best epoch."""
         return METRICS[self.metric]
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """Names of the metrics that summarise the scores: the one that selects the best epoch, and
-        the usual metric of each kind of target that it does not score."""
+        """Names of the metrics that summarise the scores: the selecting one, and the usual ones of
+        targets that it does not score."""
         usual, own = _usual_metrics(self.regression_loss), self.chosen_by.kinds
         others = (usual[each.kind] for each in self.targets if each.kind not in own)
         return tuple(dict.fromkeys([*[self.metric][: len(own)], *others]))
 
     def baseline_prediction(self, labels: np.ndarray) -> np.ndarray:  # (O,)
-        """Return the best prediction that ignores the molecule, from training labels (G, T).
+        """Return the best constant prediction, from training labels (G, T).
 
-        It is the frequency of each class (equal ones if there are no labels); for regression it is
-        the median, or the mean if the loss is squared.
+        It is the frequency of each class; for regression the median, or the mean for squared
+        errors.
         """
         parts = []
         for target, column in zip(self.targets, labels.T, strict=True):
@@ -174,7 +174,7 @@ class Task:
         return values.masked_fill(~outputs.isfinite(), torch.nan).float()
 
     def outputs_of(self, predictions: Tensor) -> Tensor:  # (B, O)
-        """Return outputs that have these predictions: the inverse of `predictions`."""
+        """Return outputs with these predictions: the inverse of `predictions`."""
         values = predictions.double()
         outputs = values.logit(_TINY)
         for target, columns in zip(self.targets, self.columns(), strict=True):
@@ -185,8 +185,7 @@ class Task:
         return outputs.float()
 
     def rescale_outputs(self, new: Task, weights: Iterable[Tensor], bias: Tensor) -> None:
-        """Change the weights (O, …) and the bias (O,) of outputs so that they have the same
-        predictions in a new task, whose targets have other means and scales."""
+        """Rescale weights (O, …) and bias (O,) of outputs to the means and scales of a new task."""
         with torch.no_grad():
             for one, other, rows in zip(self.targets, new.targets, self.columns(), strict=True):
                 if (one.mean, one.scale) != (other.mean, other.scale):
@@ -198,10 +197,9 @@ class Task:
     def tables(self, predictions: np.ndarray) -> list[dict[str, np.ndarray]]:
         """Return predictions (G, O) as named columns, for each target.
 
-        <target>_pred is a value in the unit of the table, the probability of class 1, or the name
-        of the most probable class. A target with a transform also has the value on the scale that
-        is learned, <target>_log10_pred or <target>_pic50_pred. Multi-class targets also have
-        <target>_prob_<class> for each class.
+        <target>_pred is a value in the unit of the table, the probability of class 1, or the most
+        probable class. A transform adds <target>_log10_pred or <target>_pic50_pred, the learned
+        value. Multi-class targets add <target>_prob_<class>.
         """
         tables = []
         for target, columns in zip(self.targets, self.columns(), strict=True):
@@ -243,7 +241,7 @@ class Task:
 
     @property
     def digits(self) -> int:
-        """Number of significant digits of predictions in text, see `Target.digits`."""
+        """Number of significant digits of predictions in text."""
         return max(target.digits for target in self.targets)
 
     def intervals(
@@ -334,25 +332,23 @@ class Task:
 
 
 def _usual_metrics(regression_loss: str) -> dict[Kind, str]:
-    """Return the usual metric of each kind of target."""
     return {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
 
 
 def _differ(values: np.ndarray) -> bool:
-    """Return whether not all values are equal."""
     return bool((values != values[:1]).any())
 
 
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Return the scores for JSON, which has no NaN: undefined scores are None."""
+    """Return the scores for JSON: NaN becomes None."""
     return {name: None if np.isnan(value) else value for name, value in scores.items()}
 
 
 def _mean(scores: np.ndarray, finite: bool) -> np.ndarray:  # (R,)
-    """Return the mean over the targets (T, R) whose score is defined in the first resample; NaN if
-    no target has a score, or if not all predictions are finite.
+    """Return the mean over the targets (T, R) whose score is defined in the first resample.
 
-    A score that is undefined in another resample is replaced by that in the first one.
+    It is NaN without a score, or if not all predictions are finite. A score that is undefined in
+    another resample is replaced by that in the first one.
     """
     defined = ~np.isnan(scores)
     count = np.where(defined.any(axis=0) & finite, defined[:, 0].sum(), np.nan)

@@ -59,7 +59,6 @@ class Transform:
         return f"pic50 = {self.offset:g} - log10(value in {self.unit})"
 
     def forward(self, values: np.ndarray) -> np.ndarray:
-        """Return y for each x; NaN for NaN."""
         return self.offset + self.sign * np.log10(values)
 
     def inverse(self, values: np.ndarray) -> np.ndarray:
@@ -69,10 +68,8 @@ class Transform:
             return found.astype(values.dtype)
 
     def cells(self, labels: np.ndarray) -> np.ndarray:  # float64 (n,)
-        """Return the numbers of the table, such as 0.65, where `inverse` may give 0.649999.
-
-        They have as few digits as possible, and their `forward` is equal to the float32 labels.
-        """
+        """Return the numbers of the table with as few digits as their float32 labels allow, such as
+        0.65 where `inverse` gives 0.649999."""
         exact = self.inverse(labels.astype(np.float64))
         found = exact.copy()
         for digits in range(_DIGITS, 0, -1):

@@ -20,7 +20,6 @@ Weighted = Callable[[np.ndarray], np.ndarray]  # weights (n, r) -> scores (r,)
 
 
 def _mean(values: np.ndarray) -> Weighted:
-    """Return the weighted mean of one value per molecule (n,)."""
     return lambda weights: values @ weights / weights.sum(axis=0)
 
 
@@ -57,8 +56,7 @@ def _spearman(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
 
 
 def _roc_auc(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
-    """Return the share of pairs of a positive and a negative that are in the right order; a tie
-    counts one half."""
+    """Return the share of positive–negative pairs in the right order; a tie counts one half."""
     positive, negative = np.flatnonzero(truth == 1), np.flatnonzero(truth != 1)
     ranking = _Ranking(predicted[positive], predicted[negative])
 
@@ -72,8 +70,7 @@ def _roc_auc(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
 
 
 def _pr_auc(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
-    """Return the mean, over the positives, of the precision among all molecules that score as
-    high."""
+    """Return the mean precision among all molecules that score as high as each positive."""
     positive, negative = np.flatnonzero(truth == 1), np.flatnonzero(truth != 1)
     among_positives = _Ranking(predicted[positive], predicted[positive])
     among_negatives = _Ranking(predicted[positive], predicted[negative])
@@ -136,7 +133,7 @@ def _mcc(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
 
 
 def _classes(predicted: np.ndarray) -> np.ndarray:  # int (n,)
-    """Return the predicted class for probabilities (n,) of class 1, or (n, K) of the classes."""
+    """Return the class predicted by probabilities (n,) of class 1, or (n, K)."""
     return predicted.argmax(axis=1) if predicted.ndim == 2 else (predicted > 0.5).astype(int)
 
 
@@ -145,7 +142,7 @@ def _probabilities(predicted: np.ndarray) -> np.ndarray:  # (n, K)
 
 
 class _Ranking:
-    """The ranks of values (m,) among others (k,), which are sorted once for all weights."""
+    """The ranks of values (m,) among others (k,), sorted once for all weights."""
 
     def __init__(self, values: np.ndarray, others: np.ndarray) -> None:
         self.order = others.argsort()
@@ -154,8 +151,8 @@ class _Ranking:
         self.up_to = np.searchsorted(ranked, values, side="right")
 
     def sums(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # (m, r) each
-        """Return the weight of the others below each value, and of those below or equal to it; the
-        weights are those of the others (k, r)."""
+        """Return the weight of the others below, and up to, each value, from their weights (k,
+        r)."""
         cumulative = np.zeros((len(weights) + 1, weights.shape[1]))
         np.cumsum(weights[self.order], axis=0, out=cumulative[1:])
         return cumulative[self.below], cumulative[self.up_to]

@@ -193,7 +193,7 @@ WRONG = [
     ((*TABLE, "--split", "most,some,few"), "0.8,0.1,0.1; got 'most,some,few'"),
     ((*TABLE, "--split", "nan,0.5,0.5"), "three fractions that sum to 1"),
     ((*TABLE, "--folds", "3", "--fold", "3"), "with 3 folds it is at most 2; got 3"),
-    ((*TABLE, "--featurizer", "ecfp"), "unknown featuriser 'ecfp'. Known: ogb, rich"),
+    ((*TABLE, "--featurizer", "ecfp"), "unknown featuriser 'ecfp'. Known: ogb, zinc"),
     ((*TABLE, "--preset", "maxi"), "Did you mean 'mini'? Known: base, mini, slim"),
     ((*TABLE, "--splits-file", "s.json", "--folds", "3"), "both define the split: keep one"),
     (("--dataset", "zinc", *TABLE), "--dataset and --data are both sources"),

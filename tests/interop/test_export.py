@@ -71,7 +71,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "post": {**ZINC, "norm_order": "post"},
     "post-token": {"norm_order": "post"},
     "shared-batch": {"norm": "shared-bn", "readout": "mean"},
-    "urpe": {"urpe": True},
     "short": {"max_path_length": 1, "max_distance": 3, "max_degree": 2},
 }
 
@@ -406,12 +405,6 @@ def test_an_export_that_differs_is_not_written(
 
 
 # --- refusals -------------------------------------------------------------------------------------
-
-
-def test_networks_without_a_dense_form_are_refused() -> None:
-    message = "resistance_kernels=4 cannot be exported: .* inverse .*_kernels=0"
-    with pytest.raises(ConfigError, match=message):
-        DenseGraphormer(network_of(resistance_kernels=4))
 
 
 def test_wrong_arguments_are_refused_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

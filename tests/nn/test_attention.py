@@ -41,11 +41,10 @@ def attend(
     x: Tensor,
     bias: list[Tensor],
     groups: tuple[PaddedGroup, ...] = GROUPS,
-    gates: list[Tensor] | None = None,
     tokens_only: bool = False,
 ) -> Tensor:
     """The layer's output for all slots, or for the graph tokens only."""
-    pairs = PairTensors(bias, gates)
+    pairs = PairTensors(bias)
     return layer(x, pairs.first_query() if tokens_only else pairs, groups)
 
 
@@ -55,9 +54,8 @@ def loop(
     bias: list[Tensor],
     groups: tuple[PaddedGroup, ...] = GROUPS,
     masks: list[Tensor] | None = None,
-    gates: list[Tensor] | None = None,
 ) -> Tensor:
-    """(softmax(Q Kᵀ / √(C/H) + b) ⊙ G) V, in a loop over graphs and heads."""
+    """softmax(Q Kᵀ / √(C/H) + b) V, in a loop over graphs and heads."""
     size = WIDTH // HEADS
     rows, start = [], 0
     for index, group in enumerate(groups):
@@ -71,19 +69,9 @@ def loop(
                 weights = torch.softmax(logits, dim=-1)
                 if masks is not None:
                     weights = weights * masks[index][head, graph].double() * layer.dropout.scale
-                if gates is not None:
-                    weights = weights * gates[index][head, graph]
                 heads.append(weights @ v[:, own])
             rows.append(torch.cat(heads, dim=1))
     return layer.out(torch.cat(rows))
-
-
-def some_gates(groups: tuple[PaddedGroup, ...] = GROUPS) -> list[Tensor]:
-    """Gates for `some_layer`, of both signs, some of them 0."""
-    torch.manual_seed(3)
-    shapes = [(HEADS, group.graphs, group.slots, group.slots) for group in groups]
-    gates = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-    return [(gate * (gate.abs() > 0.2)).requires_grad_() for gate in gates]
 
 
 def fix_masks(
@@ -101,11 +89,10 @@ def assert_same_values_and_gradients(
     x: Tensor,
     bias: list[Tensor],
     masks: list[Tensor] | None,
-    gates: list[Tensor] | None = None,
 ) -> None:
-    inputs = (x, *bias, *(gates or ()), *layer.parameters())
+    inputs = (x, *bias, *layer.parameters())
     weight = torch.randn(SLOTS, WIDTH, dtype=torch.float64)
-    results = attend(layer, x, bias, gates=gates), loop(layer, x, bias, GROUPS, masks, gates)
+    results = attend(layer, x, bias), loop(layer, x, bias, GROUPS, masks)
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
     mine, theirs = (torch.autograd.grad((y * weight).sum(), inputs) for y in results)
     for gradient, expected in zip(mine, theirs, strict=True):
@@ -120,17 +107,14 @@ def assert_same_values_and_gradients(
     " versions, gradients included."
 )
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("gated", [False, True])
 @both_kinds
 def test_attention_equals_a_loop_over_graphs_and_heads(
-    kind: type[BiasedSelfAttention], gated: bool, dropout: float, monkeypatch: pytest.MonkeyPatch
+    kind: type[BiasedSelfAttention], dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Values, and gradients of input, biases, gates and weights, for four groups of different
-    shapes. Gates multiply the weights after the softmax."""
+    """Values, and gradients of input, biases and weights, for four groups of different shapes."""
     layer, x, bias = some_layer(dropout, kind=kind)
     masks = fix_masks(layer, bias, monkeypatch) if dropout else None
-    gates = some_gates() if gated else None
-    assert_same_values_and_gradients(layer, x, bias, masks, gates)
+    assert_same_values_and_gradients(layer, x, bias, masks)
 
 
 def test_dropout_is_applied_in_training_only() -> None:
@@ -139,38 +123,32 @@ def test_dropout_is_applied_in_training_only() -> None:
     torch.testing.assert_close(attend(layer.eval(), x, bias), loop(layer, x, bias))
 
 
-@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("tokens_only", [False, True])
-def test_attention_on_devices_is_equal(
-    gated: bool, tokens_only: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attention_on_devices_is_equal(tokens_only: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch's own attention, which devices other than the CPU use: outputs and gradients."""
     layer, x, bias = some_layer()
-    gates = some_gates() if gated else None
     inputs = (x, *bias, *layer.parameters())
     results = []
     for attend_by in (FastSelfAttention.attend, FastSelfAttention.attend_on_device):
         monkeypatch.setattr(FastSelfAttention, "attend", attend_by)
-        y = attend(layer, x, bias, gates=gates, tokens_only=tokens_only)
+        y = attend(layer, x, bias, tokens_only=tokens_only)
         results.append([y, *torch.autograd.grad(y.square().sum(), inputs)])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_gradcheck(dropout: float, gated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gradients of input, biases, gates and weights equal finite differences."""
+def test_gradcheck(dropout: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of input, biases and weights equal finite differences."""
     groups = (PaddedGroup(2, 3), PaddedGroup(1, 2))
     layer, x, bias = some_layer(dropout, groups)
     if dropout:
         fix_masks(layer, bias, monkeypatch)
-    gates = some_gates(groups) if gated else []
 
     def function(x: Tensor, first: Tensor, second: Tensor, *rest: Tensor) -> Tensor:
-        return attend(layer, x, [first, second], groups, list(rest[:2]) if gated else None)
+        return attend(layer, x, [first, second], groups)
 
-    assert torch.autograd.gradcheck(function, (x, *bias, *gates, *layer.parameters()))
+    assert torch.autograd.gradcheck(function, (x, *bias, *layer.parameters()))
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
@@ -202,40 +180,16 @@ def test_padding_keys_have_no_weight_and_no_gradient(dropout: float) -> None:
     torch.testing.assert_close(attend(layer, other, padded)[real], y[real], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_gates_of_padding_do_not_matter(dropout: float) -> None:
-    """If a key is padding (−∞), any finite gate gives the same bits and has no gradient."""
-    layer, x, bias = some_layer(dropout)
-    padded = [part.detach().clone() for part in bias]
-    for part in padded:
-        part[..., 1:][..., -1:] = -torch.inf  # the last slot, except in graphs of one slot
-    gates, results = some_gates(), []
-    for filled in (0.0, -1e6):
-        filling = [
-            gate.detach().masked_fill(part.isinf(), filled).requires_grad_()
-            for gate, part in zip(gates, padded, strict=True)
-        ]
-        torch.manual_seed(5)
-        y = attend(layer, x, padded, gates=filling)
-        results.append([y, *torch.autograd.grad(y.square().sum(), (x, *filling))])
-    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
-    for part, gradient in zip(padded, results[0][2:], strict=True):
-        assert not gradient[part.isinf()].any()
-        assert gradient.any() or part.shape[-1] == 1
-
-
-@pytest.mark.parametrize("gated", [False, True])
 @both_kinds
 def test_queries_of_graph_tokens_give_the_first_rows_of_each_graph(
-    kind: type[BiasedSelfAttention], gated: bool
+    kind: type[BiasedSelfAttention],
 ) -> None:
     """Values and gradients equal those with the queries of all slots."""
     layer, x, bias = some_layer(kind=kind)
-    gates = some_gates() if gated else None
     starts = [0, 4, 8, 10, 12, 14, 20]
-    inputs = (x, *bias, *(gates or ()), *layer.parameters())
-    alone = attend(layer, x, bias, gates=gates, tokens_only=True)
-    whole = attend(layer, x, bias, gates=gates)[starts]
+    inputs = (x, *bias, *layer.parameters())
+    alone = attend(layer, x, bias, tokens_only=True)
+    whole = attend(layer, x, bias)[starts]
     torch.testing.assert_close(alone, whole, rtol=1e-12, atol=1e-12)
     weight = torch.randn_like(alone)
     mine, theirs = (torch.autograd.grad((y * weight).sum(), inputs) for y in (alone, whole))

@@ -15,7 +15,7 @@ from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.parts import FAST, PLAIN
 
 SMILES = ("CCO", "c1ccccc1C=O", "CC(N)C(=O)O", "CC(=O)[O-].C[NH3+]")
-ALL = {"urpe": True, "local": "gine", "pair_walks": 3, "pair_hidden": 4, "resistance_kernels": 2}
+ALL = {"local": "gine", "pair_walks": 3, "pair_hidden": 4}
 DROPOUT = {"dropout": 0.2, "attention_dropout": 0.3, "activation_dropout": 0.1}
 SEP = {"norm": "sep"}  # a batch norm of the graph token
 settings = pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_embeddings_equal_those_of_the_network(settings):
     assert plain.atoms is None
 
 
-@pytest.mark.parametrize("featurizer", ["zinc", "ogb", "rich"])
+@pytest.mark.parametrize("featurizer", ["zinc", "ogb"])
 @pytest.mark.parametrize("smiles", DRUGS[:3])
 def test_atoms_are_in_the_order_of_the_smiles(featurizer, smiles):
     """For other SMILES of a molecule they are permuted as RDKit numbers its atoms, also if the

@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
-from support import Recorder
+from support import Recorder, score
 
 import molsepnorm
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
-from molsepnorm.tasks.metrics import draw_resamples, score
+from molsepnorm.tasks.metrics import draw_resamples
 from molsepnorm.training import train
 from molsepnorm.training.completing import baseline
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
+from support import score
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.model import encoding_of
 from molsepnorm.tasks import Target, Task, json_scores
-from molsepnorm.tasks.metrics import draw_resamples, score
+from molsepnorm.tasks.metrics import draw_resamples
 from molsepnorm.training import scoring
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.results.metrics import Metrics

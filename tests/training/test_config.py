@@ -222,7 +222,7 @@ def test_a_malformed_file_gives_a_clear_error(tmp_path, text, message):
         ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-taught"),
         ({"finetune.start": "none"}, None, None),
         ({"model.layers": 2}, None, None),
-        ({"data.featurizer": "rich"}, None, None),
+        ({"data.featurizer": "zinc"}, None, None),
         ({}, "slim", None),
     ],
 )

@@ -1,7 +1,7 @@
 """Shapley values of players, from the values of coalitions that are drawn at random.
 
-The n players are the atoms of a molecule and perhaps further inputs of the model. A coalition is a
-set of players that are present; its value is the model's prediction without the other players.
+The n players are the atoms of a molecule and further inputs. The value of a coalition, a set of
+present players, is the model's prediction without the other players.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Draws:
 
 
 def draw(players: int, pairs: int, seed: int = 0) -> Draws:
-    """Draw R / 2 pairs of random orders of n players; equal numbers have equal orders."""
+    """Draw R / 2 pairs of random orders of n players."""
     rng = np.random.default_rng(seed)
     half = rng.permuted(np.tile(np.arange(players), (pairs, 1)), axis=1)
     orders = np.stack([half, half[:, ::-1]], axis=1).reshape(2 * pairs, players)

@@ -85,7 +85,7 @@ def explain(
 
 
 def _explained(predictor: Predictor, rows: Iterator[Row], pairs: int) -> Iterator[Explanation]:
-    """Explain one task after the other, or on a CPU several in worker processes."""
+    """Explain tasks one by one, or on a CPU in worker processes."""
     predictor.model.require_targets()
     if pairs < 2:
         raise ConfigError(f"pairs must be 2 or more, for a standard error; got {pairs}")
@@ -109,8 +109,7 @@ def explain_rows(
     """Explain the predictions for a table.
 
     Args:
-        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`, with its
-            errors.
+        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
         pairs: number of pairs of random orders.
         most: maximum number of rows; None for any number.
     """
@@ -130,8 +129,6 @@ def explain_rows(
 
 
 class _Explain:
-    """Explains rows."""
-
     def __init__(self, predictor: Predictor, pairs: int) -> None:
         self._model, self._device = predictor.model, predictor.device
         self._precision = predictor.precision
@@ -157,7 +154,6 @@ class _Explain:
     def _explain(
         self, group: Group, forms: Sequence[Traced | Unwritten], found: list[Explanation]
     ) -> None:
-        """Put the explanations of some rows of similar size into `found`."""
         rows, encoded, extra = group
         draws = [draw(int(size) + len(self._inputs), self._pairs) for size in encoded.sizes]
         molecules = []
@@ -187,7 +183,7 @@ class _Explain:
     def _explanation(
         self, empty: Explanation, form: Traced, draws: Draws, predicted: np.ndarray
     ) -> Explanation:
-        """Return the explanation of a molecule, from predictions (K, O) for the coalitions."""
+        """Return the explanation from predictions (K, O) for the coalitions."""
         task, atoms = self._model.task, len(form.places)
         values = explained_scale(self._model, predicted)
         of_players = draws.contributions(values)  # (R / 2, n, O)
@@ -222,7 +218,7 @@ _NOT_FINITE = (
 
 
 def _traced(text: str) -> Traced | Unwritten:
-    """Return the stable form of a SMILES; if there is none, an empty text with the reason."""
+    """Return the stable form of a SMILES, or an empty text with the reason."""
     try:
         form = traced(text)
     except InvalidMolecule as error:
@@ -236,8 +232,7 @@ def _traced(text: str) -> Traced | Unwritten:
 def _inputs_of(
     model: PropertyModel,
 ) -> tuple[dict[str, Callable[[str], Environments]], tuple[tuple[str, np.ndarray], ...]]:
-    """Return the function for the environments of each fingerprint that the model reads, and the
-    other inputs, see `Maskable`."""
+    """Return the fingerprints' functions for environments, and the other inputs, see `Maskable`."""
     reads = model.inputs
     described = model.encoding.molecule_features + len(reads.descriptors)
     inputs, end = [], described
@@ -257,7 +252,6 @@ def _inputs_of(
 def _fragments(
     form: Traced, scheme: str, targets: Mapping[str, Contributions]
 ) -> list[FragmentContribution]:
-    """Return the fragments with the sums of their atoms' contributions."""
     found = []
     for each in fragments(form.smiles, scheme):
         places = form.places[[*each.atoms]]
@@ -267,7 +261,7 @@ def _fragments(
 
 
 def _mean_of_equals(form: Traced) -> np.ndarray:  # float64 (N, N)
-    """Return the matrix that replaces numbers of atoms by their mean over symmetric atoms."""
+    """Return the matrix that averages numbers of atoms over symmetric atoms."""
     same = form.ranks[:, None] == form.ranks
     return same / same.sum(axis=1)
 

@@ -36,8 +36,8 @@ class Contributions:
 
     @property
     def parts(self) -> str:
-        """The sum over the atoms, which a picture shows, and the sum over the other inputs, as
-        text; empty if there are no others."""
+        """The sums over the atoms and over the other inputs, as text; empty without other
+        inputs."""
         if not self.inputs:
             return ""
         return f"atoms {self.atoms.sum():+.2g}, other inputs {sum(self.inputs.values()):+.2g}"
@@ -75,8 +75,7 @@ class Explanation:
 
 
 def unit_of(target: Target, chosen: int = 0) -> str:
-    """Return what the contributions to a target are measured in; of a multi-class target, to the
-    class of this index."""
+    """Return the unit of the contributions to a target, or to one of its classes."""
     if target.kind == "regression":
         return target.learned_name
     names = target.classes or ("0", "1")
@@ -86,7 +85,7 @@ def unit_of(target: Target, chosen: int = 0) -> str:
 
 @dataclass(frozen=True)
 class FragmentSummary:
-    """A fragment that occurs in some molecules of a table, and what it contributes to."""
+    """A fragment that occurs in some molecules of a table."""
 
     smiles: str
     mean: float
@@ -106,8 +105,7 @@ def top_fragments(
 ) -> list[FragmentSummary]:
     """Return all fragments, from the largest to the smallest mean contribution.
 
-    The molecules of a multi-class target are explained for different classes. A fragment has a
-    summary for each class.
+    A fragment has a summary for each class of a multi-class target that is explained.
 
     Args:
         explanations: the explanations; rows that failed are left out.

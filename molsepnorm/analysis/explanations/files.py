@@ -25,7 +25,7 @@ MAX_PICTURE = 48
 
 
 def require_format(path: Path | str, targets: Sequence[str]) -> None:
-    """Raise a `ConfigError` if the file's format is unknown, or is a picture of several targets."""
+    """Raise a `ConfigError` for an unknown format, or a picture of several targets."""
     extension = Path(path).suffix.lower()
     if extension not in FORMATS:
         raise ConfigError(
@@ -39,11 +39,7 @@ def require_format(path: Path | str, targets: Sequence[str]) -> None:
 
 
 def chosen_targets(names: Sequence[str], chosen: Sequence[str] | None) -> list[str]:
-    """Return the chosen targets of a model, or all of them.
-
-    Raises:
-        ConfigError: the model does not have one.
-    """
+    """Return the chosen targets of a model, or all; a `ConfigError` if it does not have one."""
     for name in chosen or ():
         if name not in names:
             raise ConfigError(f"the model has no target '{name}'. {did_you_mean(name, names)}")
@@ -56,12 +52,7 @@ def write_explanations(
     model: str,
     targets: Sequence[str],
 ) -> None:
-    """Write a page (.html), a picture (.png, .svg) or all numbers (.json).
-
-    Args:
-        path: the file, which is replaced.
-        model: name of the model.
-        targets: the targets to show.
+    """Write a page (.html), a picture (.png, .svg) or all numbers (.json) of these targets.
 
     Raises:
         ConfigError: as `require_format`; or a picture would have no molecule.
@@ -118,7 +109,6 @@ def _numbers(
 
 
 def _molecule(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
-    """Return the explanation of these targets as plain JSON values."""
     if each.attention is None:
         return {"smiles": each.smiles, "error": each.error}
     targets = {name: dict(vars(each.targets[name])) for name in names}

@@ -1,7 +1,4 @@
-"""Predictions for molecules without some atoms and inputs, and the attention of the graph token.
-
-Attention shows where a network looks, not why.
-"""
+"""Predictions for molecules without some atoms and inputs; the attention of the graph token."""
 
 from __future__ import annotations
 
@@ -28,10 +25,7 @@ _TINY = 1e-7  # the smallest probability that has a log-odds
 
 @dataclass(frozen=True, eq=False)
 class Maskable:
-    """A molecule, and the parts that can be removed from it: the players.
-
-    The first N players are its atoms. The others are the inputs beside the structure.
-    """
+    """A molecule and its players: its N atoms, then the inputs beside the structure."""
 
     index: int
     """Its number in the encoded molecules."""
@@ -54,12 +48,11 @@ def masked_predictions(
 ) -> list[np.ndarray]:  # float32 (K, O) each
     """Return what the model predicts for every coalition of each molecule.
 
-    An absent atom is left out as a padded slot is: no slot attends to it, it sends no messages,
-    random walks do not visit it, and no read-out contains it. The other atoms keep their features,
-    degrees, distances and paths of the whole molecule. Without atoms, the network reads the graph
-    token alone. Fingerprint counts are those of environments whose atoms are all present. Other
-    absent inputs are missing values, which each network replaces by their mean over the training
-    molecules and each forest by their median.
+    An absent atom is left out as padding is: from attention, messages, random walks and read-outs.
+    The other atoms keep their features, degrees, distances and paths of the whole molecule.
+    Fingerprint counts are those of environments whose atoms are all present. Other absent inputs
+    are missing values, which each network replaces by their mean over the training molecules and
+    each forest by their median.
     """
     first_atom = np.cumsum(encoded.sizes) - encoded.sizes
     first_pair = np.cumsum(encoded.sizes**2) - encoded.sizes**2
@@ -96,8 +89,7 @@ def masked_predictions(
 def _inputs(
     each: Maskable, own: np.ndarray, extra: ExtraArrays, count: int
 ) -> tuple[np.ndarray, ExtraArrays]:
-    """Return the features of the featuriser, float32 (K, F), and the extra inputs of every
-    coalition, from those of the whole molecule."""
+    """Return the featuriser's features, float32 (K, F), and the extra inputs of every coalition."""
     present, others = np.split(each.coalitions, [count], axis=1)
     widths = np.cumsum([len(own), extra.descriptors.shape[1]])
     whole = np.concatenate([own, extra.descriptors[0], extra.columns[0]], dtype=np.float32)
@@ -115,8 +107,8 @@ def _inputs(
 def explained_scale(model: PropertyModel, predictions: np.ndarray) -> np.ndarray:  # float64 (…, O)
     """Return predictions (…, O) on the scale that is explained.
 
-    A regression target is explained on the scale that is learned, a class by the log-odds of its
-    probability, ln(p / (1 - p)), with p between 1e-7 and 1 - 1e-7.
+    It is the learned scale of a regression target, and the log-odds of a class, ln(p / (1 - p)),
+    with p between 1e-7 and 1 - 1e-7.
     """
     values = predictions.astype(np.float64)
     for target, columns in zip(model.task.targets, model.task.columns(), strict=True):
@@ -130,10 +122,8 @@ _READABLE = FAST._replace(attention=PLAIN.attention, dropout=PLAIN.dropout)
 
 
 class TokenAttention:
-    """Computes the mean attention weight of the graph token over all heads and layers.
-
-    The fast attention does not keep its weights, so this copies the network with the plain one.
-    """
+    """Computes the mean attention weight of the graph token over all heads and layers, by a copy of
+    the network with plain attention, which keeps its weights."""
 
     def __init__(self, network: Graphormer) -> None:
         self._network = empty_network(network.config, _READABLE)
@@ -142,10 +132,8 @@ class TokenAttention:
 
     @torch.no_grad()
     def __call__(self, batch: GraphBatch) -> Tensor:  # (B, S)
-        """Return the weights of a batch in a single group, whose rows sum to 1.
-
-        Slot 0 is the graph token, the atoms follow, and padding has weight 0.
-        """
+        """Return the weights of a batch in a single group: of the graph token, the atoms and
+        padding (0)."""
         sites = [cast(GraphormerLayer, each).attention.dropout for each in self._network.layers]
         # weights (H, graphs, Q, S)
         means = observed(self._network, batch, sites, lambda weights: weights[:, :, 0].mean(0))

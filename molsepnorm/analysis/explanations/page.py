@@ -22,8 +22,8 @@ _TOP = 10  # fragments at either end of a table
 
 
 def limits(explanations: Iterable[Explanation], names: Sequence[str]) -> dict[str, float]:
-    """Return the largest absolute contribution of an atom to each of these targets, which has the
-    strongest colour for all molecules; 1 if all contributions are 0."""
+    """Return the largest absolute contribution of an atom to each target, whose colour is
+    strongest; 1 if all are 0."""
     found = dict.fromkeys(names, 0.0)
     for each in explanations:
         for name in names if each.targets else ():
@@ -32,7 +32,6 @@ def limits(explanations: Iterable[Explanation], names: Sequence[str]) -> dict[st
 
 
 def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) -> str:
-    """Return the page of one or more explanations, for these targets of a model."""
     done = [each for each in explanations if each.error is None]
     scale = limits(done, names)
     drawn = done[:MAX_DRAWN]
@@ -64,7 +63,6 @@ def _counts(
 def _target(
     done: Sequence[Explanation], drawn: Sequence[Explanation], name: str, limit: float
 ) -> str:
-    """Return the section of a target."""
     cards = "".join(_card(each, name, limit) for each in drawn)
     tables = "".join(
         f"<details open><summary>Fragments: {_SCHEME_TITLES[scheme]}</summary>"
@@ -114,7 +112,6 @@ def _card(each: Explanation, name: str, limit: float) -> str:
 
 
 def _attention(drawn: Sequence[Explanation]) -> str:
-    """Return the section of the attention of the graph token."""
     if not drawn:
         return ""
     limit = max(float(each.attention.max()) for each in drawn if each.attention is not None)
@@ -134,10 +131,7 @@ unit, and it does not say how an atom changes the prediction.</p>
 
 
 def _top(summaries: Sequence[FragmentSummary]) -> str:
-    """Return a table of the fragments at both ends; those in several molecules, if there are.
-
-    The unit of the contributions has a column if it is not the same for all.
-    """
+    """Return a table of the fragments at both ends; those in several molecules, if there are."""
     shared = [each for each in summaries if each.molecules > 1] or [*summaries]
     chosen = shared if len(shared) <= 2 * _TOP else [*shared[:_TOP], *shared[-_TOP:]]
     units = len({each.unit for each in summaries}) > 1

@@ -97,23 +97,19 @@ class EmbeddingStatistics:
 
 @dataclass(frozen=True)
 class AnalysedRun:
-    """The statistics of one model."""
-
     name: str
     group: str
     statistics: tuple[EmbeddingStatistics, ...]
     """At each site, of the graph token and, where it exists, of the mean of atoms."""
 
     def at(self, of: str = TOKEN, site: str | None = None) -> EmbeddingStatistics | None:
-        """Return the statistics at a site, by default the last one; None if there are none."""
+        """Return the statistics at a site, by default the last one."""
         found = [each for each in self.statistics if each.of == of and site in (None, each.site)]
         return found[-1] if found else None
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """The statistics of all models."""
-
     runs: tuple[AnalysedRun, ...]
     molecules: int
 
@@ -125,15 +121,13 @@ class Analysis:
 
     @property
     def groups(self) -> dict[str, list[AnalysedRun]]:
-        """The runs of each group, in the order of the models."""
         groups: dict[str, list[AnalysedRun]] = {}
         for run in self.runs:
             groups.setdefault(run.group, []).append(run)
         return groups
 
     def summary(self, of: str = TOKEN) -> dict[str, dict[str, dict[str, float | None]]]:
-        """Return group -> statistic -> mean and unbiased standard deviation over its runs, of the
-        values at the last site."""
+        """Return group -> statistic -> mean and unbiased standard deviation, at the last site."""
         summary = {}
         for group, runs in self.groups.items():
             last = [found for run in runs if (found := run.at(of)) is not None]
@@ -151,7 +145,6 @@ class Analysis:
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain JSON values."""
         summary = {of: self.summary(of) for of in (TOKEN, ATOMS)}
         runs = [asdict(run) for run in self.runs]
         return {"molecules": self.molecules, "summary": summary, "runs": runs}
@@ -193,7 +186,6 @@ def analyze(
 
 
 def _numbers(one: ModelOnMolecules, names: Sequence[str] | None) -> dict[str, np.ndarray]:
-    """Return the numbers to correlate with the embeddings."""
     task = one.model.task
     known = {target.name: target for target in task.targets if target.kind != "multiclass"}
     if names is not None:

@@ -29,7 +29,7 @@ def require_folder(folder: Path | str) -> None:
 
 
 def write(analysis: Analysis, folder: Path | str) -> None:
-    """Write the figure as `geometry.png`, and all numbers as `geometry.json`."""
+    """Write `geometry.png` and `geometry.json`."""
     figure = draw(analysis)
     with replacing(Path(folder) / "geometry.png") as scratch:
         figure.savefig(scratch, format="png", dpi=130)
@@ -37,10 +37,7 @@ def write(analysis: Analysis, folder: Path | str) -> None:
 
 
 def draw(analysis: Analysis) -> Figure:
-    """Draw each statistic that a run has, layer by layer.
-
-    A line is the mean over a group's runs, and a band reaches from their minimum to their maximum.
-    """
+    """Draw each statistic, layer by layer: mean, minimum and maximum over a group's runs."""
     figure = new_figure(16, 6.6)
     from matplotlib import colormaps
     from matplotlib.lines import Line2D
@@ -82,6 +79,6 @@ def draw(analysis: Analysis) -> Figure:
 
 
 def new_figure(width: float = 1.0, height: float = 1.0) -> Figure:
-    """Return an empty figure of a size in inches; a `ConfigError` without matplotlib."""
+    """Return an empty figure, with its size in inches; a `ConfigError` without matplotlib."""
     Figure = require_package("matplotlib.figure", "plot", "a figure").Figure
     return Figure(figsize=(width, height), layout="constrained")

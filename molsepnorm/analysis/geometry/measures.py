@@ -1,8 +1,8 @@
 """Measures of a set of embeddings.
 
-Embeddings are a tensor (n, d), for n molecules and d channels, of any floating-point type.
-Differences within its rounding count as zero. Sums are in float64; those of `uniformity` and
-`alignment`, which may be losses, are in float32 or more, also under autocast.
+Embeddings are a tensor (n, d), for n molecules and d channels. Differences within the rounding of
+its type count as zero. Sums are in float64; those of `uniformity` and `alignment`, which may be
+losses, are in float32 or more, also under autocast.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _centred(points: Tensor) -> tuple[Tensor, float]:  # float64 (n, d)
-    """Return the centred embeddings, zeros if they are rounding errors, and the size of those."""
+    """Return the centred embeddings, zeros within rounding errors, and the size of these."""
     _require_embeddings(points)
     exact = points.double()
     rounding = _ROUNDING * torch.finfo(points.dtype).eps * float(torch.linalg.matrix_norm(exact))
@@ -199,11 +199,7 @@ def _centred(points: Tensor) -> tuple[Tensor, float]:  # float64 (n, d)
 
 
 def _require_embeddings(points: Tensor, min_points: int = 2) -> int:
-    """Return the number of points.
-
-    Raises:
-        DataError: there are too few, the shape is not (n, d), or a value is not finite.
-    """
+    """Return the number of points; a `DataError` if they are no embeddings (n, d), or too few."""
     if points.dim() != 2 or len(points) < min_points:
         raise DataError(
             f"embeddings must have the shape (n, d) with n ≥ {min_points}; got "

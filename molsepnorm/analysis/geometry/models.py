@@ -76,11 +76,7 @@ def load_models(
 
 def _runs_in(folder: Path) -> list[tuple[Path, Path]]:
     """Return the model in a folder, or all finished runs below it, each with the folder of its
-    group.
-
-    Raises:
-        ModelError: there is none.
-    """
+    group; a `ModelError` if there is none."""
     if _holds_model(folder):
         return [(folder, folder)]
     found: list[Path] = []

@@ -77,7 +77,7 @@ class ListedSet:
     about: NamedSet
     raw: str
     """State of its raw files: here, incomplete or missing. Missing files are downloaded at first
-    use, except the SMILES of zinc-rich."""
+    use."""
     folder: Path | None
     """Folder of the raw files."""
 

@@ -251,7 +251,7 @@ class DataConfig(BaseModel):
     """Further inputs that RDKit computes from the molecules: morgan (2,048 counts of the Morgan
     fingerprint of radius 2), rdkit (its 2D descriptors), or both, separated by commas."""
     featurizer: Annotated[str, AfterValidator(_known_featurizer), "--featurizer"] = "ogb"
-    """Features of a table's molecules: ogb, rich, zinc, or a registered featuriser. Named data sets
+    """Features of a table's molecules: ogb, zinc, or a registered featuriser. Named data sets
     have their own."""
     standardize: Annotated[Level, "--standardize"] = "none"
     """How far structures are standardised by RDKit: none, salts, parent or tautomer.

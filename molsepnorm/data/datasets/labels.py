@@ -28,9 +28,8 @@ from molsepnorm.errors import (
 )
 from molsepnorm.files.tables import name_of_copy
 from molsepnorm.tasks import FeatureColumn, Target
-from molsepnorm.tasks.inputs import WITH_COMMA
+from molsepnorm.tasks.inputs import WITH_COMMA, too_close
 from molsepnorm.tasks.metrics import Kind, four_digits
-from molsepnorm.tasks.rounding import offset_of, too_close
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of, unit_in
 
 _SHOWN = 12
@@ -275,9 +274,8 @@ def _about_numbers(table: Columns, column: Column) -> list[str]:
         )
     if len(numbers := column.distinct):
         rounding = float(np.abs(numbers - numbers.astype(np.float32)).max())
-        offset = offset_of(float(numbers[0]), float(numbers[-1]), rounding)
-        if offset is not None:
-            raise DataError(f"{where}: {too_close('labels', f'{offset:.9g}')}")
+        if problem := too_close("labels", float(numbers[0]), float(numbers[-1]), rounding):
+            raise DataError(f"{where}: {problem}")
     lines = []
     if column.bounded:
         lines.append(

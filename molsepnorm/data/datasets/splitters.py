@@ -291,7 +291,7 @@ def _commonest_first(group: np.ndarray) -> tuple[int, int]:
 
 def _scaffolds(smiles: Sequence[str], chirality: bool) -> Groups:
     """Return the molecules of each scaffold, in the order of their first molecules."""
-    from molsepnorm.molecules.featurize.scaffold import murcko_scaffold
+    from molsepnorm.molecules.fragments import murcko_scaffold
 
     groups: dict[str, list[int]] = {}
     for index, text in enumerate(smiles):

@@ -2,8 +2,7 @@
 
 Sources, in this order: `{train,val,test}.csv.gz` in DIR/zinc (for zinc-full), the raw files of
 `torch_geometric.datasets.ZINC` in DIR/ZINC/raw, files downloaded before, a download. The raw files
-hold graphs with the benchmark's 28 atom labels; other features need SMILES, which only the tables
-hold.
+hold graphs with the benchmark's 28 atom labels.
 """
 
 from __future__ import annotations
@@ -39,20 +38,16 @@ _ZINC = partial(NamedSet, tasks=1, kind="regression", metric="mae")
 SETS = {
     "zinc": _ZINC(f"{_LOGP}, the 12,000 of papers", 12_000, featurizer="zinc"),
     "zinc-full": _ZINC(f"{_LOGP}, all", 249_456, featurizer="zinc"),
-    "zinc-rich": _ZINC(f"{_LOGP}, the 12,000, from SMILES", 12_000, featurizer="rich"),
 }
-_SUBSET, _ALL = (10_000, 1_000, 1_000), (220_011, 24_445, 5_000)
-SIZES = {"zinc": _SUBSET, "zinc-full": _ALL, "zinc-rich": _SUBSET}
+SIZES = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}
 """Number of molecules in each of `SPLITS`."""
 _TITLES = {
     "zinc": "ZINC, the 12,000-molecule subset",
     "zinc-full": "ZINC, all 250,000 molecules",
-    "zinc-rich": "ZINC, the 12,000-molecule subset, with richer features than the benchmark's",
 }
 INDICES = tuple(f"{split}.index" for split in SPLITS)
 PICKLES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
 TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
-_RICH = (*TABLES, *INDICES)
 _TARGET = Target("penalised_logp", "regression")
 _GRAPHS = "https://www.dropbox.com/s/feo9qle74kg48gy/molecules.zip?dl=1"  # as in PyTorch Geometric
 _ROWS = (
@@ -61,45 +56,33 @@ _ROWS = (
 _FIELDS = ("atom_type", "bond_type", "logP_SA_cycle_normalized")
 
 
-def _advice(name: str) -> str:
-    files, under = PICKLES, "ZINC/raw"
-    what = "from molecules.zip of the benchmarking-gnns project, with its lists of rows"
-    if name == "zinc-rich":
-        files, under = _RICH, "zinc"
-        what = "all molecules, in columns smiles and y, and the rows of the 12,000, from 0"
-    return (
-        f"Put {', '.join(files)} ({what}) into DIR/{under} and give --data-dir DIR, or set "
-        "MOLSEPNORM_DATA=DIR"
-    )
+_ADVICE = (
+    f"Put {', '.join(PICKLES)} (from molecules.zip of the benchmarking-gnns project, with its "
+    "lists of rows) into DIR/ZINC/raw and give --data-dir DIR, or set MOLSEPNORM_DATA=DIR"
+)
 
 
 def find(name: str, data_dir: Path | None) -> Path | None:
     """Return the folder of a set's raw files: DIR/zinc, DIR/ZINC/raw or an earlier download; errors
     are as in `complete_folder`."""
     given = [] if data_dir is None else [data_dir]
-    if name != "zinc":
-        tables = _RICH if name == "zinc-rich" else TABLES
-        folder = complete_folder([each / "zinc" for each in given], tables, _advice(name))
-        if folder is not None or name == "zinc-rich":
+    if name == "zinc-full":
+        folder = complete_folder([each / "zinc" for each in given], TABLES, _ADVICE)
+        if folder is not None:
             return folder
     raw = [*(each / "ZINC" / "raw" for each in given), cache_folder() / "zinc" / "molecules"]
-    return complete_folder(raw, PICKLES, _advice(name))
+    return complete_folder(raw, PICKLES, _ADVICE)
 
 
 def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
     """Load one of `SETS`; arguments as for `ogb.load_named`. It is a `DataError` if the files are
     missing and cannot be downloaded, or hold too few molecules."""
     folder = find(name, data_dir)
-    if folder is None and name == "zinc-rich":
-        raise DataError(
-            f"{name} is made of SMILES, which cannot be downloaded, and there are none in "
-            f"{data_dir or 'a data folder'}. {_advice(name)}"
-        )
     if folder is None:
         urls = {"molecules.zip": _GRAPHS, **{f"molecules/{n}": f"{_ROWS}/{n}" for n in INDICES}}
         folder = cache_folder() / "zinc" / "molecules"
         needed = [f"molecules/{file}" for file in PICKLES]
-        download(folder.parent, urls, needed, _advice(name))
+        download(folder.parent, urls, needed, _ADVICE)
     # tables have columns smiles and y
     read_part = _read_table if (folder / TABLES[0]).is_file() else _read_pickle
     parts = [read_part(name, folder, split) for split in SPLITS]
@@ -140,7 +123,7 @@ def _rows(name: str, path: Path, split: str, length: int, may_lack: float = 0) -
         if abs(length - size) > may_lack * size:
             raise DataError(
                 f"{name} should have {size:,} molecules in its {split} split, and {path} has "
-                f"{length:,}. {_advice(name)}"
+                f"{length:,}. {_ADVICE}"
             )
         return range(length)
     listed = path.with_name(f"{split}.index")

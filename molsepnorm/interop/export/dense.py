@@ -35,10 +35,9 @@ _NO_BOND = -1e30
 class DenseModel(nn.Module):
     """The parts of a model, their weighted mean, and the scales of its targets.
 
-    A column of the result is a value in the unit of the table, the probability of class 1, or the
-    probability of one class of a multi-class target; `output_columns` names them. They are those of
-    `molsepnorm predict` without `--level`: probabilities are not calibrated. A value is NaN if the
-    output of a network is not finite.
+    A column of the result is one of `molsepnorm predict` without `--level`: a value in the unit of
+    the table, or an uncalibrated probability of class 1 or of a class. It is NaN if the output of a
+    network is not finite.
 
     Args:
         model: the trained model. Its networks are copied.
@@ -69,7 +68,7 @@ class DenseModel(nn.Module):
         neighbours: Tensor | None = None,
         features: Tensor | None = None,
     ) -> Tensor:  # float32 (B, O)
-        """Return the predictions of every molecule; for the inputs see `DenseGraphormer`."""
+        """Return the predictions; for the inputs see `DenseGraphormer.batch`."""
         graphs = atoms, degrees, mask, distances, paths, neighbours
         own, *extra = (mask[:, :0].float() if features is None else features).split(
             self.widths, dim=1
@@ -91,15 +90,9 @@ class DenseModel(nn.Module):
 class DenseGraphormer(nn.Module):
     """A copy of a Graphormer for inference, from padded tensors to one row of outputs per molecule.
 
-    It computes the same as the network in evaluation mode, by operations whose shapes depend on the
-    number of molecules B and of atoms N only. Therefore it can be exported and compiled as a whole,
-    for any B and N. `dense_inputs` makes its inputs from SMILES.
-
-    Norms use the statistics of training, so no molecule depends on the others of its batch.
-    Changes of the network after the copy have no effect, and neither has `train()`.
-
-    Raises:
-        ConfigError: the network has resistance kernels, which are not supported.
+    The shapes of its operations depend only on the number of molecules B and of atoms N, so it can
+    be exported and compiled as a whole. `dense_inputs` makes its inputs from SMILES. It stays in
+    evaluation mode.
     """
 
     hops: Tensor
@@ -107,12 +100,6 @@ class DenseGraphormer(nn.Module):
     def __init__(self, network: Graphormer) -> None:
         super().__init__()
         config = network.config
-        if config.resistance_kernels:
-            raise ConfigError(
-                f"a network with model.resistance_kernels={config.resistance_kernels} cannot be "
-                "exported: resistances need the inverse of a matrix, which ONNX does not have. "
-                "Train a model with --set model.resistance_kernels=0"
-            )
         self.network = empty_network(config, _DENSE).to(network.embedding.atoms)
         self.network.load_state_dict(deepcopy(network.state_dict()), assign=True)
         self.network.pair_encoding.has_local = False  # the input has the neighbours
@@ -122,7 +109,6 @@ class DenseGraphormer(nn.Module):
         self.eval()
 
     def train(self, mode: bool = True) -> DenseGraphormer:
-        """Stay in evaluation mode."""
         return super().train(False)
 
     def forward(self, *encoded: Any, **named: Any) -> Tensor:  # (B, O)
@@ -261,8 +247,7 @@ class _DenseKernel(nn.Module):
 class DenseForest(KeepsFloat32):
     """A `Forest` without branches that depend on the data.
 
-    The trees of all targets go down together, as many levels as the deepest of them has. A leaf is
-    its own child.
+    All trees go down together, as many levels as the deepest has. A leaf is its own child.
     """
 
     medians: Tensor
@@ -298,7 +283,6 @@ class DenseForest(KeepsFloat32):
     def forward(
         self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]
     ) -> Tensor:  # float32 (B, O)
-        """Return the predictions; only the extra inputs count, NaN where missing."""
         inputs = torch.cat(_read(extra, self.widths), dim=1)
         inputs = torch.where(inputs.isnan(), self.medians, inputs)
         nodes = self.roots.expand(inputs.shape[0], -1)  # (B, R)

@@ -72,7 +72,7 @@ class Encoded:
 
 
 def input_shapes(model: PropertyModel) -> dict[str, tuple[str | int, ...]]:
-    """Return the shape of every input of a model by name, in the order of the arguments."""
+    """Return the shape of every input by name, in the order of the arguments."""
     config = model.network.config
     features = model.encoding.molecule_features + model.inputs.width
     last = {
@@ -91,7 +91,7 @@ def input_shapes(model: PropertyModel) -> dict[str, tuple[str | int, ...]]:
 
 
 def dynamic_shapes(arrays: Iterable[str]) -> dict[str, dict[int, Any]]:
-    """Return the dimensions of these inputs that may have any size, for `torch.export.export`."""
+    """Return the dimensions of any size, for `torch.export.export`."""
     sizes = {name: torch.export.Dim(name) for name in ("molecules", "atoms", "bonds")}
     return {name: dict(enumerate(map(sizes.get, INPUTS[name][1]))) for name in arrays}
 
@@ -131,7 +131,6 @@ def dense_inputs(
 
 
 def _fill(arrays: dict[str, np.ndarray], rows: np.ndarray, graphs: EncodedGraphs) -> None:
-    """Write encoded molecules to rows of the padded arrays."""
     bonds = graphs.paths.bonds_of_all() + 1  # (V, L'): 0 where there is no bond
     depths = np.where(np.arange(len(bonds)) < SELF, -1, graphs.paths.depths)
     atom = pair = 0
@@ -157,7 +156,7 @@ def encode_table(
 
     The folder holds `00001.npz`, `00002.npz`, …, each for up to 64 rows of the table, in its order.
     A file has the arrays of `dense_inputs`, `smiles` [B], and `rows`, int64 [B], the index of each
-    molecule's row, counted from 0 without the header. Rows with an invalid SMILES are left out.
+    molecule's row. Rows with an invalid SMILES are left out.
 
     Args:
         source: the table, in any format of `read_chunks`.

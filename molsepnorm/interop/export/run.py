@@ -87,12 +87,12 @@ def check_export(folder: Path | str) -> None:
 
 
 def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
-    """Write a model as a file of tensors in, predictions out, with all it needs to be used.
+    """Write a model as ONNX into a new or empty folder.
 
-    The new or empty folder gets `model.onnx`, `model.json`, which describes inputs and outputs, and
-    `example.npz`, encoded molecules with their predictions. The file is loaded by onnxruntime and
-    compared with `Predictor`, on built-in molecules and up to 64 training molecules if the model
-    has them. No training molecule is written.
+    It gets `model.onnx`, `model.json`, which describes inputs and outputs, and `example.npz`,
+    encoded molecules with their predictions. The file is compared with `Predictor`, on built-in
+    molecules and up to 64 training molecules if the model has them. No training molecule is
+    written.
 
     Raises:
         ConfigError: as `check_export`, or the model has no dense form (see `DenseModel`).
@@ -123,7 +123,7 @@ def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
 
 
 def write_onnx(dense: DenseModel, arrays: dict[str, np.ndarray], file: Path) -> Run:
-    """Write a model as ONNX, traced with these inputs, and return the function that runs it."""
+    """Write a model as ONNX, traced with these inputs, and return its runner."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)  # torch's exporter writes about its own code
     try:
@@ -147,7 +147,6 @@ def write_onnx(dense: DenseModel, arrays: dict[str, np.ndarray], file: Path) -> 
 
 
 def onnx_runner(file: Path | str) -> Run:
-    """Return the function that runs an ONNX file on the CPU."""
     from onnxruntime import InferenceSession
 
     session = InferenceSession(file, providers=["CPUExecutionProvider"])
@@ -156,8 +155,8 @@ def onnx_runner(file: Path | str) -> Run:
 
 
 def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
-    """Return cells of the model's feature columns that it can read: all words, and numbers of the
-    range of the training rows; None if it has no such columns."""
+    """Return cells of the model's feature columns: its words, or numbers of the training range;
+    None without such columns."""
     found: dict[str, list[str]] = {}
     for column in model.inputs.columns:
         low, high = (1.0 if end is None else end for end in (column.low, column.high))
@@ -195,8 +194,8 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs, file: Path) 
 
 
 def _difference(model: PropertyModel, found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference of predictions (B, O), or NaN if any is; `expected` is on the
-    scale that is learned."""
+    """Return the largest difference of predictions (B, O), NaN if any is. `expected` is on the
+    learned scale."""
     largest = [0.0]
     for target, its in zip(model.task.targets, model.task.columns(), strict=True):
         values, learned = found[:, its], expected[:, its]
@@ -212,7 +211,6 @@ def _difference(model: PropertyModel, found: np.ndarray, expected: np.ndarray) -
 
 
 def _about(model: PropertyModel, report: ExportReport) -> dict[str, Any]:
-    """Return the content of `model.json`."""
     config, inputs = model.network.config, asdict(model.inputs)
     own = featurize.SIZES[model.featurizer]
     return {
@@ -244,7 +242,7 @@ def _about(model: PropertyModel, report: ExportReport) -> dict[str, Any]:
 
 
 def _output_columns(model: PropertyModel) -> list[dict[str, str]]:
-    """Return a description of every column of the predictions; the names are those of `predict`."""
+    """Return a description of every column of the predictions."""
     columns: list[dict[str, str]] = []
     for target in model.task.targets:
         own = {"target": target.name, "kind": target.kind}

@@ -99,14 +99,12 @@ def encode(
     Args:
         graphs: the molecules.
         spec: the sizes that the model and its data share.
-        atom_sizes: the number of values of each atom feature in the model; an index beyond it
-            would select the embedding of another feature. None: not checked.
+        atom_sizes: the number of values of each atom feature in the model; None: not checked.
         numbers: the molecules' numbers in error messages. [default: 0, 1, …]
 
     Raises:
         ConfigError: an element of `graphs` is not a `MolGraph`, its features do not match `spec`
-            and `atom_sizes`, or a molecule-level feature is not finite. The message contains the
-            molecule's number.
+            and `atom_sizes`, or a molecule-level feature is not finite.
     """
     require_graphs(graphs, numbers)
     if numbers is None:
@@ -157,11 +155,7 @@ def bond_labels(features: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
 
 
 def require_graphs(graphs: object, numbers: Sequence[int] | np.ndarray | None = None) -> None:
-    """Check that `graphs` is a sequence of `MolGraph`s.
-
-    Raises:
-        ConfigError: it is not; the message names the functions that make a `MolGraph`.
-    """
+    """Raise a `ConfigError` unless `graphs` is a sequence of `MolGraph`s."""
     if not isinstance(graphs, Sequence) or isinstance(graphs, str):
         raise ConfigError(f"graphs must be a list of MolGraph; got {repr(graphs)[:80]}")
     for index, graph in enumerate(graphs):
@@ -178,7 +172,6 @@ def require_graphs(graphs: object, numbers: Sequence[int] | np.ndarray | None = 
 def _features(
     kind: str, parts: list[np.ndarray], sizes: tuple[int, ...], numbers: Sequence[int] | np.ndarray
 ) -> np.ndarray:  # uint8 (Σ, K)
-    """Return the features of all atoms, or all bonds, after checking them."""
     if all(part.shape[1] == len(sizes) for part in parts):
         features = np.concatenate(parts)
         if (features.max(axis=0, initial=0) < sizes).all():

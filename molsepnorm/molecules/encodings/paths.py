@@ -1,9 +1,8 @@
 """The path vocabulary, which translates the codes of atom pairs.
 
-Shortest paths repeat within a data set: ZINC's 130 million atom pairs share a few thousand bond
-sequences. A `PathVocabulary` stores the sequences as a trie, in which each node is its parent's
-path plus one bond. An atom pair then needs one integer, and a model computes the bias of each
-*node* once per step, whatever the number of pairs.
+ZINC's 130 million atom pairs share a few thousand bond sequences. A `PathVocabulary` stores the
+sequences as a trie, in which each node is its parent's path plus one bond. An atom pair then needs
+one integer, and a model computes the bias of each node once per step.
 
 Codes below `SELF` are not paths; `SELF` is the empty path.
 """
@@ -24,8 +23,7 @@ _BONDS = 2**16  # more than the number of bond labels
 class PathVocabulary:
     """A trie of bond sequences, with nodes sorted by depth and then lexicographically by bonds.
 
-    The order depends on the set of paths only, so data sets with the same paths have equal
-    vocabularies.
+    Data sets with the same paths have equal vocabularies.
     """
 
     parents: np.ndarray
@@ -91,10 +89,9 @@ class PathVocabulary:
 
 
 class PathMerger:
-    """Merges the vocabularies of many chunks into the vocabulary of a whole data set.
+    """Merges the vocabularies of many chunks into that of a whole data set.
 
-    `add` returns provisional codes for a chunk; `finish` sorts the trie once and returns the map
-    from provisional to final codes.
+    `add` returns provisional codes for a chunk; `finish` returns the map to final codes.
     """
 
     def __init__(self) -> None:

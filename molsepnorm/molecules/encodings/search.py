@@ -1,9 +1,8 @@
 """Canonical shortest paths between all atom pairs of many molecules, level by level.
 
-There may be several shortest paths, such as the two ways around an even ring. Graphormer's
-reference chooses one by the order of the atoms, so its predictions change when the atoms are
-renumbered. Here the path with the lexicographically smallest sequence of bond labels is chosen,
-which depends on the molecule only.
+Of several shortest paths, such as the two ways around an even ring, the one with the
+lexicographically smallest sequence of bond labels is chosen, which depends on the molecule only.
+Graphormer's reference chooses one by the order of the atoms.
 
 The search is breadth-first from every atom of every molecule at once. The *rank* of a path is its
 position among the distinct bond sequences of its level, in lexicographic order. A longer path is
@@ -55,8 +54,7 @@ class _Successors:
     def after(self, bonds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return all pairs of an index into `bonds` and a bond that follows this bond.
 
-        The pairs with the first followers come first, then the second followers, and so on. Few
-        bonds have several, so this takes half the time of `np.repeat`.
+        First followers come first, then second ones. This takes half the time of `np.repeat`.
         """
         entry = self.first.take(bonds)
         index = np.flatnonzero(entry >= 0)

@@ -22,11 +22,9 @@ def in_smiles_order(
 ) -> list[MolGraph | InvalidMolecule]:
     """Return a graph or an error for each SMILES, with the atoms in the order of the SMILES.
 
-    A featuriser may read a SMILES in canonical form, for instance if it has chirality tags, and its
-    atoms are then in the order of that form. Here it receives SMILES that are their own canonical
-    form. Their atoms have the same order either way, and are then put into the order of the given
-    SMILES. Hydrogens that RDKit makes implicit are left out. The featuriser must keep the order of
-    the SMILES or of its canonical form, as those of this package do.
+    The featuriser receives SMILES that are their own canonical form, so its atoms have the same
+    order whether it reads them as they are or in canonical form. Hydrogens that RDKit makes
+    implicit are left out.
     """
     forms = [_stable_form(text) for text in smiles]
     made = iter(featurizer.many([form[0] for form in forms if isinstance(form, tuple)]))
@@ -102,7 +100,7 @@ def _symmetry_ranks(mol: Chem.Mol) -> np.ndarray:  # int64 (N,)
 
 def _stable_form(smiles: str) -> tuple[str, list[int] | None] | InvalidMolecule:
     """Return a SMILES that is its own canonical form, and the place of each of its atoms in the
-    given SMILES, or None if they are equal. If there is none, return the reason."""
+    given SMILES (None if equal); or the reason why there is none."""
     text, places = smiles, None
     try:
         for _ in range(_ROUNDS):
@@ -140,7 +138,6 @@ def _rewritten(text: str) -> tuple[str, list[int]]:
 def _reordered(
     graph: MolGraph | InvalidMolecule, places: list[int] | None, featurizer: Featurizer
 ) -> MolGraph | InvalidMolecule:
-    """Return the graph with its atoms sorted by their places."""
     if isinstance(graph, InvalidMolecule) or places is None:
         return graph
     if graph.num_atoms != len(places):

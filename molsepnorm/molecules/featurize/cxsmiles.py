@@ -78,18 +78,12 @@ def losses(smiles: str, extension: str) -> list[str]:
 
 
 def has_axes(mol: Chem.Mol) -> bool:
-    """Return whether RDKit has found bonds that make the molecule an atropisomer."""
+    """Return whether RDKit has found an axis of an atropisomer."""
     return any(bond.GetStereo().name.startswith("STEREOATROP") for bond in mol.GetBonds())
 
 
 def announce_losses(smiles: Iterable[str], source: object, said: set[str]) -> None:
-    """Warn once about each kind of `losses`.
-
-    Args:
-        smiles: SMILES and CXSMILES.
-        source: name of their file.
-        said: the kinds that were announced before; more are added.
-    """
+    """Warn once about each kind of `losses` of the SMILES in a file, and add it to `said`."""
     for text in smiles:
         if "|" in text and (extended := EXTENSION.fullmatch(text.strip())):
             try:
@@ -140,7 +134,7 @@ or another bracketed group, which a model cannot read
 
 
 def _exist(part: str, num_atoms: int, num_bonds: int) -> bool:
-    """Return whether a molecule has all atoms and bonds of a part, such as `C:0.1,2.3`."""
+    """Return whether a molecule has all atoms and bonds of a part such as `C:0.1,2.3`."""
     kind, _, listed = part.partition(":")
     limits = [num_bonds] if kind in _OF_BONDS else [num_atoms, num_bonds]
     return all(
@@ -151,7 +145,7 @@ def _exist(part: str, num_atoms: int, num_bonds: int) -> bool:
 
 
 def _parts(extension: str) -> dict[str, list[str]]:
-    """Return the kinds of the parts in the order of the text, and the texts of each kind."""
+    """Return the texts of each kind of part, in order."""
     if len(extension) > MAX_CHARACTERS:
         raise InvalidMolecule(
             f"a CXSMILES extension of {len(extension):,} characters; at most {MAX_CHARACTERS:,} "

@@ -119,7 +119,7 @@ def descriptor_columns(names: Sequence[str]) -> list[int]:
 
 
 def _charge_range(mol: Chem.Mol) -> tuple[float, ...]:
-    """Return the descriptors `_CHARGES`; NaN unless all atoms have a partial charge."""
+    """Return `_CHARGES`; NaN unless all atoms have a partial charge."""
     rdPartialCharges.ComputeGasteigerCharges(mol)
     atoms = map(mol.GetAtomWithIdx, range(mol.GetNumAtoms()))
     charges = [atom.GetDoubleProp("_GasteigerCharge") for atom in atoms]
@@ -130,8 +130,7 @@ def _charge_range(mol: Chem.Mol) -> tuple[float, ...]:
 
 
 def _crippen(mol: Chem.Mol) -> tuple[float, ...]:
-    """Return the descriptors `_CRIPPEN`: sums of the atoms' shares of logP and refractivity, and
-    the surface areas of the heavy atoms whose shares are in each bin."""
+    """Return `_CRIPPEN`: sums of logP and refractivity, and surface areas of heavy atoms by bin."""
     shares = [*zip(*rdMolDescriptors._CalcCrippenContribs(Chem.AddHs(mol)), strict=True)]
     areas, _ = rdMolDescriptors._CalcLabuteASAContribs(mol)
     surfaces = [[0.0] * (len(bins) + 1) for bins in _BINS]
@@ -215,8 +214,7 @@ class Environments:
     def counts(self, present: np.ndarray) -> np.ndarray:  # bool (n, N) -> float32 (n, F)
         """Return the counts of n subsets of the atoms.
 
-        An environment counts if all of its atoms are present. It is never replaced by another one:
-        the environments of the remaining atoms are those of the whole molecule.
+        An environment of the whole molecule counts if all of its atoms are present.
         """
         whole = present.astype(np.float32) @ self.members.T == self.members.sum(axis=1)  # (n, E)
         counts = np.zeros((self.width, len(present)), dtype=np.float32)
@@ -237,7 +235,7 @@ def morgan_environments(smiles: str) -> Environments:
 
 
 def pair_environments(smiles: str) -> Environments:
-    """Return the pairs of `pair_counts` as environments of two atoms; see `morgan_environments`."""
+    """Return the pairs of `pair_counts` as environments; see `morgan_environments`."""
     mol = oriented_mol(smiles)
     columns, *ends = _places(mol, PAIR_GENERATOR)
     members = np.zeros((len(columns), mol.GetNumAtoms()), dtype=np.float32)

@@ -35,8 +35,7 @@ class Featurizer(ABC):
 
     All SMILES of one molecule must give the same graph, except for the order of its atoms and
     bonds. `canonical_smiles`, `canonical_mol` and `oriented_mol` of `molsepnorm.featurize.smiles`
-    help with this. (RDKit itself reads some metal complexes differently from their canonical
-    SMILES.) Instances are created without arguments.
+    help with this. Instances are created without arguments.
     """
 
     name: ClassVar[str]
@@ -60,12 +59,12 @@ class Featurizer(ABC):
         """Return the graph of one molecule.
 
         Raises:
-            InvalidMolecule: the SMILES cannot be read, or the features do not cover one of its
-                atoms or bonds; the message is the reason, on one line.
+            InvalidMolecule: the SMILES cannot be read, or has an atom or bond without features; the
+                message is the reason, on one line.
         """
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
-        """Return a graph or an error for each SMILES; a few hundred at once are fastest."""
+        """Return a graph or an error for each SMILES."""
         require_several(smiles, "smiles")
         return [self._or_error(self, text) for text in smiles]
 
@@ -98,7 +97,7 @@ class Featurizer(ABC):
                 raise InvalidMolecule(f"molecule-level feature '{name}' is {value}, not finite")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the class by reference, after checking that another process can import it."""
+        """Pickle the class by reference, if another process can import it."""
         cls = type(self)
         interactive = not hasattr(sys.modules["__main__"], "__file__")
         if "<locals>" in cls.__qualname__ or (cls.__module__ == "__main__" and interactive):

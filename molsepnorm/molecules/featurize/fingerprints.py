@@ -36,11 +36,7 @@ def packed_morgan(smiles: Iterable[str]) -> np.ndarray:  # uint8 (G, BITS // 8)
 
 
 def morgan_matrix(smiles: Iterable[str]) -> csr_matrix:  # float32 (G, BITS)
-    """Return the fingerprints of `packed_morgan` as a sparse matrix of zeros and ones.
-
-    Raises:
-        InvalidMolecule: as the featurisers.
-    """
+    """Return the fingerprints of `packed_morgan` as a sparse matrix of zeros and ones."""
     return _sparse(packed_morgan(smiles))
 
 
@@ -107,14 +103,13 @@ def nearest(
 
 
 def _ratios(one: np.ndarray, other: np.ndarray, found: np.ndarray) -> np.ndarray:  # float64 (A,)
-    """Return the similarities of pairs, which were found in float32, in double precision."""
+    """Return similarities that were found in float32, in double precision."""
     either, both = one | other, one & other
     counts = (np.unpackbits(each, axis=1).sum(axis=1, dtype=np.int64) for each in (both, either))
     return np.where(found < 0, found, np.divide(*counts))
 
 
 def _sparse(bits: np.ndarray) -> csr_matrix:  # float32 (G, BITS)
-    """Return packed fingerprints as a sparse matrix of zeros and ones."""
     parts = [
         np.flatnonzero(np.unpackbits(bits[at : at + _OTHERS], axis=1, bitorder="little"))
         + at * BITS
@@ -130,19 +125,18 @@ def nearest_molecules(
 ) -> tuple[np.ndarray, np.ndarray, list[InvalidMolecule | None]]:
     """Return the most similar known molecule of each molecule, and their Tanimoto similarity.
 
-    Different molecules may have equal fingerprints, such as enantiomers and long alkanes. If a
-    molecule is itself among the known ones, it is the nearest.
+    For a known molecule this is the molecule itself, although others, such as enantiomers, may have
+    the same fingerprint.
 
     Args:
         smiles: n SMILES, standardised.
         known: SMILES of m molecules, as they were before they were standardised.
-        fingerprints: uint8 [m, BITS // 8], fingerprints of their standardised forms, see
-            `packed_morgan`.
+        fingerprints: uint8 [m, BITS // 8], of their standardised forms, see `packed_morgan`.
         level: of this standardisation.
 
     Returns:
-        The index, int64 [n], and the similarity, float64 [n], and the error of a SMILES that RDKit
-        cannot read, or None. A molecule with an error has the index 0 and the similarity NaN.
+        The index, int64 [n], and the similarity, float64 [n]; 0 and NaN for an invalid SMILES. None
+        or the error of each SMILES.
     """
     bits, errors = fingerprints_of(smiles)
     index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
@@ -157,8 +151,8 @@ def nearest_molecules(
 
 
 def fingerprints_of(smiles: Sequence[str]) -> tuple[np.ndarray, list[InvalidMolecule | None]]:
-    """Return the fingerprints of n SMILES, uint8 [n, BITS // 8] as those of `packed_morgan`, and
-    the error of a SMILES that RDKit cannot read, or None. The bits of such a one are 0."""
+    """Return the fingerprints of n SMILES, uint8 [n, BITS // 8], and the error of an invalid
+    SMILES, whose bits are 0."""
     bits = np.zeros((len(smiles), BITS // 8), dtype=np.uint8)
     errors: list[InvalidMolecule | None] = [None] * len(smiles)
     for row, text in enumerate(smiles):
@@ -172,11 +166,10 @@ def fingerprints_of(smiles: Sequence[str]) -> tuple[np.ndarray, list[InvalidMole
 def with_one_text(smiles: Sequence[str], fingerprints: np.ndarray, level: Level) -> list[str]:
     """Return the SMILES in which every row of a molecule has the text of its first row.
 
-    Only texts with equal fingerprints are compared, by `molecule_key`.
-
     Args:
         smiles: n SMILES, as they were before they were standardised at `level`.
-        fingerprints: uint8 [n, BITS // 8], fingerprints of their standardised forms.
+        fingerprints: uint8 [n, BITS // 8], of their standardised forms; only equal ones are
+            compared.
         level: of this standardisation.
     """
     keys = [bits.tobytes() for bits in fingerprints]
@@ -198,8 +191,8 @@ def _same_molecules(
     fingerprints: np.ndarray,
     level: Level,
 ) -> np.ndarray:  # int64 (n,)
-    """Return the index of the first known molecule that each molecule is; -1 if it is none, or the
-    only one with its fingerprint."""
+    """Return the index of the first known molecule that is the same; -1 if none is, or only one has
+    the fingerprint."""
     keys = [own.tobytes() for own in bits]
     alike: dict[bytes, list[int]] = {key: [] for key in keys}
     for other, own in enumerate(fingerprints if keys else ()):

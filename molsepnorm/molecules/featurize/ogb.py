@@ -55,11 +55,10 @@ class OgbFeaturizer(Featurizer):
         Raises:
             InvalidMolecule: the SMILES cannot be read.
         """
-        return ogb_graph(oriented_mol(smiles), smiles)
+        return _graph(oriented_mol(smiles), smiles)
 
 
-def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
-    """Return a molecule's graph with OGB's features, see `OgbFeaturizer`."""
+def _graph(mol: Chem.Mol, smiles: str) -> MolGraph:
     atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
     bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
     # One feature after the other is faster than one atom after the other. Calls into RDKit take
@@ -99,7 +98,7 @@ def ogb_graph(mol: Chem.Mol, smiles: str) -> MolGraph:
 
 
 class _AtomRows(dict[tuple, bytes]):
-    """RDKit's properties of an atom -> its nine features; a few hundred cover all molecules."""
+    """RDKit's properties of an atom -> its nine features."""
 
     def __missing__(self, values: tuple) -> bytes:
         chirality, element, degree, bonded, charge, radicals, hybridization, *flags = values

@@ -107,9 +107,8 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
 def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph:
     """Return the graph of `data` with the chirality tags of a featuriser.
 
-    The tags of OGB's data sets and of `smiles2graph` depend on the order in which a SMILES is
-    written, those of the featuriser do not. The graph is therefore made from `data.smiles` if RDKit
-    can read it, and otherwise must have no tags. Other features are only compared.
+    The tags of OGB's data sets depend on the order in which a SMILES is written. The graph is
+    therefore made from `data.smiles` if RDKit can read it, and otherwise must have no tags.
 
     Raises:
         ConfigError: there are chirality tags and no SMILES, or the atoms have other features than
@@ -117,7 +116,7 @@ def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph
         InvalidMolecule: as `from_data`.
     """
     graph = from_data(data, bond_offset)
-    tags = slice(CHIRALITY, CHIRALITY + (featurizer in ("ogb", "rich")))
+    tags = slice(CHIRALITY, CHIRALITY + (featurizer == "ogb"))
     smiles = getattr(data, "smiles", None)
     own = get(featurizer).many([smiles] if isinstance(smiles, str) else [])
     if not own or isinstance(own[0], InvalidMolecule):
@@ -142,11 +141,8 @@ def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph
 
 
 def checked_offset(bond_offset: int | None) -> int:
-    """Return `bond_offset` after checking it.
-
-    Raises:
-        ConfigError: it is missing, or not a non-negative integer.
-    """
+    """Return `bond_offset`, or raise a `ConfigError` if it is missing or no non-negative
+    integer."""
     if bond_offset is None:
         raise ConfigError(
             "bond_offset is missing: pass the attribute of the first bond label. It is 1 for "
@@ -160,7 +156,7 @@ def checked_offset(bond_offset: int | None) -> int:
 
 
 def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> list[int]:
-    """Return the row of the first edge of each bond, after checking that both directions occur."""
+    """Return the row of the first edge of each bond; both directions must occur."""
     row_of = {(i, j): row for row, (i, j) in enumerate(edges)}
     rows = []
     for row, (i, j) in enumerate(edges):
@@ -184,7 +180,7 @@ def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> li
 
 
 def _array(data: Data, name: str, shape: str) -> np.ndarray:
-    """Return integers with two dimensions; the second one has length 1 if it is optional."""
+    """Return integers with two dimensions."""
     value = getattr(data, name, None)
     if value is None:
         raise InvalidMolecule(f"the data has no {name}; expected integers of shape {shape}")

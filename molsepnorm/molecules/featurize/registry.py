@@ -15,12 +15,11 @@ GROUP = "molsepnorm.featurizers"
 _BUILT_IN = {
     "zinc": FeatureSizes(atoms=(28,), bonds=(3,)),
     "ogb": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2), bonds=(5, 6, 2)),
-    "rich": FeatureSizes(atoms=(119, 5, 12, 12, 10, 6, 6, 2, 2, 4, 11, 11), bonds=(5, 6, 2, 2)),
 }
 """Declared here, so that encoded data and models are read without importing RDKit."""
 
 CHIRALITY = 1
-"""Index of the chirality tag among the atom features of `ogb` and `rich`."""
+"""Index of the chirality tag among the atom features of `ogb`."""
 
 _registered: dict[str, EntryPoint | type[Featurizer]] = {
     name: EntryPoint(name, f"{__package__}.{name}:{name.title()}Featurizer", GROUP)
@@ -82,7 +81,7 @@ class _Sizes(Mapping[str, FeatureSizes]):
 
 SIZES: Mapping[str, FeatureSizes] = _Sizes()
 """The featurisers with their declared features. zinc: the 28 atom and 3 bond types of ZINC. ogb:
-OGB's 9 atom and 3 bond features. rich: OGB's features and ring membership."""
+OGB's 9 atom and 3 bond features."""
 
 
 def _class_of(name: str) -> type[Featurizer]:
@@ -106,7 +105,6 @@ def _class_of(name: str) -> type[Featurizer]:
 
 
 def _entry(name: str) -> EntryPoint | type[Featurizer] | None:
-    """Return the registered class, or the entry point of an installed package."""
     if name in _registered:
         return _registered[name]
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
@@ -119,7 +117,6 @@ def _entry(name: str) -> EntryPoint | type[Featurizer] | None:
 
 
 def _check(cls: object, name: str | None) -> None:
-    """Check the class attributes of a featuriser."""
     if not (isinstance(cls, type) and issubclass(cls, Featurizer)):
         raise ConfigError(f"a featuriser must be a subclass of Featurizer; got {cls!r:.80}")
     if problem := _problem(cls, name):

@@ -40,16 +40,13 @@ _POLYMERS = {"SRU", "MON", "COP", "CRO", "GRA", "MOD", "MER", "ANY", "MIX", "FOR
 def smiles_of(block: str) -> str:
     """Return the canonical SMILES of a molfile's structure, V2000 or V3000.
 
-    Stereochemistry is perceived from wedges and positions, in two or three dimensions; groups of
-    stereocentres, such as those of a racemate, and the wedges of atropisomers follow the SMILES as
-    CXSMILES. Explicit hydrogens become implicit. Isotopes and atom-map numbers are kept;
-    featurisers remove them.
+    Stereochemistry is perceived from wedges and positions; groups of stereocentres and the wedges
+    of atropisomers follow as CXSMILES. Explicit hydrogens become implicit; isotopes and atom-map
+    numbers are kept.
 
-    If RDKit reads a structure but refuses it (a carbon with five bonds), the SMILES of the drawing
-    is returned, which a featuriser refuses with RDKit's reason. If the block cannot be read, has
-    more than twice `MAX_ATOMS` atoms or more than `MAX_RINGS` rings, or has a part that
-    no SMILES can express (see `mol_to_smiles`), the result is an empty string that holds the
-    reason.
+    If RDKit refuses a structure (a carbon with five bonds), the SMILES of the drawing is returned,
+    which a featuriser refuses with RDKit's reason. If the block cannot be read, is too large, or
+    has a part that no SMILES can express (see `mol_to_smiles`), the result is `Unwritten`.
     """
     if reason := _excess(block):
         return Unwritten(reason)
@@ -93,9 +90,9 @@ def drawn(smiles: str, title: str = "") -> str:
 def mol_to_smiles(mol: Chem.Mol) -> str:
     """Return the SMILES of an RDKit molecule.
 
-    If it is too large, or has a part that no SMILES can express (a polymer, variable attachment, a
-    haptic bond, a link node, an attachment point, an R group, an abbreviation, a query), the result
-    is an empty string that holds the reason.
+    It is `Unwritten` if the molecule is too large, or has a part that no SMILES can express: a
+    polymer, variable attachment, a haptic bond, a link node, an attachment point, an R group, an
+    abbreviation, a query.
     """
     if mol.GetNumAtoms() > 2 * MAX_ATOMS:
         return Unwritten(_too_many(mol.GetNumAtoms()))
@@ -107,8 +104,7 @@ def mol_to_smiles(mol: Chem.Mol) -> str:
 def _extension(mol: Chem.Mol) -> str:
     """Return the stereochemistry that the SMILES just written lacks as its extension, or "".
 
-    These are the wedges of atropisomers, with the positions of all atoms, and the groups of
-    stereocentres. RDKit's own CXSMILES of groups may have the other enantiomer.
+    RDKit's own CXSMILES of groups of stereocentres may have the other enantiomer.
     """
     order = {atom: place for place, atom in enumerate(_output_order(mol))}
     parts = []
@@ -124,12 +120,12 @@ def _extension(mol: Chem.Mol) -> str:
 
 
 def _output_order(mol: Chem.Mol) -> list[int]:
-    """Return the atoms in the order of the SMILES that was written last."""
+    """Return the atoms in the order of the last SMILES that was written."""
     return [*mol.GetPropsAsDict(True, True).get("_smilesAtomOutputOrder", [])]
 
 
 def written(molecule: Any) -> Any:
-    """Return the SMILES of an RDKit molecule, and anything else, such as a SMILES, as it is."""
+    """Return the SMILES of an RDKit molecule, and anything else as it is."""
     return mol_to_smiles(molecule) if isinstance(molecule, Chem.Mol) else molecule
 
 
@@ -159,7 +155,7 @@ def _too_many(atoms: int) -> str:
 
 
 def _excess(block: str) -> str | None:
-    """Return the reason if a block is too large for RDKit, judging by its counts, or None."""
+    """Return why a block is too large for RDKit by its counts, or None."""
     counts = _V3000.search(block) or _V2000.match(block.replace("\r\n", "\n"))
     if counts is None:
         if len(block) > (limit := 200 * MAX_ATOMS):
@@ -204,7 +200,7 @@ def _is_r_group(atom: Chem.Atom) -> bool:
 
 
 def _as_drawn(block: str) -> str:
-    """Return a SMILES that RDKit refuses as it refuses the block, or an empty string."""
+    """Return a SMILES that RDKit refuses as it refuses the block, or an empty text."""
     mol = Chem.MolFromMolBlock(block, sanitize=False, removeHs=False)
     if mol is None:
         return Unwritten("RDKit cannot read the structure") if block.strip() else ""

@@ -202,10 +202,8 @@ def excess(text: str) -> str | None:
 
 
 def _one_token(smiles: object) -> str:
-    """Return the SMILES without surrounding whitespace, after checking its characters and size.
-
-    The extension of a CXSMILES is worked in, see `cxsmiles`.
-    """
+    """Return the SMILES without surrounding whitespace and with its CXSMILES extension worked in,
+    after checking its characters and size."""
     if not isinstance(smiles, str):
         raise InvalidMolecule(f"not a text value: {_short(smiles)}")
     text = smiles.strip()
@@ -243,7 +241,6 @@ def _read(text: str, form: str = "") -> Chem.Mol:
 
 
 def _read_implicit(text: str, form: str = "") -> Chem.Mol:
-    """Return the molecule of a SMILES after `implicit_hydrogens`."""
     mol = _read(text, form)
     # Without marks of double bonds, RDKit has removed these hydrogens already.
     marked = "/" in text or "\\" in text
@@ -264,8 +261,7 @@ def unreadable(text: str, reason: str, form: str = "") -> InvalidMolecule:
 
 
 def _reason(text: str) -> str:
-    """Return what the text is if it is no SMILES of a molecule, or else the reason in RDKit's log,
-    without time stamps and repetitions."""
+    """Return what the text is if it is no SMILES of a molecule, or the reason in RDKit's log."""
     if text.startswith("InChI="):
         return "it is an InChI; convert it to SMILES first"
     if _INCHI_KEY.fullmatch(text):

@@ -1,7 +1,4 @@
-"""Standardise structures before they are featurised: salts, charges and tautomers.
-
-RDKit's MolStandardize does the work; it is imported only if a structure is standardised.
-"""
+"""Standardise structures before they are featurised: salts, charges and tautomers, by RDKit."""
 
 from __future__ import annotations
 

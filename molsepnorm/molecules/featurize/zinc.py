@@ -104,7 +104,7 @@ class ZincFeaturizer(Featurizer):
         return graph
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
-        """Return a graph or an error for each SMILES; a few hundred at once are fastest."""
+        """Return a graph or an error for each SMILES."""
         require_several(smiles, "smiles")
         labels = list(map(_firm_labels, smiles))
         with rdBase.BlockLogs():
@@ -142,7 +142,7 @@ def _by_canonical_form(smiles: str) -> MolGraph:
 
 
 def _firm_labels(text: str) -> bytes | None:
-    """Return the atoms' labels in the order of the text, or None if it does not determine them."""
+    """Return the atoms' labels in order, or None if the text does not determine them."""
     if not (_RANKED and isinstance(text, str) and _PLAIN.fullmatch(text)) or excess(text):
         return None
     try:
@@ -156,8 +156,7 @@ def _bond_orders(text: str, labels: bytes) -> np.ndarray | None:
     """Return the kekulised bond orders, uint8 [N, N], with atoms in the order of the text.
 
     None if RDKit refuses the text, or if a `[C@H]` is not a stereocentre. RDKit chooses the Kekulé
-    structure by canonical ranks, so it is the same for all SMILES of a molecule and the canonical
-    SMILES need not be written.
+    structure by canonical ranks, so it is the same for all SMILES of a molecule.
     """
     mol = Chem.MolFromSmiles(text, sanitize=False)
     marked = _MARKED in labels
@@ -178,7 +177,6 @@ def _bond_orders(text: str, labels: bytes) -> np.ndarray | None:
 
 
 def _graphs(molecules: list[tuple[bytes, np.ndarray]]) -> list[MolGraph]:
-    """Return the graphs of molecules from their labels and bond orders."""
     if not molecules:
         return []
     sizes = np.array([len(labels) for labels, _ in molecules])
@@ -199,7 +197,7 @@ def _graphs(molecules: list[tuple[bytes, np.ndarray]]) -> list[MolGraph]:
 
 @functools.cache
 def _atom_index(token: str) -> int:
-    """Return the index of an atom's label from its token, such as `C`, `n` or `[C@@H]`."""
+    """Return the label of an atom's token, such as `C`, `n` or `[C@@H]`."""
     label = token.capitalize()
     if bracket := _BRACKET.fullmatch(token):
         label = bracket["element"].capitalize()

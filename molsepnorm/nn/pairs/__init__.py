@@ -1,1 +1,1 @@
-"""Encodings of atom pairs: attention biases, multiplicative gates and neighbours."""
+"""Encodings of atom pairs: attention biases and neighbours."""

@@ -54,13 +54,12 @@ class AttentionBias(nn.Module):
         self.positions = nn.Parameter(torch.empty(max_path_length, heads, heads))
 
     def forward(self, batch: GraphBatch) -> list[Tensor]:  # for each group (H, graphs, S, S)
-        """Return the bias of every padded group of a batch."""
         with torch.autocast(batch.pairs.device.type, enabled=False):
             bias = F.embedding(batch.pairs, self.table(batch.paths))  # (P, H)
         return by_head(bias, batch)
 
     def table(self, paths: PathTable) -> Tensor:  # (V, H)
-        """Return the bias of every code of a path vocabulary."""
+        """Return the bias of every path code."""
         bonds = label_embeddings(self.bonds)  # (K, H)
         terms = torch.einsum("lhk,ek->leh", self.positions, bonds)  # (L, K, H)
         longest = paths.bonds.shape[1] // paths.labels
@@ -91,8 +90,7 @@ def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
     """Return the vector of every bond label: the mean of the embeddings of its features.
 
     Args:
-        tables: one table (values, …) for each bond feature. In a label the first feature changes
-            fastest.
+        tables: (values, …) for each bond feature, of which the first changes fastest in a label.
     """
     first, *others = tables
     labels = first
@@ -102,10 +100,8 @@ def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
 
 
 class FastAttentionBias(AttentionBias):
-    """`AttentionBias` whose gradient reads the transposed matrix of the path table.
-
-    Otherwise PyTorch transposes the sparse matrix at every step.
-    """
+    """`AttentionBias` whose gradient reads the transposed path table, which PyTorch would otherwise
+    transpose at every step."""
 
     def path_sums(self, paths: PathTable, terms: Tensor) -> Tensor:  # (V, H)
         if is_transformed():

@@ -6,52 +6,93 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from molsepnorm.molecules.encodings.paths import SELF
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.config import GraphormerConfig
-from molsepnorm.nn.pairs.features import PairBias, ResistanceKernels, resistances
-from molsepnorm.nn.pairs.neighbours import PairTensors, neighbours_of
-from molsepnorm.nn.pairs.urpe import URPE
+from molsepnorm.nn.pairs.neighbours import PairTensors, hop_distances, neighbours_of
 from molsepnorm.nn.parts import Parts
 
 
 class PairEncoding(nn.Module):
-    """Graphormer's attention bias, and the optional encodings of the configuration.
-
-    Random walks and resistances become a bias of their own, and resistances a part of the URPE
-    gates.
-    """
+    """Graphormer's attention bias, and optionally a bias from random walks and the neighbours."""
 
     def __init__(self, config: GraphormerConfig, parts: Parts) -> None:
         super().__init__()
-        heads, kernels = config.heads, config.resistance_kernels
-        self.steps = config.pair_walks
+        heads, steps = config.heads, config.pair_walks
+        self.steps = steps
         self.has_local = config.local == "gine"
-        features = kernels + (self.steps + 1 if self.steps else 0)
         self.bias = parts.bias(
             heads, config.bond_sizes, config.max_distance, config.max_path_length
         )
-        self.kernels = ResistanceKernels(kernels) if kernels else None
-        self.pair_bias = PairBias(features, config.pair_hidden, heads) if features else None
-        self.urpe = URPE(heads, config.max_distance, kernels) if config.urpe else None
+        self.pair_bias = PairBias(steps + 1, config.pair_hidden, heads) if steps else None
 
     def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> PairTensors:
         """Encode the slot pairs, with the `walk_probabilities` of `config.pair_walks` steps."""
         bias = self.bias(batch)
-        features, kernels = [], None
-        if self.kernels is not None:
-            kernels = [self.kernels(each) for each in resistances(batch, bias[0].dtype)]
-            features.append(kernels)
-        if self.steps:
-            features.append([each[..., : self.steps + 1] for each in walks])
         if self.pair_bias is not None:
-            joined = [
-                each[0] if len(each) == 1 else torch.cat(each, dim=-1)  # cat copies a single tensor
-                for each in zip(*features, strict=True)
-            ]
-            bias = [a + b for a, b in zip(bias, self.pair_bias(joined), strict=True)]
-        return PairTensors(
-            bias=bias,
-            gates=None if self.urpe is None else self.urpe(batch, kernels),
-            neighbours=neighbours_of(batch) if self.has_local else None,
-        )
+            walk_bias = self.pair_bias([group[..., : self.steps + 1] for group in walks])
+            bias = [a + b for a, b in zip(bias, walk_bias, strict=True)]
+        return PairTensors(bias, neighbours_of(batch) if self.has_local else None)
+
+
+@torch.no_grad()
+def walk_probabilities(
+    batch: GraphBatch, steps: int, dtype: torch.dtype = torch.float32
+) -> list[Tensor]:
+    r"""Return the probabilities of random walks for each group, (graphs, S, S, W + 1).
+
+    Entry w of pair (i, j) is the probability that a walk from i is at j after w steps. In memory
+    the probabilities after w steps are next to each other.
+
+    .. math:: P_{ij} = [I, M, M^2, \ldots, M^W]_{ij}, \qquad M = D^{-1} A
+
+    with the adjacency matrix A and the degrees D; 0 for pairs that are not two atoms. With W = 0
+    steps the list is empty.
+
+    Source: Ma et al., "Graph Inductive Biases in Transformers without Message Passing", ICML 2023,
+    arXiv 2305.17589, section 3.1 (relative random-walk probabilities, RRWP). There K counts all
+    powers, power 0 included, and is W + 1 here.
+    """
+    parts: list[Tensor] = []
+    if not steps:
+        return parts
+    for hops, code in zip(hop_distances(batch), batch.by_group(batch.pairs), strict=True):
+        bonded = (hops == 1).to(dtype)
+        step = bonded / bonded.sum(-1, keepdim=True).clamp(min=1)
+        atoms = torch.diagonal(code, dim1=1, dim2=2) == SELF
+        powers = [torch.diag_embed(atoms.to(dtype))]
+        with torch.autocast(step.device.type, enabled=False):
+            for _ in range(steps):
+                powers.append(torch.bmm(powers[-1], step))
+        parts.append(torch.stack(powers).movedim(0, -1))
+    return parts
+
+
+class PairBias(nn.Module):
+    r"""A bias for every head from continuous features of atom pairs.
+
+    .. math:: b_{ij} = W_2 \, \mathrm{GELU}(W_1 f_{ij})
+
+    With `hidden` = 0 it is a single linear map.
+    """
+
+    def __init__(self, features: int, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(features, hidden) if hidden else None
+        self.outer = nn.Linear(hidden or features, heads)
+
+    def forward(
+        self,
+        features: Sequence[Tensor],  # for each group (graphs, S, S, F)
+    ) -> list[Tensor]:  # for each group (H, graphs, S, S)
+        """Return the bias, in the precision of the features."""
+        with torch.autocast(features[0].device.type, enabled=False):
+            return [self._bias(each) for each in features]
+
+    def _bias(self, features: Tensor) -> Tensor:  # (graphs, S, S, F) -> (H, graphs, S, S)
+        columns = features.movedim(-1, 0).flatten(1).T  # as walk probabilities lie in memory
+        if self.inner is not None:
+            columns = F.gelu(self.inner(columns))
+        return self.outer(columns).T.unflatten(1, features.shape[:3])

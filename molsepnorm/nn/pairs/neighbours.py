@@ -16,9 +16,8 @@ from molsepnorm.nn.batch import GraphBatch
 class Neighbours:
     """The bonds of a batch, each listed at both of its ends.
 
-    Every row has D entries, the maximum number of bonds on any atom of the data set. Shapes are
-    therefore equal in all batches with the same padded groups. An entry without a bond refers to
-    the row's own slot.
+    Every row has D entries, the maximum number of bonds on any atom of the data set. An entry
+    without a bond refers to the row's own slot.
     """
 
     slots: Tensor
@@ -37,8 +36,8 @@ class Neighbours:
 
     @cached_property
     def real(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The E entries with a bond, in the same order: their slots (E,), the labels of their bonds
-        (E,), counted from 0, and the index (M,) of the first entry of each row."""
+        """The E entries with a bond: their slots (E,), the labels of their bonds (E,), counted from
+        0, and the index (M,) of the first entry of each row."""
         labels = self.bonds.flatten()
         real = labels.nonzero()[:, 0]
         counts = (self.bonds > 0).sum(1)
@@ -83,17 +82,9 @@ class PairTensors:
 
     bias: list[Tensor]
     """(H, graphs, Q, S): added to the attention logits; −∞ if the key is padding."""
-    gates: list[Tensor] | None = None
-    """(H, graphs, Q, S): factors of the attention weights, applied after the softmax. They must be
-    finite, also in padding."""
     neighbours: Neighbours | None = None
     """The bonds of the whole batch."""
 
     def first_query(self) -> PairTensors:
-        """Return the tensors for the queries of slot 0, the graph token."""
-        gates = self.gates
-        return replace(
-            self,
-            bias=[part[:, :, :1] for part in self.bias],
-            gates=None if gates is None else [part[:, :, :1] for part in gates],
-        )
+        """Return the tensors for the graph token's queries."""
+        return replace(self, bias=[group[:, :, :1] for group in self.bias])

@@ -49,7 +49,7 @@ TIMED = {"split_type": "time", "time_column": "date"}
         ({"split_type": "time"}, "belong together"),
         ({**TIMED, "folds": 3}, "neither folds nor"),
         ({**TIMED, "duplicates": "mean"}, "mean would mix measurements"),
-        ({"table": None, "dataset": "zinc", "featurizer": "rich"}, "zinc has its own"),
+        ({"table": None, "dataset": "zinc", "featurizer": "zinc"}, "zinc has its own"),
         ({"table": None, "structures": [TABLE], "molecule_features": ["rdkit"]}, "tables of"),
         ({"feature_columns": ["a"], "targets": ["a"]}, "both name 'a'"),
         ({"feature_columns": ["a", "b", "a"]}, "data.feature_columns repeats a name"),

@@ -15,7 +15,6 @@ from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig, load, named, zinc
 from molsepnorm.data.datasets.dataset import SPLITS
 from molsepnorm.errors import DataError, MolsepnormError
-from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.tasks import Target
 
@@ -36,22 +35,20 @@ def official(datasets):
 
 @pytest.fixture
 def few(tmp_path, monkeypatch):
-    """A data folder with two molecules of five in each split of the subset, or all of them."""
+    """A data folder with five molecules in each split."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
-    for name, sizes in (("zinc", (2, 2, 2)), ("zinc-rich", (2, 2, 2)), ("zinc-full", (5, 5, 5))):
+    for name, sizes in (("zinc", (2, 2, 2)), ("zinc-full", (5, 5, 5))):
         monkeypatch.setitem(zinc.SIZES, name, sizes)
     folder = tmp_path / "zinc"
     folder.mkdir()
-    for split, rows in zip(SPLITS, ("3\n1\n", "0,4\n", "2 0"), strict=True):
+    for split in SPLITS:
         table = "smiles,y\n" + "".join(f"{text},{row / 4}\n" for row, text in enumerate(SMILES))
         (folder / f"{split}.csv.gz").write_bytes(gzip.compress(table.encode()))
-        (folder / f"{split}.index").write_text(rows)
     return tmp_path
 
 
 def _load(folder, name):
-    spec = EncodingSpec(featurize.SIZES["rich"].bonds) if name == "zinc-rich" else SPEC
-    return load(DataConfig(dataset=name, data_dir=folder), spec)
+    return load(DataConfig(dataset=name, data_dir=folder), SPEC)
 
 
 def _pickles(folder, molecules):
@@ -84,29 +81,8 @@ def test_labels_and_sizes_are_those_of_the_raw_files_in_their_order(official, da
         assert official.store.sizes[part].tolist() == sizes
 
 
-def test_zinc_rich_has_the_molecules_of_the_official_files_in_their_order(
-    official, datasets, monkeypatch
-):
-    """All 12,000, by the benchmark's 28 labels, which are quicker to make than rich features."""
-    if zinc.find("zinc-rich", datasets) is None:
-        pytest.skip("the SMILES are not there")
-    about = zinc.SETS["zinc-rich"]._replace(featurizer="zinc")
-    monkeypatch.setitem(zinc.SETS, "zinc-rich", about)
-    ours = load(DataConfig(dataset="zinc-rich", data_dir=datasets), SPEC)
-    for name, part in official.splits.items():
-        assert (ours.splits[name] == part).all()
-    np.testing.assert_allclose(ours.labels, official.labels, atol=2e-6)
-    assert (ours.store.sizes == official.store.sizes).all()
-    molecule = np.repeat(np.arange(12_000), ours.store.sizes)
-    found, expected = (
-        each.store.atoms[:, 0] * 16 + each.store.degrees for each in (ours, official)
-    )
-    orders = [np.lexsort((atoms, molecule)) for atoms in (found, expected)]
-    assert (found[orders[0]] == expected[orders[1]]).all()
-
-
-def test_tables_are_read_whole_or_by_the_index_in_its_order(few):
-    full, rich = _load(few, "zinc-full"), _load(few, "zinc-rich")
+def test_tables_are_read_whole(few):
+    full = _load(few, "zinc-full")
     assert [full.splits[name].tolist() for name in SPLITS] == [
         [*range(5)],
         [*range(5, 10)],
@@ -114,10 +90,6 @@ def test_tables_are_read_whole_or_by_the_index_in_its_order(few):
     ]
     assert full.store.sizes.tolist() == [3, 6, 2, 4, 2] * 3
     assert full.labels[:, 0].tolist() == [number / 4 for number in range(5)] * 3
-    assert (rich.labels[:, 0] * 4).tolist() == [3, 1, 0, 4, 2, 0]
-    graphs = [featurize.get("rich")(SMILES[row]) for row in (3, 1, 0, 4, 2, 0)]
-    atoms = np.concatenate([graph.atom_features for graph in graphs])
-    assert rich.store.atoms.tolist() == atoms.tolist()
 
 
 @pytest.mark.parametrize(
@@ -138,9 +110,9 @@ def test_a_table_that_is_none_of_zinc_s(few, content, message):
 
 @pytest.mark.parametrize("rows", ["0", "0,5", "0,-1", "1,1", "0,1,2", "0,x"])
 def test_an_index_that_is_not_the_subset_s(few, rows):
-    (few / "zinc" / "val.index").write_text(rows)
-    with pytest.raises(DataError, match=r"val\.index should list 2 different rows of val\.csv\.gz"):
-        _load(few, "zinc-rich")
+    (_pickles(few, [MOLECULE] * 2) / "val.index").write_text(rows)
+    with pytest.raises(DataError, match=r"val\.index should list 2 different rows of val\.pickle"):
+        _load(few, "zinc")
 
 
 def test_without_files_and_network_it_is_said_what_to_put_where(tmp_path, monkeypatch, capfd):
@@ -149,12 +121,9 @@ def test_without_files_and_network_it_is_said_what_to_put_where(tmp_path, monkey
 
     monkeypatch.setattr(named, "urlopen", fail)
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
-    for name, message in (
-        ("zinc", "name resolution. Put train.pickle, .* into DIR/ZINC/raw and give --data-dir"),
-        ("zinc-rich", f"none in {tmp_path}. Put train.csv.gz, .* into DIR/zinc and give"),
-    ):
-        with pytest.raises(DataError, match=message):
-            _load(tmp_path, name)
+    message = "name resolution. Put train.pickle, .* into DIR/ZINC/raw and give --data-dir"
+    with pytest.raises(DataError, match=message):
+        _load(tmp_path, "zinc")
     assert capfd.readouterr().err == ""
     (tmp_path / "zinc").mkdir()
     (tmp_path / "zinc" / "val.csv.gz").touch()
@@ -256,4 +225,3 @@ def test_every_name_that_can_be_loaded_is_listed(empty_cache):
 def test_the_files_of_a_set_are_found(empty_cache, small_zinc):
     sets = {each.name: each for each in datasets.list_sets(small_zinc)}
     assert sets["zinc-full"].folder == small_zinc / "zinc"
-    assert sets["zinc-rich"].raw == "incomplete"

@@ -59,7 +59,7 @@ def test_every_featuriser_reads_cxsmiles(extension):
     """As one cell of a table, with a blank before the extension."""
     text = f" O[C@H](C)F {extension} "
     assert canonical_smiles(text) == canonical_smiles("O[C@H](C)F")
-    for name in ("zinc", "ogb", "rich"):
+    for name in ("zinc", "ogb"):
         (one,), (other,) = (featurize.get(name).many([each]) for each in (text, "O[C@H](C)F"))
         assert sorted(one.atom_features.tolist()) == sorted(other.atom_features.tolist())
         assert one.bonds.shape == other.bonds.shape

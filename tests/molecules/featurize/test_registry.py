@@ -58,7 +58,7 @@ def test_register_makes_a_class_available_by_its_name():
     assert molsepnorm.featurize.register(Chain) is Chain
     assert isinstance(featurize.get("chain"), Chain)
     assert featurize.SIZES["chain"] == FeatureSizes((2,), (3,), ("length", "inverse"), "1")
-    assert list(featurize.SIZES) == ["chain", "ogb", "rich", "zinc"] and len(featurize.SIZES) == 4
+    assert list(featurize.SIZES) == ["chain", "ogb", "zinc"] and len(featurize.SIZES) == 3
     assert DataConfig(table="x.csv", featurizer="chain").featurizer == "chain"
     molsepnorm.featurize.register(Chain)  # a second time, as a notebook does
 

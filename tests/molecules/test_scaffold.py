@@ -12,7 +12,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
 from support import spelling
 
-from molsepnorm.molecules.featurize.scaffold import murcko_scaffold
+from molsepnorm.molecules.fragments import murcko_scaffold
 
 MOLECULES = (
     "CC(C)(C)c1ccc2occ(CC(=O)Nc3ccccc3F)c2c1",
