@@ -246,9 +246,7 @@ def _comparable(path: Path) -> Any:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
         return table[[name for name in table if not re.search(_TIMES, str(name))]].to_csv()
     if path.name == "last.safetensors":
-        tensors = load(path.read_bytes())
-        del tensors["history"]  # with times; history.csv has the same
-        return {name: array.tobytes() for name, array in tensors.items()}
+        return {name: array.tobytes() for name, array in load(path.read_bytes()).items()}
     return path.read_bytes()
 
 

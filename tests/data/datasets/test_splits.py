@@ -25,8 +25,9 @@ from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.data.datasets.splits import strata_of, with_splits
 from molsepnorm.data.datasets.splitters import butina_clusters, read_times, split_by_time
 from molsepnorm.errors import ConfigError, DataError, DataWarning
+from molsepnorm.molecules import fragments
 from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.molecules.featurize import get, scaffold
+from molsepnorm.molecules.featurize import get
 from molsepnorm.molecules.featurize.fingerprints import morgan_matrix
 from molsepnorm.tasks import Target
 
@@ -95,7 +96,7 @@ def everything(splits) -> list[int]:
 def _remember_scaffolds():
     """The molecules are repeated many times."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scaffold, "murcko_scaffold", cache(scaffold.murcko_scaffold))
+        patch.setattr(fragments, "murcko_scaffold", cache(fragments.murcko_scaffold))
         yield
 
 
