@@ -148,10 +148,10 @@ def test_nothing_that_a_pickle_calls_is_run(tmp_path, place):
     call = Call(os.system, f"touch {target}")
     if place == "nested":
         call = {"a": torch.zeros(2), "b": [(1, {"c": call})]}
-    elif place == "in a tensor":
+    elif place.startswith("in a"):
+        if place == "in a storage":
+            call = Call(torch.storage._load_from_bytes, pickle.dumps(call))
         call = Call(torch._utils._rebuild_tensor_v2, call, 0, (1,), (1,), False, OrderedDict())
-    elif place == "in a storage":
-        call = Call(torch.storage._load_from_bytes, pickle.dumps(call))
     raw = _pickles(tmp_path, [call])
     with pytest.raises(DataError, match=f"{raw}/train.pickle cannot be read as ZINC"):
         _load(tmp_path, "zinc")
