@@ -145,19 +145,17 @@ def moleculenet() -> dict[str, str]:
 
 
 def adme() -> dict[str, str]:
-    """Compare with published scores of TDC's tables, and show those of Biogen."""
-    every = runs("official/results.jsonl")
-    tdc, others = [], published("tdc").fillna("").astype(str)
-    methods = [*others.columns[1:]]
+    """Compare with published scores of the tables of TDC that were run."""
+    tdc = [run for run in runs("official/results.jsonl") if run["set"] == "tdc"]
+    others = published("tdc").loc[[*dict.fromkeys(run["table"] for run in tdc)]]
+    methods, rows = [*others.columns[1:]], []
     for name, row in others.iterrows():
-        cells = [score(by_seed(every, set="tdc", table=name)), *row[methods]]
-        tdc.append((f"{name}, {row['metric']}", *bold_best(cells, row["metric"])))
-    biogen = [run for run in every if run["set"] == "biogen_adme"]
+        numbers = [f"{value:.3f}".replace("nan", "") for value in row[methods]]
+        cells = [score(by_seed(tdc, table=name)), *numbers]
+        rows.append((f"{name}, {row['metric']}", *bold_best(cells, row["metric"])))
     return {
-        "tdc": table(("test score", "molsepnorm", *methods), tdc),
-        "tdc_source": source(run for run in every if run["set"] == "tdc"),
-        "biogen": ", ".join(f"{run['table']} {run['test']:.3f}" for run in biogen),
-        "biogen_source": source(biogen),
+        "tdc": table(("test score", "molsepnorm", *methods), rows),
+        "tdc_source": source(tdc),
     }
 
 
