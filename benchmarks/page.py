@@ -108,7 +108,6 @@ def moleculeace() -> dict[str, str]:
         "ace_cliffs": f"{statistics.fmean(run['cliffs'] for run in own):.3f}",
         "ace_seconds": f"{min(seconds):.0f} to {max(seconds):.0f} s",
         "ace_median": f"{statistics.median(seconds):.0f} s",
-        "ace_memory": f"{max(run['memory'] for run in own):.1f} GiB",
         "ace_source": source(own),
     }
 
@@ -133,13 +132,12 @@ def moleculenet() -> dict[str, str]:
         cells = (score(of(name, method)) for method in _VARIANTS)
         cost = f"{statistics.fmean(seconds):,.0f} s, {max(memory):.1f} GiB"
         variants.append((f"{title}, {metric}", shown[0], *cells, cost))
-    methods = {**_RIVALS, **_VARIANTS, "scratch-gine": "with GINE"}
+    methods = {**_RIVALS, **_VARIANTS}
     own = {each: [run for run in every if run["method"] == each] for each in methods}
     return {
         "moleculenet": table(("test score", *_RIVALS.values()), scores),
         "unclear": "; ".join(unclear),
         "variants": table(("test score", "default", *_VARIANTS.values(), "cost"), variants),
-        "gine": score(of("freesolv", "scratch-gine")),
         "moleculenet_source": ". ".join(f"{methods[m]}: {source(own[m])}" for m in methods),
     }
 
@@ -272,10 +270,10 @@ def intervals() -> dict[str, str]:
 
 def speed() -> dict[str, str]:
     """Show the speed beside other programs, the rate of screening, and how prediction scales."""
-    names = ("speed", "predict", "scaling", "screening", "screening-long")
+    names = ("speed", "scaling", "screening", "screening-long")
     results = {name: json.loads((HERE / "results" / f"{name}.json").read_text()) for name in names}
     speeds = []
-    for given in (*results["speed"]["rows"], *results["predict"]["rows"]):
+    for given in results["speed"]["rows"]:
         if not given.get("peer"):
             continue
         keys = ("what", "unit", "ours", "peer", "peer_name")
@@ -299,7 +297,7 @@ def speed() -> dict[str, str]:
         "speed": table(("median", "molsepnorm", "other", "ratio", "other program"), speeds),
         "screening": ", ".join(screens),
         "scaling": ", ".join(sizes),
-        **{f"{name}_source": source([results[name]]) for name in names[:3]},
+        **{f"{name}_source": source([results[name]]) for name in names[:2]},
     }
 
 

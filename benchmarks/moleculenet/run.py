@@ -43,14 +43,12 @@ from moleculenet import fit  # noqa: E402
 from moleculenet.sets import SETS, SPLITS_COLUMN, Set, readable_rows, score  # noqa: E402
 
 RESULTS = HERE / "results.jsonl"
-_GINE = ("--set=model.local=gine", "--set=model.node_walks=16", "--set=model.pair_walks=16")
 OURS_OPTIONS: dict[str, tuple[str, ...]] = {
     "default": (),
     "no-forest": ("--no-baseline",),
     "ensemble": ("--ensemble", "5"),
     "networks": ("--no-baseline", "--no-refit"),
     "scratch": ("--from", "none", "--no-baseline"),
-    "scratch-gine": ("--from", "none", "--no-baseline", *_GINE),
 }
 _ASSAYS = ("tox21", "molhiv")  # the teacher of molsepnorm-taught may have seen their labels
 METHODS = (*OURS_OPTIONS, "chemprop", "chemprop-val", *fit.METHODS)
