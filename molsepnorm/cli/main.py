@@ -35,7 +35,7 @@ _SECTIONS = {
         "serve": "Serve predictions as a page in the browser and over HTTP.",
     },
     "Data and models": {
-        "data": "Check a table, list the named data sets, encode one.",
+        "data": "Check a table, and list the named data sets.",
         "models": "List, verify, join, share, export and import models.",
         "analyze": "Compare the embeddings of trained models.",
         "doctor": "Check this installation and its devices.",
