@@ -113,6 +113,8 @@ class Workers:
 
 def results_of(work: Callable[[Any], Any], tasks: Iterator[Any], processes: int) -> Iterator[Any]:
     """Yield the results in the order of the tasks, which workers share if there are several."""
+    if multiprocessing.current_process().daemon:  # as in a pool: it may not start processes
+        processes = 1
     first = list(islice(tasks, processes))
     if len(first) <= 1:
         yield from map(work, chain(first, tasks))

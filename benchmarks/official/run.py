@@ -45,7 +45,7 @@ from commands import OURS, measured  # noqa: E402
 from environment import commit, data_folder, machine  # noqa: E402
 from sklearn import metrics  # noqa: E402
 
-__all__ = ["RESULTS", "comparison", "published", "train"]
+__all__ = ["comparison", "published", "train"]
 
 RESULTS = HERE / "results.jsonl"
 SETS = ("moleculeace", "tdc", "biogen_adme")

@@ -25,8 +25,8 @@ HELP_OPTIONS = ["-h", "--help"]
 
 
 class GroupedCommand(click.Command):
-    """A command whose help lists its options under headings, and that refuses an option that is
-    given twice, of which click would use the last.
+    """A command whose help lists its options under headings. It refuses an option that is given
+    twice, because click would use the last one.
 
     A heading holds for the options after it. Options that few people need are listed by --help-all
     only."""

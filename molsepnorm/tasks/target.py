@@ -158,7 +158,7 @@ class Target:
 
     @property
     def meaning(self) -> tuple[str | tuple[str, ...], ...]:
-        """What two targets with the same meaning share."""
+        """Name, kind, classes and transform; two targets are the same if these are equal."""
         return self.name, self.kind, self.classes, self.transform
 
     def rescaling_to(self, other: Target) -> tuple[float, float]:

@@ -128,7 +128,7 @@ class TrainStep:
         self.totals += torch.stack([loss_sum.detach(), count])
 
     def rebuild(self) -> None:
-        """Build the forward pass anew, after a change of which parameters are trained."""
+        """Build the forward pass again after parameters were frozen or unfrozen."""
         self._forward = _parallel(self.objective, self.world, self.device)
         if self.config.run.compile:
             self._forward = torch.compile(self._forward)

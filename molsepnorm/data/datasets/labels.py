@@ -50,7 +50,7 @@ class Issue(NamedTuple):
     rows: np.ndarray
     """int64."""
     message: str
-    """Where the first one is, what was expected, and what to do."""
+    """States where the first cell is, what was expected, and what to do."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def label_embeddings(tables: Iterable[Tensor]) -> Tensor:  # (K, …)
     """Return the vector of every bond label: the mean of the embeddings of its features.
 
     Args:
-        tables: (values, …) for each bond feature, of which the first changes fastest in a label.
+        tables: (values, …) for each bond feature. In a label the first feature changes fastest.
     """
     first, *others = tables
     labels = first

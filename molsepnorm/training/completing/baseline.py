@@ -177,8 +177,8 @@ _STEPS = 20
 _MOLECULES = 20
 """Number of validation molecules that a forest's share of 1/2 is worth."""
 _MOLECULES_OF_NETWORK = 200
-"""The same for the network's share beside the kernel regression. It is higher, because the same
-molecules have chosen the epoch of the network."""
+"""Number of validation molecules that the network's share of 1/2 beside the kernel regression is
+worth. It is higher, because the same molecules have chosen the epoch of the network."""
 
 
 def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:

@@ -33,8 +33,8 @@ _TAILS = (0.1, 99.9)  # percentiles to which values are limited
 class Regression(nn.Module):
     """The squared error of standardised values, over a random share of them per molecule.
 
-    `descriptors` are RDKit's 2D descriptors, of which `objective.descriptor_share` counts in
-    training, and `teacher` the embeddings of another model, all of which count (distillation).
+    The values are RDKit's 2D descriptors, or the embeddings of another model (distillation). In
+    training a share of the descriptors counts (`objective.descriptor_share`), and all embeddings.
     Values are standardised by `clipped_scaling` and limited to ±6. NaN values are left out.
 
     Source: the CheMeleon model (arXiv 2506.15792) regresses Mordred descriptors, limited to ±6, on
