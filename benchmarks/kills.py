@@ -63,7 +63,6 @@ COMMANDS = {
     "screen": f"screen {_USE} --processes 1 --rows-per-part 10 --top 5 --output hits",
     "explain": "explain --model ../../model --smiles CCO --device cpu --output out.json",
     "ensemble": "models join ../../model --output joined",
-    "share": "models share ../../model model.zip",
     "benchmark": f"benchmark {_DATA} --epochs 3 --seeds 2 --output seeds",
     "tune": f"tune {_DATA} --epochs 3 --trials 2 --space ../../space.yaml --output tuned",
 }

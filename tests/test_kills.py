@@ -27,7 +27,7 @@ def test_a_killed_command_is_repeated_as_if_undisturbed(
 
 
 @pytest.mark.parametrize("fault", ["full", "readonly"])
-@pytest.mark.parametrize("name", ["check", "predict-parquet", "ensemble", "share"])
+@pytest.mark.parametrize("name", ["check", "predict-parquet", "ensemble"])
 def test_a_full_disk_and_a_read_only_folder_give_a_message(
     campaign: kills.Campaign, name: str, fault: str
 ) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import asdict
 
 import click
 
 from molsepnorm.cli.console import print_json
 from molsepnorm.cli.options import GroupedCommand, json_option
-
-_STATES = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
 @click.command(cls=GroupedCommand)
@@ -20,8 +17,7 @@ def doctor(as_json: bool) -> None:
     """Check this installation and its devices.
 
     Prints versions, devices and folders. Then it compares the network on each device with plain
-    operations in float64, and worker processes with one process.
-    Exits with status 1 if a check fails.
+    operations in float64. Exits with status 1 if a check fails.
 
     \b
     molsepnorm doctor
@@ -39,15 +35,9 @@ def doctor(as_json: bool) -> None:
     for check in run_checks():
         checks.append(check)
         if not as_json:
-            click.echo(f"  {_STATES[check.state]:8}{check.name} ({check.seconds:.1f} s)")
-            click.echo(f"          {check.said}")
-    counts = Counter[str](check.state for check in checks)
+            click.echo(f"  {check.name}: {check.state} ({check.seconds:.1f} s). {check.said}")
+    passed = all(check.state == "ok" for check in checks)
     if as_json:
-        content = {**machine, "checks": [asdict(each) for each in checks]}
-        print_json({**content, "passed": not counts["failed"]})
-    else:
-        click.echo(
-            ", ".join(f"{counts[state]} {_STATES[state]}" for state in _STATES if counts[state])
-        )
-    if counts["failed"]:
+        print_json({**machine, "checks": [asdict(each) for each in checks], "passed": passed})
+    if not passed:
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Models as files: those that come with the package, their integrity, ensembles and archives."""
+"""Models as files: those that come with the package, their integrity, ensembles and reports."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class _ShowByDefault(click.Group):
 
 @click.group(cls=_ShowByDefault)
 def models() -> None:
-    """List the models that come with molsepnorm, or print the card of one; verify, join, share,
-    export and import models.
+    """List the models that come with molsepnorm, or print the card of one; verify, join, export
+    and import models.
 
     The name of a model can be given wherever a model folder is expected. `show` may be left out.
 
@@ -191,44 +191,6 @@ def join(folders: tuple[Path, ...], output: Path, force: bool) -> None:
     joined.save_pretrained(output)
     parts = counted(len(joined.parts), "part")
     say(f"{parts} of {counted(len(folders), 'model')}. Model: {output}")
-
-
-@models.command(cls=GroupedCommand)
-@click.argument("run", type=FILE)
-@click.argument("archive", type=FILE)
-@option("--models", "members", is_flag=True, help="Include the models of an ensemble's members.")
-@option(
-    "--training-structures",
-    is_flag=True,
-    help="Include structures and labels of the training molecules, which predict --domain needs.",
-)
-@option("--force", is_flag=True, help="Replace an existing archive.")
-def share(run: Path, archive: Path, members: bool, training_structures: bool, force: bool) -> None:
-    """Pack a trained model for others, without structures, labels and paths.
-
-    With --training-structures it includes structures and labels of the training molecules.
-
-    RUN is the folder of a finished run, and ARCHIVE the zip file to write. It holds the model, its
-    card, the scores and the configuration. Unpack it, and give its folder to predict.
-
-    \b
-    molsepnorm models share runs/logS-1 logS.zip
-    unzip logS.zip
-    molsepnorm predict --model logS --smiles CCO
-    """
-    from molsepnorm.training.results.share import share as pack
-
-    found = pack(run, archive, models=members, training_structures=training_structures, force=force)
-    sections = {
-        "In the archive:": found.included,
-        "Left out:": found.left_out,
-        "What the model reveals about its training molecules:": found.revealed,
-    }
-    for title, lines in sections.items():
-        say("\n  ".join([title, *map(one_line, lines)]))
-    others = "its other files none" if training_structures else "none"
-    say(f"The archive has no absolute path, and {others} of {found.searched:,} SMILES of the run.")
-    say(f"Archive: {archive}")
 
 
 @models.command(cls=GroupedCommand)

@@ -113,8 +113,6 @@ def screen(
     molsepnorm screen --model runs/logS --input 'lib/*.parquet' --output best --top 10000
     molsepnorm screen --model runs/logS --input my.csv --output near --domain --filter in_domain
     """
-    if top is None and (by is not None or ascending is not None):
-        raise click.UsageError("--by and --ascending choose the best rows: add --top")
     with ExitStack() as stack:
         stack.enter_context(stop_on_signal())
         predictor = load_predictor(model_folders, device, processes, precision, level, domain)

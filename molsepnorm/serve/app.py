@@ -18,7 +18,6 @@ from starlette.exceptions import HTTPException
 from molsepnorm._version import __version__
 from molsepnorm.errors import MolsepnormError, StorageError
 from molsepnorm.files.writing import is_encodable
-from molsepnorm.serve.reference import reference_page
 from molsepnorm.serve.service import LimitError, Service, plain
 
 _HERE = Path(__file__).parent
@@ -113,8 +112,7 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
     ) -> Response:
         refused = _refusal(request, hosts, service.limits.megabytes)
         response = refused or await answer(request)
-        for name, text in _HEADERS.items():
-            response.headers.setdefault(name, text)
+        response.headers.update(_HEADERS)
         return response
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
@@ -126,11 +124,6 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         if name not in _FILES:
             raise HTTPException(404)
         return Response((_HERE / name).read_bytes(), media_type=_FILES[name])
-
-    @app.get("/api/reference", response_class=HTMLResponse, include_in_schema=False)
-    async def reference() -> HTMLResponse:
-        own = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-        return HTMLResponse(reference_page(app.openapi()), headers=own)
 
     @app.get("/api/health", summary="Whether the server answers")
     async def health() -> dict[str, str]:

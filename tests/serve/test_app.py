@@ -157,7 +157,7 @@ def test_a_body_without_a_length_is_refused(client):
 
 
 def test_every_response_has_the_headers_of_security(client):
-    for path in ("/", "/page.js", "/api/models", "/page.py", "/api/reference"):
+    for path in ("/", "/page.js", "/api/models", "/page.py", "/openapi.json"):
         response = client.get(path)
         assert response.status_code == (404 if path == "/page.py" else 200)
         headers = response.headers
@@ -211,7 +211,7 @@ def test_the_page_loads_while_all_threads_wait(models):
         with service._lock:  # as another request would
             answers = [pool.submit(ask, number) for number in range(60)]
             time.sleep(1)
-            for path in ("/", "/page.css", "/page.js", "/api/models", "/api/reference"):
+            for path in ("/", "/page.css", "/page.js", "/api/models", "/openapi.json"):
                 assert httpx.get(address + path, timeout=5).status_code == 200
             assert not any(each.done() for each in answers)
         assert [each.result() for each in answers] == [200] * 60

@@ -16,8 +16,7 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Target, Task
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
-from molsepnorm.training.results.card import elements
-from molsepnorm.training.results.share import revealed
+from molsepnorm.training.results.card import _revealed, elements
 from molsepnorm.training.results.summary import composition
 
 TOP = Path(__file__).parents[2]
@@ -117,7 +116,7 @@ def test_the_numbers_of_training_molecules_in_a_model_are_revealed():
     inputs = ExtraInputs(morgan=2048, descriptors=tuple(map(str, range(72))))
     kernels = (KernelPart(network, KernelRegression(16, 1234, 1, r)) for r in (NO_INPUTS, inputs))
     models = [plain, *(plain.with_parts([each], [1.0]) for each in kernels)]
-    texts = [" ".join(revealed(each)) for each in models]
+    texts = [" ".join(_revealed(each)) for each in models]
     assert ["1,234" in text for text in texts] == [False, True, True]
     assert ["2,120" in text for text in texts] == [False, False, True]
 

@@ -66,7 +66,7 @@ class ScreenTask:
 
     @property
     def name(self) -> str:
-        return task_name(self.source.number, self.number)
+        return f"{self.source.number:05}-{self.number:07}"
 
     def read(self, library: Library) -> pd.DataFrame:
         """Return the rows as `tables.read_chunks` does, with the columns of the library."""
@@ -123,10 +123,6 @@ class Library:
             for number, table in zip(count(), read_chunks(*given, self.features), strict=False):
                 yield ScreenTask(source, number, start, start + len(table), table[self.columns])
                 start += len(table)
-
-
-def task_name(file: int, task: int) -> str:
-    return f"{file:05}-{task:07}"
 
 
 def find_files(inputs: Sequence[str]) -> list[str]:

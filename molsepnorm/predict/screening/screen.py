@@ -1,11 +1,20 @@
-"""`screen`: predict a library of any size, and keep the rows that matter."""
+"""`screen`: predict a library of any size, and keep the rows that matter.
+
+The folder of a screen has a manifest and numbered parts, each written once. A part is finished as
+soon as its file exists. The file has the counts of its task, so that a later start continues the
+screen.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import importlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,24 +23,18 @@ import pandas as pd
 
 from molsepnorm._version import __version__
 from molsepnorm.data.tables.formats import ReadOptions
-from molsepnorm.errors import ConfigError
+from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.files.digests import json_digest
-from molsepnorm.files.lock import locked
+from molsepnorm.files.lock import LOCK, locked
+from molsepnorm.files.reading import read_json
+from molsepnorm.files.writing import clear_errors, remove_leftovers, replacing, write_json
 from molsepnorm.model.folder import packed
 from molsepnorm.optional import require_package
+from molsepnorm.predict.output import open_table
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.screening.filters import Filter, FilterColumns, Kind
 from molsepnorm.predict.screening.library import Library, ScreenTask, find_files, open_library
-from molsepnorm.predict.screening.results import (
-    PARTS,
-    REJECTED,
-    Done,
-    Ranking,
-    Results,
-    part_path,
-    write_part,
-)
-from molsepnorm.predict.tables import ERROR
+from molsepnorm.predict.tables import ERROR, cells
 from molsepnorm.tasks.target import interval_names
 from molsepnorm.workers import Workers
 
@@ -39,6 +42,10 @@ Job: TypeAlias = tuple[ScreenTask, float]
 """A task, and the score below which no row can be among the best."""
 
 _FILE, _ROW = "source_file", "source_row"  # columns that are added: where a row comes from
+_MANIFEST, _PARTS, _REJECTED, _TOP = "manifest.json", "parts", "rejected", "top"
+"""The manifest, the folders of the results and of the rows that failed, and the name of the files
+of the best rows."""
+_KEY = b"molsepnorm"  # of the counts of a part in the metadata of its file
 
 
 @dataclass(frozen=True)
@@ -127,8 +134,6 @@ def screen(
                 "or another output"
             )
     work = _work(predictor, library, folder, options)
-    results = Results(Path(output), _content(work, options), work.ranking)
-    results.check()
     with ExitStack() as stack:
         do: Callable[[Iterable[Job]], Iterator[Done]] = partial(map, work)
         if predictor.device.type == "cpu" and predictor.processes > 1:
@@ -137,8 +142,45 @@ def screen(
             do = stack.enter_context(Workers(predictor.processes, alone)).map
         # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
         stack.enter_context(locked(folder, "screening"))
-        results.check()
-        return _run(work, results, options.rows_per_part, do, on_progress)
+        return _run(work, options, do, on_progress)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Keeps the best rows by a column of numbers."""
+
+    column: str
+    count: int
+    ascending: bool = False
+    """The smallest values are the best."""
+
+    def __str__(self) -> str:
+        return f"{self.column}, {'smallest' if self.ascending else 'largest'} first"
+
+    def scores(self, table: pd.DataFrame) -> np.ndarray:  # float64 (n,)
+        """Return numbers that are larger for better rows, and NaN where the value is missing."""
+        numbers = table[self.column].to_numpy(dtype=np.float64)
+        return -numbers if self.ascending else numbers
+
+    def best(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the best rows, the best first; of equal rows, the first are kept."""
+        ordered = table.dropna(subset=[self.column]).sort_values(
+            self.column, ascending=self.ascending, kind="stable"
+        )
+        return ordered.head(self.count)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished part."""
+
+    name: str
+    """Name of the task."""
+    counts: dict[str, int]
+    """Number of `rows` of the task, of those that were `kept`, and of those that were `rejected`
+    because they failed."""
+    scores: np.ndarray | None = None
+    """float64 [kept]: see `Ranking.scores`; None without a ranking."""
 
 
 @dataclass(frozen=True)
@@ -184,8 +226,8 @@ class Work:
         counts = {"rows": len(table), "kept": len(kept), "rejected": int((~valid).sum())}
         if counts["rejected"]:
             rejected = table.assign(**{ERROR: errors})[~valid]
-            write_part(part_path(self.folder, REJECTED, task.name), rejected)
-        write_part(part_path(self.folder, PARTS, task.name), kept, counts)
+            _write_part(_part(self.folder, _REJECTED, task.name), rejected)
+        _write_part(_part(self.folder, _PARTS, task.name), kept, counts)
         return Done(task.name, counts, scores)
 
 
@@ -204,7 +246,7 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
     if options.top is not None:
         ranking = _ranking(predictor, columns, options)
     elif options.by is not None or options.ascending is not None:
-        raise ConfigError("by and ascending choose the best rows: give their number, top")
+        raise ConfigError("by and ascending choose the best rows: add --top")
     return Work(predictor, library, folder, chosen, ranking)
 
 
@@ -282,37 +324,164 @@ def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOption
 
 def _run(
     work: Work,
-    results: Results,
-    rows: int,
+    options: ScreenOptions,
     do: Callable[[Iterable[Job]], Iterator[Done]],
     on_progress: Callable[[ScreenProgress], None],
 ) -> ScreenProgress:
-    ranked = None if work.ranking is None else str(work.ranking)
-    progress = ScreenProgress(expected=work.library.rows, ranked_by=ranked)
-    count = work.ranking.count if work.ranking else 0
+    """Do the tasks that are not finished, in the folder, which should be locked."""
+    folder, ranking, content = work.folder, work.ranking, _content(work, options)
+    progress = ScreenProgress(expected=work.library.rows, ranked_by=content["ranked_by"])
+    finished: dict[str, dict[str, int]] = {}
     scores = np.empty(0)  # of the best rows so far, ascending
-    finished: set[str] = set()
 
     def jobs() -> Iterator[Job]:
         """Yield the other tasks. A row that is worse than the best ones so far need not be kept."""
-        for task in work.library.tasks(rows):
+        for task in work.library.tasks(options.rows_per_part):
             if task.name not in finished:
-                yield task, float(scores[0]) if 0 < count <= len(scores) else -np.inf
+                is_full = ranking is not None and len(scores) == ranking.count
+                yield task, float(scores[0]) if is_full else -np.inf
 
     def count_in(done: Done) -> None:
         nonlocal scores, progress
-        if done.scores is not None:
-            scores = np.sort(np.concatenate([scores, done.scores]))[-count:]
+        finished[done.name] = done.counts
+        if ranking is not None and done.scores is not None:
+            scores = np.sort(np.concatenate([scores, done.scores]))[-ranking.count :]
         sums = {name: getattr(progress, name) + count for name, count in done.counts.items()}
-        progress = replace(progress, parts=progress.parts + 1, **sums)
+        progress = replace(progress, parts=len(finished), **sums)
 
-    for done in results.begin():
-        finished.add(done.name)
+    def write_manifest() -> None:
+        write_json(folder / _MANIFEST, {**content, "parts": dict(sorted(finished.items()))})
+
+    _check_folder(folder, json.loads(json.dumps(content)))  # as it is read again
+    write_manifest()  # before anything else, since it marks the folder as that of a screen
+    for done in _finished(folder, ranking):
         count_in(done)
     on_progress(progress)
     for done in do(jobs()):
-        results.add(done)
         count_in(done)
         on_progress(progress)
-    best = results.finish(work.library.smiles_column, work.predictor.model.task.digits)
-    return progress if best is None else replace(progress, kept=best)
+    if ranking is not None:
+        best = _write_best(work, ranking, sorted(finished))
+        progress = replace(progress, kept=best)
+    write_manifest()
+    return progress
+
+
+def _check_folder(folder: Path, content: Mapping[str, Any]) -> None:
+    """Raise an error unless a folder is empty, or holds a screen whose manifest has the content."""
+    with clear_errors(folder, "read"):
+        remove_leftovers(folder)
+        present = set(os.listdir(folder)) - {LOCK}
+    if not present:
+        return
+    if _MANIFEST not in present:
+        raise ConfigError(
+            f"{folder} exists, is not empty and holds no {_MANIFEST} of a screen: choose another "
+            "folder"
+        )
+    begun = read_json(folder / _MANIFEST)
+    try:
+        differences = [] if begun["model"] == content["model"] else ["another model"]
+        differences += [
+            f"{name} {_shown(begun['options'].get(name))}, now {_shown(value)}"
+            for name, value in content["options"].items()
+            if begun["options"].get(name) != value
+        ]
+        old, new = begun["inputs"], content["inputs"]
+        changed = [each["file"] for each in chain(old, new) if each not in old or each not in new]
+        if old != new:
+            differences.append(
+                f"{changed[0]}, which has changed, or is named in one of the two only"
+                if changed
+                else "the files in another order"
+            )
+    except (TypeError, KeyError, AttributeError):
+        raise ModelError(
+            f"{folder / _MANIFEST} is damaged, or is not the manifest of a screen: choose another "
+            "folder"
+        ) from None
+    if differences:
+        raise ConfigError(
+            f"{folder} holds a screen with {'; '.join(differences)}. Start it again as it was "
+            "begun, or choose another folder"
+        )
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else f"'{value}'"
+
+
+def _finished(folder: Path, ranking: Ranking | None) -> Iterator[Done]:
+    """Yield the undamaged parts that were finished before, and delete rejected rows without a
+    part."""
+    with clear_errors(folder, "write"):
+        for kind in (_PARTS, _REJECTED):
+            (folder / kind).mkdir(exist_ok=True)
+            remove_leftovers(folder / kind)
+        present = sorted(path.stem for path in (folder / _PARTS).glob("*.parquet"))
+        for path in (folder / _REJECTED).glob("*.parquet"):
+            if path.stem not in present:
+                path.unlink()
+    for name in present:
+        if (done := _read_part(_part(folder, _PARTS, name), ranking)) is not None:
+            yield done
+
+
+def _write_best(work: Work, ranking: Ranking, names: Sequence[str]) -> int:
+    """Write the best rows of all parts, the best first, and return their number. Of rows with the
+    same value, those of the first parts come first."""
+    best: pd.DataFrame | None = None
+    for name in names:
+        path = _part(work.folder, _PARTS, name)
+        with clear_errors(path, "read"), open(path, "rb") as file:
+            part = pd.read_parquet(file)
+        best = ranking.best(part if best is None else pd.concat([best, part], ignore_index=True))
+    if best is None:
+        return 0
+    _write_part(work.folder / f"{_TOP}.parquet", best)
+    numbers = {name for name, column in best.items() if column.dtype.kind in "fi"}
+    place = best.columns.get_loc(work.library.smiles_column)
+    with open_table(work.folder / f"{_TOP}.csv", [*best], place, numbers) as write:
+        for row in cells(best, work.predictor.model.task.digits):
+            write(row)
+    return len(best)
+
+
+def _part(folder: Path, kind: str, name: str) -> Path:
+    return folder / kind / f"{name}.parquet"
+
+
+def _write_part(path: Path, table: pd.DataFrame, counts: Mapping[str, int] | None = None) -> None:
+    """Write a table as Parquet, with counts in the metadata of the file.
+
+    Numbers are float64, or int64 for positions. Texts are never null.
+    """
+    arrow = importlib.import_module("pyarrow")
+    kinds = {"f": arrow.float64(), "i": arrow.int64(), "b": arrow.bool_()}
+    types = {name: kinds.get(column.dtype.kind, arrow.string()) for name, column in table.items()}
+    texts = [name for name, kind in types.items() if kind == arrow.string()]
+    table = table.assign(**{name: table[name].fillna("") for name in texts})
+    content = arrow.Table.from_pandas(table, arrow.schema(types.items()), preserve_index=False)
+    metadata = {_KEY: json.dumps(counts)} if counts else None
+    sink = arrow.BufferOutputStream()
+    write = importlib.import_module("pyarrow.parquet").write_table
+    write(content.replace_schema_metadata(metadata), sink)
+    with replacing(path) as scratch:
+        scratch.write_bytes(sink.getvalue())
+
+
+def _read_part(path: Path, ranking: Ranking | None) -> Done | None:
+    """Return a finished part; None if its file is damaged."""
+    arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
+    try:
+        with open(path, "rb") as opened:
+            file = parquet.ParquetFile(opened)
+            counts = json.loads(file.schema_arrow.metadata[_KEY])
+            counts = {name: counts[name] for name in ("rows", "kept", "rejected")}
+            scores = None
+            if ranking is not None:
+                table = file.read([ranking.column], use_threads=False)
+                scores = ranking.scores(table.to_pandas())
+        return Done(path.stem, counts, scores)
+    except (arrow.ArrowException, OSError, LookupError, TypeError, ValueError):
+        return None

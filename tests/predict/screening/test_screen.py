@@ -355,60 +355,17 @@ def test_another_model_or_other_files_or_options_are_refused(
             screened(library, **options)
     with pytest.raises(ConfigError, match="out holds a screen with another model. Start"):
         screened(library, by=Predictor(small_model(seed=1)))
-    with pytest.raises(ConfigError, match="the file .*c.csv.gz, which is not named now"):
+    with pytest.raises(ConfigError, match="a screen with .*c.csv.gz, which has changed, or"):
         screened(library[:2])
     molecules(3).to_csv(tmp_path / "d.csv", index=False)
-    with pytest.raises(ConfigError, match="no file .*d.csv"):
+    with pytest.raises(ConfigError, match="a screen with .*d.csv, which has changed, or"):
         screened([*library, tmp_path / "d.csv"])
     with pytest.raises(ConfigError, match="the files in another order"):
         screened(library[::-1])
     assert tree(tmp_path / "out") == every
-
-
-def test_a_file_that_changed_is_refused_once_it_has_parts(
-    predictor, screened, library, molecules, tmp_path
-):
-    """After its parts are deleted, it is screened again; a file without parts may change."""
-    stopped_after(10, predictor, library, tmp_path / "out")  # nine of the first file
-    molecules(41).to_csv(library[2], index=False)
     molecules(26).to_csv(library[1], index=False)
-    with pytest.raises(ConfigError, match=r"b.csv has changed .*: delete .*parts/00001-\*\) to"):
+    with pytest.raises(ConfigError, match="a screen with .*b.csv, which has changed"):
         screened(library)
-    for path in (tmp_path / "out" / "parts").glob("00001-*"):
-        path.unlink()
-    found = screened(library)
-    assert found["zinc_id"].str[1:].astype(int).groupby(found["source_file"]).max().tolist() == [
-        *(58, 25, 40)
-    ]
-    screened(library)
-
-
-def test_a_changed_file_among_the_best_rows_is_screened_again_with_all_others(
-    predictor, screened, molecules, tmp_path
-):
-    """Rows of the second file were left out because of rows of the first that no longer exist."""
-    table = molecules(40)
-    order = predictor.to_frame(table["smiles"].tolist())["y_pred"].argsort()[::-1]
-    table = table.iloc[order].reset_index(drop=True)
-    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    table[:10].to_csv(files[0], index=False)
-    table[10:35].to_csv(files[1], index=False)
-    out = tmp_path / "out"
-    screened(files, top=5)
-    table[35:].to_csv(files[0], index=False)
-    message = r"a.csv has changed .* Delete the parts of all files \(.*out/parts/\*\) to screen"
-    for deleted in ([], out.glob("parts/00000-*"), [*out.glob("parts/00001-*")][1:]):
-        for path in deleted:
-            path.unlink()
-        with pytest.raises(ConfigError, match=message):
-            screened(files, top=5)
-    for path in out.glob("parts/*"):
-        path.unlink()
-    screened(files, top=5)
-    screened(files, top=5, into="fresh")
-    best, wanted = (pd.read_parquet(tmp_path / each / "top.parquet") for each in ("out", "fresh"))
-    pd.testing.assert_frame_equal(best, wanted)
-    assert best["y_pred"].iloc[0] > predictor.to_frame(table["smiles"][35:])["y_pred"].max()
 
 
 def test_a_screen_continues_after_an_upgrade(predictor, screened, library, tmp_path, monkeypatch):
@@ -423,7 +380,7 @@ def test_a_folder_with_something_else_is_refused(screened, library, tmp_path, tr
     with pytest.raises(ConfigError, match="out exists, is not empty and holds no manifest.json"):
         screened(library)
     assert tree(tmp_path / "out") == {"mine.txt": b"mine"}
-    with pytest.raises(ConfigError, match="mine.txt is a file: the output is a folder"):
+    with pytest.raises(StorageError, match="there is a file of that name where a folder"):
         screened(library, into="out/mine.txt")
     (tmp_path / "out" / "manifest.json").write_text('{"short_name": "a web app"}')
     with pytest.raises(ModelError, match="manifest.json is damaged, or is not the manifest of a"):
