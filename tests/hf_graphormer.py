@@ -1,4 +1,4 @@
-"""Graphormer in transformers 4.57.6, and its inputs.
+"""The weights and inputs of Graphormer in transformers 4.57.6.
 
 Its inputs are built by hand, since its own preprocessing wants Cython. They are the same if all
 shortest paths are unique, as transformers chooses among several by the order of the atoms.
@@ -6,36 +6,85 @@ shortest paths are unique, as transformers chooses among several by the order of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, product
 
 import numpy as np
-import pytest
 import torch
 from scipy.sparse.csgraph import shortest_path
-from torch import Tensor, nn
+from torch import Tensor
 
+from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.nn.config import GraphormerConfig
 
 _UNREACHABLE = 510
-_SIZES = {"zinc": {"num_atoms": 31, "num_edges": 6}, "ogb": {"num_atoms": 4100, "num_edges": 1028}}
+_STRIDE = 512  # rows per feature in the tables of atoms and of bonds
 
 
-def small_network(featurizer: str, **settings: Any) -> nn.Module:
-    """A network with random parameters, also in the rows for padding."""
-    package = pytest.importorskip("transformers.models.deprecated.graphormer")
-    torch.manual_seed(0)
-    sizes = {"num_in_degree": 8, "num_out_degree": 9, "num_edge_dis": 6, "num_attention_heads": 4}
-    sizes |= {"num_hidden_layers": 2, "embedding_dim": 16, "ffn_embedding_dim": 24}
-    config = package.configuration_graphormer.GraphormerConfig(
-        **{**sizes, **_SIZES[featurizer], "pre_layernorm": True, **settings}
+def converted(
+    theirs: Mapping[str, Tensor], featurizer: str, length: int
+) -> tuple[GraphormerConfig, dict[str, Tensor]]:
+    """Return our configuration and weights from those of transformers' encoder, a pre-norm network
+    whose rows for padding are zero; its head and its last norm are left out.
+
+    Value x of feature f is in row x + 512 f + 3 of one table, ZINC's bonds one row further. A
+    degree or a distance d is in row d + 1, and atoms of different fragments are at distance 510.
+    The matrix of a position multiplies a row vector from the right there, ours a column vector from
+    the left.
+    """
+    nodes, pairs = "graph_node_feature.", "graph_attn_bias."
+    found = {name.partition("graph_encoder.")[2]: value for name, value in theirs.items()}
+    sizes = featurize.SIZES[featurizer]
+
+    def features(name: str, sizes: Sequence[int], first: int) -> list[Tensor]:
+        table = found[f"{name}.weight"]
+        return [table[first + _STRIDE * f :][:size] for f, size in enumerate(sizes)]
+
+    spatial = found[f"{pairs}spatial_pos_encoder.weight"]
+    heads = spatial.shape[1]
+    positions = found[f"{pairs}edge_dis_encoder.weight"].view(-1, heads, heads).transpose(1, 2)
+    bonds = features(f"{pairs}edge_encoder", sizes.bonds, 3 + (featurizer == "zinc"))
+    token = found[f"{nodes}graph_token.weight"][0]
+    ours = {
+        "embedding.graph_token": token,
+        "embedding.atoms": torch.cat(features(f"{nodes}atom_encoder", sizes.atoms, 3)),
+        "embedding.degrees": sum(
+            found[f"{nodes}{way}_degree_encoder.weight"][1:8] for way in ("in", "out")
+        ),
+        "pair_encoding.bias.graph_token": found[f"{pairs}graph_token_virtual_distance.weight"][0],
+        "pair_encoding.bias.spatial": spatial[1:257],
+        "pair_encoding.bias.unreachable": spatial[_UNREACHABLE + 1],
+        "pair_encoding.bias.positions": positions[:length],
+        **{f"pair_encoding.bias.bonds.{f}": rows for f, rows in enumerate(bonds)},
+    }
+    modules = {
+        "attention_norm.norm": ("self_attn_layer_norm",),
+        "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "attention.out": ("self_attn.out_proj",),
+        "ffn_norm.norm": ("final_layer_norm",),
+        "ffn_in": ("fc1",),
+        "ffn_out": ("fc2",),
+    }
+    layers = sum(name.endswith("fc1.bias") for name in found)
+    for at, kind in product([f"layers.{n}" for n in range(layers)], ("weight", "bias")):
+        for own, parts in modules.items():
+            rows = [found[f"{at}.{part}.{kind}"] for part in parts]
+            ours[f"{at}.{own}.{kind}"] = torch.cat(rows)
+    config = GraphormerConfig(
+        layers=layers,
+        width=len(token),
+        ffn_width=len(found["layers.0.fc1.bias"]),
+        heads=heads,
+        norm="shared",
+        atom_sizes=sizes.atoms,
+        bond_sizes=sizes.bonds,
+        max_degree=6,
+        max_distance=255,
+        max_path_length=length,
+        outputs=0,
     )
-    network = package.modeling_graphormer.GraphormerForGraphClassification(config)
-    with torch.no_grad():
-        for name, parameter in network.named_parameters():
-            parameter.normal_(mean=float(name.endswith("norm.weight")), std=0.3)
-    return network.eval()
+    return config, ours
 
 
 def reference_inputs(graphs: Sequence[MolGraph], featurizer: str, length: int) -> dict[str, Tensor]:
@@ -92,4 +141,4 @@ def reference_inputs(graphs: Sequence[MolGraph], featurizer: str, length: int) -
 
 def _rows(features: np.ndarray, first: int) -> np.ndarray:
     """Return the features of atoms or bonds as rows of one table, 512 rows per feature."""
-    return features.astype(np.int64) + first + 512 * np.arange(features.shape[1])
+    return features.astype(np.int64) + first + _STRIDE * np.arange(features.shape[1])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
@@ -33,7 +36,19 @@ def test_the_readme(namespace: dict[str, Any]) -> None:
     assert "CCO {'logS': " in printed
 
 
-def test_the_page_on_the_library(namespace: dict[str, Any]) -> None:
+def test_the_page_on_the_library(
+    namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[dict[str, float]] = []
+    tracker = ModuleType("mlflow")  # a stand-in, which is no dependency
+    vars(tracker).update(
+        start_run=nullcontext,
+        log_metrics=lambda values, step: logged.append(values),
+        log_metric=lambda name, value: logged.append({name: value}),
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", tracker)
     printed = run_examples("docs/library.md", namespace)
+    assert [{"val_loss", "mae"} <= {*each} for each in logged] == [True] * 3 + [False]
+    assert logged[-1].keys() == {"test_mae"}
     assert len(printed) > 6
     assert "not a molecule None " in "".join(printed)

@@ -1,9 +1,9 @@
-"""`molsepnorm models export` and `molsepnorm models import`: other programs' models."""
+"""`molsepnorm models export`: models for other programs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -85,47 +85,3 @@ def _encode(folders: tuple[Path, ...], source: Path, options: ReadOptions, outpu
     if others := len(found.rejected[_SHOWN:]):
         say(f"Left out: {counted(others, 'other row')}", err=True)
     say(f"{counted(found.molecules, 'molecule')} in {counted(found.files, 'file')}: {output}")
-
-
-@click.command(cls=GroupedCommand)
-@click.argument("checkpoint", type=FILE)
-@output_option("Folder of the model.", required=True)
-@option(
-    "--featurizer",
-    metavar="[zinc|ogb]",
-    help="Atom and bond features of the checkpoint. [default: zinc if its atom table is too small "
-    "for OGB's features]",
-)
-@option(
-    "--max-path-length",
-    type=int,
-    help="The checkpoint's multi_hop_max_dist. [default: from the config.json beside the weights]",
-)
-@option(
-    "--atom-shift",
-    type=click.IntRange(min=0),
-    default=3,
-    show_default=True,
-    help="First row of the atom embedding table: 2 for weights of the reference implementation "
-    "that were copied to transformers.",
-)
-@option("--force", is_flag=True, help="Replace an existing model.")
-def import_weights(checkpoint: Path, output: Path, force: bool, **options: Any) -> None:
-    """Import the weights of another Graphormer.
-
-    CHECKPOINT is a model folder of transformers, or a .safetensors or torch file of its Graphormer.
-    Prints a summary, and saves the origin of every tensor as conversion.json in the model folder.
-
-    \b
-    molsepnorm models import my-graphormer/ --output models/mine
-    molsepnorm models import my-graphormer/ --featurizer ogb --atom-shift 2 --output models/mine
-    """
-    from molsepnorm.files.writing import write_json
-    from molsepnorm.interop.graphormer_weights import convert
-    from molsepnorm.model import require_new_model
-
-    require_new_model(output, force)  # before the conversion
-    model, found = convert(checkpoint, **options)
-    model.save_pretrained(output)
-    write_json(output / "conversion.json", found.to_json())
-    say(f"{found}\n\nModel: {output}")

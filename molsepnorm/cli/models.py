@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.console import make_console, make_table, one_line, print_json, say
-from molsepnorm.cli.export import export, import_weights
+from molsepnorm.cli.export import export
 from molsepnorm.cli.options import FILE, GroupedCommand, json_option, option, output_option
 from molsepnorm.cli.sources import refuse_repeated
 from molsepnorm.errors import counted
@@ -212,4 +212,3 @@ def report(run: Path, output: Path | None) -> None:
 
 
 models.add_command(export)
-models.add_command(import_weights, "import")

@@ -40,7 +40,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 README = "README.md"
 """Name of the model card for people, which loading ignores; `training.results.card` writes it."""
-_OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README, "conversion.json"}  # the last of `convert`
+_OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README}
 
 SCHEMA = 3
 """Version of the folder's format; it is increased whenever the meaning of an entry changes."""

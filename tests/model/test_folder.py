@@ -100,7 +100,7 @@ def test_saving_again_replaces_the_old_model(tmp_path):
     """Files that only the old model had are removed. The new ones are JSON and safetensors, which
     run no code when they are loaded."""
     small_model(0).save_pretrained(tmp_path / "model")
-    (tmp_path / "model" / "conversion.json").write_text("{}")
+    (tmp_path / "model" / "README.md").write_text("an old one")
     (tmp_path / "model" / "config.json").write_text("{")
     new = small_model(1)
     new.save_pretrained(tmp_path / "model")
