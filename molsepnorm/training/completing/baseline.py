@@ -15,6 +15,7 @@ from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.model.parts.forest import TREES, Forest
+from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 from molsepnorm.tasks import ExtraInputs, Loss, Task
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
@@ -134,8 +135,6 @@ def fit_baseline(
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
     """Return the inputs of the forest beside parts with these inputs: columns, Morgan counts, and
     the descriptors of the other parts or the fast ones."""
-    from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
-
     return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
 
 

@@ -21,8 +21,7 @@ from molsepnorm.model import README, PropertyModel
 from molsepnorm.model.parts import Forest, KernelPart
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.training.recipes import load_config, read_yaml
-from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.run_folder.prediction_table import read_table
+from molsepnorm.training.run_folder.folder import RunFolder, read_table
 
 _SHORTEST = 5
 """Minimum length of a SMILES that is searched for; shorter ones are also words."""
