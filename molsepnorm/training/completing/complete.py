@@ -54,7 +54,6 @@ def complete(
     config: TrainConfig,
     chosen: PropertyModel,
     examples: Examples,
-    seconds: float,
     callback: Callback,
 ) -> Completed:
     """Return a model with a second fit, a random forest, intervals and a domain, and its scores.
@@ -79,9 +78,7 @@ def complete(
         for split, rows in graphs.items()
     }
     alone = {split: each.values for split, each in found.items()}
-    forest = baseline.fit_baseline(
-        config, dataset, final, alone["val"], is_refit, seconds, callback
-    )
+    forest = baseline.fit_baseline(config, dataset, final, alone["val"], is_refit, callback)
     model, values, parts = final, alone, ["kernel regression"] * is_refit
     if forest is not None and forest.share:
         parts += ["random forest"] * forest.refit
