@@ -34,7 +34,7 @@ from table import line  # noqa: E402
 from molsepnorm import Predictor  # noqa: E402
 from molsepnorm.model.parts.kernel import matern, tanimoto  # noqa: E402
 from molsepnorm.molecules.fragments import murcko_scaffold  # noqa: E402
-from molsepnorm.training.structures import structure_features  # noqa: E402
+from molsepnorm.training.inputs import structure_features  # noqa: E402
 
 MOLECULES = 2000
 HELD_OUT = 0.2

@@ -8,8 +8,7 @@ from molsepnorm.model.folder import (
     require_replaceable,
     weights_digest,
 )
-from molsepnorm.model.joining import join
-from molsepnorm.model.model import PropertyModel
+from molsepnorm.model.model import PropertyModel, join
 from molsepnorm.model.parts import ExtraArrays, Inputs, encoding_of
 
 __all__ = [

@@ -240,7 +240,6 @@ class RunConfig(_Section):
     """By default a run on a table also fits a random forest to the same rows and compares it with
     the network; --no-baseline turns this off.
 
-    A forest that is not blended takes at most a quarter of the run's time, or 20 s if that is more.
     Data sets with a name, such as zinc, have no baseline."""
     blend: Annotated[Literal["auto", "forest", "none"], "--blend"] = "auto"
     """forest averages the networks with the random forest of the baseline; none does not. auto

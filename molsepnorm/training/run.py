@@ -265,7 +265,7 @@ def _complete(trainer: Trainer) -> Metrics:
         return done
     chosen = _as_chosen(trainer, best)
     if config.objective.name == SUPERVISED:
-        found = complete(config, chosen, examples, progress.seconds, trainer.callback)
+        found = complete(config, chosen, examples, trainer.callback)
     else:
         objective = make_objective(config, chosen, examples)
         objective.load_state(chosen.network.state_dict(), own)
@@ -452,7 +452,7 @@ def _join(
     runs = [metrics for _, metrics in members]
     seconds = sum(each.seconds for each in runs)
     examples = Examples.of(dataset, extra, joined, device)
-    found = complete(config, joined.to(device), examples, seconds, callback)
+    found = complete(config, joined.to(device), examples, callback)
     shares = [each.network_share or 0.0 for each in runs]
     return _write(
         run,

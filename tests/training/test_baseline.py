@@ -22,9 +22,8 @@ ONE_EPOCH = {"run.epochs": 1, "run.threads": 1, "run.blend": "none"}
 
 @pytest.fixture
 def few_trees(monkeypatch, baselines):
-    """Forests have twelve trees, and no time limit."""
+    """Forests have twelve trees."""
     monkeypatch.setattr(baseline, "TREES", 12)
-    monkeypatch.setattr(baseline, "_MIN_SECONDS", 1e6)
 
 
 def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_of, monkeypatch):
@@ -116,25 +115,9 @@ def test_bounds_are_fitted_but_not_scored(few_trees, with_columns, tmp_path, row
     assert [row["y_forest"] for row in rows] == [row["y_forest"] for row in numbers]
 
 
-def test_fewer_trees_are_fitted_in_little_time(configure, baselines, monkeypatch):
-    """A quarter of the run is a third of the time before it."""
-    limits = []
-    fit = baseline.Forest.fit
-
-    def recorded(*args, seconds, **settings):
-        limits.append(seconds)
-        return fit(*args, seconds=0, **settings)
-
-    monkeypatch.setattr(baseline.Forest, "fit", recorded)
-    monkeypatch.setattr(baseline, "_MIN_SECONDS", 0)
-    seen = Recorder()
-    result = train(configure(ONE_EPOCH), callback=seen)
-    assert result.metrics["baseline"]["trees"] == 10
-    assert any("has 10 trees in place of 500" in message for message in seen.warnings)
-    assert 0 <= limits[0] <= result.metrics["seconds"] / 3 + 0.1
-    monkeypatch.setattr(baseline, "_MIN_SECONDS", 1000)
-    train(configure(ONE_EPOCH))
-    assert 900 < limits[1] <= 1000
+def test_many_labels_have_fewer_trees(configure, baselines, monkeypatch):
+    monkeypatch.setattr(baseline, "_TREE_LABELS", 0)
+    assert train(configure(ONE_EPOCH)).metrics["baseline"]["trees"] == 10
 
 
 def test_molecules_in_memory_have_one_if_they_are_smiles(few_trees):

@@ -16,7 +16,7 @@ from molsepnorm.model import PropertyModel, join
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train, train_on
-from molsepnorm.training.completing import domain as module
+from molsepnorm.training.completing import complete as module
 from molsepnorm.training.recipes import load_dataset
 
 SETTINGS = {"data.targets": ["y", "active"], "data.split": [0.4, 0.4, 0.2], "run.epochs": 1}

@@ -198,7 +198,7 @@ def test_a_model_with_a_kernel_head_is_a_start(
     with monkeypatch.context() as patch:
         if compared == "embeddings and counts":
             patch.setattr(
-                "molsepnorm.training.probe.heads.kernel_regression",
+                "molsepnorm.training.probe.kernel.kernel_regression",
                 lambda embedded, task, compared, _: kernel_regression(
                     embedded, task, compared, True
                 ),

@@ -22,7 +22,7 @@ from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.completing import baseline, complete
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.preparing import trained_on_before
-from molsepnorm.training.probe import heads
+from molsepnorm.training.probe import kernel as probe
 from molsepnorm.training.probe.kernel import kernel_regression
 from molsepnorm.training.scoring import refit_rows
 
@@ -169,7 +169,7 @@ def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(
 ):
     """The forest does not read the atom pairs."""
     monkeypatch.setattr(
-        heads,
+        probe,
         "kernel_regression",
         lambda *given: kernel_regression(*given[:3], True),
     )

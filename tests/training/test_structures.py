@@ -17,8 +17,8 @@ from molsepnorm.molecules.featurize.descriptors import (
     describe,
     morgan_counts,
 )
-from molsepnorm.training import structures
-from molsepnorm.training.structures import structure_features
+from molsepnorm.training import inputs
+from molsepnorm.training.inputs import structure_features
 
 SMILES = [f"{'C' * length}{end}" for length in range(1, 6) for end in ("O", "N", "F", "[Na]", "Br")]
 NAMES = ("descriptors", "counts")
@@ -33,7 +33,7 @@ def own_cache(tmp_path, monkeypatch):
 @pytest.fixture
 def small_tasks(monkeypatch):
     """Four molecules in each task, so that a few molecules have several tasks."""
-    monkeypatch.setattr(structures, "_TASK", 4)
+    monkeypatch.setattr(inputs, "_TASK", 4)
 
 
 def refuse(*_):
@@ -57,7 +57,7 @@ def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
     first = structure_features(SMILES, NAMES)
     paths = {path.suffix[1:]: path for path in own_cache.iterdir()}
     assert {*paths} == {*first}
-    monkeypatch.setattr(structures, "_write", refuse)
+    monkeypatch.setattr(inputs, "_write", refuse)
     second = structure_features(SMILES, NAMES, refuse)
     for name, values in first.items():
         np.testing.assert_array_equal(second[name], values)
@@ -69,7 +69,7 @@ def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
         structure_features(SMILES[::-1], NAMES)
     with pytest.raises(AssertionError, match="was computed"):
         structure_features(SMILES[1:], NAMES)
-    monkeypatch.setattr(structures, "RDKIT_VERSION", "another")
+    monkeypatch.setattr(inputs, "RDKIT_VERSION", "another")
     with pytest.raises(AssertionError, match="was computed"):
         structure_features(SMILES, NAMES)
 
@@ -88,10 +88,10 @@ def test_a_damaged_file_is_made_anew(own_cache, damage):
 
 KILLED = f"""
 import os, signal
-from molsepnorm.training import structures
-structures._TASK = 4
+from molsepnorm.training import inputs
+inputs._TASK = 4
 kill = lambda done, of: os.kill(os.getpid(), signal.SIGKILL) if done > 8 else None
-structures.structure_features({SMILES!r}, {NAMES!r}, kill)
+inputs.structure_features({SMILES!r}, {NAMES!r}, kill)
 """
 
 

@@ -8,7 +8,7 @@ import pytest
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
-from molsepnorm.training.run_folder.prediction_table import targets_table
+from molsepnorm.training.run_folder.folder import targets_table
 
 
 def test_every_target_has_a_row_for_each_split(tmp_path):

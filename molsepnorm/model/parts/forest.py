@@ -6,7 +6,6 @@ needs no pickle.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
@@ -22,7 +21,6 @@ from molsepnorm.tasks import ExtraInputs, Target, Task
 TREES = 500
 """Number of trees of each target."""
 _SEEDS = 2**32  # of scikit-learn
-_TIMED = 10  # trees of each target that are timed, if time is limited
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +66,6 @@ class Forest(Part):
         seed: int = 0,
         trees: int = TREES,
         threads: int = 1,
-        seconds: float | None = None,
     ) -> Forest:
         """Fit the trees of each target to the training molecules that have its label.
 
@@ -78,8 +75,6 @@ class Forest(Part):
             weights: (G,) weights of the molecules; None for equal weights.
             seed: random seed. Its trees do not depend on the number of threads.
             trees: number of trees of each target.
-            seconds: time limit. Ten trees of each target are fitted and timed, and as many follow
-                as fit into the time, up to `trees`.
         """
         features = extra.read_by(reads).stacked()
         known = ~np.isnan(features).all(axis=0)
@@ -87,22 +82,14 @@ class Forest(Part):
         medians[known] = np.nanmedian(features[:, known], axis=0)
         inputs = _filled(features, medians)
         weights = np.ones(len(labels)) if weights is None else weights
-        growing = [
-            _Growing(target, inputs, column, weights, seed, threads)
+        fitted = [
+            _Fitted(target, inputs, column, weights, seed, trees, threads)
             for target, column in zip(task.targets, labels.T, strict=True)
         ]
-        if seconds is not None and trees > _TIMED:
-            started = time.perf_counter()
-            for each in growing:
-                each.grow(_TIMED)
-            each_tree = (time.perf_counter() - started) / _TIMED
-            trees = int(np.clip(seconds / each_tree, _TIMED, trees))
-        for each in growing:
-            each.grow(trees)
         constant = task.baseline_prediction(labels)
         found = (
             each.trees(constant[columns])
-            for each, columns in zip(growing, task.columns(), strict=True)
+            for each, columns in zip(fitted, task.columns(), strict=True)
         )
         return Forest(medians, tuple(found), reads)
 
@@ -146,17 +133,17 @@ def _filled(features: np.ndarray, medians: np.ndarray) -> np.ndarray:  # float32
     return np.where(np.isnan(features), medians, features)
 
 
-def _estimator(target: Target, **settings: Any) -> Any:
-    """Return scikit-learn's forest of no trees, for one target."""
+def _estimator(target: Target, trees: int, **settings: Any) -> Any:
+    """Return scikit-learn's forest for one target, which is not fitted yet."""
     from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
 
     if target.kind == "regression":
-        return ExtraTreesRegressor(0, max_features=1 / 3, bootstrap=True, **settings)
-    return RandomForestClassifier(0, max_features="log2", **settings)
+        return ExtraTreesRegressor(trees, max_features=1 / 3, bootstrap=True, **settings)
+    return RandomForestClassifier(trees, max_features="log2", **settings)
 
 
-class _Growing:
-    """The forest of one target while it is fitted to inputs (G, F), labels and weights (G,)."""
+class _Fitted:
+    """scikit-learn's forest of one target, fitted to inputs (G, F), labels and weights (G,)."""
 
     def __init__(
         self,
@@ -165,6 +152,7 @@ class _Growing:
         labels: np.ndarray,
         weights: np.ndarray,
         seed: int,
+        trees: int,
         threads: int,
     ) -> None:
         self.target = target
@@ -185,16 +173,9 @@ class _Growing:
                 totals = np.bincount(classes, self.weights, len(self.balance))
                 weights = self.balance = np.maximum(totals, 1e-9) ** -0.5
             self.weights = self.weights * weights[classes]
-        self.inputs = inputs
-        self.estimator = _estimator(
-            target, random_state=seed % _SEEDS, n_jobs=threads, warm_start=True
-        )
-
-    def grow(self, trees: int) -> None:
-        """Fit further trees, up to this number."""
-        if self.used.any() and trees > self.estimator.n_estimators:
-            self.estimator.set_params(n_estimators=trees)
-            self.estimator.fit(self.inputs[self.used], self.labels, self.weights)
+        self.estimator = _estimator(target, trees, random_state=seed % _SEEDS, n_jobs=threads)
+        if self.used.any():
+            self.estimator.fit(inputs[self.used], self.labels, self.weights)
 
     def trees(self, constant: np.ndarray) -> Trees:
         """Return the fitted trees; without labels, a leaf that predicts the constant (W,)."""

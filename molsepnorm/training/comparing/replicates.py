@@ -34,7 +34,7 @@ from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run import train
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.run_folder.prediction_table import read_table as read_run_table
+from molsepnorm.training.run_folder.folder import read_table as read_run_table
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from molsepnorm.devices import threads_of
 from molsepnorm.errors import ConfigError, InvalidMolecule
 from molsepnorm.model import SUPERVISED, PropertyModel
 from molsepnorm.model.parts.forest import TREES, Forest
+from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
 from molsepnorm.tasks import ExtraInputs, Loss, Task
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.config import TrainConfig
@@ -22,13 +23,11 @@ from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.scoring import predicted_splits, refit_rows
 
-_SHARE = 1 / 4  # of the time of the run that the baseline may take
-_MIN_SECONDS = 20.0  # that it may always take
-
 _TREE_LABELS = 10_000_000
-"""Number of trees times number of training labels, above which a forest that is blended has fewer
-than `TREES` trees for each target."""
+"""Number of trees times number of training labels, above which a forest has fewer than `TREES`
+trees for each target."""
 _MIN_TREES = 200  # of a forest that is blended
+_MIN_COMPARED = 10  # trees of a forest that is only compared
 
 _MAX_LABELS = 100_000
 """Maximum number of training labels of all targets with which a forest is blended by default."""
@@ -55,15 +54,13 @@ def fit_baseline(
     model: PropertyModel,
     val: np.ndarray,
     is_refit: bool,
-    seconds: float,
     callback: Callback,
 ) -> Baseline | None:
     """Fit a random forest to the training molecules, and predict those of validation and test.
 
-    A forest that is only compared takes at most a quarter of the time of the run, or 20 seconds if
-    that is more, and has fewer trees if it needs more time. Bounds, such as >10, are fitted as
-    their number. Data sets with a name, molecules that are not SMILES, and `run.baseline: false`
-    have no forest.
+    The number of trees depends on the number of labels alone, so that runs repeat. Bounds, such as
+    >10, are fitted as their number. Data sets with a name, molecules that are not SMILES, and
+    `run.baseline: false` have no forest.
 
     With `run.refit` a forest that is blended, or compared with a model that is fitted to the
     validation molecules, is fitted to them as well. Its weight is then chosen by another forest of
@@ -85,7 +82,6 @@ def fit_baseline(
     if not (can_blend or dataset.has_test):
         return None
     started, threads = time.perf_counter(), threads_of(config.run.threads)
-    limit = max(_MIN_SECONDS, seconds * _SHARE / (1 - _SHARE))
     try:
         reads = forest_inputs(model.inputs)
         _, extra = with_inputs(dataset, reads, callback.on_progress, threads)
@@ -93,12 +89,8 @@ def fit_baseline(
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
     twice = config.run.refit and (can_blend or is_refit)
-    left = max(limit - (time.perf_counter() - started), 0.0) / (1 + twice)
-    allowed: float | None = left
-    trees = TREES
-    if can_blend:  # then the number of trees depends on the labels alone, so that runs repeat
-        allowed, trees = None, _TREE_LABELS // max(_num_labels(dataset), 1)
-        trees = min(TREES, max(_MIN_TREES, trees))
+    fewest = _MIN_TREES if can_blend else _MIN_COMPARED
+    trees = min(TREES, max(fewest, _TREE_LABELS // max(_num_labels(dataset), 1)))
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
         return Forest.fit(
@@ -110,7 +102,6 @@ def fit_baseline(
             seed=config.run.seed,
             trees=trees,
             threads=threads,
-            seconds=allowed,
         )
 
     graphs = predicted_splits(dataset)
@@ -120,11 +111,6 @@ def fit_baseline(
     refit = twice and (share > 0 or is_refit)
     if refit:
         forest = fit(refit_rows(dataset.splits), trees)
-    if allowed is not None and forest.trees < trees:
-        callback.on_warning(
-            f"The random forest has {forest.trees} trees in place of {trees}, so that it takes "
-            f"about {limit:,.0f} s."
-        )
     for split, rows in graphs.items():
         if share or split != "train":
             predictions[split] = forest.values(extra.of(rows))
@@ -134,8 +120,6 @@ def fit_baseline(
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
     """Return the inputs of the forest beside parts with these inputs: columns, Morgan counts, and
     the descriptors of the other parts or the fast ones."""
-    from molsepnorm.molecules.featurize.descriptors import COUNTS, FAST_DESCRIPTORS
-
     return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
 
 

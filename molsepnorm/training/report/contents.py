@@ -18,8 +18,7 @@ from molsepnorm.tasks.molecule_errors import target_error
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.results.metrics import Metrics
-from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.run_folder.prediction_table import labels_column, read_table
+from molsepnorm.training.run_folder.folder import RunFolder, labels_column, read_table
 
 
 @dataclass(frozen=True, eq=False)

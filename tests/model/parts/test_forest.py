@@ -124,20 +124,6 @@ def test_targets_without_labels_and_with_a_single_class(features, labels):
     np.testing.assert_allclose(found[:, 2:], 1 / 3, rtol=1e-6)
 
 
-def test_fewer_trees_are_fitted_in_little_time(features, labels):
-    """They are the first ones of a forest without a time limit."""
-    task = task_of(labels)
-    short = fitted(features, labels, task, seconds=0)
-    assert short.trees == 10
-    expected = fitted(features, labels, task, trees=10).values(arrays(features))
-    np.testing.assert_array_equal(short.values(arrays(features)), expected)
-    enough = fitted(features, labels, task, trees=13, seconds=1e6)
-    assert enough.trees == 13
-    expected = fitted(features, labels, task, trees=13).values(arrays(features))
-    np.testing.assert_array_equal(enough.values(arrays(features)), expected)
-    assert fitted(features, labels, task, trees=4, seconds=0).trees == 4
-
-
 @pytest.fixture(scope="module")
 def forest(features, labels):
     return fitted(features, labels, task_of(labels), trees=8)
