@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from molsepnorm.data.checking.check import check_table
-from molsepnorm.data.checking.scan import scan_table
+from molsepnorm.data.checking.check import check_table, scan_table
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.errors import DataError
 from molsepnorm.molecules import featurize
