@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -90,35 +90,25 @@ class GraphTensors:
         rank[order] = np.arange(len(order))
         device = self.num_atoms.device
         molecules = torch.from_numpy(wanted[order]).to(device, non_blocking=True)
-        batch = self.gather(molecules, layout)
         rows = torch.from_numpy(rank).to(device, non_blocking=True)
-        features = None if batch.features is None else batch.features[rows]
-        return replace(batch, graph_token=batch.graph_token[rows], features=features)
-
-    def gather(self, graphs: Tensor, layout: tuple[PaddedGroup, ...]) -> GraphBatch:
-        """Return the batch of these molecules (int64 [B], on the device), one after the other in
-        the B rows of a layout into which they must fit.
-
-        All shapes depend on the layout only, and nothing synchronises with the device.
-        """
-        parts = graphs.split([group.graphs for group in layout])
+        parts = molecules.split([group.graphs for group in layout])
         cuts = [self._group(part, group.slots) for part, group in zip(parts, layout, strict=True)]
         atoms, degrees, mask, pairs = (torch.cat(tensors) for tensors in zip(*cuts, strict=True))
         first, tokens = 0, []
         for group in layout:
             end = first + group.graphs * group.slots
-            tokens.append(torch.arange(first, end, group.slots, device=graphs.device))
+            tokens.append(torch.arange(first, end, group.slots, device=device))
             first = end
         return GraphBatch(
             atoms=atoms,
             degrees=degrees,
             mask=mask,
-            graph_token=torch.cat(tokens),
+            graph_token=torch.cat(tokens)[rows],
             pairs=pairs,
             groups=layout,
             paths=self.paths,
             max_bonds=self.max_bonds,
-            features=None if self.features is None else self.features[graphs],
+            features=None if self.features is None else self.features[molecules[rows]],
         )
 
     def _group(self, graphs: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

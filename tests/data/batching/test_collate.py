@@ -24,7 +24,7 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import GRAPH_TOKEN, PADDING, UNREACHABLE
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.nn.batch import GraphBatch, PaddedGroup
+from molsepnorm.nn.batch import GraphBatch
 
 SPEC = EncodingSpec((3,), max_degree=3, max_distance=9, max_path_length=4)
 
@@ -134,21 +134,6 @@ def test_the_vocabulary_as_the_network_reads_it(graphs):
         assert table.lengths[code] == max(1, len(bonds))
         assert table.distances[code] == max(0, paths.depths[code])
     assert table.distances.max() > 1
-
-
-@pytest.mark.claim(
-    "Fixed shapes hold random batches, and a batch in a fixed shape is the same batch."
-)
-def test_a_batch_in_a_given_plan_equals_one_built_slot_by_slot(graphs):
-    """Rectangles wider than their graphs, graphs in the order given."""
-    encoded = encode(graphs, SPEC)
-    tensors = GraphTensors.of(encoded)
-    asked = sorted([4, 0, 3], key=lambda graph: encoded.sizes[graph])
-    widest = int(encoded.sizes.max()) + 1
-    plan = (PaddedGroup(2, int(encoded.sizes[asked[1]]) + 2), PaddedGroup(1, widest + 3))
-    batch = tensors.gather(torch.tensor(asked), plan)
-    assert batch.groups == plan
-    check_batch(batch, encoded, asked)
 
 
 @pytest.mark.parametrize("seed", range(40))
