@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import Columns, plain_numbers, word_of
+from molsepnorm.data.datasets.columns import Columns, plain_numbers
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, TargetSummary
 from molsepnorm.data.datasets.duplicates import used_rows
@@ -29,7 +29,6 @@ from molsepnorm.data.tables.formats import row_word
 from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
-from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import unit_in
 
@@ -237,7 +236,7 @@ def check_table(scan: Scan) -> TableReport:
     classes differ, or numbers differ by more than a millionth of their column's standard deviation.
     """
     labels = (each[scan.readable].T for each in (scan.labels.values, scan.exact))
-    checks = (_unreadable, _cells, _spellings, _conflicts, _duplicates, _leaks, _constants)
+    checks = (_unreadable, _cells, _conflicts, _duplicates, _leaks, _constants)
     return TableReport(
         source=str(scan.config.table),
         rows=len(scan.frame),
@@ -319,24 +318,6 @@ def _cells(scan: Scan) -> Iterator[Finding]:
 
 def _cells_of(scan: Scan, issue: Issue) -> list[str]:
     return scan.frame[issue.column].iloc[issue.rows].tolist()
-
-
-def _spellings(scan: Scan) -> Iterator[Finding]:
-    """Find spellings of one word in feature columns."""
-    groups = []
-    for name in scan.config.features:
-        written: dict[str, set[str]] = defaultdict(set)
-        cells = scan.frame[name].str.strip()
-        for cell in cells[~cells.isin(MISSING)].unique():
-            written[word_of(cell)].add(cell)
-        for words in written.values():
-            if len(words) > 1:
-                rows = np.flatnonzero(cells.isin(words))
-                groups.append(_group(scan, f"{name}: {_some(sorted(words))}", rows))
-    text = (
-        " written in several ways, which training reads as different words. Write each in one way"
-    )
-    yield from _found("spellings", True, groups, "spellings", "word", text, len(groups))
 
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:

@@ -169,20 +169,6 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
     assert _rows(found) == [[3, 7]]
 
 
-def test_spellings_of_one_word_are_a_problem(write):
-    """Those of feature columns; NA is a missing value."""
-    assays = ("fret ", "FRET", "elisa")
-    rows = [(smiles, i, assays[i % 3]) for i, smiles in enumerate(ALKANES)]
-    settings = {"targets": ["y"], "feature_columns": ["assay"]}
-    report = _check(write(rows, "smiles,y,assay"), **settings)
-    found = _found(report, "spellings")
-    assert found in report.problems and found.count == 1
-    assert [group.what for group in found.groups] == ["assay: 'FRET', 'fret'"]
-    assert _rows(found) == [[0, 1, 3, 4, 6]]
-    rows = [(smiles, i, ("Na", " NA", " high")[i % 3]) for i, smiles in enumerate(ALKANES)]
-    assert _found(_check(write(rows, "smiles,y,assay"), **settings), "spellings") is None
-
-
 def test_targets_with_nothing_to_learn(write):
     parts = ["train"] * 10 + ["val"] * 5 + ["test"] * 5
     rows = [
