@@ -112,5 +112,5 @@ class GraphStore(EncodedGraphs):
         arrays = self.sizes, self.rows, *paths, self.atoms, self.degrees, self.pairs, self.features
         for array in arrays:
             if array is not None:
-                digest.update(np.ascontiguousarray(array))
+                digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()

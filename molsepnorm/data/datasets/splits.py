@@ -81,9 +81,13 @@ def with_splits(
     Raises:
         ConfigError: there is no such fold, no SMILES to merge duplicates by, or no classes for a
             stratified split.
-        DataError: splits or times cannot be read, rows of a merged molecule are in several splits,
-            or a split has fewer molecules than `MIN_SIZES`; no test rows need to be named.
+        DataError: no molecule, or splits or times cannot be read, rows of a merged molecule are in
+            several splits, or a split has fewer molecules than `MIN_SIZES`; no test rows need to be
+            named.
     """
+    if dataset.rejected and not len(dataset.store):
+        row, _, reason = dataset.rejected[0]
+        raise DataError(f"no molecule can be read; {where(row)}: {reason}")
     named = _named(dataset, config, source, where, column, given)
     numbers, is_labelled = np.arange(len(dataset.store)), dataset.has_label
     if config.duplicates == "mean":

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import of_targets
 
-from molsepnorm.data.datasets.classes import MAX_CLASSES
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
+from molsepnorm.data.datasets.labels import MAX_CLASSES, Labels, read_labels, read_weights
 from molsepnorm.errors import ConfigError, DataError, OpenChoice
 from molsepnorm.tasks import Target
 
