@@ -14,9 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import YES_NO, Column, Columns, configured_kind, word_of
+from molsepnorm.data.datasets.columns import (
+    YES_NO,
+    Column,
+    Columns,
+    configured_kind,
+    factors_to_nanomolar,
+    require_declared,
+    word_of,
+)
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.qualifiers import factors_to_nanomolar, require_declared
 from molsepnorm.data.tables.columns import require_clear_points
 from molsepnorm.errors import (
     ConfigError,
