@@ -232,17 +232,6 @@ def test_labels_and_bounds_are_transformed():
     assert "ic50_nM is learned and scored as pic50 = 9 - log10(value in nM)." in labels.warnings
 
 
-@pytest.mark.parametrize("cell", ["0", ">-2", "<= 0.0"])
-def test_a_number_without_a_logarithm_is_shown_with_its_place(cell):
-    with pytest.raises(
-        DataError, match=r"line 3, column 'y': '.*[20].*' has no logarithm.* 2 such"
-    ):
-        read({"y": ["3.5", cell, "7", cell, "9"]}, transform={"y": "log10"})
-
-
-# Kinds
-
-
 # Classes
 
 
