@@ -70,9 +70,8 @@ def check(
     molsepnorm data check my.csv --splits-column split --strict
     """
     from molsepnorm.cli.data_display import print_clean, print_commands, print_report
-    from molsepnorm.data.checking.check import check_table
+    from molsepnorm.data.checking.check import check_table, scan_table
     from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
-    from molsepnorm.data.checking.scan import scan_table
     from molsepnorm.data.tables.formats import hold
     from molsepnorm.training.recipes import encoding
 

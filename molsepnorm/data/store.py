@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from molsepnorm.files.arrays import array_bytes
-from molsepnorm.files.digests import BLANK, KEY
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import PathMerger
 from molsepnorm.molecules.featurize import SIZES
@@ -107,27 +105,12 @@ class GraphStore(EncodedGraphs):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the content, as a safetensors file without its digest."""
-        arrays = {
-            "sizes": self.sizes,
-            "rows": self.rows,
-            "path_parents": self.paths.parents,
-            "path_bonds": self.paths.bonds,
-            "path_depths": self.paths.depths,
-            "atoms": self.atoms,
-            "degrees": self.degrees,
-            "pairs": self.pairs,
-        }
-        if self.features is not None:
-            arrays["features"] = self.features
-        about = {
-            "schema": 4,
-            "encoding": asdict(self.encoding),
-            "featurizer": self.featurizer,
-            "max_bonds": self.max_bonds,
-            "rejected": self.rejected,
-        }
-        digest = hashlib.sha256()
-        for piece in array_bytes(arrays, {KEY: BLANK, "about": json.dumps(about)}):
-            digest.update(piece)
+        """SHA-256 of the content."""
+        about = asdict(self.encoding), self.featurizer, self.max_bonds, self.rejected
+        digest = hashlib.sha256(json.dumps(about).encode())
+        paths = self.paths.parents, self.paths.bonds, self.paths.depths
+        arrays = self.sizes, self.rows, *paths, self.atoms, self.degrees, self.pairs, self.features
+        for array in arrays:
+            if array is not None:
+                digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()

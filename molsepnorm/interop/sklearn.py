@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from molsepnorm.data.datasets.classes import whole
+from molsepnorm.data.datasets.labels import whole
 from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, counted, require_several
 from molsepnorm.model import PropertyModel

@@ -8,8 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from molsepnorm.data.checking.check import check_table
-from molsepnorm.data.checking.scan import scan_table
+from molsepnorm.data.checking.check import check_table, scan_table
 from molsepnorm.data.datasets import DataConfig, encoded, load
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize

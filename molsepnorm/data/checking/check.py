@@ -1,4 +1,7 @@
-"""`check_table`: the problems of a table before training, and what training would do with it."""
+"""The problems of a table before training, and what training would do with it.
+
+`scan_table` reads a table as training does, and `check_table` reports on the `Scan`.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,25 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
 from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.checking.scan import Scan
-from molsepnorm.data.datasets.columns import word_of
-from molsepnorm.data.datasets.dataset import TargetSummary
-from molsepnorm.data.datasets.labels import Issue
-from molsepnorm.data.datasets.splits import split_name
+from molsepnorm.data.datasets.columns import Columns, plain_numbers
+from molsepnorm.data.datasets.config import DataConfig
+from molsepnorm.data.datasets.dataset import Dataset, TargetSummary
+from molsepnorm.data.datasets.duplicates import used_rows
+from molsepnorm.data.datasets.labels import Issue, Labels
+from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, split_name
+from molsepnorm.data.datasets.splitters import read_times
+from molsepnorm.data.datasets.table import Rows, attempt, read_columns
+from molsepnorm.data.tables.formats import row_word
 from molsepnorm.errors import InvalidMolecule, counted
+from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
-from molsepnorm.tasks.inputs import MISSING
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import unit_in
 
@@ -34,6 +42,118 @@ _AGREEING = 0.5  # share of the variance of all labels
 _MOLAR = re.compile(r"M[)\] ]*$")  # ic50_nM, but not wavelength_nm
 _WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
 _CARBON = re.compile(r"C(?![adelmorsu])|(?<![STA])c")  # not Cl, Sc, …
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """The R rows of a table as molecules and labels."""
+
+    rows: Rows
+    """Invalid labels are missing."""
+    dataset: Dataset
+    """The molecules that can be read, with splits if there are any."""
+
+    @staticmethod
+    def of(table: Columns, encoding: EncodingSpec) -> Scan:
+        """Read every row as training does, and collect errors in `rows.refusals`."""
+        rows = Rows.read(table, np.float64)
+        dataset = rows.encoded(encoding)
+        if len(dataset.store):
+            split = partial(rows.split, dataset)
+            dataset = attempt(rows.refusals, "split", split, dataset)
+        return Scan(rows, dataset)
+
+    @property
+    def config(self) -> DataConfig:
+        """The settings of the data."""
+        return self.rows.table.config
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """[R, columns]: every cell as text."""
+        return self.rows.table.frame
+
+    @property
+    def labels(self) -> Labels:
+        """[R, T], on the scale that is learned; T is 0 if no target can be read."""
+        return self.rows.labels
+
+    @cached_property
+    def smiles(self) -> list[str]:
+        """SMILES of each row, as in the file."""
+        return self.rows.table.cells(self.config.smiles_column)
+
+    @property
+    def readable(self) -> np.ndarray:  # int64
+        """Rows with a readable SMILES."""
+        return self.dataset.store.rows
+
+    @cached_property
+    def parts(self) -> dict[str, np.ndarray]:
+        """Rows (int64) of train, val and test; empty if there is no split."""
+        return {name: self.readable[each] for name, each in self.dataset.splits.items()}
+
+    @cached_property
+    def molecules(self) -> pd.Series:
+        """Number of each readable row's molecule, in the order of their first rows."""
+        return pd.Series(pd.factorize(self.dataset.molecule_ids)[0], index=self.readable)
+
+    @cached_property
+    def conditions(self) -> pd.Series:
+        """Number of each readable row's molecule, feature columns and time; 25 equals 25.0."""
+        config = self.config
+        numbers = {
+            name: plain_numbers(self.frame[name], config.decimal) for name in config.features
+        }
+        if (name := config.time_column) is not None:
+            numbers[name] = read_times(self.frame[name].tolist(), config.time_format)[0]
+        keys = [self.molecules]
+        for name, found in numbers.items():
+            cells = self.frame[name].str.strip().to_numpy(dtype=object)
+            keys.append(self._of_readable(np.where(np.isnan(found), cells, found.astype(str))))
+        return _numbered(keys)
+
+    def _of_readable(self, cells: np.ndarray) -> pd.Series:
+        return pd.Series(cells[self.readable], index=self.readable)
+
+    @cached_property
+    def repeated(self) -> list[np.ndarray]:
+        """Rows (int64, ascending) of each of the `conditions` that occur more than once, by split
+        if splits are named."""
+        keys = [self.conditions]
+        if self.config.splits_column is not None:
+            words = self.frame[self.config.splits_column].str.strip().str.lower()
+            words = words.map(lambda word: SPLIT_OF_WORD.get(word, word))
+            keys.append(self._of_readable(words.to_numpy(dtype=object)))
+        groups = pd.Series(self.readable).groupby(_numbered(keys).to_numpy())
+        return [rows.to_numpy() for _, rows in groups if len(rows) > 1]
+
+    @cached_property
+    def merged(self) -> list[np.ndarray]:
+        """The rows of each of `repeated` whose labels are merged, see `used_rows`."""
+        is_labelled = ~np.isnan(self.labels.values).all(axis=1)
+        return [used_rows(rows, is_labelled) for rows in self.repeated]
+
+    @cached_property
+    def exact(self) -> np.ndarray:  # float64 (R, T)
+        """The labels without bounds, NaN where missing."""
+        return np.where(self.labels.bounds, np.nan, self.labels.values)
+
+    def location(self, row: int) -> str:
+        """Return the position of a row in its file, such as "line 7"."""
+        return f"{row_word(str(self.config.table))} {self.frame.index[row]}"
+
+
+def _numbered(keys: list[pd.Series]) -> pd.Series:
+    """Return the number of each row's combination of keys, in the order of first rows."""
+    frame = pd.concat(keys, axis=1, keys=range(len(keys)))
+    return frame.groupby(list(frame.columns), sort=False).ngroup()
+
+
+def scan_table(config: DataConfig, encoding: EncodingSpec) -> Scan:
+    """Return the scan of `config.table`. A missing column or file is a `ConfigError`, a file that
+    is no table a `DataError`."""
+    return Scan.of(read_columns(config.model_copy(update={"on_invalid": "skip"})), encoding)
 
 
 @dataclass(frozen=True)
@@ -116,7 +236,7 @@ def check_table(scan: Scan) -> TableReport:
     classes differ, or numbers differ by more than a millionth of their column's standard deviation.
     """
     labels = (each[scan.readable].T for each in (scan.labels.values, scan.exact))
-    checks = (_unreadable, _cells, _spellings, _conflicts, _duplicates, _leaks, _constants)
+    checks = (_unreadable, _cells, _conflicts, _duplicates, _leaks, _constants)
     return TableReport(
         source=str(scan.config.table),
         rows=len(scan.frame),
@@ -198,24 +318,6 @@ def _cells(scan: Scan) -> Iterator[Finding]:
 
 def _cells_of(scan: Scan, issue: Issue) -> list[str]:
     return scan.frame[issue.column].iloc[issue.rows].tolist()
-
-
-def _spellings(scan: Scan) -> Iterator[Finding]:
-    """Find spellings of one word in feature columns."""
-    groups = []
-    for name in scan.config.features:
-        written: dict[str, set[str]] = defaultdict(set)
-        cells = scan.frame[name].str.strip()
-        for cell in cells[~cells.isin(MISSING)].unique():
-            written[word_of(cell)].add(cell)
-        for words in written.values():
-            if len(words) > 1:
-                rows = np.flatnonzero(cells.isin(words))
-                groups.append(_group(scan, f"{name}: {_some(sorted(words))}", rows))
-    text = (
-        " written in several ways, which training reads as different words. Write each in one way"
-    )
-    yield from _found("spellings", True, groups, "spellings", "word", text, len(groups))
 
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.checking.scan import Scan
+from molsepnorm.data.checking.check import Scan
 from molsepnorm.data.datasets.duplicates import merged_label
 from molsepnorm.data.tables.columns import names_in_file
 from molsepnorm.errors import ConfigError

@@ -31,6 +31,8 @@ MAX_SEED = 2**63 - 1
 
 _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 """Columns that `predict` adds to a table."""
+NOT_RANDOM = ("scaffold-ogb", "time")
+"""Types of splits that the molecules and the shares alone decide."""
 _WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
 _OF_LABELS = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
@@ -407,7 +409,7 @@ class DataConfig(BaseModel):
                     f"{name} and data.{named} both define the split: keep one. Validation rows "
                     f"that data.{named} does not name are drawn"
                 )
-            if name == "data.split_seed" and self.split_type in ("scaffold-ogb", "time"):
+            if name == "data.split_seed" and self.split_type in NOT_RANDOM:
                 raise ConfigError(
                     f"{name} has no effect, because data.split_type: {self.split_type} is not "
                     "random: leave it out"
@@ -499,18 +501,13 @@ class DataConfig(BaseModel):
             "use shares such as 0.8,0.1,0.1, or --no-test, with which each fold is a test split",
         )
         yield (
-            by_time and (self.folds is not None or self.fold > 0),
-            "data.split_type: time is not random, so there are neither folds nor replicates: leave "
-            "data.folds and data.fold out",
+            self.split_type in NOT_RANDOM and (self.folds is not None or self.fold > 0),
+            f"data.split_type: {self.split_type} is not random, so there are neither folds nor "
+            "replicates: leave data.folds and data.fold out",
         )
         yield (
             self.fold > 0 and self.splits_column is not None and self.folds is None,
             f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}",
-        )
-        yield (
-            self.fold > 0 and self.split_type == "scaffold-ogb" and not ways,
-            "data.split_type: scaffold-ogb is not random, so there are no replicates: set "
-            "data.folds, or leave data.fold out",
         )
         yield (
             not self.test_set and (self.splits_column is not None or self.folds is None),

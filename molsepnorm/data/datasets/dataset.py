@@ -95,15 +95,6 @@ class Merged(NamedTuple):
     """Index of the row that has the merged labels."""
 
 
-class RepeatSpread(NamedTuple):
-    """Spread of the labels of the same molecule."""
-
-    molecules: int
-    """Number of molecules with several labels."""
-    sd: float
-    """Pooled standard deviation of a label about the mean of its molecule."""
-
-
 @dataclass(frozen=True)
 class Dataset:
     """G encoded molecules with T labels each and their splits, ready for training."""
@@ -144,8 +135,9 @@ class Dataset:
     """Further values of the molecules, by name: the bounds, and what the objective computed."""
     merged: tuple[Merged, ...] = ()
     """Rows that were merged into others. They are in no split."""
-    repeats: Mapping[str, RepeatSpread] = field(default_factory=dict)
-    """Spread of the merged labels, by regression target."""
+    repeats: Mapping[str, dict[str, float]] = field(default_factory=dict)
+    """Number of molecules with several labels, and the pooled standard deviation of a label about
+    the mean of its molecule, by regression target."""
 
     @property
     def target_names(self) -> tuple[str, ...]:
@@ -252,7 +244,7 @@ class Dataset:
                 column = self.bounds[:, i] != 0
                 entry["bounds"] = {split: int(column[at].sum()) for split, at in parts.items()}
             if target.name in self.repeats:
-                entry["repeats"] = self.repeats[target.name]._asdict()
+                entry["repeats"] = self.repeats[target.name]
             if entry:
                 about[target.name] = entry
         return about

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.dataset import BOUNDS, Dataset, Merged, RepeatSpread
+from molsepnorm.data.datasets.dataset import BOUNDS, Dataset, Merged
 from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import InvalidMolecule, counted
 
@@ -78,7 +78,7 @@ def merged(
             Merged(int(rows[i]), smiles[rows[i]], reason, int(rows[first])) for i in others.tolist()
         ]
     repeats = {
-        name: RepeatSpread(int(molecules[i]), float(np.sqrt(squares[i] / freedom[i])))
+        name: {"molecules": int(molecules[i]), "sd": float(np.sqrt(squares[i] / freedom[i]))}
         for i, name in enumerate(dataset.target_names)
         if freedom[i]
     }

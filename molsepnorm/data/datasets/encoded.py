@@ -31,17 +31,35 @@ def encoded_rows(
 ) -> tuple[GraphStore, Sequence[str]]:
     """Return the store of the molecules of a table, and the standard form of every SMILES. It is a
     `DataError` with the `location` of a row if that cannot be read and `on_invalid` is fail."""
-    rejected: list[Rejected] = []
     standard = cached_standard(smiles, config.standardize)
-    molecules = readable(graphs_of(standard, config.featurizer), smiles, rejected)
-    store = GraphStore.encode(molecules, rejected, encoding, config.featurizer)
-    if store.rejected and config.on_invalid == "fail":
-        first = store.rejected[0]
+    graphs = graphs_of(standard, config.featurizer)
+    return encoded(graphs, smiles, config, encoding, location), standard
+
+
+def encoded(
+    graphs: Iterable[MolGraph | InvalidMolecule],
+    smiles: Sequence[str],
+    config: DataConfig,
+    encoding: EncodingSpec,
+    location: Callable[[int], str],
+) -> GraphStore:
+    """Return the store of the molecules among these graphs; errors are as in `encoded_rows`."""
+    rejected: list[Rejected] = []
+
+    def molecules() -> Iterator[tuple[int, MolGraph]]:
+        for row, (text, graph) in enumerate(zip(smiles, graphs, strict=True)):
+            if isinstance(graph, MolGraph):
+                yield row, graph
+            else:
+                rejected.append(Rejected(row, text, str(graph)))
+
+    store = GraphStore.encode(molecules(), rejected, encoding, config.featurizer)
+    if rejected and config.on_invalid == "fail":
         raise DataError(
-            f"{location(first.row)}: {first.reason}. Fix the row, or use --on-invalid skip to "
-            "leave such rows out and list them in rejected.csv"
+            f"{location(rejected[0].row)}: {rejected[0].reason}. Fix the row, or leave such rows "
+            "out and have them listed with data.on_invalid: skip (--on-invalid skip)"
         )
-    return store, standard
+    return store
 
 
 def graphs_of(smiles: Sequence[str], featurizer: str) -> Iterator[MolGraph | InvalidMolecule]:
@@ -49,17 +67,6 @@ def graphs_of(smiles: Sequence[str], featurizer: str) -> Iterator[MolGraph | Inv
     tasks = (smiles[start : start + _TASK] for start in range(0, len(smiles), _TASK))
     results = results_of(featurize.get(featurizer).many, tasks, usable_cores())
     return chain.from_iterable(results)
-
-
-def readable(
-    found: Iterable[MolGraph | InvalidMolecule], smiles: Sequence[str], rejected: list[Rejected]
-) -> Iterator[tuple[int, MolGraph]]:
-    """Yield the molecules with their rows, and add the other rows to `rejected`."""
-    for row, (text, graph) in enumerate(zip(smiles, found, strict=True)):
-        if isinstance(graph, MolGraph):
-            yield row, graph
-        else:
-            rejected.append(Rejected(row, text, str(graph)))
 
 
 def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:

@@ -11,12 +11,11 @@ import pandas as pd
 
 from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Dataset, Rejected
-from molsepnorm.data.datasets.encoded import readable
+from molsepnorm.data.datasets.dataset import Dataset
+from molsepnorm.data.datasets.encoded import encoded
 from molsepnorm.data.datasets.table import Rows
-from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables.columns import require_column
-from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, counted, require_several
+from molsepnorm.errors import ConfigError, InvalidMolecule, counted, require_several
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
@@ -153,16 +152,8 @@ def memory_dataset(
         graphs = featurize.get(config.featurizer).stream(standard)
     elif kind == _DATA:
         graphs = _from_data(listed, bond_offset, config.featurizer)
-    rejected: list[Rejected] = []
-    molecules = readable(graphs, texts or [""] * len(listed), rejected)
-    store = GraphStore.encode(molecules, rejected, encoding, config.featurizer)
-    if rejected and not len(store):
-        raise DataError(f"no molecule can be read; molecule 0: {rejected[0].reason}")
-    if rejected and config.on_invalid == "fail":
-        raise DataError(
-            f"molecule {rejected[0].row}: {rejected[0].reason}. Fix or remove it, or leave such "
-            "molecules out with overrides={'data.on_invalid': 'skip'}"
-        )
+    written = texts or [""] * len(listed)
+    store = encoded(graphs, written, config, encoding, columns.where)
     dataset = found.dataset(f"{len(store):,} molecules", store, smiles=standard, written=texts)
     return found.split(dataset, splits)
 

@@ -24,7 +24,7 @@ from molsepnorm.data.datasets.splitters import (
     read_times,
 )
 from molsepnorm.data.tables.formats import as_file
-from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
+from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks import Target
 
@@ -81,9 +81,13 @@ def with_splits(
     Raises:
         ConfigError: there is no such fold, no SMILES to merge duplicates by, or no classes for a
             stratified split.
-        DataError: splits or times cannot be read, rows of a merged molecule are in several splits,
-            or a split has fewer molecules than `MIN_SIZES`; no test rows need to be named.
+        DataError: no molecule, or splits or times cannot be read, rows of a merged molecule are in
+            several splits, or a split has fewer molecules than `MIN_SIZES`; no test rows need to be
+            named.
     """
+    if dataset.rejected and not len(dataset.store):
+        row, _, reason = dataset.rejected[0]
+        raise DataError(f"no molecule can be read; {where(row)}: {reason}")
     named = _named(dataset, config, source, where, column, given)
     numbers, is_labelled = np.arange(len(dataset.store)), dataset.has_label
     if config.duplicates == "mean":
@@ -197,12 +201,6 @@ def _named(
         split_of = found.fillna(-1).to_numpy(dtype=np.int64)
         return _Named(split_of, f"{source}, column '{config.splits_column}'", "data.splits_column")
     assert config.splits_file is not None
-    # an empty text of another type is a structure that has no SMILES
-    if any(type(text) is str and not text.strip() for text in dataset.smiles or ()):
-        warn_of_data(
-            f"{source} has rows without a SMILES, which count in {config.splits_file}: a program "
-            "that skips blank lines numbers the rows after them differently"
-        )
     with as_file(config.splits_file) as file, clear_errors(config.splits_file, "read"):
         content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
     entries = _entries(f"{config.splits_file}", lambda: _ENTRIES.validate_json(content))

@@ -262,10 +262,6 @@ def _rank_scaffolds(
     the test. In DeepChem, stereoisomers of a scaffold are one scaffold.
     """
     assert config.split is not None
-    if not config.test_set:
-        test, rest = _fold(groups, config)
-        num_train, _ = _inner_sizes(sum(map(len, rest)), config)
-        return *_fill(sorted(rest, key=_commonest_first), num_train), test
     max_train = config.split[0] * count
     max_both = (config.split[0] + config.split[1]) * count if config.draws_test else count
     train, val, test = Groups(), Groups(), Groups()
@@ -280,8 +276,6 @@ def _rank_scaffolds(
             test.append(group)
             continue
         num_both += len(group)
-    if config.folds is not None:
-        val, train = _fold([*train, *val], config)
     return train, val, test
 
 

@@ -142,9 +142,6 @@ def load_table(
     table = read_columns(config, [] if labelled else config.targets or [])
     rows = Rows.read(table, np.float32, for_training).without_refusals()
     dataset = rows.encoded(encoding)
-    if not len(dataset.store):
-        reason = dataset.rejected[0].reason
-        raise DataError(f"{config.table} has no molecule that can be read: {reason}")
     dataset = rows.split(dataset)
     return replace(dataset, left_out=_left_out(dataset, table.frame)) if for_training else dataset
 
@@ -197,8 +194,6 @@ def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
     )
     found = tuple(e._replace(reason=f"{location(e.row)}: {e.reason}") for e in store.rejected)
     name = " + ".join(path.name for path in config.structures)
-    if not len(store):
-        raise DataError(f"no molecule can be read: {found[0].reason}")
     dataset = Dataset(
         name=name,
         store=store,

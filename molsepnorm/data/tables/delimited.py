@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -23,7 +22,6 @@ from molsepnorm.errors import DataError
 
 _MAX_CELL = 1 << 24  # characters; a quotation mark that is never closed would read the whole file
 _SEPARATORS = ",\t;"
-_NAMED_SEPARATOR = re.compile(r'"?sep=([,;\t])"?\s*', re.IGNORECASE)
 
 
 def read_delimited(
@@ -44,9 +42,9 @@ def read_stream(
 ) -> Iterator[pd.DataFrame]:
     """Yield a table in pieces; the index of a row is its first line in the file.
 
-    A first line such as sep=;, which Excel reads, names the separator and is skipped. A blank line
-    is a row of blank cells. Short rows are filled with blanks. Blank cells beyond the header are
-    dropped, but not between commas, which may group thousands (1,250 before an empty cell).
+    A blank line is a row of blank cells. Short rows are filled with blanks. Blank cells beyond the
+    header are dropped, but not between commas, which may group thousands (1,250 before an empty
+    cell).
 
     Raises:
         DataError: the file is empty, a row has more cells than the header, or a quoted cell does
@@ -54,8 +52,6 @@ def read_stream(
     """
     skipped = (options.header_row or 1) - 1
     header = "".join(islice(stream, skipped, skipped + 1)).removeprefix("\ufeff")
-    if named := _NAMED_SEPARATOR.fullmatch(header):
-        separators, header, skipped = named[1], next(stream, ""), skipped + 1
     if not header:
         raise DataError(f"{name} is empty: a header line and a row per molecule are expected")
     separator = _separator(header.rstrip("\r\n"), options.smiles_column, separators)

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from molsepnorm.data.checking.check import check_table
-from molsepnorm.data.checking.scan import scan_table
+from molsepnorm.data.checking.check import check_table, scan_table
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.errors import DataError
 from molsepnorm.molecules import featurize
@@ -168,20 +167,6 @@ def test_cells_that_are_no_labels_do_not_end_the_check(write, cell, settings):
     assert found.problem
     assert found.count == 2
     assert _rows(found) == [[3, 7]]
-
-
-def test_spellings_of_one_word_are_a_problem(write):
-    """Those of feature columns; NA is a missing value."""
-    assays = ("fret ", "FRET", "elisa")
-    rows = [(smiles, i, assays[i % 3]) for i, smiles in enumerate(ALKANES)]
-    settings = {"targets": ["y"], "feature_columns": ["assay"]}
-    report = _check(write(rows, "smiles,y,assay"), **settings)
-    found = _found(report, "spellings")
-    assert found in report.problems and found.count == 1
-    assert [group.what for group in found.groups] == ["assay: 'FRET', 'fret'"]
-    assert _rows(found) == [[0, 1, 3, 4, 6]]
-    rows = [(smiles, i, ("Na", " NA", " high")[i % 3]) for i, smiles in enumerate(ALKANES)]
-    assert _found(_check(write(rows, "smiles,y,assay"), **settings), "spellings") is None
 
 
 def test_targets_with_nothing_to_learn(write):

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molsepnorm.data.checking.check import check_table
+from molsepnorm.data.checking.check import check_table, scan_table
 from molsepnorm.data.checking.clean import clean_table, write_clean
-from molsepnorm.data.checking.scan import scan_table
 from molsepnorm.data.datasets import DataConfig
 from tests.data.checking.test_check import OGB
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from molsepnorm.data.checking.check import TableReport, check_table
-from molsepnorm.data.checking.scan import scan_table
+from molsepnorm.data.checking.check import TableReport, check_table, scan_table
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import Labels, read_labels
 from molsepnorm.data.datasets.table import read_columns

@@ -42,7 +42,7 @@ TIMED = {"split_type": "time", "time_column": "date"}
         ({"splits_column": "part", "split_type": "scaffold"}, "both define the split"),
         ({"split": None, "folds": 5}, "data.split: null both"),
         ({"splits_column": "part", "fold": 2}, "holds one split, so data.fold must be 0"),
-        ({"split_type": "scaffold-ogb", "fold": 2}, "not random, so there are no replicates"),
+        ({"split_type": "scaffold-ogb", "fold": 2}, "not random, so there are neither folds"),
         ({"folds": 5, "fold": 5}, "with 5 folds it is at most 4"),
         ({"test_set": False}, r"set data\.folds"),
         ({"classes": {"y": ["a", "b", "a"]}}, "classes of 'y' repeats a name"),

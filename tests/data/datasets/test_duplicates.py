@@ -87,10 +87,8 @@ def test_the_pooled_standard_deviation_is_that_of_the_formula(read):
     variances = [(2, np.var([1, 2, 6], ddof=1)), (1, np.var([3.5, 3], ddof=1))]
     expected = np.sqrt(sum(n * v for n, v in variances) / 3)
     assert dataset.repeats.keys() == {"y"}
-    assert dataset.repeats["y"].molecules == 2
-    assert dataset.repeats["y"].sd == pytest.approx(expected)
-    about = dataset.about_labels(dataset.splits)
-    assert about == {"y": {"repeats": {"molecules": 2, "sd": dataset.repeats["y"].sd}}}
+    assert dataset.repeats["y"] == {"molecules": 2, "sd": pytest.approx(expected)}
+    assert dataset.about_labels(dataset.splits) == {"y": {"repeats": dataset.repeats["y"]}}
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import of_targets
 
-from molsepnorm.data.datasets.classes import MAX_CLASSES
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.labels import Labels, read_labels, read_weights
+from molsepnorm.data.datasets.labels import MAX_CLASSES, Labels, read_labels, read_weights
 from molsepnorm.errors import ConfigError, DataError, OpenChoice
 from molsepnorm.tasks import Target
 
@@ -231,17 +230,6 @@ def test_labels_and_bounds_are_transformed():
     assert labels.bounds.T.tolist() == [[0, -1, 1, 0], [0, 1, -1, 0], [0, 1, -1, 0]]
     assert of_targets(labels, "transform") == ("pic50:nM", "log10", "none")
     assert "ic50_nM is learned and scored as pic50 = 9 - log10(value in nM)." in labels.warnings
-
-
-@pytest.mark.parametrize("cell", ["0", ">-2", "<= 0.0"])
-def test_a_number_without_a_logarithm_is_shown_with_its_place(cell):
-    with pytest.raises(
-        DataError, match=r"line 3, column 'y': '.*[20].*' has no logarithm.* 2 such"
-    ):
-        read({"y": ["3.5", cell, "7", cell, "9"]}, transform={"y": "log10"})
-
-
-# Kinds
 
 
 # Classes

@@ -112,7 +112,7 @@ def test_on_invalid_fail_stops_at_the_first(write):
     [
         ("smiles,y\n", {}, "my.csv has no molecules"),
         (_csv(_twenty(int), "smles,y"), {}, "no column 'smiles'. Did you mean 'smles'"),
-        (_csv([("C1CC", 1), ("x", 2)]), {"split": None}, "no molecule that can be read"),
+        (_csv([("C1CC", 1), ("x", 2)]), {"split": None}, "no molecule can be read"),
         (b"\x89PNG\r\n\x1a\n", {}, "my.csv cannot be decoded"),
         (_csv(_twenty(int)), {"weight_column": "w"}, "no column 'w'"),
         (_csv(_twenty(int, int), "smiles,y,z"), {"splits_column": "z"}, "'z': '0' names no split"),

@@ -191,20 +191,6 @@ def test_a_pickled_molecule_that_does_not_fit_is_named(few, change, message):
         _load(few, "zinc")
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("zinc", "train.index should list 10,000 different rows of train.pickle"),
-        ("zinc-full", "zinc-full should have .* molecules in its train split"),
-    ],
-)
-def test_pickles_with_too_few_molecules_are_refused(tmp_path, name, message):
-    """Truncated files must not pass for the benchmark, nor the subset's files for the full set."""
-    _pickles(tmp_path, [MOLECULE] * 3)
-    with pytest.raises(DataError, match=message):
-        _load(tmp_path, name)
-
-
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
     """An empty cache and no data folder."""

@@ -11,7 +11,7 @@ from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.datasets.columns import Column
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.columns import names_in_file, require_column, with_points
-from molsepnorm.data.tables.formats import ReadOptions, locate
+from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError, DataError, DataWarning
 
 
@@ -53,15 +53,6 @@ def test_another_encoding_is_read_where_it_is_named(tmp_path):
         read_table(tmp_path / "x.csv")
     table = read_table(tmp_path / "x.csv", ReadOptions(encoding="cp1252"))
     assert table.to_dict("records") == [{"smiles": "C", "Aktivität µM": "größer €"}]
-
-
-def test_a_title_above_the_header(tmp_path):
-    (tmp_path / "x.csv").write_text("Table 1. Our data,\n\nsmiles,y\nC,1\n")
-    with pytest.raises(ConfigError, match="--header-row 3"):
-        read_table(tmp_path / "x.csv")
-    table = read_table(tmp_path / "x.csv", ReadOptions(header_row=3))
-    assert table.to_dict("records") == [{"smiles": "C", "y": "1"}]
-    assert locate("x.csv", table.index[0]) == "x.csv, line 4"
 
 
 @pytest.mark.parametrize(

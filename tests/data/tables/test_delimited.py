@@ -90,18 +90,6 @@ def test_locate_gives_the_line_of_each_row(tmp_path, rows, end):
     assert read_table(tmp_path / "x.csv").index.tolist() == index
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-@pytest.mark.parametrize("start", ["sep={}\n", "SEP={}\r\n", '\ufeff"sep={}"\n'])
-def test_a_first_line_for_excel_names_the_separator(separator, start):
-    text = start.format(separator) + f"smiles{separator}a|b\nC{separator}1\n\nCC{separator}2\n"
-    (chunk,) = read_chunks(io.StringIO(text))
-    assert list(chunk.columns) == ["smiles", "a|b"]
-    assert chunk["a|b"].tolist() == ["1", "", "2"]
-    assert [locate("x.csv", i) for i in chunk.index] == [f"x.csv, line {n}" for n in (3, 4, 5)]
-    with pytest.raises(DataError, match="line 3 has 3 cells where 2 are expected"):
-        list(read_chunks(io.StringIO(text.replace(f"C{separator}1", f"C{separator}1{separator}2"))))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
