@@ -24,7 +24,7 @@ from molsepnorm.data.datasets.splitters import (
     read_times,
 )
 from molsepnorm.data.tables.formats import as_file
-from molsepnorm.errors import ConfigError, DataError, counted
+from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks import Target
 
@@ -201,6 +201,12 @@ def _named(
         split_of = found.fillna(-1).to_numpy(dtype=np.int64)
         return _Named(split_of, f"{source}, column '{config.splits_column}'", "data.splits_column")
     assert config.splits_file is not None
+    # an empty text of another type is a structure that has no SMILES
+    if any(type(text) is str and not text.strip() for text in dataset.smiles or ()):
+        warn_of_data(
+            f"{source} has rows without a SMILES, which count in {config.splits_file}: a program "
+            "that skips blank lines numbers the rows after them differently"
+        )
     with as_file(config.splits_file) as file, clear_errors(config.splits_file, "read"):
         content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
     entries = _entries(f"{config.splits_file}", lambda: _ENTRIES.validate_json(content))
