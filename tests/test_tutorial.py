@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 
 import pandas as pd
@@ -34,7 +35,9 @@ def test_the_commands_work_in_their_order(checkout):
             (checkout / "data" / "demo.csv").write_text("".join([lines[0], *lines[-MOLECULES:]]))
     assert "2 cells with an invalid label emptied" in printed["molsepnorm data"]
     assert "The model is better than the trivial baseline" in printed["molsepnorm train"]
-    assert "none of 240 SMILES of the run" in printed["molsepnorm models"]
+    with tarfile.open("assay-model.tar.gz") as archive:
+        assert {"model/config.json", "model/README.md"} < {*archive.getnames()}
+        assert "model/training_molecules.safetensors" not in archive.getnames()
     predicted = pd.read_csv("predicted.csv")
     assert len(predicted) == MOLECULES
     assert (predicted["ic50_nM_low"] < predicted["ic50_nM_pred"]).all()

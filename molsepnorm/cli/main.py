@@ -36,7 +36,7 @@ _SECTIONS = {
     },
     "Data and models": {
         "data": "Check a table, and list the named data sets.",
-        "models": "List, verify, join, export and import models.",
+        "models": "List, verify, join and export models.",
         "analyze": "Compare the embeddings of trained models.",
         "doctor": "Check this installation and its devices.",
     },

@@ -30,8 +30,8 @@ class _ShowByDefault(click.Group):
 
 @click.group(cls=_ShowByDefault)
 def models() -> None:
-    """List the models that come with molsepnorm, or print the card of one; verify, join, export
-    and import models.
+    """List the models that come with molsepnorm, or print the card of one; verify, join and
+    export models.
 
     The name of a model can be given wherever a model folder is expected. `show` may be left out.
 

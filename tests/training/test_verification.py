@@ -53,3 +53,11 @@ def test_the_models_of_members_are_verified(trained):
     assert [name for name, status in found.items() if status == "damaged"] == [
         "members/1/model/model.safetensors"
     ]
+
+
+def test_a_file_that_is_left_out_of_a_shared_copy_is_no_damage(trained, tmp_path):
+    shutil.copytree(trained / "model", tmp_path / "model")
+    (tmp_path / "model" / "training_molecules.safetensors").unlink()
+    states = _status(tmp_path / "model")
+    assert states.pop("training_molecules.safetensors") == "left out"
+    assert "damaged" not in states.values()

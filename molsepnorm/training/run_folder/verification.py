@@ -27,6 +27,8 @@ from molsepnorm.pretrained import read_card, resolve
 from molsepnorm.pretrained.card import CARD
 from molsepnorm.training.run_folder.folder import RunFolder
 
+_LEFT_OUT = "left out"
+
 
 @dataclass(frozen=True)
 class FileCheck:
@@ -35,8 +37,8 @@ class FileCheck:
     file: str
     """Path of the file, relative to the folder that was verified."""
     status: str
-    """intact, damaged, or "no digest" if the file was written without one, so that changes cannot
-    be noticed."""
+    """intact, damaged, "left out" if it holds the training molecules and is missing, or "no digest"
+    if the file was written without one, so that changes cannot be noticed."""
     problem: str = ""
     """The reason why a file counts as damaged; empty for others."""
 
@@ -64,7 +66,7 @@ def verify(folder: Path | str) -> list[FileCheck]:
     for path in files:
         if path not in found:
             found[path] = _problem(partial(_require_sealed, path))
-    status = {None: "no digest", "": "intact"}
+    status = {None: "no digest", "": "intact", _LEFT_OUT: _LEFT_OUT}
     return [
         FileCheck(str(path.relative_to(folder)), status.get(problem, "damaged"), problem or "")
         for path, problem in found.items()
@@ -84,7 +86,7 @@ def _check_model(folder: Path) -> dict[Path, str | None]:
     for file in training_files(structures, about):
         found[structures] = _problem(file.read)
     if TRAINING_FILE in about[KEY] and not structures.exists():
-        found[structures] = f"{structures} is missing: copy the folder from its source again"
+        found[structures] = _LEFT_OUT  # as docs/sharing.md says
     if (card := folder / CARD) in found:
         found[card] = _problem(lambda: _require_card_of(folder))
     if not any(found.values()):
