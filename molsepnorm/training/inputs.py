@@ -36,6 +36,8 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_dataset
 from molsepnorm.workers import Workers
 
+_VERSION = 4  # of the cached files
+_TASK = 256  # molecules of a task
 _MAX_MOLECULES = 60_000
 """Maximum number of molecules whose fingerprint counts the probe reads; they take 17 kB each."""
 
@@ -167,10 +169,6 @@ def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
     if lost:
         warnings += (f"Left out: {counted(len(lost), 'row')}, since {errors[lost[0]]}.",)
     return replace(dataset, splits=splits, warnings=warnings)
-
-
-_VERSION = 4
-_TASK = 256  # molecules of a task
 
 
 class _Kind(NamedTuple):

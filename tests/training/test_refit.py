@@ -33,7 +33,7 @@ CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 def small(monkeypatch, baselines):
     """Forests of 12 trees, and of 5 to choose their weight."""
     monkeypatch.setattr(baseline, "TREES", 12)
-    monkeypatch.setattr(baseline, "_MIN_TREES", 5)
+    monkeypatch.setattr(baseline, "_MIN_BLENDED", 5)
 
 
 @pytest.fixture

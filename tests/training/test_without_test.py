@@ -33,7 +33,7 @@ def require_test_split(config, folder):
 def small(monkeypatch):
     """Forests of 12 trees, and of 5 to choose their weight."""
     monkeypatch.setattr(baseline, "TREES", 12)
-    monkeypatch.setattr(baseline, "_MIN_TREES", 5)
+    monkeypatch.setattr(baseline, "_MIN_BLENDED", 5)
 
 
 @pytest.mark.parametrize("split_type", ["random", "scaffold", "scaffold-ogb", "butina"])

@@ -85,8 +85,8 @@ def with_splits(
             several splits, or a split has fewer molecules than `MIN_SIZES`; no test rows need to be
             named.
     """
-    if dataset.rejected and not len(dataset.store):
-        row, _, reason = dataset.rejected[0]
+    if dataset.store.rejected and not len(dataset.store):
+        row, _, reason = dataset.store.rejected[0]
         raise DataError(f"no molecule can be read; {where(row)}: {reason}")
     named = _named(dataset, config, source, where, column, given)
     numbers, is_labelled = np.arange(len(dataset.store)), dataset.has_label

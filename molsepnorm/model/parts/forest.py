@@ -82,14 +82,11 @@ class Forest(Part):
         medians[known] = np.nanmedian(features[:, known], axis=0)
         inputs = _filled(features, medians)
         weights = np.ones(len(labels)) if weights is None else weights
-        fitted = [
-            _Fitted(target, inputs, column, weights, seed, trees, threads)
-            for target, column in zip(task.targets, labels.T, strict=True)
-        ]
         constant = task.baseline_prediction(labels)
+        settings = {"random_state": seed % _SEEDS, "n_jobs": threads}
         found = (
-            each.trees(constant[columns])
-            for each, columns in zip(fitted, task.columns(), strict=True)
+            _fit_trees(target, inputs, column, weights, constant[columns], trees, **settings)
+            for target, column, columns in zip(task.targets, labels.T, task.columns(), strict=True)
         )
         return Forest(medians, tuple(found), reads)
 
@@ -133,62 +130,44 @@ def _filled(features: np.ndarray, medians: np.ndarray) -> np.ndarray:  # float32
     return np.where(np.isnan(features), medians, features)
 
 
-def _estimator(target: Target, trees: int, **settings: Any) -> Any:
-    """Return scikit-learn's forest for one target, which is not fitted yet."""
+def _fit_trees(
+    target: Target,
+    inputs: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    constant: np.ndarray,
+    trees: int,
+    **settings: Any,
+) -> Trees:
+    """Return the trees of one target, fitted to inputs (G, F), labels and weights (G,); without
+    labels, a leaf that predicts the constant (W,). `settings` are those of scikit-learn's forest.
+    """
     from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
 
+    used = ~np.isnan(labels) & (weights > 0)
+    if not used.any():
+        return Trees.leaf(constant)
+    inputs, labels, weights = inputs[used], labels[used].astype(np.float64), weights[used]
     if target.kind == "regression":
-        return ExtraTreesRegressor(trees, max_features=1 / 3, bootstrap=True, **settings)
-    return RandomForestClassifier(trees, max_features="log2", **settings)
-
-
-class _Fitted:
-    """scikit-learn's forest of one target, fitted to inputs (G, F), labels and weights (G,)."""
-
-    def __init__(
-        self,
-        target: Target,
-        inputs: np.ndarray,
-        labels: np.ndarray,
-        weights: np.ndarray,
-        seed: int,
-        trees: int,
-        threads: int,
-    ) -> None:
-        self.target = target
-        self.used = ~np.isnan(labels) & (weights > 0)
-        self.labels = labels[self.used].astype(np.float64)
-        self.unit = 1.0
-        """Unit of the labels in a fit, near their standard deviation: scikit-learn splits no node
-        whose variance is tiny. A power of two changes no digit."""
-        if target.kind == "regression" and len(self.labels) and (spread := self.labels.std()):
-            self.unit = 2.0 ** np.round(np.log2(spread))
-            self.labels /= self.unit
-        self.weights = weights[self.used]
-        self.balance = np.ones(max(target.width, 2))
-        """(C,): factors of the classes in the choice of splits, which leaves do not have."""
-        if target.kind != "regression":
-            classes, weights = self.labels.astype(int), np.array(target.class_weights)
-            if not target.class_weights:
-                totals = np.bincount(classes, self.weights, len(self.balance))
-                weights = self.balance = np.maximum(totals, 1e-9) ** -0.5
-            self.weights = self.weights * weights[classes]
-        self.estimator = _estimator(target, trees, random_state=seed % _SEEDS, n_jobs=threads)
-        if self.used.any():
-            self.estimator.fit(inputs[self.used], self.labels, self.weights)
-
-    def trees(self, constant: np.ndarray) -> Trees:
-        """Return the fitted trees; without labels, a leaf that predicts the constant (W,)."""
-        if not self.used.any():
-            return Trees.leaf(constant)
-        trees = Trees.of(self.estimator.estimators_)
-        if self.target.kind == "regression":
-            return replace(trees, values=trees.values * np.float32(self.unit))
-        shares = np.zeros((len(trees.values), max(self.target.width, 2)), dtype=np.float32)
-        classes = self.estimator.classes_.astype(int)
-        shares[:, classes] = trees.values / self.balance[classes]
-        shares /= shares.sum(axis=1, keepdims=True)
-        return replace(trees, values=np.ascontiguousarray(shares[:, -self.target.width :]))
+        # scikit-learn splits no node whose variance is tiny, so the labels have a unit near their
+        # standard deviation; a power of two changes no digit
+        spread = labels.std()
+        unit = 2.0 ** np.round(np.log2(spread)) if spread else 1.0
+        forest = ExtraTreesRegressor(trees, max_features=1 / 3, bootstrap=True, **settings)
+        found = Trees.of(forest.fit(inputs, labels / unit, weights).estimators_)
+        return replace(found, values=found.values * np.float32(unit))
+    classes, factors = labels.astype(int), np.array(target.class_weights)
+    balance = np.ones(max(target.width, 2))
+    if not target.class_weights:  # in the choice of splits, but not in the leaves
+        totals = np.bincount(classes, weights, len(balance))
+        factors = balance = np.maximum(totals, 1e-9) ** -0.5
+    forest = RandomForestClassifier(trees, max_features="log2", **settings)
+    found = Trees.of(forest.fit(inputs, labels, weights * factors[classes]).estimators_)
+    shares = np.zeros((len(found.values), len(balance)), dtype=np.float32)
+    present = forest.classes_.astype(int)
+    shares[:, present] = found.values / balance[present]
+    shares /= shares.sum(axis=1, keepdims=True)
+    return replace(found, values=np.ascontiguousarray(shares[:, -target.width :]))
 
 
 _AT_ONCE = 2**18

@@ -26,8 +26,7 @@ from molsepnorm.training.scoring import predicted_splits, refit_rows
 _TREE_LABELS = 10_000_000
 """Number of trees times number of training labels, above which a forest has fewer than `TREES`
 trees for each target."""
-_MIN_TREES = 200  # of a forest that is blended
-_MIN_COMPARED = 10  # trees of a forest that is only compared
+_MIN_BLENDED, _MIN_COMPARED = 200, 10  # trees of a forest that is blended, or only compared
 
 _MAX_LABELS = 100_000
 """Maximum number of training labels of all targets with which a forest is blended by default."""
@@ -89,8 +88,8 @@ def fit_baseline(
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None
     twice = config.run.refit and (can_blend or is_refit)
-    fewest = _MIN_TREES if can_blend else _MIN_COMPARED
-    trees = min(TREES, max(fewest, _TREE_LABELS // max(_num_labels(dataset), 1)))
+    smallest = _MIN_BLENDED if can_blend else _MIN_COMPARED
+    trees = min(TREES, max(smallest, _TREE_LABELS // max(_num_labels(dataset), 1)))
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
         return Forest.fit(
@@ -105,7 +104,7 @@ def fit_baseline(
         )
 
     graphs = predicted_splits(dataset)
-    forest = fit(dataset.splits["train"], min(trees, _MIN_TREES) if twice else trees)
+    forest = fit(dataset.splits["train"], min(trees, _MIN_BLENDED) if twice else trees)
     predictions = {"val": forest.values(extra.of(graphs.pop("val")))}
     share = forest_share(model.task, val, predictions["val"], dataset, callback) if can_blend else 0
     refit = twice and (share > 0 or is_refit)

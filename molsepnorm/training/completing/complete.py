@@ -40,6 +40,13 @@ from molsepnorm.training.scoring import (
     split_scores,
 )
 
+_LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
+_MAX_COMPARED = 2000
+"""Maximum number of molecules of a split that are compared with the training molecules."""
+_MAX_TRAIN = 1_000_000
+"""Maximum number of training molecules; their fingerprints take 256 MB."""
+_BINS = 10
+
 
 class Completed(NamedTuple):
     """A model with all its parts."""
@@ -103,9 +110,6 @@ def complete(
         scores["blend"] = Blend(forest_share=share, network=own)
     scores |= {"calibration": calibrated, "domain": domain, "refit": parts}
     return Completed(model, predictions, scores)
-
-
-_LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
 
 
 class _Labelled(NamedTuple):
@@ -196,13 +200,6 @@ def _coverage(
     pairs = zip(target.classes or ("0", "1"), calibration.scores, strict=True)
     always = [name for name, each in pairs if np.isinf(quantile(each, _LEVEL))]
     return SetCoverage(**about, coverage=coverage, always=always, classes=size)
-
-
-_MAX_COMPARED = 2000
-"""Maximum number of molecules of a split that are compared with the training molecules."""
-_MAX_TRAIN = 1_000_000
-"""Maximum number of training molecules; their fingerprints take 256 MB."""
-_BINS = 10
 
 
 def fit_domain(
