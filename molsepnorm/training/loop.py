@@ -131,7 +131,7 @@ class Trainer:
             if not config.finetune.freeze_epochs:  # training uses statistics of these molecules
                 self._estimate_statistics(self.network)
             fit_linear(model, self.examples, train, new_targets)
-            probe = fit_kernel(model, self.examples, train, prepared.inputs)
+            probe = probe or fit_kernel(model, self.examples, train, prepared.inputs)
         self.probe = probe
         if probe is not None:
             parts = (*model.parts, *probe.to(self.device).parts)
@@ -264,6 +264,21 @@ class Trainer:
             if validate or stopped:
                 self.save()
         return self._finished()
+
+    def train_for(self, epochs: int) -> Graphormer | None:
+        """Train for some epochs without validation, and return the network; None if a callback
+        stopped the training."""
+        for epoch in range(epochs):
+            self.progress.epoch, self.progress.step_in_epoch = epoch, 0
+            started = time.perf_counter()
+            if self._train_epoch():
+                return None
+            self.progress.epoch_seconds += time.perf_counter() - started
+        self._collect()
+        network = self.trained_objective().network
+        if not self.body.frozen:
+            self._estimate_statistics(network)
+        return network.eval()
 
     def _finished(self) -> bool:
         run, progress = self.config.run, self.progress

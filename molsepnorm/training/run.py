@@ -27,6 +27,7 @@ from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
+from molsepnorm.training.completing.refit import FirstFit, refit_networks
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
@@ -40,7 +41,7 @@ from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.run_folder.checkpoint import read_progress
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.scoring import Predictions, about_split
-from molsepnorm.training.start import require_same_meaning, starting_model
+from molsepnorm.training.start import LoadedWeights, require_same_meaning, starting_model
 
 _EPOCHS, _EPOCHS_OF_MANY = 15, 30
 _MANY = 2000  # training molecules from which on a regression gains from more epochs
@@ -253,11 +254,12 @@ def _end(trainer: Trainer, finished: bool) -> TrainingResult:
     else:
         model = _published(run, trainer.config, dataset, metrics, world, trainer.callback)
     scores = metrics.to_json() if metrics is not None and dataset.has_test else {}
-    return TrainingResult(path, finished, model, scores)
+    return TrainingResult(path, metrics is not None, model, scores)
 
 
-def _complete(trainer: Trainer) -> Metrics:
-    """Complete, score and write the best model, unless that was done before."""
+def _complete(trainer: Trainer) -> Metrics | None:
+    """Complete, score and write the best model, unless that was done before; None if a callback
+    stopped the second fit."""
     config, progress, examples = trainer.config, trainer.progress, trainer.examples
     assert trainer.best is not None
     best, own = trainer.best
@@ -265,7 +267,13 @@ def _complete(trainer: Trainer) -> Metrics:
         return done
     chosen = _as_chosen(trainer, best)
     if config.objective.name == SUPERVISED:
-        found = complete(config, chosen, examples, trainer.callback)
+        fit = FirstFit(config.run.seed, progress.epochs, progress.best_epoch or 0)
+        fits = [] if chosen.network_part is None else [fit]
+        loaded, callback = trainer.prepared.loaded, trainer.callback
+        again = refit_networks(config, chosen, loaded, examples, fits, callback)
+        if again is None:
+            return None
+        found = complete(config, chosen, again, examples, callback)
     else:
         objective = make_objective(config, chosen, examples)
         objective.load_state(chosen.network.state_dict(), own)
@@ -421,8 +429,13 @@ def _train_ensemble(
         members.append((member.best(), metrics))
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(
-            lambda: run.finished_metrics() or _join(config, run, dataset, members, callback)
+            lambda: (
+                run.finished_metrics()
+                or _join(config, run, dataset, members, folders[0].loaded_weights(), callback)
+            )
         )
+        if metrics is None:
+            return TrainingResult(run.path, False, None, {})
         model = _published(run, config, dataset, metrics, world, callback)
     result = TrainingResult(run.path, True, model, metrics.to_json())
     callback.on_end(result)
@@ -444,15 +457,25 @@ def _join(
     run: RunFolder,
     dataset: Dataset,
     members: Sequence[tuple[PropertyModel, Metrics]],
+    loaded: LoadedWeights | None,
     callback: Callback,
-) -> Metrics:
+) -> Metrics | None:
     joined = join([model for model, _ in members])
     dataset, extra = with_inputs(dataset, joined.inputs, callback.on_progress)
     device = device_of_rank(config.run.device, DistributedContext())
     runs = [metrics for _, metrics in members]
     seconds = sum(each.seconds for each in runs)
     examples = Examples.of(dataset, extra, joined, device)
-    found = complete(config, joined.to(device), examples, callback)
+    joined = joined.to(device)
+    fits = [
+        FirstFit(each.seed, each.epochs, each.best_epoch or 0)
+        for model, each in members
+        if model.network_part is not None
+    ]
+    again = refit_networks(config, joined, loaded, examples, fits, callback)
+    if again is None:
+        return None
+    found = complete(config, joined, again, examples, callback)
     shares = [each.network_share or 0.0 for each in runs]
     return _write(
         run,

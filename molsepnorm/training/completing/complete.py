@@ -60,6 +60,7 @@ class Completed(NamedTuple):
 def complete(
     config: TrainConfig,
     chosen: PropertyModel,
+    again: PropertyModel,
     examples: Examples,
     callback: Callback,
 ) -> Completed:
@@ -72,21 +73,23 @@ def complete(
 
     Args:
         chosen: the model so far, on the device of the examples. The result is on the CPU.
+        again: `chosen`, or the same model with networks that were fitted a second time.
     """
     dataset = examples.dataset
     assert dataset is not None
     rows = refit_rows(dataset.splits)
     is_refit = config.run.refit and config.data.dataset is None and chosen.compares
     is_refit = is_refit and len(rows) <= MAX_MOLECULES
-    final = refit_kernels(chosen, examples, rows) if is_refit else chosen
+    final = refit_kernels(again, examples, rows) if is_refit else again
+    parts = ["network"] * (again is not chosen) + ["kernel regression"] * is_refit
     graphs = predicted_splits(dataset)
     found = {
         split: (chosen if split == "val" else final).predict(examples.inputs, rows)
         for split, rows in graphs.items()
     }
     alone = {split: each.values for split, each in found.items()}
-    forest = baseline.fit_baseline(config, dataset, final, alone["val"], is_refit, callback)
-    model, values, parts = final, alone, ["kernel regression"] * is_refit
+    forest = baseline.fit_baseline(config, dataset, final, alone["val"], bool(parts), callback)
+    model, values = final, alone
     if forest is not None and forest.share:
         parts += ["random forest"] * forest.refit
         weights = [(1 - forest.share) * weight for weight in final.weights]

@@ -1,0 +1,110 @@
+"""The second fit of fine-tuned networks, to the training and validation molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from molsepnorm.model import PropertyModel
+from molsepnorm.model.parts import KernelPart, NetworkPart, Part
+from molsepnorm.nn.graphormer import Graphormer, empty_network
+from molsepnorm.nn.parts import in_head
+from molsepnorm.training.callback import Callback
+from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.loop import Trainer
+from molsepnorm.training.objectives import Examples
+from molsepnorm.training.preparing import Prepared
+from molsepnorm.training.scoring import refit_rows
+from molsepnorm.training.start import LoadedWeights
+
+
+class FirstFit(NamedTuple):
+    """How a network was trained before."""
+
+    seed: int
+    epochs: int
+    """Length of the run, on which the learning rates depend."""
+    best_epoch: int
+
+
+def refit_networks(
+    config: TrainConfig,
+    model: PropertyModel,
+    loaded: LoadedWeights | None,
+    examples: Examples,
+    fits: Sequence[FirstFit],
+    callback: Callback,
+) -> PropertyModel | None:
+    """Return the model with its networks trained again, on the training and validation molecules.
+
+    A network starts from the weights that it had before its first fit, which are those of the
+    kernel regression's encoder, and takes as many epochs as its best one. Nothing is chosen.
+
+    Networks stay as they are without `run.refit`, for a data set with a name, whose split is a
+    protocol, with a budget of time, which is for the first fit, and if outputs of the start were
+    loaded, since these know more molecules; and a network that has no weight in the mean.
+
+    Args:
+        loaded: the weights that the networks started from.
+        fits: the first fit of each network.
+
+    Returns:
+        The model, or None if a callback stopped the fit.
+    """
+    dataset = examples.dataset
+    assert dataset is not None
+    run, kernel = config.run, next((p for p in model.parts if isinstance(p, KernelPart)), None)
+    is_named = config.data.dataset is not None
+    if (
+        not run.refit
+        or is_named
+        or run.budget
+        or kernel is None
+        or loaded is None
+        or loaded.same_targets
+    ):
+        return model
+    splits = {**dataset.splits, "train": refit_rows(dataset.splits)}
+    dataset = replace(dataset, splits=splits)
+    weights = dict[Part, float](zip(model.parts, model.weights, strict=True))
+    networks = [part for part in model.parts if isinstance(part, NetworkPart)]
+    again = dict[Part, Part]()
+    for part, (seed, epochs, best_epoch) in zip(networks, fits, strict=True):
+        if not weights[part]:
+            continue
+        own = run.model_copy(update={"seed": seed, "epochs": epochs})
+        start = NetworkPart(_start(part.network, kernel.encoder), part.reads)
+        prepared = Prepared(
+            dataset,
+            model.with_parts([start], [1.0]),
+            loaded=None,
+            new_targets=tuple(model.task.names),
+            inputs=part.reads,
+            extra=examples.inputs.extra,
+            probe=model.with_parts([kernel], [1.0]),
+        )
+        with torch.random.fork_rng([examples.labels.device] if torch.cuda.is_available() else []):
+            torch.manual_seed(seed)
+            trainer = Trainer(config.model_copy(update={"run": own}), prepared, None, callback)
+            network = trainer.train_for(best_epoch)
+        if network is None:
+            return None
+        again[part] = NetworkPart(network, part.reads)
+    return model.with_parts([again.get(part, part) for part in model.parts], model.weights)
+
+
+def _start(trained: Graphormer, encoder: Graphormer) -> Graphormer:
+    """Return a network like the trained one with the body of the encoder and a new head."""
+    network, features = empty_network(trained.config), trained.state_dict()
+    state = network.state_dict()
+    body = encoder.state_dict()
+    for name in state:
+        if name.startswith("molecule_features."):
+            state[name] = features[name]
+        elif not in_head(name):
+            state[name] = body[name]
+    network.load_state_dict(state)
+    return network
