@@ -139,9 +139,8 @@ class Trainer:
         self.model = model
         self.objective = make_objective(config, model, self.examples)
         self.body = Body(self.network)
-        if config.finetune.freeze_epochs and not (
-            self.objective.uses_all_outputs or self.objective.own_state()
-        ):
+        has_more = len(self.objective.state_dict()) > len(self.network.state_dict())
+        if config.finetune.freeze_epochs and not (self.objective.uses_all_outputs or has_more):
             raise ConfigError(
                 "finetune.freeze_epochs trains only the output weights, and the objective "
                 f"{config.objective.name} has none: leave it out"
@@ -149,8 +148,10 @@ class Trainer:
         self.step = TrainStep(config, self.objective, world)
         torch.set_num_threads(threads_of(config.run.threads))
         self.progress = Progress()
-        self.best: tuple[PropertyModel, dict[str, Tensor]] | None = None
-        """The best model so far, on the CPU, and the other tensors of its objective."""
+        self.best: PropertyModel | None = None
+        """The best model so far, on the CPU."""
+        self.best_state: dict[str, Tensor] = {}
+        """The tensors of its objective."""
         self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
         self._reads_losses = self.device.type == "cpu" and world.size == 1
@@ -172,7 +173,7 @@ class Trainer:
             ModelError: the checkpoint is damaged, or does not fit the configuration and the data.
         """
         run = self.config.run
-        progress, random, own = load_checkpoint(
+        progress, random, best = load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
@@ -190,7 +191,8 @@ class Trainer:
         self.world.restore_random(random, run.seed, progress.step)
         self.set_epochs(progress.epochs)
         if progress.best_epoch is not None:
-            self.best = folder.best(), own
+            probe = None if progress.best_epoch else self.probe
+            self._set_best(probe or self.model, best)
         if lengthen:
             self._lengthen(folder)
 
@@ -226,8 +228,8 @@ class Trainer:
 
     def save(self) -> None:
         random = self.world.random_states()
-        own = {} if self.best is None else self.best[1]
-        parts = (self.progress, self.objective, self.step.optimizer, self.step.average, random, own)
+        step, best = self.step, self.best_state
+        parts = (self.progress, self.objective, step.optimizer, step.average, random, best)
         self.write(lambda run: save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
@@ -376,7 +378,9 @@ class Trainer:
             progress.improved_epoch = progress.epoch
         if best:
             progress.best_epoch = progress.epoch
-            self._keep_best(model, objective)
+            state = objective.state_dict().items()
+            kept = self._set_best(model, {name: each.cpu().clone() for name, each in state})
+            self.write(lambda run: kept.save_pretrained(run.model))
         progress.history.append(record.line())
         self.write(lambda run: run.write_history(progress.history))
         progress.seconds += progress.epoch_seconds + time.perf_counter() - started
@@ -384,13 +388,11 @@ class Trainer:
         progress.loss_sum = progress.loss_count = progress.epoch_seconds = 0.0
         return self.world.any(bool(self.callback.on_epoch(record, progress.epochs)))
 
-    def _keep_best(self, model: PropertyModel, objective: Objective) -> None:
+    def _set_best(self, model: PropertyModel, state: dict[str, Tensor]) -> PropertyModel:
         network = empty_network(model.network.config)
-        network.load_state_dict(objective.network.state_dict())
-        own = {name: tensor.cpu().clone() for name, tensor in objective.own_state().items()}
-        best = model.with_network(network.eval())
-        self.best = best, own
-        self.write(lambda run: best.save_pretrained(run.model))
+        network.load_state_dict(Objective.of_network(state))
+        self.best, self.best_state = model.with_network(network.eval()), state
+        return self.best
 
 
 _WARM_UPS, _STEPS = 3, 100

@@ -228,8 +228,11 @@ def _molecules_of_model(folder: Path) -> tuple[str, ...]:
 
 
 def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
-    """Return the SMILES that the network of a run, or the first of an ensemble, was trained on."""
+    """Return the SMILES that the networks of a run were trained on."""
     dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
     run.require_same_data(dataset, splits=False)
     assert dataset.smiles is not None
-    return [dataset.smiles[row] for row in read_json(run.splits)[0]["train"]]
+    splits, metrics = read_json(run.splits)[0], run.written_metrics()
+    again = metrics is not None and "network" in metrics.refit
+    rows = splits["train"] + splits["val"] * again
+    return [dataset.smiles[row] for row in rows]

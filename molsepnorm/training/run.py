@@ -250,7 +250,7 @@ def _end(trainer: Trainer, finished: bool) -> TrainingResult:
         return TrainingResult(path, finished, None, {})
     metrics = world.on_main_process(lambda: _complete(trainer)) if finished else None
     if run is None:
-        model, _ = world.on_main_process(lambda: trainer.best or best)
+        model = world.on_main_process(lambda: trainer.best or best)
     else:
         model = _published(run, trainer.config, dataset, metrics, world, trainer.callback)
     scores = metrics.to_json() if metrics is not None and dataset.has_test else {}
@@ -261,25 +261,24 @@ def _complete(trainer: Trainer) -> Metrics | None:
     """Complete, score and write the best model, unless that was done before; None if a callback
     stopped the second fit."""
     config, progress, examples = trainer.config, trainer.progress, trainer.examples
+    loaded, callback = trainer.prepared.loaded, trainer.callback
     assert trainer.best is not None
-    best, own = trainer.best
     if trainer.folder is not None and (done := trainer.folder.finished_metrics()) is not None:
         return done
-    chosen = _as_chosen(trainer, best)
+    chosen = with_network_share(trainer.best.to(trainer.device), examples)
     if config.objective.name == SUPERVISED:
         fit = FirstFit(config.run.seed, progress.epochs, progress.best_epoch or 0)
         fits = [] if chosen.network_part is None else [fit]
-        loaded, callback = trainer.prepared.loaded, trainer.callback
         again = refit_networks(config, chosen, loaded, examples, fits, callback)
         if again is None:
             return None
         found = complete(config, chosen, again, examples, callback)
     else:
         objective = make_objective(config, chosen, examples)
-        objective.load_state(chosen.network.state_dict(), own)
+        objective.load_state_dict(trainer.best_state)
         scores = objective.eval().final_scores(trainer.dataset)
         found = Completed(chosen.to("cpu"), Predictions(), scores)
-    trainer.best, loaded = (found.model, own), trainer.prepared.loaded
+    trainer.best = found.model
     return _write(
         trainer.folder,
         config,
@@ -293,19 +292,6 @@ def _complete(trainer: Trainer) -> Metrics | None:
         molecules_trained_on_before=0 if loaded is None else loaded.trained_on,
         network_share=chosen.weights[0] if len(chosen.parts) > 1 else None,
     )
-
-
-def _as_chosen(trainer: Trainer, best: PropertyModel) -> PropertyModel:
-    """Return the best model as its epoch left it, with the share of its network that the validation
-    split chooses.
-
-    A run that was scored before has kept it with a forest and a second fit.
-    """
-    probe = () if trainer.probe is None else trainer.probe.parts
-    network = () if best.network_part is None else (best.network_part,)
-    parts = network + probe
-    best = best.with_parts(parts, [1 / len(parts)] * len(parts)).to(trainer.device)
-    return with_network_share(best, trainer.examples)
 
 
 def _write(

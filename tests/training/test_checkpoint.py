@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
     with safe_open(path, framework="pt") as file:
         metadata = {"molsepnorm": file.metadata()["molsepnorm"]}
     if damage == "of another":
-        metadata = {"molsepnorm": '{"schema": 4, "progress": []}'}
+        metadata = {"molsepnorm": f'{{"schema": {checkpoint.SCHEMA}, "progress": []}}'}
     content = {"cut": path.read_bytes()[:-50], "empty": b""}
     told = None if damage == "no metadata" else metadata
     path.write_bytes(content.get(damage, save(load_file(path), metadata=told)))

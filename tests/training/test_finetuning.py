@@ -88,7 +88,9 @@ def test_the_body_is_trained_after_the_frozen_epochs(configure, start, tmp_path)
     settings |= {"optim.lr": 0.01, "optim.ema": None}
     result = train(configure(settings), tmp_path / "run")
     last, first = load_file(result.folder / "checkpoints" / "last.safetensors"), _body(start)
-    changed = [name for name in first if not torch.equal(last[f"network/{name}"], first[name])]
+    changed = [
+        name for name in first if not torch.equal(last[f"objective/network.{name}"], first[name])
+    ]
     assert any(name.startswith("layers.0.attention") for name in changed)
     assert any(name.startswith("embedding") for name in changed)
 

@@ -101,7 +101,7 @@ def test_a_run_killed_before_its_first_checkpoint_is_started_anew(
     assert outcome(run) == outcome(whole)
 
 
-@pytest.mark.parametrize("method", ["Trainer._keep_best", "RunFolder.write_history"])
+@pytest.mark.parametrize("method", ["Trainer._set_best", "RunFolder.write_history"])
 def test_a_run_killed_at_epoch_0_is_resumed(probed, killed, outcome, tmp_path, method):
     whole, run = train(probed, tmp_path / "whole").folder, killed(method)
     with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from molsepnorm.model import ExtraArrays, PropertyModel
-from molsepnorm.model.parts import Forest, KernelPart
+from molsepnorm.model.parts import Forest, KernelPart, NetworkPart
 from molsepnorm.molecules.featurize.descriptors import (
     COUNTS,
     FAST_DESCRIPTORS,
@@ -19,7 +20,7 @@ from molsepnorm.molecules.featurize.descriptors import (
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
-from molsepnorm.training.completing import baseline, complete
+from molsepnorm.training.completing import baseline, complete, refit
 from molsepnorm.training.evaluation import select
 from molsepnorm.training.preparing import trained_on_before
 from molsepnorm.training.probe import kernel as probe
@@ -37,10 +38,12 @@ def small(monkeypatch, baselines):
 
 
 @pytest.fixture
-def settings(with_columns, tmp_path):
-    """Settings of a run that starts from a model of another target, with the second fit."""
+def settings(with_columns, tmp_path, scripted):
+    """Settings of a run that starts from a model of another target, with the second fit. The last
+    epoch is the best one."""
     start = {"data.targets": ["active"], "run.epochs": 1, "model.norm": "sep-ln"}
     train(of(with_columns, start), tmp_path / "start")
+    scripted("rmse", [0.0] * 3)
     return {
         "data.targets": ["y"],
         "finetune.start": str(tmp_path / "start"),
@@ -81,7 +84,7 @@ def test_only_test_predictions_are_those_of_the_second_fit(
         runs[is_refit] = tmp_path / f"{is_refit}"
         train(of(with_columns, {**settings, **more}), runs[is_refit])
     once, twice = (json.loads((run / "metrics.json").read_text()) for run in runs.values())
-    parts = ["kernel regression"] + ["random forest"] * ("blend" in twice)
+    parts = ["network"] * epochs + ["kernel regression"] + ["random forest"] * ("blend" in twice)
     assert twice["refit"] == parts and "refit" not in once
     if blend == "none":  # a forest of fewer trees chooses otherwise
         assert twice["val"] == once["val"]
@@ -145,6 +148,43 @@ def test_the_kernel_regression_is_that_of_all_these_molecules(
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_second_fit_to_the_same_molecules_gives_the_same_networks(
+    with_columns, settings, tmp_path, monkeypatch, scripted, members
+):
+    """From the same start, with the same batches and learning rates, up to the same epoch."""
+    monkeypatch.setattr(refit, "refit_rows", lambda splits: splits["train"])
+    scripted("rmse", [0.1, 0.0, 0.1])
+    settings |= {"model.dropout": 0.0, "model.attention_dropout": 0.0}
+    settings |= {"run.epochs": 3, "run.ensemble": members}
+    settings |= {"optim.warmup": 0.1, "optim.decay": "linear"}
+    once, twice = (
+        train(of(with_columns, {**settings, "run.refit": again}), tmp_path / f"{again}")
+        for again in (False, True)
+    )
+    assert "network" in twice.metrics["refit"]
+    pairs = [
+        (one.network.state_dict(), other.network.state_dict())
+        for one, other in zip(once.model.parts, twice.model.parts, strict=True)
+        if isinstance(one, NetworkPart)
+    ]
+    assert len(pairs) == members
+    for one, other in pairs:
+        assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+def test_a_stopped_second_fit_is_done_when_the_run_is_resumed(
+    with_columns, settings, tmp_path, outcome, stop_at
+):
+    config = of(with_columns, settings)
+    expected = outcome(train(config, tmp_path / "whole").folder)
+    steps = -(-len(select(tmp_path / "whole", config.data, "train").dataset.store) // 8)
+    result = train(config, tmp_path / "run", callback=stop_at(steps + 1))
+    assert not result.finished and not (tmp_path / "run" / "metrics.json").exists()
+    assert train(folder=tmp_path / "run", resume=True).finished
+    assert outcome(tmp_path / "run") == expected
+
+
 def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path, split_rows):
     """Without a kernel regression, too; the first forest has fewer trees."""
     settings = {"data.targets": ["y"], "run.epochs": 1, "run.blend": "forest", "run.refit": True}
@@ -204,20 +244,20 @@ def test_evaluation_on_validation_molecules_has_a_warning(with_columns, settings
     own = load_config(config=tmp_path / "run" / "config.yaml").data
     found = evaluate(tmp_path / "run", own, "val")
     assert found.leak is not None
-    assert found.leak.startswith("the model is fitted to these molecules, too (kernel regression")
+    assert found.leak.startswith("the model is fitted to these molecules, too (network, kernel")
     assert evaluate(tmp_path / "run", own, "test").leak is None
     train(of(with_columns, {**settings, "run.refit": False}), tmp_path / "once")
     assert evaluate(tmp_path / "once", own, "val").leak is None
 
 
-def test_the_next_run_may_be_validated_on_the_same_molecules(with_columns, settings, tmp_path):
-    """It starts from the network alone, and only other parts are fitted again."""
-    config = of(with_columns, settings)
-    train(config, tmp_path / "run")
-    dataset = select(
-        tmp_path / "run", load_config(config=tmp_path / "run/config.yaml").data
-    ).dataset
-    assert trained_on_before(dataset, tmp_path / "run", "none") == []
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_the_next_run_knows_the_molecules_of_the_network(with_columns, settings, tmp_path, epochs):
+    """It starts from the network alone, which is fitted again if it was trained at all."""
+    train(of(with_columns, {**settings, "run.epochs": epochs}), tmp_path / "run")
+    own = load_config(config=tmp_path / "run" / "config.yaml").data
+    dataset = select(tmp_path / "run", own).dataset
+    found = trained_on_before(dataset, tmp_path / "run", "none")
+    assert len(found) == epochs * len(dataset.splits["val"])
     exchanged = {**dataset.splits, "train": dataset.splits["val"], "val": dataset.splits["train"]}
     found = trained_on_before(replace(dataset, splits=exchanged), tmp_path / "run", "none")
     assert len(found) == len(dataset.splits["train"])
@@ -247,6 +287,6 @@ def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(
 def test_large_tables_keep_their_kernel_regression(with_columns, settings, tmp_path, monkeypatch):
     monkeypatch.setattr(complete, "MAX_MOLECULES", 26)
     metrics = train(of(with_columns, settings), tmp_path / "large").metrics
-    assert "refit" not in metrics
+    assert metrics["refit"] == ["network"]
     model = PropertyModel.from_pretrained(tmp_path / "large")
     assert len(kernels(model)[0].regression.centers) == 24

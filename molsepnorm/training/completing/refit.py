@@ -93,6 +93,8 @@ def refit_networks(
         if network is None:
             return None
         again[part] = NetworkPart(network, part.reads)
+    if not again:
+        return model
     return model.with_parts([again.get(part, part) for part in model.parts], model.weights)
 
 

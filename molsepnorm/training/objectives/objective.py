@@ -148,13 +148,11 @@ class Objective(nn.Module, ABC):
             found[split] = json_scores({"loss": loss, **others})
         return found
 
-    def own_state(self) -> dict[str, Tensor]:
-        """Return the tensors that do not belong to the network."""
-        state = self.state_dict()
-        return {name: each for name, each in state.items() if not name.startswith(_NETWORK)}
-
-    def load_state(self, network: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> None:
-        self.load_state_dict({**{_NETWORK + name: each for name, each in network.items()}, **own})
+    @staticmethod
+    def of_network(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the state of the network from the state of an objective."""
+        names = [name for name in state if name.startswith(_NETWORK)]
+        return {name.removeprefix(_NETWORK): state[name] for name in names}
 
 
 def refuse_metric(config: TrainConfig) -> None:

@@ -24,7 +24,7 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.step import WeightAverage
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the format; increased whenever the meaning of the file changes."""
 _DAMAGED = "{} is damaged or belongs to another configuration"
 
@@ -81,19 +81,17 @@ def save_checkpoint(
 
     Args:
         random: the random states.
-        best: tensors of the best objective so far that do not belong to its network.
+        best: tensors of the best objective so far.
 
     Raises:
         StorageError: the path cannot be written, or the disk is full.
     """
-    tensors = _flatten("network/", objective.network.state_dict())
-    tensors |= _flatten("objective/", objective.own_state())
+    tensors = _flatten("objective/", objective.state_dict())
     if average is not None:
-        tensors |= _flatten("average/module.", average.module.network.state_dict())
-        tensors |= _flatten("average_objective/", average.module.own_state())
+        tensors |= _flatten("average/", average.module.state_dict())
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= _flatten(f"optimizer.{index}/", state)
-    tensors |= _flatten("random/", random) | _flatten("best_objective/", best)
+    tensors |= _flatten("random/", random) | _flatten("best/", best)
     content = json.dumps({"schema": SCHEMA, "progress": asdict(progress)})
     with replacing(path) as scratch:
         write_sealed(scratch, [save(tensors, metadata={"molsepnorm": content, KEY: BLANK})])
@@ -115,7 +113,7 @@ def load_checkpoint(
 
     Returns:
         The position of the run; the random states, which are not set yet; and the tensors of the
-        best objective that do not belong to its network.
+        best objective.
 
     Raises:
         ModelError: the file is damaged or belongs to another configuration.
@@ -125,10 +123,9 @@ def load_checkpoint(
         progress = _progress(path, file.metadata())
         check_sealed(path)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        objective.load_state(_under("network/", tensors), _under("objective/", tensors))
+        objective.load_state_dict(_under("objective/", tensors))
         if average is not None:
-            own = _under("average_objective/", tensors)
-            average.module.load_state(_under("average/module.", tensors), own)
+            average.module.load_state_dict(_under("average/", tensors))
         saved = optimizer.state_dict()
         count = sum(len(group["params"]) for group in saved["param_groups"])
         states = ((index, _under(f"optimizer.{index}/", tensors)) for index in range(count))
@@ -137,7 +134,7 @@ def load_checkpoint(
         random = _under("random/", tensors)
         if not random:
             raise KeyError("random states")
-        return progress, random, _under("best_objective/", tensors)
+        return progress, random, _under("best/", tensors)
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:

@@ -85,7 +85,7 @@ def test_a_stopped_run_resumes_exactly_with_its_head(count_atoms, tmp_path, stop
     for name in ("whole", "parts"):
         (tmp_path / name / "predictions_test.csv").touch()  # there are no predictions
     state = outcome(tmp_path / "parts")["state"]
-    assert {"objective/head.weight", "average_objective/head.weight"} <= state.keys()
+    assert {"objective/head.weight", "average/head.weight"} <= state.keys()
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 

@@ -309,7 +309,7 @@ def test_a_stopped_run_resumes_exactly(configure, tmp_path, outcome, stop_at):
     for name in ("whole", "parts"):
         (tmp_path / name / "predictions_test.csv").touch()  # there are no predictions
     state = outcome(tmp_path / "parts")["state"]
-    assert "average_objective/losses.descriptors.head.weight" in state
+    assert "average/losses.descriptors.head.weight" in state
     assert not any("losses.contrastive" in name for name in state)  # it has no weights
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
