@@ -124,6 +124,7 @@ class TrainingDisplay(_Display):
         self._score = ""
         self._last_printed = 0  # epoch
         self._start: tuple[float, float] | None = None  # time and epoch of the first step
+        self._position, self._fit = 0.0, "Epoch"
         self._enter("Preparing")
         if self.quiet:
             return
@@ -177,12 +178,15 @@ class TrainingDisplay(_Display):
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         position = epoch + done / of
+        if position < self._position:
+            self._start, self._fit = None, "Second fit, epoch"
+        self._position = position
         if self._start is None:
             self._start = (time.perf_counter(), position)
         if done == 1:
-            self._enter(f"Epoch {epoch + 1} of {self._epochs}")
+            self._enter(f"{self._fit} {epoch + 1} of {self._epochs}")
         if self._live is not None:
-            text = f"epoch {epoch + 1}{_loss(loss)}{self._score}{self._speed(rate, position)}"
+            text = f"{self._fit} {epoch + 1}{_loss(loss)}{self._score}{self._speed(rate, position)}"
             self._live.update(self._bar, completed=position, text=text)
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> None:

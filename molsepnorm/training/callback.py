@@ -85,6 +85,8 @@ class Callback:
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool | None:
         """Called after every step; return True to stop the run.
 
+        The second fit of a network counts its epochs from 0 again.
+
         Args:
             epoch: epochs finished.
             done: steps taken in this epoch.

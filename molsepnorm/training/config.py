@@ -250,9 +250,12 @@ class RunConfig(_Section):
     molecules. If several hundred show no gain, the forest is left out. Prediction is faster
     without it."""
     refit: Annotated[bool, "--no-refit"] = True
-    """By default a run on a table ends with a second fit: once the epoch and the weight of the
-    forest are chosen, the kernel regression of fine-tuning (up to 12,000 molecules) and the random
-    forest are fitted again to the training and validation molecules. --no-refit leaves this out.
+    """By default a run on a table ends with a second fit: once the epoch and the weights of the
+    parts are chosen, the fine-tuned network, its kernel regression (up to 12,000 molecules) and the
+    random forest are fitted again to the training and validation molecules. --no-refit leaves this
+    out, which halves the time.
+
+    A run with a budget fits its network once.
 
     Validation scores, intervals and calibrated probabilities are those of the model before, which
     has not seen the validation molecules."""

@@ -267,7 +267,7 @@ def _complete(trainer: Trainer) -> Metrics | None:
         return done
     chosen = with_network_share(trainer.best.to(trainer.device), examples)
     if config.objective.name == SUPERVISED:
-        fit = FirstFit(config.run.seed, progress.epochs, progress.best_epoch or 0)
+        fit = FirstFit(config.run.seed, progress.best_epoch or 0)
         fits = [] if chosen.network_part is None else [fit]
         again = refit_networks(config, chosen, loaded, examples, fits, callback)
         if again is None:
@@ -454,7 +454,7 @@ def _join(
     examples = Examples.of(dataset, extra, joined, device)
     joined = joined.to(device)
     fits = [
-        FirstFit(each.seed, each.epochs, each.best_epoch or 0)
+        FirstFit(each.seed, each.best_epoch or 0)
         for model, each in members
         if model.network_part is not None
     ]

@@ -25,8 +25,6 @@ class FirstFit(NamedTuple):
     """How a network was trained before."""
 
     seed: int
-    epochs: int
-    """Length of the run, on which the learning rates depend."""
     best_epoch: int
 
 
@@ -57,25 +55,18 @@ def refit_networks(
     dataset = examples.dataset
     assert dataset is not None
     run, kernel = config.run, next((p for p in model.parts if isinstance(p, KernelPart)), None)
-    is_named = config.data.dataset is not None
-    if (
-        not run.refit
-        or is_named
-        or run.budget
-        or kernel is None
-        or loaded is None
-        or loaded.same_targets
-    ):
+    is_new = loaded is not None and not loaded.same_targets
+    if kernel is None or not (run.refit and is_new) or run.budget or config.data.dataset:
         return model
     splits = {**dataset.splits, "train": refit_rows(dataset.splits)}
     dataset = replace(dataset, splits=splits)
     weights = dict[Part, float](zip(model.parts, model.weights, strict=True))
     networks = [part for part in model.parts if isinstance(part, NetworkPart)]
     again = dict[Part, Part]()
-    for part, (seed, epochs, best_epoch) in zip(networks, fits, strict=True):
+    for part, (seed, best_epoch) in zip(networks, fits, strict=True):
         if not weights[part]:
             continue
-        own = run.model_copy(update={"seed": seed, "epochs": epochs})
+        seeded = config.model_copy(update={"run": run.model_copy(update={"seed": seed})})
         start = NetworkPart(_start(part.network, kernel.encoder), part.reads)
         prepared = Prepared(
             dataset,
@@ -88,8 +79,7 @@ def refit_networks(
         )
         with torch.random.fork_rng([examples.labels.device] if torch.cuda.is_available() else []):
             torch.manual_seed(seed)
-            trainer = Trainer(config.model_copy(update={"run": own}), prepared, None, callback)
-            network = trainer.train_for(best_epoch)
+            network = Trainer(seeded, prepared, None, callback).train_for(best_epoch)
         if network is None:
             return None
         again[part] = NetworkPart(network, part.reads)
@@ -100,12 +90,11 @@ def refit_networks(
 
 def _start(trained: Graphormer, encoder: Graphormer) -> Graphormer:
     """Return a network like the trained one with the body of the encoder and a new head."""
-    network, features = empty_network(trained.config), trained.state_dict()
+    network, body = empty_network(trained.config), encoder.state_dict()
     state = network.state_dict()
-    body = encoder.state_dict()
-    for name in state:
-        if name.startswith("molecule_features."):
-            state[name] = features[name]
+    for name, tensor in trained.state_dict().items():
+        if name.startswith("molecule_features."):  # their scale
+            state[name] = tensor
         elif not in_head(name):
             state[name] = body[name]
     network.load_state_dict(state)
