@@ -22,7 +22,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, TargetSummary
 from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Issue, Labels
-from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, split_name
+from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, split_name, with_splits
 from molsepnorm.data.datasets.splitters import read_times
 from molsepnorm.data.datasets.table import Rows, attempt, read_columns
 from molsepnorm.data.tables.formats import row_word
@@ -59,7 +59,7 @@ class Scan:
         rows = Rows.read(table, np.float64)
         dataset = rows.encoded(encoding)
         if len(dataset.store):
-            split = partial(rows.split, dataset)
+            split = partial(with_splits, dataset, table)
             dataset = attempt(rows.refusals, "split", split, dataset)
         return Scan(rows, dataset)
 

@@ -339,7 +339,8 @@ class Columns:
     """A table, and the roles of its columns."""
 
     frame: pd.DataFrame
-    """Text, or numbers for labels in memory, indexed by the position of each row, see `locate`."""
+    """Text, or numbers for labels in memory, indexed by the position of each row, see `locate`; by
+    the file and the position for structures."""
     config: DataConfig
     targets: tuple[str, ...] | None
     """The targets that the settings name; None if they name none."""
@@ -351,7 +352,7 @@ class Columns:
         """Return a table with the roles of its columns. It is a `ConfigError` if relations or units
         are named without exactly one target, or are in no column."""
         names = list(frame.columns)
-        targets = _named_targets(names, config) or exported_target(names)
+        targets = _named_targets(names, config)
         qualifiers = qualifiers_of(names, targets or (), config.relation_column, config.unit_column)
         table = Columns(frame, config, targets, qualifiers)
         for name in filter(None, qualifiers):
@@ -360,8 +361,8 @@ class Columns:
 
     @property
     def source(self) -> Path | str:
-        """The file; "y" for labels in memory."""
-        return self.config.table or "y"
+        """The file, or the files of structures; "y" for labels in memory."""
+        return self.config.table or " + ".join(map(str, self.config.structures)) or "y"
 
     @property
     def names(self) -> list[str]:
@@ -408,9 +409,11 @@ class Columns:
 
     def where(self, row: int) -> str:
         """Return the position of a row, for an error message."""
-        number = self.frame.index[row]
+        place = self.frame.index[row]
+        if self.config.structures:
+            return str(place)
         path = self.config.table
-        return f"molecule {number}" if path is None else locate(path, number)
+        return f"molecule {place}" if path is None else locate(path, place)
 
     def cell(self, row: int, name: str) -> str:
         """Return where a cell is, for an error message."""
@@ -434,10 +437,13 @@ def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 def _named_targets(names: list[str], config: DataConfig) -> tuple[str, ...] | None:
+    if config.structures:
+        return ()
     if config.targets is None:
         kinds = config.task_type if isinstance(config.task_type, dict) else {}
-        named = dict.fromkeys((*kinds, *config.classes, *config.transform, *config.limits))
-        return tuple(named) or None
-    taken = config.columns_with_roles(but="targets") | {*matching(names, config.targets_except)}
-    chosen = matching(names, config.targets)
-    return tuple(name for name in chosen if name in config.targets or name not in taken)
+        named = tuple(dict.fromkeys((*kinds, *config.classes, *config.transform, *config.limits)))
+    else:
+        taken = config.columns_with_roles(but="targets") | {*matching(names, config.targets_except)}
+        chosen = matching(names, config.targets)
+        named = tuple(name for name in chosen if name in config.targets or name not in taken)
+    return named or exported_target(names)

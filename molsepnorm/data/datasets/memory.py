@@ -13,6 +13,7 @@ from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.encoded import encoded
+from molsepnorm.data.datasets.splits import with_splits
 from molsepnorm.data.datasets.table import Rows
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.errors import ConfigError, InvalidMolecule, counted, require_several
@@ -155,7 +156,7 @@ def memory_dataset(
     written = texts or [""] * len(listed)
     store = encoded(graphs, written, config, encoding, columns.where)
     dataset = found.dataset(f"{len(store):,} molecules", store, smiles=standard, written=texts)
-    return found.split(dataset, splits)
+    return with_splits(dataset, columns, splits)
 
 
 def _unmasked(values: Any) -> Any:

@@ -21,7 +21,7 @@ from molsepnorm.data.datasets.splits import assigns_splits, with_splits
 from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.columns import require_column
-from molsepnorm.data.tables.formats import is_stream, locate, row_word
+from molsepnorm.data.tables.formats import is_stream, row_word
 from molsepnorm.errors import DataError, OpenChoice
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
@@ -85,27 +85,24 @@ class Rows:
         )
 
     def encoded(self, encoding: EncodingSpec) -> Dataset:
-        """Return the data set of the molecules of a file, before duplicates are merged."""
-        table, path = self.table, self.table.config.table
-        assert path is not None
-        smiles = table.cells(table.config.smiles_column)
-        store, standard = encoded_rows(smiles, table.config, encoding, table.where)
+        """Return the data set of the molecules of files, before duplicates are merged."""
+        table, config = self.table, self.table.config
+        files = config.structures or [Path(table.source)]
+        named = [str(path) if is_stream(path) else path.name for path in files]
+        smiles = table.cells(config.smiles_column)
+        store, standard = encoded_rows(smiles, config, encoding, table.where)
         identifiers = [name for name in table.identifiers if name not in self.labels.names]
         return self.dataset(
-            str(path) if is_stream(path) else path.name,
+            " + ".join(named),
             store,
             smiles=standard,
             written=smiles,
             identifiers={name: table.cells(name) for name in identifiers},
-            positions=(row_word(path), table.frame.index.to_numpy()),
+            positions=(
+                "file" if config.structures else row_word(files[0]),
+                table.frame.index.to_numpy(),
+            ),
         )
-
-    def split(self, dataset: Dataset, given: Mapping[str, Any] | None = None) -> Dataset:
-        """Return the data set with its splits, see `with_splits`."""
-        config = self.table.config
-        column = config.column_of_split and self.table.cells(config.column_of_split)
-        source = self.table.source if config.table else "the list of molecules"
-        return with_splits(dataset, config, source, self.table.where, column or None, given)
 
 
 def attempt(refusals: Refusals, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
@@ -133,7 +130,7 @@ def _unused_split(table: Columns) -> list[str]:
 def load_table(
     config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
 ) -> Dataset:
-    """Load and split `config.table`; arguments as for `datasets.load`.
+    """Load and split `config.table` or `config.structures`; arguments as for `datasets.load`.
 
     Raises:
         ConfigError: a column is missing or ambiguous.
@@ -141,14 +138,15 @@ def load_table(
     """
     table = read_columns(config, [] if labelled else config.targets or [])
     rows = Rows.read(table, np.float32, for_training).without_refusals()
-    dataset = rows.encoded(encoding)
-    dataset = rows.split(dataset)
+    dataset = with_splits(rows.encoded(encoding), table)
     return replace(dataset, left_out=_left_out(dataset, table.frame)) if for_training else dataset
 
 
 def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
-    """Read `config.table`, with columns of SMILES and of the split. The columns `blank` are blank
-    if it lacks them."""
+    """Read `config.table`, with columns of SMILES and of the split, or the SMILES of all
+    `config.structures`. The columns `blank` are blank if a table lacks them."""
+    if config.structures:
+        return Columns.of(pd.concat(map(partial(_read_smiles, config), config.structures)), config)
     assert config.table is not None
     frame = read_table(config.table, config.reading)
     for name in {*blank} - {*frame.columns}:
@@ -158,6 +156,16 @@ def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
         if needed is not None:
             table.require(needed)
     return table
+
+
+def _read_smiles(config: DataConfig, path: Path) -> pd.DataFrame:
+    """Return the column of SMILES of a file, indexed by the file and the position."""
+    pieces, word, name = [], row_word(path), config.smiles_column
+    for chunk in read_chunks(path, options=config.reading):
+        require_column(chunk.columns, name, path)
+        places = [f"{path}, {word} {number}" for number in chunk.index]
+        pieces.append(chunk[[name]].set_axis(places))
+    return pd.concat(pieces)
 
 
 def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
@@ -171,38 +179,3 @@ def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
     found.insert(0, first, numbers)
     found[last] = [reasons[row] for row in rows.tolist()]
     return found
-
-
-def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
-    """Load the SMILES of all `config.structures`, split at random. Rows are counted from 0 over all
-    files; the reason of a rejected row names its file and line."""
-    smiles: list[str] = []
-    index: list[tuple[Path, int]] = []  # file and position in it, of every row
-    for path in config.structures:
-        for chunk in read_chunks(path, options=config.reading):
-            require_column(chunk.columns, config.smiles_column, path)
-            smiles += chunk[config.smiles_column].tolist()
-            index += [(path, number) for number in chunk.index]
-
-    def location(row: int) -> str:
-        return locate(*index[row])
-
-    store, standard = encoded_rows(smiles, config, encoding, location)
-    left_out = pd.DataFrame(
-        [(location(row), text, reason) for row, text, reason in store.rejected],
-        columns=["where", "smiles", "reason"],
-    )
-    found = tuple(e._replace(reason=f"{location(e.row)}: {e.reason}") for e in store.rejected)
-    name = " + ".join(path.name for path in config.structures)
-    dataset = Dataset(
-        name=name,
-        store=store,
-        labels=np.zeros((len(store), 0), dtype=np.float32),
-        targets=(),
-        splits={},
-        rejected=found,
-        left_out=left_out,
-        smiles=standard,
-        written=smiles,
-    )
-    return with_splits(dataset, config, name, location)

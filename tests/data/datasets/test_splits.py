@@ -20,6 +20,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from rdkit.ML.Cluster import Butina
 
 from molsepnorm.data.datasets import DataConfig, splitters
+from molsepnorm.data.datasets.columns import Columns, Qualifiers
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.data.datasets.splits import strata_of, with_splits
@@ -55,8 +56,10 @@ def make(smiles, rows=None, column=None, molecules=None, strata=None, **settings
         labels, targets = strata[:, None] * 1.0, (Target("y", "multiclass", classes=("a", "b")),)
     dataset = Dataset("my", Store(rows, len(smiles)), labels, targets, {}, smiles=smiles)
     dataset.__dict__["molecule_ids"] = np.arange(len(rows)) if molecules is None else molecules
-    where = lambda row: f"my.csv, line {row + 2}"  # noqa: E731
-    return with_splits(dataset, config, TABLE, where, column).splits
+    cells = [""] * len(smiles) if column is None else column
+    frame = pd.DataFrame({config.column_of_split or "part": cells, "smiles": smiles}, dtype=object)
+    table = Columns(frame.set_axis(range(2, len(frame) + 2)), config, None, Qualifiers())
+    return with_splits(dataset, table).splits
 
 
 def feasible(smiles, **settings):

@@ -185,6 +185,8 @@ def test_invalid_smiles_are_listed_with_their_file_and_line_or_an_error(files, t
     assert dataset.store.rows.tolist() == [*range(8), 8, 10, 11]
     (entry,) = dataset.rejected
     assert entry[:2] == (9, "C1CC")
-    assert entry.reason.startswith(f"{second}, line 2: RDKit cannot read 'C1CC'")
+    assert entry.reason.startswith("RDKit cannot read 'C1CC'")
+    assert dataset.position(9) == ("file", f"{second}, line 2")
+    assert _left_out(dataset)[1] == [f"{second}, line 2", "C1CC", entry.reason]
     with pytest.raises(DataError, match=r"\.smi, line 2: RDKit cannot read 'C1CC'.*Fix the"):
         _structures([files[0], second], on_invalid="fail")
