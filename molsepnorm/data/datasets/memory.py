@@ -12,7 +12,6 @@ import pandas as pd
 from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.data.datasets.encoded import encoded
 from molsepnorm.data.datasets.splits import with_splits
 from molsepnorm.data.datasets.table import Rows
 from molsepnorm.data.tables.columns import require_column
@@ -153,9 +152,7 @@ def memory_dataset(
         graphs = featurize.get(config.featurizer).stream(standard)
     elif kind == _DATA:
         graphs = _from_data(listed, bond_offset, config.featurizer)
-    written = texts or [""] * len(listed)
-    store = encoded(graphs, written, config, encoding, columns.where)
-    dataset = found.dataset(f"{len(store):,} molecules", store, smiles=standard, written=texts)
+    dataset = found.dataset(graphs, encoding, written=texts, smiles=standard)
     return with_splits(dataset, columns, splits)
 
 

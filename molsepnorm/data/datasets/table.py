@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,17 @@ import pandas as pd
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
-from molsepnorm.data.datasets.encoded import encoded_rows
+from molsepnorm.data.datasets.encoded import cached_standard, graphs_of
 from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, with_splits
-from molsepnorm.data.store import GraphStore
+from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import is_stream, row_word
-from molsepnorm.errors import DataError, OpenChoice
+from molsepnorm.errors import DataError, InvalidMolecule, OpenChoice
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.molecule import MolGraph
 
 _T = TypeVar("_T")
 Refusals = list[tuple[str, DataError | OpenChoice]]
@@ -67,17 +68,44 @@ class Rows:
         self.labels.without_issues()
         return self
 
-    def dataset(self, name: str, store: GraphStore, **more: Any) -> Dataset:
-        """Return the data set of the molecules in a store, with `more` fields, without splits."""
-        rows, labels = store.rows, self.labels
+    def dataset(
+        self,
+        graphs: Iterable[MolGraph | InvalidMolecule],
+        encoding: EncodingSpec,
+        name: str = "",
+        written: Sequence[str] | None = None,
+        **more: Any,
+    ) -> Dataset:
+        """Return the data set of the molecules among the graphs of all rows, before duplicates are
+        merged, with `more` fields; its name is by default the number of molecules. It is a
+        `DataError` if a row has no molecule and `on_invalid` is fail."""
+        config, labels = self.table.config, self.labels
+        rejected: list[Rejected] = []
+
+        def molecules() -> Iterator[tuple[int, MolGraph]]:
+            for row, graph in enumerate(graphs):
+                if isinstance(graph, MolGraph):
+                    yield row, graph
+                else:
+                    text = "" if written is None else written[row]
+                    rejected.append(Rejected(row, text, str(graph)))
+
+        store = GraphStore.encode(molecules(), rejected, encoding, config.featurizer)
+        if rejected and config.on_invalid == "fail":
+            raise DataError(
+                f"{self.table.where(rejected[0].row)}: {rejected[0].reason}. Fix the row, or leave "
+                "such rows out and have them listed with data.on_invalid: skip (--on-invalid skip)"
+            )
+        rows = store.rows
         return Dataset(
-            name=name,
+            name=name or f"{len(store):,} molecules",
             store=store,
             labels=labels.values[rows].astype(np.float32),
             targets=labels.targets,
             splits={},
             weights=None if self.weights is None else self.weights[rows].astype(np.float32),
             rejected=store.rejected,
+            written=written,
             columns={name: [cells[r] for r in rows] for name, cells in self.features.items()},
             warnings=labels.warnings,
             arrays={BOUNDS: labels.bounds[rows]} if labels.bounds.any() else {},
@@ -90,18 +118,17 @@ class Rows:
         files = config.structures or [Path(table.source)]
         named = [str(path) if is_stream(path) else path.name for path in files]
         smiles = table.cells(config.smiles_column)
-        store, standard = encoded_rows(smiles, config, encoding, table.where)
+        standard = cached_standard(smiles, config.standardize)
+        word = "file" if config.structures else row_word(files[0])
         identifiers = [name for name in table.identifiers if name not in self.labels.names]
         return self.dataset(
-            " + ".join(named),
-            store,
-            smiles=standard,
+            graphs_of(standard, config.featurizer),
+            encoding,
+            name=" + ".join(named),
             written=smiles,
+            smiles=standard,
             identifiers={name: table.cells(name) for name in identifiers},
-            positions=(
-                "file" if config.structures else row_word(files[0]),
-                table.frame.index.to_numpy(),
-            ),
+            positions=(word, table.frame.index.to_numpy()),
         )
 
 
