@@ -39,10 +39,6 @@ SETS = {
 }
 SIZES = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}
 """Number of molecules in each of `SPLITS`."""
-_TITLES = {
-    "zinc": "ZINC, the 12,000-molecule subset",
-    "zinc-full": "ZINC, all 250,000 molecules",
-}
 INDICES = tuple(f"{split}.index" for split in SPLITS)
 PICKLES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
 TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
@@ -90,7 +86,7 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
     ends = np.cumsum([len(labels) for _, labels in parts])
     indices = np.split(np.arange(ends[-1]), ends[:-1])
     splits = dict(zip(SPLITS, indices, strict=True))
-    return Dataset(_TITLES[name], store, labels, (_TARGET,), splits)
+    return Dataset(f"{name}, {len(store):,} molecules", store, labels, (_TARGET,), splits)
 
 
 def _read_table(name: str, folder: Path, split: str) -> tuple[Iterator[MolGraph], np.ndarray]:

@@ -80,7 +80,7 @@ def test_blanks_are_filled_from_the_next_row_that_has_the_cell(write):
     assert clean.differing == {"note": 0, "name": 1}
     (change,) = [change for change in clean.changes if change.what == "changed"]
     assert change.row == 20
-    assert change.reason == ("merged with line 23, line 24: y: 4.50 (NA, 4.50); note: seen (seen)")
+    assert change.reason == "merged with line 23, line 24; y: 4.50 (NA, 4.50); note: seen (seen)"
 
 
 @pytest.mark.parametrize(
