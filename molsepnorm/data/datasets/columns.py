@@ -433,7 +433,7 @@ def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     for pattern in patterns:
         own = [name for name in names if fnmatchcase(name, pattern)]
         found += [pattern] if pattern in names or not own else own
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _named_targets(names: list[str], config: DataConfig) -> tuple[str, ...] | None:

@@ -110,7 +110,7 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     """Return the labels of a table in numbers of this type.
 
     Raises:
-        ConfigError: a column is missing or named twice, a transform is for a target that is not a
+        ConfigError: a column is missing or occurs twice, a transform is for a target that is not a
             number, or the targets are open (`OpenChoice`).
         DataError: a column cannot be a target. Cells that do not fit their target are `issues`.
     """
@@ -387,7 +387,7 @@ def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
     lines about them.
 
     Raises:
-        ConfigError: a column is missing, is named twice, or has another role.
+        ConfigError: a column is missing, occurs twice, or has another role.
         OpenChoice: there is not exactly one such column; the message lists them.
     """
     config = table.config
@@ -400,8 +400,6 @@ def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
             table.require(name)
             if name in taken:
                 raise ConfigError(f"column '{name}' cannot be a target and something else as well")
-        if len(set(table.targets)) < len(table.targets):
-            raise ConfigError(f"a target is named twice: {', '.join(table.targets)}")
         return table.targets, []
     columns = table.candidates()
     numeric = [each for each in columns if each.count > len(each.bad_rows)]

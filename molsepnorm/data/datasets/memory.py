@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,13 +41,12 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
         targets: names of the columns; of a DataFrame, the columns to predict.
 
     Raises:
-        ConfigError: `y` has another shape, or the names are repeated or do not fit it.
+        ConfigError: `y` has another shape, or the names do not fit it.
     """
     if isinstance(y, pd.DataFrame):
         table = y.set_axis([str(name) for name in y.columns], axis=1)
         for name in targets or ():
             require_column(table.columns, name, "y")
-        _require_unique(table.columns if targets is None else targets)
         return (table if targets is None else table[list(targets)]).reset_index(drop=True)
     if isinstance(y, pd.Series):
         targets = targets or (None if y.name is None else [str(y.name)])
@@ -72,7 +70,6 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
         targets = ["y"] if width == 1 else [f"y{i + 1}" for i in range(width)]
     if isinstance(targets, str) or len(targets) != width:
         raise ConfigError(f"y has {counted(width, 'column')}, and targets names {list(targets)}")
-    _require_unique(targets)
     return table.set_axis(list(targets), axis=1)
 
 
@@ -103,7 +100,7 @@ def memory_dataset(
     require_several(molecules, "molecules")
     listed = list(molecules)
     kind = kind_of(listed)
-    table = pd.DataFrame({n: _cells(labels[n], n, config) for n in dict.fromkeys(labels.columns)})
+    table = pd.DataFrame({name: _cells(labels[name], name, config) for name in labels})
     _require_length("y", len(table), len(listed))
     if weights is not None:
         column = pd.Series(np.asarray(_unmasked(weights), dtype=object).ravel())
@@ -163,12 +160,6 @@ def _unmasked(values: Any) -> Any:
     found = values.data.astype(object)
     found[np.ma.getmaskarray(values)] = None
     return found
-
-
-def _require_unique(targets: Iterable[str]) -> None:
-    for name, count in Counter(targets).items():
-        if count > 1:
-            raise ConfigError(f"y: the target '{name}' is repeated; each target needs its own name")
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:

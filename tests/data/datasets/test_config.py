@@ -53,6 +53,7 @@ TIMED = {"split_type": "time", "time_column": "date"}
         ({"table": None, "structures": [TABLE], "molecule_features": ["rdkit"]}, "tables of"),
         ({"feature_columns": ["a"], "targets": ["a"]}, "both name 'a'"),
         ({"feature_columns": ["a", "b", "a"]}, "data.feature_columns repeats a name"),
+        ({"targets": ["a", "a"]}, "data.targets repeats a name: a, a"),
         ({"feature_columns": ["error"]}, "a column that predict adds"),
     ],
 )

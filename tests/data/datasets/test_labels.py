@@ -87,7 +87,6 @@ def test_no_column_is_taken_twice():
     ("settings", "message"),
     [
         ({"targets": ["logs"]}, r"my.csv has no column 'logs'\. Did you mean 'logS'"),
-        ({"targets": ["logS", "logS"]}, "a target is named twice"),
         ({"task_type": {"ID": "binary"}, "targets": ["logS"]}, "'ID', which is not a target"),
         (
             {"task_type": {"logS": "regression"}, "classes": {"logS": ["0", "1"]}},
