@@ -349,14 +349,16 @@ class Columns:
 
     @staticmethod
     def of(frame: pd.DataFrame, config: DataConfig) -> Columns:
-        """Return a table with the roles of its columns. It is a `ConfigError` if relations or units
-        are named without exactly one target, or are in no column."""
+        """Return a table with the roles of its columns. It is a `ConfigError` if a column of the
+        settings that is no target is missing or occurs twice, or if relations or units are named
+        without exactly one target."""
         names = list(frame.columns)
         targets = _named_targets(names, config)
         qualifiers = qualifiers_of(names, targets or (), config.relation_column, config.unit_column)
         table = Columns(frame, config, targets, qualifiers)
-        for name in filter(None, qualifiers):
-            table.require(name)
+        for role, needed in config.columns_by_role.items():
+            for name in needed if role not in ("targets", "targets_except") else ():
+                table.require(name)
         return table
 
     @property

@@ -16,7 +16,7 @@ from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
 from molsepnorm.data.datasets.encoded import cached_standard, graphs_of
-from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
+from molsepnorm.data.datasets.labels import Labels, about_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, with_splits
 from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.data.tables import read_chunks, read_table
@@ -53,12 +53,14 @@ class Rows:
         labels = Labels((), empty, empty.astype(np.int8))
         labels = attempt(refusals, "targets", lambda: read_labels(table, dtype), labels)
         weights = attempt(refusals, "weights", lambda: read_weights(table), None)
-        features, lines = read_features(table, check=False)
+        features = {name: table.cells(name) for name in table.config.features}
+        lines: list[str] = []
         if for_training:
-            read = partial(read_features, table)
-            features, lines = attempt(refusals, "features", read, (features, lines))
+            lines += attempt(refusals, "features", lambda: about_features(table), [])
             lines += _unused_split(table)
-        labels = replace(labels, warnings=(*labels.warnings, *lines)).without_weight_0(weights)
+        labels = replace(labels, warnings=(*labels.warnings, *lines))
+        if weights is not None:
+            labels.values[weights == 0], labels.bounds[weights == 0] = np.nan, 0
         return Rows(table, labels, weights, features, refusals)
 
     def without_refusals(self) -> Rows:
@@ -170,19 +172,15 @@ def load_table(
 
 
 def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
-    """Read `config.table`, with columns of SMILES and of the split, or the SMILES of all
-    `config.structures`. The columns `blank` are blank if a table lacks them."""
+    """Read `config.table`, or the SMILES of `config.structures`. The columns `blank` are blank if a
+    table lacks them."""
     if config.structures:
         return Columns.of(pd.concat(map(partial(_read_smiles, config), config.structures)), config)
     assert config.table is not None
     frame = read_table(config.table, config.reading)
     for name in {*blank} - {*frame.columns}:
         frame[name] = ""
-    table = Columns.of(frame, config)
-    for needed in (config.smiles_column, config.column_of_split):
-        if needed is not None:
-            table.require(needed)
-    return table
+    return Columns.of(frame, config)
 
 
 def _read_smiles(config: DataConfig, path: Path) -> pd.DataFrame:
