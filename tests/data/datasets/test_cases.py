@@ -35,41 +35,23 @@ def _check(name: str) -> TableReport:
 
 
 @pytest.mark.parametrize(
-    ("name", "target"),
-    [
-        ("01_relation_chembl.csv", "Standard Value"),
-        ("02_id_silent.csv", "pIC50"),  # beside CompoundID
-        ("08_smiles_column.tsv", "pKi"),
-        ("f6_codes.csv", "y"),
-    ],
-)
-def test_a_table_with_one_column_of_labels_needs_no_option(name, target):
-    assert _read(name).names == (target,)
-
-
-@pytest.mark.parametrize(
     ("name", "message", "cure"),
     [
-        ("01_relation.csv", "--relation-column 'Qualifier'", {"relation_column": "Qualifier"}),
+        (
+            "01_relation.csv",
+            "--relation-column 'Qualifier'",
+            {"relation_column": "Qualifier", "targets": ["IC50_uM"]},
+        ),
         ("06_title.csv", "--header-row 2", {"header_row": 2}),
         ("f2_sentinel.csv", "--missing-values=-999", {"missing_values": ["-999"]}),
         ("f2_sentinel_one_of_20.csv", "--missing-values=-999", {"missing_values": ["-999"]}),
         ("f2_minus_one_for_missing.csv", "--missing-values=-1", {"missing_values": ["-1"]}),
-        ("09_many_labels.csv", "14 columns", {"targets": ["odour*"]}),
     ],
 )
 def test_an_error_names_the_option_that_cures_it(name, message, cure):
     with pytest.raises((ConfigError, DataError), match=message):
         _read(name)
-    if name == "01_relation.csv":
-        cure = {"targets": ["IC50_uM"], **cure}
     assert np.isfinite(_read(name, **cure).values).any()
-
-
-def test_relations_make_bounds_of_the_labels():
-    labels = _read("01_relation.csv", targets=["IC50_uM"], relation_column="Qualifier")
-    bounded = labels.bounds[:, 0] != 0
-    assert (np.isfinite(labels.values[~bounded, 0]).sum(), bounded.sum()) == (12, 9)
 
 
 def test_labels_at_a_limit_of_the_assay_may_be_read_as_bounds():
