@@ -66,16 +66,17 @@ def test_the_numbers_of_each_target(write):
 def test_rows_that_cannot_be_read_are_grouped_by_reason_and_named_by_line(write):
     """Reasons that differ by the number of an atom are one."""
     rows = [*FINE, ("C1CC", 1), ("", 2), ("CC(C)(C)(C)C", 3), ("C1CCCC", 4), ("CCC(C)(C)(C)C", 5)]
-    report = _check(write([*rows, ("CC\u2212C", 3), ("CC C", 1)]))
-    assert (report.rows, report.readable) == (27, 20)
+    report = _check(write([*rows, ("CC\u2212C", 3), ("CC C", 1), ("c1cccc1", 2)]))
+    assert (report.rows, report.readable) == (28, 20)
     found = _found(report, "unreadable")
     assert found.problem
-    assert found.count == 7
+    assert found.count == 8
     assert {group.what: [place.where for place in group.places] for group in found.groups} == {
         "unclosed ring": ["line 22", "line 25"],
         "Explicit valence for atom # 1 C, 5, is greater than permitted": ["line 24", "line 26"],
         "empty SMILES": ["line 23"],
         r"'\u2212' in 'CC−C' is not a SMILES character": ["line 27"],
+        "Can't kekulize mol. Unkekulized atoms: 0 1 2 3 4": ["line 29"],
         "whitespace inside 'CC C'; if what follows it is a name, give 'CC' alone": ["line 28"],
     }
     assert [place.smiles for place in found.groups[0].places] == ["C1CC", "C1CCCC"]
@@ -243,6 +244,8 @@ def test_forms_of_one_compound_are_found_with_the_level_that_makes_them_equal(wr
         assert _found(report, "duplicates").count == count
         rest = _found(report, "forms")
         assert (rest.count if rest else 0) == 3 - count
+    far = _found(_check(write([*FINE, ("CCN.Cl", 0), ("CCN", 9)])), "forms")
+    assert (far.count, far.options) == (1, {})
 
 
 @pytest.mark.parametrize(

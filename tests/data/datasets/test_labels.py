@@ -214,6 +214,16 @@ def test_a_column_of_bounds_alone_is_refused_unless_its_kind_is_given():
     assert labels.bounds[:, 0].tolist() == [1, -1, 1, 0, -1]
 
 
+def test_labels_at_a_limit_of_the_assay_may_be_read_as_bounds():
+    cells = {"y": [*["0.68"] * 8, "0.8", "1.1", "1.2", "1.3", "1.4", "1.93", "2"]}
+    labels = read(cells)
+    assert not labels.bounds.any()
+    assert labels.warnings[-1].endswith("--limits y=0.68:")
+    labels = read(cells, limits="y=0.68:1.9")
+    assert labels.bounds[:, 0].tolist() == [-1] * 8 + [0] * 5 + [1] * 2
+    assert labels.values[-2:, 0].tolist() == [1.9, 1.9]
+
+
 # Transforms
 
 
