@@ -36,10 +36,6 @@ def _rows(finding):
     return [[place.row for place in group.places] for group in finding.groups]
 
 
-def _kinds(findings):
-    return [finding.kind for finding in findings]
-
-
 def test_a_table_without_problems_has_none(write):
     report = _check(write(FINE))
     assert report.problems == ()
@@ -209,7 +205,7 @@ def test_targets_with_nothing_to_learn(write):
 )
 def test_what_training_refuses_is_a_problem(write, rows, header, settings, kinds, text):
     report = _check(write(rows, header), **settings)
-    assert _kinds(report.problems) == kinds
+    assert [finding.kind for finding in report.problems] == kinds
     assert text in report.problems[0].text
 
 

@@ -20,7 +20,6 @@ from molsepnorm.tasks import Target
 
 NAN = float("nan")
 TABLE = Path("my.csv")
-GUESSED = "The target is 'y', the only column of numbers; name others with --targets."
 
 
 def table_of(columns: dict[str, list[str]]) -> pd.DataFrame:
