@@ -284,15 +284,6 @@ def test_rows_that_differ_in_a_feature_column_or_in_time_are_no_duplicates(write
         assert report.molecules == 20
 
 
-def test_esol_has_eleven_molecules_twice_and_six_with_two_solubilities(datasets):
-    report = _check(datasets / "moleculenet" / "esol.csv", splits_column="scaffold_split")
-    assert (report.rows, report.readable, report.molecules) == (1128, 1128, 1117)
-    assert {finding.kind: finding.count for finding in report.problems} == {
-        "conflicts": 6,
-        "duplicates": 11,
-    }
-
-
 def test_a_salt_has_the_key_of_its_parent(datasets):
     """The organic salts and charged molecules among the first 1,500 of Tox21."""
     table = pd.read_csv(datasets / "moleculenet" / "tox21.csv")["smiles"][:1500]

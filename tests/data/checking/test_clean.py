@@ -180,7 +180,10 @@ def test_the_copy_has_no_problem_that_was_fixed_and_nothing_is_lost(tmp_path_fac
 
 
 def test_the_copy_of_a_real_table_has_no_problem(datasets, tmp_path):
+    """ESOL has eleven molecules twice, six of them with two solubilities."""
     path, output = datasets / "moleculenet" / "esol.csv", tmp_path / "copy.csv"
+    report = check_table(scan_table(DataConfig(table=path), OGB))
+    assert [each.count for each in report.problems] == [6, 11]  # conflicts and duplicates
     clean = _clean(path)
     assert (clean.removed, clean.changed) == (11, 6)
     write_clean(clean, output, path)

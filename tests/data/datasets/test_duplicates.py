@@ -124,14 +124,6 @@ def test_the_split_is_drawn_after_merging(read):
     assert kept.molecules.tolist() == list(range(60))
 
 
-def test_rows_of_a_molecule_in_several_named_splits_are_refused(read):
-    rows = [("CCO", 1, "train"), ("CCN", 2, "test"), ("OCC", 3, "test")]
-    message = "my.csv, line 24 is in test, and the same molecule is in train at .*my.csv, line 22"
-    with pytest.raises(DataError, match=message):
-        read(rows, "smiles,y,part", splits_column="part")
-    read(rows, "smiles,y,part", splits_column="part", duplicates="keep")
-
-
 def test_validation_molecules_are_drawn_after_merging(read):
     """Rows of a molecule in the training split do not become training and validation rows."""
     smiles = [*ALKANES, *ALKANES]

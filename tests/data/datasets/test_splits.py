@@ -390,10 +390,6 @@ def test_a_column_that_is_no_time():
 WORDS = ["train", "Training ", "VAL", " valid", "validation", "Dev", "test", "Testing", "train"]
 
 
-def by_column(column, rows=None):
-    return make(alkanes(len(column)), rows, column, splits_column="part of")
-
-
 @pytest.mark.parametrize(
     ("column", "rows", "expected"),
     [
@@ -404,7 +400,8 @@ def by_column(column, rows=None):
 )
 def test_a_column_names_the_splits(column, rows, expected):
     """A blank cell or a row without a molecule is in no split."""
-    assert [*listed(by_column(column, rows)).values()] == expected
+    splits = make(alkanes(len(column)), rows, column, splits_column="part of")
+    assert [*listed(splits).values()] == expected
 
 
 def test_folds_divide_the_rows_outside_of_the_test_split_of_a_column():
@@ -447,13 +444,12 @@ def test_validation_molecules_are_drawn_from_the_training_split_if_none_are_name
     [
         (["train", "val", "Trian", "0"], None, "'Trian' names no split.* 2 such cells"),
         (["train"] * 2 + ["test"] * 2, None, "train molecule.*2 train, 0 val, 2 test"),
-        ([""] * 4, None, "train molecule.*0 train"),
         (["train"] * 3 + ["val", "test"], [0, 1, 4], "0 val molecule.* 3 train, 1 val, 1 test"),
     ],
 )
 def test_a_column_that_names_too_little(column, rows, message):
     with pytest.raises(DataError, match=f"column 'part of'.*{message}"):
-        by_column(column, rows)
+        make(alkanes(len(column)), rows, column, splits_column="part of")
 
 
 # Named by a file
@@ -494,11 +490,9 @@ GOOD = {"train": [0, 1], "val": [2], "test": [3]}
     ("content", "message"),
     [
         (b"\xff\xfe", "splits.json: content: Invalid JSON"),
-        ("[" * 100_000, "splits.json: content: Invalid JSON"),
         (GOOD, "splits.json: .*valid .*Expected is a list of splits"),
         ([GOOD | {"val": [True]}], "0, val: .*valid integer"),
         ([GOOD | {"val": "5-4"}], "entry 0, 'val': '5-4' is neither a row nor a range"),
-        ([GOOD | {"val": [-1]}], "entry 0, 'val': there is no row -1. my.csv has 10 rows"),
         ([GOOD | {"val": "4-999999999"}], "entry 0, 'val': there is no row 10"),
         ([GOOD | {"test": [3, 0]}], "entry 0, 'test': row 0 is in 'train' already"),
     ],
