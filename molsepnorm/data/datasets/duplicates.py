@@ -108,13 +108,6 @@ def shared_molecules(dataset: Dataset) -> int | None:
     return int((np.unique(np.concatenate(parts), return_counts=True)[1] > 1).sum())
 
 
-def same_molecules(dataset: Dataset, among: np.ndarray) -> list[np.ndarray]:
-    """Return the indices (int64, ascending) of each molecule that occurs more than once `among`
-    these indices."""
-    groups = pd.Series(among).groupby(dataset.molecule_ids[among])
-    return [group.to_numpy() for _, group in groups if len(group) > 1]
-
-
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
     """Return the same number for rows with the same canonical SMILES; without SMILES, with the same
     graph.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -455,7 +455,7 @@ def read_classes(
     text = whole(pd.Series(column.texts, dtype=object)).mask(column.is_blank)
     found = text.dropna().unique().tolist()
     named = whole(pd.Series(listed, dtype=object)).tolist()
-    classes = tuple(named or sorted(found, key=_sort_key(found)))
+    classes = tuple(named or _in_order(found))
     if kind != "multiclass" and len(found) == 2 and not named:
         classes = _negative_first(*classes)
     if len(classes) > MAX_CLASSES:
@@ -545,10 +545,9 @@ def _rare_classes(name: str, labels: np.ndarray, classes: Sequence[str]) -> list
     ]
 
 
-def _sort_key(values: Sequence[str]) -> Callable[[str], float | str]:
-    """Return the sort key of classes: by value if all are numbers, otherwise by text."""
+def _in_order(values: Sequence[str]) -> list[str]:
+    """Return classes by value if all are numbers, otherwise by text."""
     try:
-        [float(value) for value in values]
+        return sorted(values, key=float)
     except ValueError:
-        return str
-    return float
+        return sorted(values)

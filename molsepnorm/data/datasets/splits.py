@@ -16,7 +16,7 @@ from pydantic import StrictInt, TypeAdapter, ValidationError
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
-from molsepnorm.data.datasets.duplicates import merged, same_molecules
+from molsepnorm.data.datasets.duplicates import merged
 from molsepnorm.data.datasets.splitters import (
     MIN_SIZES,
     draw_fold,
@@ -208,7 +208,9 @@ def _same_in_split(
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     rows = dataset.store.rows
     split_of = np.zeros(len(rows), dtype=np.int64) if named is None else named[rows]
-    groups = same_molecules(dataset, np.flatnonzero(split_of >= 0))
+    among = pd.Series(np.flatnonzero(split_of >= 0))
+    molecules = among.groupby(dataset.molecule_ids[among])
+    groups = [group.to_numpy() for _, group in molecules if len(group) > 1]
     for group in groups:
         if (other := group[split_of[group] != split_of[group[0]]]).size:
             one, two = int(group[0]), int(other[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,6 @@ class Rows:
     """There are no targets if none can be read."""
     weights: np.ndarray | None  # (rows,)
     """None without a column that can be read."""
-    features: Mapping[str, Sequence[str]]  # (rows,) each
     refusals: Refusals
 
     @staticmethod
@@ -53,7 +52,6 @@ class Rows:
         labels = Labels((), empty, empty.astype(np.int8))
         labels = attempt(refusals, "targets", lambda: read_labels(table, dtype), labels)
         weights = attempt(refusals, "weights", lambda: read_weights(table), None)
-        features = {name: table.cells(name) for name in table.config.features}
         lines: list[str] = []
         if for_training:
             lines += attempt(refusals, "features", lambda: about_features(table), [])
@@ -61,7 +59,7 @@ class Rows:
         labels = replace(labels, warnings=(*labels.warnings, *lines))
         if weights is not None:
             labels.values[weights == 0], labels.bounds[weights == 0] = np.nan, 0
-        return Rows(table, labels, weights, features, refusals)
+        return Rows(table, labels, weights, refusals)
 
     def without_refusals(self) -> Rows:
         """Return the rows if all can be used; otherwise raise the first error."""
@@ -99,6 +97,7 @@ class Rows:
                 "such rows out and have them listed with data.on_invalid: skip (--on-invalid skip)"
             )
         rows = store.rows
+        features = {name: np.array(self.table.cells(name), object) for name in config.features}
         return Dataset(
             name=name or f"{len(store):,} molecules",
             store=store,
@@ -108,7 +107,7 @@ class Rows:
             weights=None if self.weights is None else self.weights[rows].astype(np.float32),
             rejected=store.rejected,
             written=written,
-            columns={name: [cells[r] for r in rows] for name, cells in self.features.items()},
+            columns={name: cells[rows].tolist() for name, cells in features.items()},
             warnings=labels.warnings,
             arrays={BOUNDS: labels.bounds[rows]} if labels.bounds.any() else {},
             **more,
