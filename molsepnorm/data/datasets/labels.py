@@ -458,22 +458,15 @@ def read_classes(
     classes = tuple(named or _in_order(found))
     if kind != "multiclass" and len(found) == 2 and not named:
         classes = _negative_first(*classes)
-    if len(classes) > MAX_CLASSES:
-        raise DataError(
-            f"{where}: {len(classes):,} different values, such as '{classes[0]}'; a multi-class "
-            f"target has at most {MAX_CLASSES} classes"
-        )
     if kind is None:
         kind = "binary" if len(classes) == 2 else "multiclass"
-    if kind == "binary" and len(classes) > 2:
+    most = 2 if kind == "binary" else MAX_CLASSES
+    if not 2 <= len(classes) <= most:
+        other = f". If all are classes: {option('task_type', name, 'multiclass')}"
+        shown = f"{counted(len(classes), 'class')} ({first_of(classes, _MAX_SHOWN) or 'none'})"
         raise DataError(
-            f"{where}: a binary target has two classes, found {first_of(classes, _MAX_SHOWN)}. If "
-            f"all are classes: --task-type {name}=multiclass"
-        )
-    if len(classes) < 2:
-        raise DataError(
-            f"{where}: a multi-class target needs two classes or more, found "
-            f"{', '.join(classes) or 'none'}"
+            f"{where}: {shown}, and a {kind} target has 2 to {most}"
+            f"{other * (2 < len(classes) <= MAX_CLASSES)}"
         )
     if not named:
         _require_one_spelling(table, column, text, classes)

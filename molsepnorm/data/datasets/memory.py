@@ -91,7 +91,8 @@ def memory_dataset(
         ConfigError: the molecules are of several types, or an argument does not fit another.
         DataError: a molecule cannot be read, or a label does not fit its target.
     """
-    for name, argument in (("splits_column", "splits"), ("weight_column", "weights")):
+    arguments = {"splits_column": "splits", "time_column": "splits", "weight_column": "weights"}
+    for name, argument in arguments.items():
         if getattr(config, name) is not None:
             raise ConfigError(
                 f"data.{name} is a column of a file: for molecules in memory, pass the argument "
@@ -109,12 +110,8 @@ def memory_dataset(
         table[name] = _cells(column, name, config)
         config = config.model_copy(update={"weight_column": name})
     for name in config.features:
-        if features is None:
-            raise ConfigError(
-                "data.feature_columns names columns, and the argument feature_columns holds them: "
-                "pass a DataFrame or a dictionary of columns"
-            )
-        require_column([*features], name, "feature_columns")
+        features = features if features is not None else {}
+        require_column([*features], name, "the argument feature_columns")
         _require_length(f"feature column '{name}'", len(features[name]), len(listed))
         cells = _unmasked(features[name])
         table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
@@ -127,11 +124,6 @@ def memory_dataset(
         from molsepnorm.molecules.featurize.sdf import mol_to_smiles
 
         texts = list(map(mol_to_smiles, listed))
-    if config.split_type == "time" and splits is None:
-        raise ConfigError(
-            "data.split_type: time needs a file with the column data.time_column: pass the rows of "
-            "each split as `splits` instead"
-        )
     if splits is not None and config.split_type != "random":
         raise ConfigError(
             f"data.split_type: {config.split_type} and the argument splits both define the split: "

@@ -25,7 +25,7 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import locate
-from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.errors import DataError, InvalidMolecule, prefixed
 from molsepnorm.files.writing import cache_folder, clear_errors
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
@@ -149,12 +149,8 @@ def _read_pickle(name: str, folder: Path, split: str) -> tuple[Iterable[MolGraph
         raise DataError(f"{path} cannot be read as ZINC: it holds no list")
     graphs, labels = [], []
     for row in _rows(name, path, split, len(molecules)):
-        try:
+        with prefixed(f"{path}, molecule {row:,}, counted from 0"):
             graph, label = _molecule(molecules[row])
-        except InvalidMolecule as error:
-            raise DataError(
-                f"{path}, molecule {row:,}, counted from 0, cannot be read as ZINC: {error}"
-            ) from None
         graphs.append(graph)
         labels.append(label)
     return graphs, np.array(labels)
