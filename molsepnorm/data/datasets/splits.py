@@ -17,13 +17,7 @@ from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.duplicates import merged
-from molsepnorm.data.datasets.splitters import (
-    MIN_SIZES,
-    draw_fold,
-    draw_splits,
-    draw_validation,
-    read_times,
-)
+from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits, draw_validation, read_times
 from molsepnorm.data.tables.formats import as_file
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
@@ -104,7 +98,7 @@ def with_splits(
         splits = _named_parts(split_of, place, molecules, dataset.store.rows)
         if config.folds is not None and given is None:
             rest = np.concatenate([splits["train"], splits["val"]])
-            splits["train"], splits["val"] = draw_fold(rest, numbers, config)
+            splits["train"], splits["val"] = draw_validation(rest, numbers, config, by_fold=True)
         for name in ("train", "val"):
             labelled = splits[name][has_label[splits[name]]]
             if len(labelled) >= MIN_SIZES[name]:
