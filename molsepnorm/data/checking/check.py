@@ -21,8 +21,8 @@ from molsepnorm.data.datasets.columns import Columns, plain_numbers
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, TargetSummary
 from molsepnorm.data.datasets.duplicates import used_rows
-from molsepnorm.data.datasets.labels import Issue, Labels
-from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, split_name
+from molsepnorm.data.datasets.labels import Labels
+from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, split_name, with_splits
 from molsepnorm.data.datasets.splitters import read_times
 from molsepnorm.data.datasets.table import Rows, attempt, read_columns
 from molsepnorm.data.tables.formats import row_word
@@ -59,7 +59,7 @@ class Scan:
         rows = Rows.read(table, np.float64)
         dataset = rows.encoded(encoding)
         if len(dataset.store):
-            split = partial(rows.split, dataset)
+            split = partial(with_splits, dataset, table)
             dataset = attempt(rows.refusals, "split", split, dataset)
         return Scan(rows, dataset)
 
@@ -305,7 +305,7 @@ def _cells(scan: Scan) -> Iterator[Finding]:
     for what, error in scan.rows.refusals:
         lines = "; ".join(map(str.strip, error.lines))
         yield Finding(what, True, 1, f"training would stop with an error: {lines}")
-    cells = [_cells_of(scan, issue) for issue in scan.labels.issues]
+    cells = [scan.frame[each.column].iloc[each.rows].tolist() for each in scan.labels.issues]
     groups = [
         _group(scan, f"{issue.column}: {_some(bad)}", issue.rows)
         for issue, bad in zip(scan.labels.issues, cells, strict=True)
@@ -314,10 +314,6 @@ def _cells(scan: Scan) -> Iterator[Finding]:
     if any(map(_WITH_UNIT.fullmatch, chain.from_iterable(cells))):
         text += ". Some cells have a unit: convert them to the unit of the column first"
     yield from _found("invalid-labels", True, groups, "invalid labels", "cell", text)
-
-
-def _cells_of(scan: Scan, issue: Issue) -> list[str]:
-    return scan.frame[issue.column].iloc[issue.rows].tolist()
 
 
 def _conflicts(scan: Scan) -> Iterator[Finding]:

@@ -37,6 +37,9 @@ class Change(NamedTuple):
     reason: str
 
 
+_Edits = list[tuple[int, str, str]]  # row of a changed cell, name in `CleanTable.merged`, note
+
+
 @dataclass(frozen=True, eq=False)
 class CleanTable:
     """A cleaned copy and its differences from the source."""
@@ -50,7 +53,7 @@ class CleanTable:
     merged: dict[str, int]
     """Number of cells that were filled from another row (filled), replaced by a mean (means),
     emptied because labels conflict (conflicts) or are invalid (invalid), or read without marks
-    (marked)."""
+    (marked), and of molecules whose rows were merged (merged)."""
     differing: dict[str, int]
     """Number of molecules whose rows differ, by column that is no target."""
 
@@ -92,27 +95,20 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
         )
     source = scan.frame
     names = list(source.columns)  # several may be the same, but none of a target
-    notes: dict[int, list[str]] = {}
-    counts, differing = Counter[str](), Counter[str]()
-    if marked := _marked(scan):
-        frame = source.copy()
-        for (row, name), read in marked.items():
-            place = names.index(name)
-            note = f"{name}: '{source.iat[row, place]}' is read as {read}"
-            notes.setdefault(row, []).append(note)
-            frame.iat[row, place] = read
-        counts["marked"] = len(marked)
+    differing = Counter[str]()
+    frame, edits = _marked(scan)
+    if edits:
         scan = Scan.of(replace(scan.rows.table, frame=frame), encoding)
     cells = [column.to_numpy(dtype=object, copy=True) for _, column in scan.frame.items()]
     for issue in scan.labels.issues:
         column = cells[names.index(issue.column)]
         for row in issue.rows.tolist():
-            note = f"{issue.column}: '{column[row]}' is not a label: emptied"
-            notes.setdefault(row, []).append(note)
+            edits.append(
+                (row, "invalid", f"{issue.column}: '{column[row]}' is not a label: emptied")
+            )
             column[row] = ""
-            counts["invalid"] += 1
     gone = {entry.row: entry.reason for entry in scan.dataset.rejected} | _in_a_later_split(scan)
-    for number, rows in enumerate(scan.repeated):
+    for rows, used in zip(scan.repeated, scan.merged, strict=True):
         first = int(rows[0])
         if first in gone:
             continue
@@ -121,31 +117,35 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
             unlike = scan.smiles[row].strip() != text
             gone[row] = f"the same molecule as {scan.location(first)}"
             gone[row] += f", {text}, written in another way" * unlike
-        if merged := _merge(scan, cells, number, counts, differing):
+        if merged := _merge(scan, cells, rows, used, differing):
             others = ", ".join(scan.location(row) for row in rows[1:])
-            notes.setdefault(first, []).append(f"merged with {others}: {'; '.join(merged)}")
+            edits += [(first, "merged", f"merged with {others}"), *merged]
+    notes = {row: [reason] for row, reason in gone.items()}
+    for row, _, note in edits:
+        notes.setdefault(row, []).append(note)
     changes = [
-        Change(row, scan.location(row), "removed", "; ".join([gone[row], *notes.get(row, [])]))
-        if row in gone
-        else Change(row, scan.location(row), "changed", "; ".join(notes[row]))
-        for row in sorted({*gone, *notes})
+        Change(row, scan.location(row), "removed" if row in gone else "changed", "; ".join(lines))
+        for row, lines in sorted(notes.items())
     ]
     remaining = np.setdiff1d(np.arange(len(source)), list(gone))
     table = pd.DataFrame({number: column[remaining] for number, column in enumerate(cells)})
     table.columns = source.columns
+    counts = Counter(what for _, what, _ in edits)
     return CleanTable(source, table, tuple(changes), dict(counts), dict(differing))
 
 
-def _marked(scan: Scan) -> dict[tuple[int, str], str]:
-    """Return the numbers of invalid labels that match `_MARKED`, by row and target."""
-    found = {}
+def _marked(scan: Scan) -> tuple[pd.DataFrame, _Edits]:
+    """Return the table with the numbers of the invalid labels that match `_MARKED`."""
+    frame, edits = scan.frame.copy(), _Edits()
     for name in [target.name for target in scan.labels.targets if not target.classes]:
-        column = scan.rows.table.column(name)
+        column, place = scan.rows.table.column(name), list(frame.columns).index(name)
         for row in column.bad_rows.tolist():
             if match := _MARKED.fullmatch(column.text(row)):
                 number = f"{match[1] or ''}{match[2]}".replace(" ", "").replace("\u2212", "-")
-                found[row, name] = number
-    return found
+                note = f"{name}: '{frame.iat[row, place]}' is read as {number}"
+                edits.append((row, "marked", note))
+                frame.iat[row, place] = number
+    return frame, edits
 
 
 def _in_a_later_split(scan: Scan) -> dict[int, str]:
@@ -197,13 +197,12 @@ def removed_path(output: Path, source: Path, force: bool = False) -> Path:
 def _merge(
     scan: Scan,
     cells: list[np.ndarray],
-    number: int,
-    counts: Counter[str],
+    rows: np.ndarray,
+    used: np.ndarray,
     differing: Counter[str],
-) -> list[str]:
-    """Merge the rows of a molecule into the first; count the changes and return them as text."""
-    rows, used = scan.repeated[number], scan.merged[number]
-    first, changed = int(rows[0]), []
+) -> _Edits:
+    """Merge the rows of a molecule, with the labels of those `used`, into the first."""
+    first, edits = int(rows[0]), _Edits()
     is_labelled = not np.isnan(scan.labels.values[used]).all()
     weights, qualifiers = scan.rows.weights, scan.rows.table.qualifiers
     gains_weight = weights is not None and weights[first] == 0 < weights[used].max()
@@ -231,11 +230,10 @@ def _merge(
             cell, what = next(iter(full), ""), "filled"
             differing[name] += len({each.strip() for each in full}) > 1
         if cell.strip() != column[first].strip():
-            counts[what] += 1
             shown = ", ".join(each.strip() for each in full)
-            changed.append(f"{name}: {cell.strip() or 'emptied'} ({shown})")
+            edits.append((first, what, f"{name}: {cell.strip() or 'emptied'} ({shown})"))
             column[first] = cell
-    return changed
+    return edits
 
 
 def _merged_label(

@@ -38,7 +38,7 @@ def featurizer_of(config: DataConfig) -> str:
 def load(
     config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
 ) -> Dataset:
-    """Load a data set, from the cache if it was encoded before.
+    """Load a data set.
 
     Args:
         labelled: whether a table must have the columns of its targets; if not, missing columns are
@@ -57,10 +57,6 @@ def load(
             "these molecules were in memory and cannot be loaded: call molsepnorm.fit with the "
             "same molecules, labels and settings (and the run folder and resume=True to resume)"
         )
-    if config.structures:
-        from molsepnorm.data.datasets.table import load_structures
-
-        return load_structures(config, encoding)
     if config.dataset is None:
         from molsepnorm.data.datasets.table import load_table
 

@@ -69,31 +69,6 @@ _CHEMBL = {
 """Columns of exports of ChEMBL, by the exact name of the target."""
 
 
-def exported_target(names: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the target of an export of ChEMBL; None for another table."""
-    found = [target for target, others in _CHEMBL.items() if {target, *others} <= {*names}]
-    return tuple(found[:1]) or None
-
-
-def qualifiers_of(
-    names: Sequence[str], targets: Sequence[str], relation: str | None, unit: str | None
-) -> Qualifiers:
-    """Return the columns of relations and units of the only target, among columns of these names.
-
-    The configured `relation` and `unit` are `NONE` if there is none, and None if the names of an
-    export of ChEMBL decide. They need exactly one target; otherwise it is a `ConfigError`.
-    """
-    if len(targets) != 1 and {relation, unit} - {None, NONE}:
-        raise ConfigError(
-            "data.relation_column and data.unit_column belong to one target: name it (--targets)"
-        )
-    known = _CHEMBL.get(targets[0]) if len(targets) == 1 else None
-    if known is None or not {*known} <= {*names}:
-        known = Qualifiers()
-    chosen = relation or known.relation, unit or known.unit
-    return Qualifiers(*(None if each == NONE else each for each in chosen))
-
-
 def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -> pd.Series:
     """Return the cells of a target after the signs of a column of relations.
 
@@ -162,14 +137,6 @@ def require_declared(
                 f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
                 f"Otherwise: --unit-column {NONE}"
             )
-
-
-def few_words(cells: pd.Series) -> set[str] | None:
-    """Return the distinct cells of a column; None if they are many."""
-    for part in (cells.head(_MAX_WORDS * 10), cells):
-        if len(found := {*part.unique()}) > _MAX_WORDS:
-            return None
-    return found
 
 
 def _plain(cell: str) -> str:
@@ -339,7 +306,8 @@ class Columns:
     """A table, and the roles of its columns."""
 
     frame: pd.DataFrame
-    """Text, or numbers for labels in memory, indexed by the position of each row, see `locate`."""
+    """Text, or numbers for labels in memory, indexed by the position of each row, see `locate`; by
+    the file and the position for structures."""
     config: DataConfig
     targets: tuple[str, ...] | None
     """The targets that the settings name; None if they name none."""
@@ -348,20 +316,33 @@ class Columns:
 
     @staticmethod
     def of(frame: pd.DataFrame, config: DataConfig) -> Columns:
-        """Return a table with the roles of its columns. It is a `ConfigError` if relations or units
-        are named without exactly one target, or are in no column."""
-        names = list(frame.columns)
-        targets = _named_targets(names, config) or exported_target(names)
-        qualifiers = qualifiers_of(names, targets or (), config.relation_column, config.unit_column)
+        """Return a table with the roles of its columns. It is a `ConfigError` if a column of the
+        settings that is no target is missing or occurs twice, or if relations or units are named
+        without exactly one target."""
+        names, given = list(frame.columns), (config.relation_column, config.unit_column)
+        exports = {name: own for name, own in _CHEMBL.items() if {name, *own} <= {*names}}
+        targets = () if config.structures else _named_targets(names, config)
+        if targets is None and exports:
+            targets = tuple(exports)[:1]
+        one = targets[0] if targets is not None and len(targets) == 1 else ""
+        if not one and {*given} - {None, NONE}:
+            raise ConfigError(
+                "data.relation_column and data.unit_column belong to one target: name it "
+                "(--targets)"
+            )
+        known = exports.get(one, Qualifiers())
+        chosen = (each or own for each, own in zip(given, known, strict=True))
+        qualifiers = Qualifiers(*(None if name == NONE else name for name in chosen))
         table = Columns(frame, config, targets, qualifiers)
-        for name in filter(None, qualifiers):
-            table.require(name)
+        for role, needed in config.columns_by_role.items():
+            for name in needed if role not in ("targets", "targets_except") else ():
+                table.require(name)
         return table
 
     @property
     def source(self) -> Path | str:
-        """The file; "y" for labels in memory."""
-        return self.config.table or "y"
+        """The file, or the files of structures; "y" for labels in memory."""
+        return self.config.table or " + ".join(map(str, self.config.structures)) or "y"
 
     @property
     def names(self) -> list[str]:
@@ -403,14 +384,21 @@ class Columns:
         """Return the distinct cells of each unused column with a unique name and few of them."""
         taken = {*self.config.columns_with_roles(), *self.qualifiers, *(self.targets or ())}
         once = (name for name, times in Counter(self.names).items() if times == 1)
-        found = {name: few_words(self.frame[name]) for name in once if name not in taken}
-        return {name: words for name, words in found.items() if words}
+        found = {}
+        for name in once:
+            cells = self.frame[name]
+            # the first rows of most columns have many
+            if name not in taken and cells.head(_MAX_WORDS * 10).nunique() <= _MAX_WORDS:
+                found[name] = {*cells.unique()}
+        return {name: words for name, words in found.items() if 0 < len(words) <= _MAX_WORDS}
 
     def where(self, row: int) -> str:
         """Return the position of a row, for an error message."""
-        number = self.frame.index[row]
+        place = self.frame.index[row]
+        if self.config.structures:
+            return str(place)
         path = self.config.table
-        return f"molecule {number}" if path is None else locate(path, number)
+        return f"molecule {place}" if path is None else locate(path, place)
 
     def cell(self, row: int, name: str) -> str:
         """Return where a cell is, for an error message."""
@@ -430,7 +418,7 @@ def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     for pattern in patterns:
         own = [name for name in names if fnmatchcase(name, pattern)]
         found += [pattern] if pattern in names or not own else own
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _named_targets(names: list[str], config: DataConfig) -> tuple[str, ...] | None:
@@ -440,4 +428,4 @@ def _named_targets(names: list[str], config: DataConfig) -> tuple[str, ...] | No
         return tuple(named) or None
     taken = config.columns_with_roles(but="targets") | {*matching(names, config.targets_except)}
     chosen = matching(names, config.targets)
-    return tuple(name for name in chosen if name in config.targets or name not in taken)
+    return tuple(name for name in chosen if name in config.targets or name not in taken) or None

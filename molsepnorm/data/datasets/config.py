@@ -33,16 +33,11 @@ _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 """Columns that `predict` adds to a table."""
 NOT_RANDOM = ("scaffold-ogb", "time")
 """Types of splits that the molecules and the shares alone decide."""
-_WAYS_TO_SPLIT = ("splits_column", "splits_file", "folds")
-_OF_LABELS = (
+_OF_SETS = ("dataset", "data_dir", "molecule_features", "smiles_column", "on_invalid")
+_NOT_OF_STRUCTURES = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
     *("transform", "duplicates", "relation_column", "unit_column", "missing_values", "limits"),
-)
-_NOT_OF_STRUCTURES = (*_OF_LABELS, "molecule_features", "splits_column", "time_column")
-_OF_TABLES = (
-    *(*_OF_LABELS, "split", "split_type", "split_seed", *_WAYS_TO_SPLIT, "time_column"),
-    *("time_format", "fold", "test_set", "decimal", "encoding", "sheet", "header_row"),
-    *("featurizer", "standardize"),
+    *("molecule_features", "splits_column", "time_column"),
 )
 
 
@@ -415,11 +410,6 @@ class DataConfig(BaseModel):
                     "random: leave it out"
                 )
 
-    def _changed(self, names: Iterable[str]) -> list[str]:
-        """Return which of these settings have another value than the default."""
-        fields = type(self).model_fields
-        return [name for name in names if getattr(self, name) != fields[name].get_default()]
-
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
         for is_wrong, message in chain(self._of_sources(), self._of_columns(), self._of_splits()):
@@ -435,12 +425,15 @@ class DataConfig(BaseModel):
             "name one source: data.dataset (such as zinc) or data.table (a file); files of "
             "molecules without labels are data.structures",
         )
-        for name in self._changed(_OF_TABLES if self.dataset is not None else ()):
-            own = f"{self.dataset} has its own targets, splits and features"
-            yield True, f"data.{name} is for tables: {own}"
-        for name in self._changed(_NOT_OF_STRUCTURES if self.structures else ()):
+        for name, field in type(self).model_fields.items():
+            is_set = getattr(self, name) != field.get_default()
             yield (
-                True,
+                is_set and self.dataset is not None and name not in _OF_SETS,
+                f"data.{name} is for tables: {self.dataset} has its own targets, splits and "
+                "features",
+            )
+            yield (
+                is_set and bool(self.structures) and name in _NOT_OF_STRUCTURES,
                 f"data.{name} is for tables of labels, and only the SMILES of data.structures are "
                 "read: set it when the pre-trained model is fine-tuned",
             )
@@ -463,7 +456,7 @@ class DataConfig(BaseModel):
             own = "a column that predict adds to a table: rename the column"
             yield True, f"data.feature_columns names '{name}', {own}"
         lists = {f"classes of '{name}'": classes for name, classes in self.classes.items()}
-        lists |= {"molecule_features": [*self.molecule_features]}
+        lists |= {"molecule_features": [*self.molecule_features], "targets": self.targets or []}
         for setting, names in lists.items():
             yield len({*names}) < len(names), f"data.{setting} repeats a name: {', '.join(names)}"
         yield (
@@ -478,7 +471,8 @@ class DataConfig(BaseModel):
 
     def _of_splits(self) -> Iterator[tuple[bool, str]]:
         """Yield settings of the split that may contradict each other."""
-        ways = [f"data.{name}" for name in _WAYS_TO_SPLIT if getattr(self, name) is not None]
+        names = ("splits_column", "splits_file", "folds")
+        ways = [f"data.{name}" for name in names if getattr(self, name) is not None]
         if self.split_type != "random" and self.names_rows:
             ways.append(f"data.split_type: {self.split_type}")
         if self.split is None and ways:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from molsepnorm.data.datasets.dataset import BOUNDS, Dataset, Merged
 from molsepnorm.data.store import GraphStore
 from molsepnorm.errors import InvalidMolecule, counted
 
-_PAIRS = 1 << 22  # atom pairs hashed at once
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 / 1.618, so it spreads all bits
 
 
@@ -110,13 +108,6 @@ def shared_molecules(dataset: Dataset) -> int | None:
     return int((np.unique(np.concatenate(parts), return_counts=True)[1] > 1).sum())
 
 
-def same_molecules(dataset: Dataset, among: np.ndarray) -> list[np.ndarray]:
-    """Return the indices (int64, ascending) of each molecule that occurs more than once `among`
-    these indices."""
-    groups = pd.Series(among).groupby(dataset.molecule_ids[among])
-    return [group.to_numpy() for _, group in groups if len(group) > 1]
-
-
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
     """Return the same number for rows with the same canonical SMILES; without SMILES, with the same
     graph.
@@ -152,22 +143,12 @@ def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
     for feature in store.atoms.T:
         of_atom = of_atom * _FACTOR + numbers(256)[feature]
     of_path = numbers(len(store.paths))
-    sizes = store.sizes.astype(np.int64)
-    first_atom = np.append(0, np.cumsum(sizes))
-    first_pair = np.append(0, np.cumsum(sizes**2))
-    hashes = np.zeros(len(store), dtype=np.uint64)
-    chunk_ends = np.searchsorted(first_pair, np.arange(0, first_pair[-1] + _PAIRS, _PAIRS))
-    for start, end in pairwise(np.unique(np.append(chunk_ends.clip(max=len(store)), 0))):
-        atoms = np.arange(first_atom[start], first_atom[end])
-        molecule = np.repeat(np.arange(start, end), sizes[start:end])  # of each atom
-        counts = sizes[molecule]  # of each atom's pairs
-        rows = np.cumsum(counts) - counts
-        own = np.repeat(np.arange(len(atoms)), counts)
-        other = first_atom[molecule][own] + np.arange(len(own)) - rows[own]
-        paths = of_path[store.pairs[first_pair[start] : first_pair[end]]]
-        around = np.add.reduceat(_mixed(paths + _FACTOR * of_atom[other]), rows)
-        mixed = _mixed(around + _FACTOR * of_atom[atoms])
-        hashes[start:end] = np.add.reduceat(mixed, first_atom[start:end] - first_atom[start])
+    hashes, end = np.empty(len(store), dtype=np.uint64), 0
+    for graph, atoms in enumerate(np.split(of_atom, np.cumsum(store.sizes))[:-1]):
+        start, end = end, end + len(atoms) ** 2
+        paths = of_path[store.pairs[start:end]].reshape(len(atoms), len(atoms))
+        around = _mixed(paths + _FACTOR * atoms).sum(axis=1)
+        hashes[graph] = _mixed(around + _FACTOR * atoms).sum()
     return hashes
 
 

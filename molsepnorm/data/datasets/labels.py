@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,21 +96,12 @@ class Labels:
             raise DataError(self.issues[0].message)
         return self
 
-    def without_weight_0(self, weights: np.ndarray | None) -> Labels:
-        """Return the labels with those of rows of weight 0 missing."""
-        if weights is None or weights.all():
-            return self
-        out = weights == 0
-        values, bounds = self.values.copy(), self.bounds.copy()
-        values[out], bounds[out] = np.nan, 0
-        return replace(self, values=values, bounds=bounds)
-
 
 def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels:
     """Return the labels of a table in numbers of this type.
 
     Raises:
-        ConfigError: a column is missing or named twice, a transform is for a target that is not a
+        ConfigError: a column is missing or occurs twice, a transform is for a target that is not a
             number, or the targets are open (`OpenChoice`).
         DataError: a column cannot be a target. Cells that do not fit their target are `issues`.
     """
@@ -140,30 +131,28 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
         column, own = table.column(name), values[:, number]
         kind, classes = _kind(table, column, given)
         transform, remarks = _transform_of(table, name, kind)
-        problems: list[Issue] = []
         if classes is not None:
             own[:] = classes.labels
             warnings += classes.warnings
             unknown = f"is not one of its classes: {', '.join(classes.names)}"
-            problems += _issue(table, column, classes.unknown, unknown)
+            problems = _issue(table, column, classes.unknown, unknown)
         else:
             own[:] = column.numbers
-        if classes is None and len(column.bad_rows):
             advice = _advice(table, column)
-            problems += _issue(table, column, column.bad_rows, "is not a number", advice)
-        if classes is None and kind == "binary":
-            odd = "is neither 0 nor 1, neither yes nor no, as a label of a binary target must be"
-            problems += _issue(table, column, column.odd_rows, odd)
+            problems = _issue(table, column, column.bad_rows, "is not a number", advice)
+            if kind == "binary":
+                odd = (
+                    "is neither 0 nor 1, neither yes nor no, as a label of a binary target must be"
+                )
+                problems += _issue(table, column, column.odd_rows, odd)
         if kind == "regression":
             bounds[:, number] = column.bounds
             warnings += _about_numbers(table, column)
-        if kind == "regression" and factors is not None:
-            bare = np.flatnonzero(without_unit & ~np.isnan(own))
-            problems += _issue(
-                table, column, bare, "has no unit", "empty the cell, or add the unit"
-            )
-            own *= factors
-            warnings.append(f"{name}: the numbers are converted to nM by their units.")
+            if factors is not None:
+                bare, remedy = without_unit & ~np.isnan(own), "empty the cell, or add the unit"
+                problems += _issue(table, column, np.flatnonzero(bare), "has no unit", remedy)
+                own *= factors
+                warnings.append(f"{name}: the numbers are converted to nM by their units.")
         if name in config.limits:
             warnings += _limit(own, bounds[:, number], name, kind, config)
         if transform is not None:
@@ -206,7 +195,6 @@ def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
     name = table.config.weight_column
     if name is None:
         return None
-    table.require(name)
     column = table.column(name)
     odd = np.union1d(column.bad_rows, np.flatnonzero(column.bounds))
     if len(odd):
@@ -226,17 +214,15 @@ def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
     return weights
 
 
-def read_features(table: Columns, check: bool = True) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the cells of the feature columns by name, and with `check` a line about each; a
-    `DataError` then if a model cannot be trained with it, see `FeatureColumn.fit`."""
-    found, lines = {}, []
+def about_features(table: Columns) -> list[str]:
+    """Return a line about each feature column; a `DataError` if a model cannot be trained with it,
+    see `FeatureColumn.fit`."""
+    lines = []
     for name, kind in table.config.features.items():
-        table.require(name)
-        cells = found[name] = table.cells(name)
-        if check:
-            column = FeatureColumn.fit(name, cells, partial(table.cell, name=name), kind)
-            lines.append(f"The input '{name}' is read as {column}{column.about_missing(cells)}.")
-    return found, lines
+        cells = table.cells(name)
+        column = FeatureColumn.fit(name, cells, partial(table.cell, name=name), kind)
+        lines.append(f"The input '{name}' is read as {column}{column.about_missing(cells)}.")
+    return lines
 
 
 def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
@@ -387,7 +373,7 @@ def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
     lines about them.
 
     Raises:
-        ConfigError: a column is missing, is named twice, or has another role.
+        ConfigError: a column is missing, occurs twice, or has another role.
         OpenChoice: there is not exactly one such column; the message lists them.
     """
     config = table.config
@@ -400,8 +386,6 @@ def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
             table.require(name)
             if name in taken:
                 raise ConfigError(f"column '{name}' cannot be a target and something else as well")
-        if len(set(table.targets)) < len(table.targets):
-            raise ConfigError(f"a target is named twice: {', '.join(table.targets)}")
         return table.targets, []
     columns = table.candidates()
     numeric = [each for each in columns if each.count > len(each.bad_rows)]
@@ -471,25 +455,18 @@ def read_classes(
     text = whole(pd.Series(column.texts, dtype=object)).mask(column.is_blank)
     found = text.dropna().unique().tolist()
     named = whole(pd.Series(listed, dtype=object)).tolist()
-    classes = tuple(named or sorted(found, key=_sort_key(found)))
+    classes = tuple(named or _in_order(found))
     if kind != "multiclass" and len(found) == 2 and not named:
         classes = _negative_first(*classes)
-    if len(classes) > MAX_CLASSES:
-        raise DataError(
-            f"{where}: {len(classes):,} different values, such as '{classes[0]}'; a multi-class "
-            f"target has at most {MAX_CLASSES} classes"
-        )
     if kind is None:
         kind = "binary" if len(classes) == 2 else "multiclass"
-    if kind == "binary" and len(classes) > 2:
+    most = 2 if kind == "binary" else MAX_CLASSES
+    if not 2 <= len(classes) <= most:
+        other = f". If all are classes: {option('task_type', name, 'multiclass')}"
+        shown = f"{counted(len(classes), 'class')} ({first_of(classes, _MAX_SHOWN) or 'none'})"
         raise DataError(
-            f"{where}: a binary target has two classes, found {first_of(classes, _MAX_SHOWN)}. If "
-            f"all are classes: --task-type {name}=multiclass"
-        )
-    if len(classes) < 2:
-        raise DataError(
-            f"{where}: a multi-class target needs two classes or more, found "
-            f"{', '.join(classes) or 'none'}"
+            f"{where}: {shown}, and a {kind} target has 2 to {most}"
+            f"{other * (2 < len(classes) <= MAX_CLASSES)}"
         )
     if not named:
         _require_one_spelling(table, column, text, classes)
@@ -561,10 +538,9 @@ def _rare_classes(name: str, labels: np.ndarray, classes: Sequence[str]) -> list
     ]
 
 
-def _sort_key(values: Sequence[str]) -> Callable[[str], float | str]:
-    """Return the sort key of classes: by value if all are numbers, otherwise by text."""
+def _in_order(values: Sequence[str]) -> list[str]:
+    """Return classes by value if all are numbers, otherwise by text."""
     try:
-        [float(value) for value in values]
+        return sorted(values, key=float)
     except ValueError:
-        return str
-    return float
+        return sorted(values)

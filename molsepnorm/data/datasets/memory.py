@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import pandas as pd
 from molsepnorm.data.datasets.columns import Columns, configured_kind
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
-from molsepnorm.data.datasets.encoded import encoded
+from molsepnorm.data.datasets.splits import with_splits
 from molsepnorm.data.datasets.table import Rows
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.errors import ConfigError, InvalidMolecule, counted, require_several
@@ -42,13 +41,12 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
         targets: names of the columns; of a DataFrame, the columns to predict.
 
     Raises:
-        ConfigError: `y` has another shape, or the names are repeated or do not fit it.
+        ConfigError: `y` has another shape, or the names do not fit it.
     """
     if isinstance(y, pd.DataFrame):
         table = y.set_axis([str(name) for name in y.columns], axis=1)
         for name in targets or ():
             require_column(table.columns, name, "y")
-        _require_unique(table.columns if targets is None else targets)
         return (table if targets is None else table[list(targets)]).reset_index(drop=True)
     if isinstance(y, pd.Series):
         targets = targets or (None if y.name is None else [str(y.name)])
@@ -72,7 +70,6 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
         targets = ["y"] if width == 1 else [f"y{i + 1}" for i in range(width)]
     if isinstance(targets, str) or len(targets) != width:
         raise ConfigError(f"y has {counted(width, 'column')}, and targets names {list(targets)}")
-    _require_unique(targets)
     return table.set_axis(list(targets), axis=1)
 
 
@@ -94,7 +91,8 @@ def memory_dataset(
         ConfigError: the molecules are of several types, or an argument does not fit another.
         DataError: a molecule cannot be read, or a label does not fit its target.
     """
-    for name, argument in (("splits_column", "splits"), ("weight_column", "weights")):
+    arguments = {"splits_column": "splits", "time_column": "splits", "weight_column": "weights"}
+    for name, argument in arguments.items():
         if getattr(config, name) is not None:
             raise ConfigError(
                 f"data.{name} is a column of a file: for molecules in memory, pass the argument "
@@ -103,7 +101,7 @@ def memory_dataset(
     require_several(molecules, "molecules")
     listed = list(molecules)
     kind = kind_of(listed)
-    table = pd.DataFrame({n: _cells(labels[n], n, config) for n in dict.fromkeys(labels.columns)})
+    table = pd.DataFrame({name: _cells(labels[name], name, config) for name in labels})
     _require_length("y", len(table), len(listed))
     if weights is not None:
         column = pd.Series(np.asarray(_unmasked(weights), dtype=object).ravel())
@@ -112,12 +110,8 @@ def memory_dataset(
         table[name] = _cells(column, name, config)
         config = config.model_copy(update={"weight_column": name})
     for name in config.features:
-        if features is None:
-            raise ConfigError(
-                "data.feature_columns names columns, and the argument feature_columns holds them: "
-                "pass a DataFrame or a dictionary of columns"
-            )
-        require_column([*features], name, "feature_columns")
+        features = features if features is not None else {}
+        require_column([*features], name, "the argument feature_columns")
         _require_length(f"feature column '{name}'", len(features[name]), len(listed))
         cells = _unmasked(features[name])
         table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
@@ -130,11 +124,6 @@ def memory_dataset(
         from molsepnorm.molecules.featurize.sdf import mol_to_smiles
 
         texts = list(map(mol_to_smiles, listed))
-    if config.split_type == "time" and splits is None:
-        raise ConfigError(
-            "data.split_type: time needs a file with the column data.time_column: pass the rows of "
-            "each split as `splits` instead"
-        )
     if splits is not None and config.split_type != "random":
         raise ConfigError(
             f"data.split_type: {config.split_type} and the argument splits both define the split: "
@@ -152,10 +141,8 @@ def memory_dataset(
         graphs = featurize.get(config.featurizer).stream(standard)
     elif kind == _DATA:
         graphs = _from_data(listed, bond_offset, config.featurizer)
-    written = texts or [""] * len(listed)
-    store = encoded(graphs, written, config, encoding, columns.where)
-    dataset = found.dataset(f"{len(store):,} molecules", store, smiles=standard, written=texts)
-    return found.split(dataset, splits)
+    dataset = found.dataset(graphs, encoding, written=texts, smiles=standard)
+    return with_splits(dataset, columns, splits)
 
 
 def _unmasked(values: Any) -> Any:
@@ -165,12 +152,6 @@ def _unmasked(values: Any) -> Any:
     found = values.data.astype(object)
     found[np.ma.getmaskarray(values)] = None
     return found
-
-
-def _require_unique(targets: Iterable[str]) -> None:
-    for name, count in Counter(targets).items():
-        if count > 1:
-            raise ConfigError(f"y: the target '{name}' is repeated; each target needs its own name")
 
 
 def _require_length(name: str, rows: int, molecules: int) -> None:

@@ -21,7 +21,7 @@ from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.encoded import graphs_of
 from molsepnorm.data.datasets.named import NamedSet, complete_folder, download
 from molsepnorm.data.store import GraphStore
-from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.errors import DataError, InvalidMolecule, prefixed
 from molsepnorm.files.writing import cache_folder
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.registry import CHIRALITY
@@ -169,13 +169,8 @@ def read_content(
             if isinstance(graph, InvalidMolecule):
                 of_atoms = slice(first_atom[row], first_atom[row] + num_atoms[row])
                 of_bonds = slice(first_bond[row], first_bond[row] + num_bonds[row])
-                try:
+                with prefixed(f"{folder}, molecule {row} ({smiles[row]}), counted from 0"):
                     graph = MolGraph(atoms[of_atoms], bonds[of_bonds], bond_features[of_bonds])
-                except InvalidMolecule as error:
-                    raise DataError(
-                        f"{folder}, molecule {row} ({smiles[row]}), counted from 0: {error}. "
-                        f"{_advice(name)}"
-                    ) from None
             yield graph
 
     splits = {split: part.to_numpy(np.int64) for split, part in zip(SPLITS, parts, strict=True)}

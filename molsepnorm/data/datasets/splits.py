@@ -7,22 +7,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pydantic import StrictInt, TypeAdapter, ValidationError
 
+from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
-from molsepnorm.data.datasets.duplicates import merged, same_molecules
-from molsepnorm.data.datasets.splitters import (
-    MIN_SIZES,
-    draw_fold,
-    draw_splits,
-    draw_validation,
-    read_times,
-)
+from molsepnorm.data.datasets.duplicates import merged
+from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits, draw_validation, read_times
 from molsepnorm.data.tables.formats import as_file
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
@@ -59,23 +54,17 @@ def assigns_splits(cells: Iterable[str]) -> bool:
 
 
 def with_splits(
-    dataset: Dataset,
-    config: DataConfig,
-    source: Path | str,
-    where: Callable[[int], str],
-    column: Sequence[str] | None = None,
-    given: Mapping[str, Any] | None = None,
+    dataset: Dataset, table: Columns, given: Mapping[str, Any] | None = None
 ) -> Dataset:
     """Return a data set with its duplicates merged, if `data.duplicates` is mean, and its splits.
 
     They are named by `splits_column`, `splits_file` or `given`, or else drawn; there are none if
-    `config.split` is None. Validation molecules are drawn if none are named. Molecules without a
+    `data.split` is None. Validation molecules are drawn if none are named. Molecules without a
     label are in no drawn split. A named test split keeps them, so that they are predicted; the
     others do not if they are large enough without.
 
     Args:
-        source, where: the source, and a function that returns the position of a row, for errors.
-        column: cells of `splits_column` or `time_column` of every row.
+        table: the rows that the molecules are from.
         given: the rows of each split by name, in place of those of the settings.
 
     Raises:
@@ -85,13 +74,14 @@ def with_splits(
             several splits, or a split has fewer molecules than `MIN_SIZES`; no test rows need to be
             named.
     """
+    config, where = table.config, table.where
     if dataset.store.rejected and not len(dataset.store):
         row, _, reason = dataset.store.rejected[0]
         raise DataError(f"no molecule can be read; {where(row)}: {reason}")
-    named = _named(dataset, config, source, where, column, given)
+    split_of, place = _named(dataset, table, given)
     numbers, is_labelled = np.arange(len(dataset.store)), dataset.has_label
     if config.duplicates == "mean":
-        groups = _same_in_split(dataset, named, where)
+        groups = _same_in_split(dataset, split_of, where)
         for group in groups:  # labels that conflict are counted by `merged`
             is_labelled[group] = is_labelled[group].any()
         dataset = merged(dataset, groups, where)
@@ -101,24 +91,24 @@ def with_splits(
     if not has_label[molecules].any():
         has_label[:] = True
     splits, times = _Splits(), None
-    if config.time_column is not None and column is not None and config.split is not None:
-        times, odd = read_times(column, config.time_format)
-        _refuse_cells(odd, column, config.time_column, where, _TIMES)
-    if named is None and config.split is not None:
-        molecules = molecules[has_label[molecules]]
-        strata = strata_of(config, dataset.targets, dataset.labels[molecules])
-        rows, smiles = dataset.store.rows[molecules], dataset.smiles or ()
-        parts = draw_splits(config, rows, numbers[molecules], smiles, source, times, strata)
-        splits = {name: molecules[part] for name, part in parts.items()}
-    elif named is not None:
-        splits = named.of(molecules, dataset.store.rows)
+    if config.time_column is not None and config.split is not None:
+        times, odd = read_times(table.cells(config.time_column), config.time_format)
+        _refuse_cells(odd, table, config.time_column, _TIMES)
+    if split_of is not None:
+        splits = _named_parts(split_of, place, molecules, dataset.store.rows)
         if config.folds is not None and given is None:
             rest = np.concatenate([splits["train"], splits["val"]])
-            splits["train"], splits["val"] = draw_fold(rest, numbers, config)
+            splits["train"], splits["val"] = draw_validation(rest, numbers, config, by_fold=True)
         for name in ("train", "val"):
             labelled = splits[name][has_label[splits[name]]]
             if len(labelled) >= MIN_SIZES[name]:
                 splits[name] = labelled
+    elif config.split is not None:
+        molecules = molecules[has_label[molecules]]
+        strata = strata_of(config, dataset.targets, dataset.labels[molecules])
+        rows, smiles = dataset.store.rows[molecules], dataset.smiles or ()
+        parts = draw_splits(config, rows, numbers[molecules], smiles, table.source, times, strata)
+        splits = {name: molecules[part] for name, part in parts.items()}
     unused, lines = ~is_labelled, []
     for part in splits.values():
         unused[part] = False  # named test rows stay
@@ -136,51 +126,18 @@ def with_splits(
         lines.append(
             f"Validation: {count} drawn from the training split, since no row is named val."
         )
-    if times is not None and column is not None:
+    if times is not None:
         parts = {name: dataset.store.rows[part] for name, part in splits.items()}
-        lines.append(_about_times(parts, times, column, config))
+        lines.append(_about_times(parts, times, table))
     return replace(dataset, splits=splits, warnings=(*dataset.warnings, *lines))
 
 
-class _Named(NamedTuple):
-    """Splits that are named row by row."""
-
-    split_of: np.ndarray
-    """int64 [rows of the source]: index of the split in `SPLITS`, -1 for none."""
-    where: str
-    """The place where they are named, for errors."""
-    setting: str
-
-    def of(self, molecules: np.ndarray, rows: np.ndarray) -> _Splits:
-        """Return the splits of these molecules (n,) if each has enough; `rows` are those of all
-        molecules."""
-        split_of = self.split_of[rows[molecules]]
-        splits = {name: molecules[split_of == number] for number, name in enumerate(SPLITS)}
-        rows_of = {name: int((self.split_of == i).sum()) for i, name in enumerate(SPLITS)}
-        needed = {**MIN_SIZES, "test": MIN_SIZES["test"] * (rows_of["test"] > 0)}
-        if not rows_of["val"]:  # they are drawn from the training molecules
-            needed |= {"train": needed["train"] + needed["val"], "val": 0}
-        for split, minimum in needed.items():
-            if len(splits[split]) < minimum:
-                counts = ", ".join(f"{count} {each}" for each, count in rows_of.items())
-                raise DataError(
-                    f"{self.where}: {counted(len(splits[split]), f'{split} molecule')} that can be "
-                    f"read; its rows are {counts}. {split} needs {minimum} or more: name them "
-                    f"there, or leave {self.setting} out to have the split drawn"
-                )
-        return splits
-
-
 def _named(
-    dataset: Dataset,
-    config: DataConfig,
-    source: Path | str,
-    where: Callable[[int], str],
-    column: Sequence[str] | None,
-    given: Mapping[str, Any] | None,
-) -> _Named | None:
-    """Return the splits that are named, None if they are drawn; arguments as for `with_splits`."""
-    count = len(dataset.store) + len(dataset.store.rejected)
+    dataset: Dataset, table: Columns, given: Mapping[str, Any] | None
+) -> tuple[np.ndarray | None, str]:
+    """Return the index in `SPLITS` of each row of the source, int64, -1 for none, and the place
+    where it is named, for errors; None if the splits are drawn."""
+    config, count = table.config, len(table.frame)
     if given is not None:
         if not isinstance(given, Mapping):
             raise ConfigError(
@@ -188,24 +145,20 @@ def _named(
             )
         listed = {str(name): np.asarray(part).tolist() for name, part in given.items()}
         entry = _entries("splits", lambda: _ENTRIES.validate_python([listed]))[0]
-        split_of = _by_entry(entry, "splits", "the list of molecules", count)
-        return _Named(split_of, "splits", "splits")
+        return _by_entry(entry, "splits", "the list of molecules", count), "splits"
     if config.split is None or not config.names_rows:
-        return None
-    if config.splits_column is not None:
-        assert column is not None
-        words = pd.Series(column, dtype=object).str.strip().str.lower()
+        return None, ""
+    if (name := config.splits_column) is not None:
+        words = pd.Series(table.cells(name), dtype=object).str.strip().str.lower()
         found = words.map({word: SPLITS.index(name) for word, name in SPLIT_OF_WORD.items()})
-        unknown = np.flatnonzero((words != "") & found.isna())
-        _refuse_cells(unknown, column, config.splits_column, where, _WORDS)
-        split_of = found.fillna(-1).to_numpy(dtype=np.int64)
-        return _Named(split_of, f"{source}, column '{config.splits_column}'", "data.splits_column")
+        _refuse_cells(np.flatnonzero((words != "") & found.isna()), table, name, _WORDS)
+        return found.fillna(-1).to_numpy(dtype=np.int64), f"{table.source}, column '{name}'"
     assert config.splits_file is not None
     # an empty text of another type is a structure that has no SMILES
     if any(type(text) is str and not text.strip() for text in dataset.smiles or ()):
         warn_of_data(
-            f"{source} has rows without a SMILES, which count in {config.splits_file}: a program "
-            "that skips blank lines numbers the rows after them differently"
+            f"{table.source} has rows without a SMILES, which count in {config.splits_file}: a "
+            "program that skips blank lines numbers the rows after them differently"
         )
     with as_file(config.splits_file) as file, clear_errors(config.splits_file, "read"):
         content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
@@ -216,19 +169,42 @@ def _named(
             f"{counted(len(entries), 'split')}, counted from 0"
         )
     place = f"{config.splits_file}, entry {config.fold}"
-    return _Named(_by_entry(entries[config.fold], place, source, count), place, "data.splits_file")
+    return _by_entry(entries[config.fold], place, table.source, count), place
+
+
+def _named_parts(
+    split_of: np.ndarray, place: str, molecules: np.ndarray, rows: np.ndarray
+) -> _Splits:
+    """Return the splits of these molecules (n,) if each has enough; `rows` are those of all
+    molecules."""
+    splits = {name: molecules[split_of[rows[molecules]] == i] for i, name in enumerate(SPLITS)}
+    rows_of = {name: int((split_of == i).sum()) for i, name in enumerate(SPLITS)}
+    needed = {**MIN_SIZES, "test": MIN_SIZES["test"] * (rows_of["test"] > 0)}
+    if not rows_of["val"]:  # they are drawn from the training molecules
+        needed |= {"train": needed["train"] + needed["val"], "val": 0}
+    for split, minimum in needed.items():
+        if len(splits[split]) < minimum:
+            counts = ", ".join(f"{count} {each}" for each, count in rows_of.items())
+            raise DataError(
+                f"{place}: {counted(len(splits[split]), f'{split} molecule')} that can be read; "
+                f"its rows are {counts}. {split} needs {minimum} or more: name them there, or have "
+                "the split drawn"
+            )
+    return splits
 
 
 def _same_in_split(
-    dataset: Dataset, named: _Named | None, where: Callable[[int], str]
+    dataset: Dataset, named: np.ndarray | None, where: Callable[[int], str]
 ) -> list[np.ndarray]:
     """Return the indices of each molecule with several rows, which must be in one split; rows in no
     named split are left out."""
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     rows = dataset.store.rows
-    split_of = np.zeros(len(rows), dtype=np.int64) if named is None else named.split_of[rows]
-    groups = same_molecules(dataset, np.flatnonzero(split_of >= 0))
+    split_of = np.zeros(len(rows), dtype=np.int64) if named is None else named[rows]
+    among = pd.Series(np.flatnonzero(split_of >= 0))
+    molecules = among.groupby(dataset.molecule_ids[among])
+    groups = [group.to_numpy() for _, group in molecules if len(group) > 1]
     for group in groups:
         if (other := group[split_of[group] != split_of[group[0]]]).size:
             one, two = int(group[0]), int(other[0])
@@ -255,33 +231,25 @@ def strata_of(
     return np.unique(np.nan_to_num(classes, nan=-1.0), axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _about_times(
-    parts: _Splits, times: np.ndarray, column: Sequence[str], config: DataConfig
-) -> str:
+def _about_times(parts: _Splits, times: np.ndarray, table: Columns) -> str:
     """Return a line with the first and the last time of each split; `parts` are its rows."""
-    spans = []
+    name = table.config.time_column
+    assert name is not None
+    spans, column = [], table.cells(name)
     for split, rows in parts.items():
         if len(rows):
             ends = rows[np.argmin(times[rows])], rows[np.argmax(times[rows])]
             spans.append(f"{split} {' to '.join(column[row].strip() for row in ends)}")
     blank = int(np.isnan(times).sum())
     left_out = f"; {counted(blank, 'row')} without a time left out" if blank else ""
-    return f"Split by column '{config.time_column}': {', '.join(spans)}{left_out}."
+    return f"Split by column '{name}': {', '.join(spans)}{left_out}."
 
 
-def _refuse_cells(
-    odd: Sequence[int] | np.ndarray,
-    column: Sequence[str],
-    name: str,
-    where: Callable[[int], str],
-    why: str,
-) -> None:
+def _refuse_cells(odd: np.ndarray, table: Columns, name: str, why: str) -> None:
     """Raise a `DataError` about the first of the odd rows of a column, if there are any."""
     if len(odd):
-        cell, count = column[odd[0]].strip()[:40], counted(len(odd), "such cell")
-        raise DataError(
-            f"{where(int(odd[0]))}, column '{name}': '{cell}' {why}. {count} in this column"
-        )
+        cell, count = table.cells(name)[odd[0]].strip()[:40], counted(len(odd), "such cell")
+        raise DataError(f"{table.cell(odd[0], name)}: '{cell}' {why}. {count} in this column")
 
 
 def _entries(where: str, validate: Callable[[], list[_Entry]]) -> list[_Entry]:
@@ -294,7 +262,7 @@ def _entries(where: str, validate: Callable[[], list[_Entry]]) -> list[_Entry]:
 
 
 def _by_entry(entry: _Entry, where: str, source: Path | str, num_rows: int) -> np.ndarray:
-    """Return the split of each row, see `_Named.split_of`."""
+    """Return the split of each row, see `_named`."""
     split_of = np.full(num_rows, -1)
     for key, listed in entry.items():
         here = f"{where}, '{key}'"

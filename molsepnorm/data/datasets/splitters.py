@@ -100,34 +100,23 @@ def draw_splits(
 
 
 def draw_validation(
-    rows: np.ndarray, molecules: np.ndarray, config: DataConfig
+    rows: np.ndarray, molecules: np.ndarray, config: DataConfig, by_fold: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Divide three or more rows (n,) at random into training and validation rows, sorted, in the
-    ratio of the first two splits. Rows of the same molecule stay together; a `DataError` if nearly
-    all rows are of one molecule."""
+    """Divide three or more rows (n,) at random into training and validation rows, sorted: in the
+    ratio of the first two splits, or those outside and inside of the configured fold. Rows of the
+    same molecule stay together; a `DataError` if there are too few molecules."""
     order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
-    num_train = max(_inner_sizes(len(rows), config)[0], MIN_SIZES["train"])
-    train, val = _cut(order, molecules, [num_train])
-    if not (len(train) and len(val)):
+    if by_fold:
+        val, train = _cut_fold(order, molecules, config)
+    else:
+        num_train = max(_inner_sizes(len(rows), config)[0], MIN_SIZES["train"])
+        train, val = _cut(order, molecules, [num_train])
+    least = (config.folds or 2) if by_fold else 2
+    if len(train) < MIN_SIZES["train"] or len(np.unique(molecules[rows])) < least:
         raise DataError(
-            f"no validation molecules can be drawn from the {len(rows):,} training rows, because "
-            "rows of the same molecule stay together: name the validation rows"
-        )
-    return np.sort(train), np.sort(val)
-
-
-def draw_fold(
-    rows: np.ndarray, molecules: np.ndarray, config: DataConfig
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted rows outside and inside of the configured fold, as in `draw_validation`; a
-    `DataError` if there are too few molecules."""
-    assert config.folds is not None
-    order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
-    val, train = _cut_fold(order, molecules, config)
-    if len(train) < MIN_SIZES["train"] or len(np.unique(molecules[rows])) < config.folds:
-        raise DataError(
-            f"the {counted(len(rows), 'row')} outside of the test split are too few for "
-            f"{config.folds} folds: choose fewer (--folds)"
+            f"the {counted(len(rows), 'row')} outside of the test split are too few to draw "
+            "validation rows, because rows of the same molecule stay together: name the validation "
+            "rows, or choose fewer folds (--folds)"
         )
     return np.sort(train), np.sort(val)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,17 @@ import pandas as pd
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
-from molsepnorm.data.datasets.encoded import encoded_rows
-from molsepnorm.data.datasets.labels import Labels, read_features, read_labels, read_weights
+from molsepnorm.data.datasets.encoded import cached_standard, graphs_of
+from molsepnorm.data.datasets.labels import Labels, about_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import assigns_splits, with_splits
-from molsepnorm.data.store import GraphStore
+from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.columns import require_column
-from molsepnorm.data.tables.formats import is_stream, locate, row_word
-from molsepnorm.errors import DataError, OpenChoice
+from molsepnorm.data.tables.formats import is_stream, row_word
+from molsepnorm.errors import DataError, InvalidMolecule, OpenChoice
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.molecule import MolGraph
 
 _T = TypeVar("_T")
 Refusals = list[tuple[str, DataError | OpenChoice]]
@@ -40,7 +41,6 @@ class Rows:
     """There are no targets if none can be read."""
     weights: np.ndarray | None  # (rows,)
     """None without a column that can be read."""
-    features: Mapping[str, Sequence[str]]  # (rows,) each
     refusals: Refusals
 
     @staticmethod
@@ -52,13 +52,14 @@ class Rows:
         labels = Labels((), empty, empty.astype(np.int8))
         labels = attempt(refusals, "targets", lambda: read_labels(table, dtype), labels)
         weights = attempt(refusals, "weights", lambda: read_weights(table), None)
-        features, lines = read_features(table, check=False)
+        lines: list[str] = []
         if for_training:
-            read = partial(read_features, table)
-            features, lines = attempt(refusals, "features", read, (features, lines))
+            lines += attempt(refusals, "features", lambda: about_features(table), [])
             lines += _unused_split(table)
-        labels = replace(labels, warnings=(*labels.warnings, *lines)).without_weight_0(weights)
-        return Rows(table, labels, weights, features, refusals)
+        labels = replace(labels, warnings=(*labels.warnings, *lines))
+        if weights is not None:
+            labels.values[weights == 0], labels.bounds[weights == 0] = np.nan, 0
+        return Rows(table, labels, weights, refusals)
 
     def without_refusals(self) -> Rows:
         """Return the rows if all can be used; otherwise raise the first error."""
@@ -67,45 +68,69 @@ class Rows:
         self.labels.without_issues()
         return self
 
-    def dataset(self, name: str, store: GraphStore, **more: Any) -> Dataset:
-        """Return the data set of the molecules in a store, with `more` fields, without splits."""
-        rows, labels = store.rows, self.labels
+    def dataset(
+        self,
+        graphs: Iterable[MolGraph | InvalidMolecule],
+        encoding: EncodingSpec,
+        name: str = "",
+        written: Sequence[str] | None = None,
+        **more: Any,
+    ) -> Dataset:
+        """Return the data set of the molecules among the graphs of all rows, before duplicates are
+        merged, with `more` fields; its name is by default the number of molecules. It is a
+        `DataError` if a row has no molecule and `on_invalid` is fail."""
+        config, labels = self.table.config, self.labels
+        rejected: list[Rejected] = []
+
+        def molecules() -> Iterator[tuple[int, MolGraph]]:
+            for row, graph in enumerate(graphs):
+                if isinstance(graph, MolGraph):
+                    yield row, graph
+                else:
+                    text = "" if written is None else written[row]
+                    rejected.append(Rejected(row, text, str(graph)))
+
+        store = GraphStore.encode(molecules(), rejected, encoding, config.featurizer)
+        if rejected and config.on_invalid == "fail":
+            raise DataError(
+                f"{self.table.where(rejected[0].row)}: {rejected[0].reason}. Fix the row, or leave "
+                "such rows out and have them listed with data.on_invalid: skip (--on-invalid skip)"
+            )
+        rows = store.rows
+        features = {name: np.array(self.table.cells(name), object) for name in config.features}
         return Dataset(
-            name=name,
+            name=name or f"{len(store):,} molecules",
             store=store,
             labels=labels.values[rows].astype(np.float32),
             targets=labels.targets,
             splits={},
             weights=None if self.weights is None else self.weights[rows].astype(np.float32),
             rejected=store.rejected,
-            columns={name: [cells[r] for r in rows] for name, cells in self.features.items()},
+            written=written,
+            columns={name: cells[rows].tolist() for name, cells in features.items()},
             warnings=labels.warnings,
             arrays={BOUNDS: labels.bounds[rows]} if labels.bounds.any() else {},
             **more,
         )
 
     def encoded(self, encoding: EncodingSpec) -> Dataset:
-        """Return the data set of the molecules of a file, before duplicates are merged."""
-        table, path = self.table, self.table.config.table
-        assert path is not None
-        smiles = table.cells(table.config.smiles_column)
-        store, standard = encoded_rows(smiles, table.config, encoding, table.where)
+        """Return the data set of the molecules of files, before duplicates are merged."""
+        table, config = self.table, self.table.config
+        files = config.structures or [Path(table.source)]
+        named = [str(path) if is_stream(path) else path.name for path in files]
+        smiles = table.cells(config.smiles_column)
+        standard = cached_standard(smiles, config.standardize)
+        word = "file" if config.structures else row_word(files[0])
         identifiers = [name for name in table.identifiers if name not in self.labels.names]
         return self.dataset(
-            str(path) if is_stream(path) else path.name,
-            store,
-            smiles=standard,
+            graphs_of(standard, config.featurizer),
+            encoding,
+            name=" + ".join(named),
             written=smiles,
+            smiles=standard,
             identifiers={name: table.cells(name) for name in identifiers},
-            positions=(row_word(path), table.frame.index.to_numpy()),
+            positions=(word, table.frame.index.to_numpy()),
         )
-
-    def split(self, dataset: Dataset, given: Mapping[str, Any] | None = None) -> Dataset:
-        """Return the data set with its splits, see `with_splits`."""
-        config = self.table.config
-        column = config.column_of_split and self.table.cells(config.column_of_split)
-        source = self.table.source if config.table else "the list of molecules"
-        return with_splits(dataset, config, source, self.table.where, column or None, given)
 
 
 def attempt(refusals: Refusals, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
@@ -133,7 +158,7 @@ def _unused_split(table: Columns) -> list[str]:
 def load_table(
     config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
 ) -> Dataset:
-    """Load and split `config.table`; arguments as for `datasets.load`.
+    """Load and split `config.table` or `config.structures`; arguments as for `datasets.load`.
 
     Raises:
         ConfigError: a column is missing or ambiguous.
@@ -141,23 +166,30 @@ def load_table(
     """
     table = read_columns(config, [] if labelled else config.targets or [])
     rows = Rows.read(table, np.float32, for_training).without_refusals()
-    dataset = rows.encoded(encoding)
-    dataset = rows.split(dataset)
+    dataset = with_splits(rows.encoded(encoding), table)
     return replace(dataset, left_out=_left_out(dataset, table.frame)) if for_training else dataset
 
 
 def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
-    """Read `config.table`, with columns of SMILES and of the split. The columns `blank` are blank
-    if it lacks them."""
+    """Read `config.table`, or the SMILES of `config.structures`. The columns `blank` are blank if a
+    table lacks them."""
+    if config.structures:
+        return Columns.of(pd.concat(map(partial(_read_smiles, config), config.structures)), config)
     assert config.table is not None
     frame = read_table(config.table, config.reading)
     for name in {*blank} - {*frame.columns}:
         frame[name] = ""
-    table = Columns.of(frame, config)
-    for needed in (config.smiles_column, config.column_of_split):
-        if needed is not None:
-            table.require(needed)
-    return table
+    return Columns.of(frame, config)
+
+
+def _read_smiles(config: DataConfig, path: Path) -> pd.DataFrame:
+    """Return the column of SMILES of a file, indexed by the file and the position."""
+    pieces, word, name = [], row_word(path), config.smiles_column
+    for chunk in read_chunks(path, options=config.reading):
+        require_column(chunk.columns, name, path)
+        places = [f"{path}, {word} {number}" for number in chunk.index]
+        pieces.append(chunk[[name]].set_axis(places))
+    return pd.concat(pieces)
 
 
 def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
@@ -171,38 +203,3 @@ def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
     found.insert(0, first, numbers)
     found[last] = [reasons[row] for row in rows.tolist()]
     return found
-
-
-def load_structures(config: DataConfig, encoding: EncodingSpec) -> Dataset:
-    """Load the SMILES of all `config.structures`, split at random. Rows are counted from 0 over all
-    files; the reason of a rejected row names its file and line."""
-    smiles: list[str] = []
-    index: list[tuple[Path, int]] = []  # file and position in it, of every row
-    for path in config.structures:
-        for chunk in read_chunks(path, options=config.reading):
-            require_column(chunk.columns, config.smiles_column, path)
-            smiles += chunk[config.smiles_column].tolist()
-            index += [(path, number) for number in chunk.index]
-
-    def location(row: int) -> str:
-        return locate(*index[row])
-
-    store, standard = encoded_rows(smiles, config, encoding, location)
-    left_out = pd.DataFrame(
-        [(location(row), text, reason) for row, text, reason in store.rejected],
-        columns=["where", "smiles", "reason"],
-    )
-    found = tuple(e._replace(reason=f"{location(e.row)}: {e.reason}") for e in store.rejected)
-    name = " + ".join(path.name for path in config.structures)
-    dataset = Dataset(
-        name=name,
-        store=store,
-        labels=np.zeros((len(store), 0), dtype=np.float32),
-        targets=(),
-        splits={},
-        rejected=found,
-        left_out=left_out,
-        smiles=standard,
-        written=smiles,
-    )
-    return with_splits(dataset, config, name, location)

@@ -25,7 +25,7 @@ from molsepnorm.data.store import GraphStore
 from molsepnorm.data.tables import read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import locate
-from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.errors import DataError, InvalidMolecule, prefixed
 from molsepnorm.files.writing import cache_folder, clear_errors
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.molecule import MolGraph
@@ -39,10 +39,6 @@ SETS = {
 }
 SIZES = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}
 """Number of molecules in each of `SPLITS`."""
-_TITLES = {
-    "zinc": "ZINC, the 12,000-molecule subset",
-    "zinc-full": "ZINC, all 250,000 molecules",
-}
 INDICES = tuple(f"{split}.index" for split in SPLITS)
 PICKLES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
 TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
@@ -90,7 +86,7 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
     ends = np.cumsum([len(labels) for _, labels in parts])
     indices = np.split(np.arange(ends[-1]), ends[:-1])
     splits = dict(zip(SPLITS, indices, strict=True))
-    return Dataset(_TITLES[name], store, labels, (_TARGET,), splits)
+    return Dataset(f"{name}, {len(store):,} molecules", store, labels, (_TARGET,), splits)
 
 
 def _read_table(name: str, folder: Path, split: str) -> tuple[Iterator[MolGraph], np.ndarray]:
@@ -153,12 +149,8 @@ def _read_pickle(name: str, folder: Path, split: str) -> tuple[Iterable[MolGraph
         raise DataError(f"{path} cannot be read as ZINC: it holds no list")
     graphs, labels = [], []
     for row in _rows(name, path, split, len(molecules)):
-        try:
+        with prefixed(f"{path}, molecule {row:,}, counted from 0"):
             graph, label = _molecule(molecules[row])
-        except InvalidMolecule as error:
-            raise DataError(
-                f"{path}, molecule {row:,}, counted from 0, cannot be read as ZINC: {error}"
-            ) from None
         graphs.append(graph)
         labels.append(label)
     return graphs, np.array(labels)

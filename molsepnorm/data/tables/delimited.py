@@ -11,13 +11,7 @@ from typing import TextIO
 import pandas as pd
 
 from molsepnorm.data.tables.columns import SEPARATOR, names_smiles
-from molsepnorm.data.tables.formats import (
-    ReadOptions,
-    header_names,
-    kind_of,
-    open_text,
-    rows_of_piece,
-)
+from molsepnorm.data.tables.formats import ReadOptions, header_names, kind_of, open_text, pieces_of
 from molsepnorm.errors import DataError
 
 _MAX_CELL = 1 << 24  # characters; a quotation mark that is never closed would read the whole file
@@ -56,40 +50,31 @@ def read_stream(
         raise DataError(f"{name} is empty: a header line and a row per molecule are expected")
     separator = _separator(header.rstrip("\r\n"), options.smiles_column, separators)
     table = _numbered_rows(chain([header], stream), separator, skipped, name)
-    columns = header_names(next(table)[1] or [""])
-    width = len(columns)
-    rows = rows_of_piece(rows, width)
-    while piece := list(islice(table, rows)):
-        for line, cells in piece:
-            if len(cells) > width and (separator == "," or any(cells[width:])):
-                raise DataError(
-                    f"{name} cannot be read as CSV: line {line} has {len(cells)} cells where "
-                    f"{width} are expected. A cell that holds {separator!r} must be quoted, and "
-                    "every column needs a cell in the header. If the header is in a later line: "
-                    "--header-row 2"
-                )
-            if len(cells) != width:
-                cells[width:] = [""] * (width - len(cells))
-        frame = pd.DataFrame(
-            [cells for _, cells in piece],
-            index=[line for line, _ in piece],
-            columns=columns,
-            dtype=object,
-        )
-        frame.attrs[SEPARATOR] = separator
-        yield frame
+    _, names = next(table)
+    for piece in pieces_of(table, header_names(names), rows):
+        piece.attrs[SEPARATOR] = separator
+        yield piece
 
 
 def _numbered_rows(
     lines: Iterable[str], separator: str, skipped: int, name: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows with the number of their first line; `skipped` lines come before them."""
+    """Yield rows as long as the first one, the header, with the number of their first line;
+    `skipped` lines come before them."""
     csv.field_size_limit(max(_MAX_CELL, csv.field_size_limit()))
     reader = csv.reader(lines, delimiter=separator, strict=True)
-    first = skipped + 1
+    first, width = skipped + 1, 0
     try:
         for cells in reader:
-            yield first, cells
+            width = width or max(len(cells), 1)
+            if len(cells) > width and (separator == "," or any(cells[width:])):
+                raise DataError(
+                    f"{name} cannot be read as CSV: line {first} has {len(cells)} cells where "
+                    f"{width} are expected. A cell that holds {separator!r} must be quoted, and "
+                    "every column needs a cell in the header. If the header is in a later line: "
+                    "--header-row 2"
+                )
+            yield first, (cells + [""] * (width - len(cells)))[:width]
             first = skipped + reader.line_num + 1
     except csv.Error as error:
         raise DataError(

@@ -29,13 +29,11 @@ def read_excel(path: Path, name: str, rows: int, options: ReadOptions) -> Iterat
         try:
             book = calamine.CalamineWorkbook.from_filelike(file)
             table = _sheet(book, name, options)
-        except calamine.PasswordError:
-            raise DataError(f"{name} has a password: save it without one, or as CSV") from None
         except calamine.CalamineError as error:
             raise DataError(
-                f"{name} cannot be read as a workbook: {error}. It is damaged, compressed or no "
-                "workbook: copy it again, save the table as CSV, or end the name of a text file "
-                "with .csv"
+                f"{name} cannot be read as a workbook: {error}. It is damaged, compressed, no "
+                "workbook, or has a password: copy it again, save the table as CSV, or end the "
+                "name of a text file with .csv"
             ) from None
     for start in range(0, len(table), rows):
         yield table.iloc[start : start + rows].copy()

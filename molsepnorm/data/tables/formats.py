@@ -12,9 +12,10 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal, TextIO
@@ -160,6 +161,16 @@ def header_names(cells: Sequence[str]) -> pd.Index:
 def rows_of_piece(rows: int, columns: int) -> int:
     """Return the number of rows of a piece: `rows`, or fewer in a table of thousands of columns."""
     return max(1, min(rows, _MAX_CELLS // max(columns, 1)))
+
+
+def pieces_of(
+    table: Iterable[tuple[int, list[str]]], columns: Sequence[str] | pd.Index, rows: int
+) -> Iterator[pd.DataFrame]:
+    """Yield rows of text, each with its position in the file, in pieces."""
+    table, rows = iter(table), rows_of_piece(rows, len(columns))
+    while piece := list(islice(table, rows)):
+        index, cells = zip(*piece, strict=True)
+        yield pd.DataFrame([*cells], index, columns, dtype=object)
 
 
 @contextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
+from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import ReadOptions, open_text
+from molsepnorm.data.tables.formats import ReadOptions, open_text, pieces_of
 from molsepnorm.errors import DataError, warn_of_data
 
 _TITLE = "name"
@@ -27,8 +27,6 @@ def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
     Raises:
         DataError: no record has a structure.
     """
-    from molsepnorm.molecules.featurize.sdf import smiles_of
-
     smiles_column = options.smiles_column
     found: dict[str, None] = {}
     with open_text(path, name, options, newline=None) as text:
@@ -45,17 +43,16 @@ def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
         )
     columns = list(dict.fromkeys((smiles_column, _TITLE, *found)))
     with open_text(path, name, options, newline=None) as text:
-        records = _records(text)
-        start = 1
-        while batch := list(islice(records, rows)):
-            cells = []
-            for structure, values in batch:
-                title = values.get(_TITLE) or structure.partition("\n")[0].strip()
-                row = {**values, _TITLE: title, smiles_column: smiles_of(structure)}
-                cells.append([row.get(column, "") for column in columns])
-            index = range(start, start + len(batch))
-            yield pd.DataFrame(cells, index=index, columns=columns, dtype=object)
-            start += len(batch)
+        yield from pieces_of(_rows(text, smiles_column, columns), columns, rows)
+
+
+def _rows(text: TextIO, smiles_column: str, columns: list[str]) -> Iterator[tuple[int, list[str]]]:
+    from molsepnorm.molecules.featurize.sdf import smiles_of
+
+    for number, (structure, values) in enumerate(_records(text), 1):
+        title = values.get(_TITLE) or structure.partition("\n")[0].strip()
+        row = {**values, _TITLE: title, smiles_column: smiles_of(structure)}
+        yield number, [row.get(column, "") for column in columns]
 
 
 def _records(text: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:

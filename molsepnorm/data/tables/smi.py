@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import ReadOptions, open_text
+from molsepnorm.data.tables.formats import ReadOptions, open_text, pieces_of
 from molsepnorm.errors import DataError
 
 _EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)(?=\s|$)")  # CXSMILES
@@ -53,29 +53,29 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
         if smiles_column not in columns:
             columns[0] = smiles_column
         table = chain([] if has_header else [first], lines)
-        while batch := list(islice(table, rows)):
-            cells = [_cells(line, len(columns), tabs and has_header) for _, line in batch]
-            index = [number for number, _ in batch]
-            for number, row in zip(index, cells, strict=True):
-                if len(row) > len(columns):
-                    raise DataError(
-                        f"{name}, line {number}: {len(row)} cells, separated by tabs, under a "
-                        f"header with {len(columns)}"
-                    )
-            yield pd.DataFrame(cells, index=index, columns=columns, dtype=object)
+        cells = _cells(table, len(columns), tabs and has_header, name)
+        yield from pieces_of(cells, columns, rows)
 
 
-def _cells(line: str, width: int, tabs: bool) -> list[str]:
-    """Return the cells of a line, filled with blanks."""
-    extension = ""
-    if found := _EXTENSION.match(line.lstrip()) if "|" in line else None:
-        line, extension = found[1] + line.lstrip()[found.end() :], f" {found[2]}"
-    if tabs:
-        cells = line.split("\t")
-    elif line.startswith("\t") and width > 1:  # the SMILES is missing
-        cells = ["", *line.rstrip().split(None, width - 2)]
-    else:
-        cells = line.rstrip().split(None, width - 1)
-    cells += [""] * (width - len(cells))
-    cells[0] += extension
-    return cells
+def _cells(
+    lines: Iterable[tuple[int, str]], width: int, tabs: bool, name: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the numbers of lines and their cells, filled with blanks."""
+    for number, line in lines:
+        extension = ""
+        if found := _EXTENSION.match(line.lstrip()) if "|" in line else None:
+            line, extension = found[1] + line.lstrip()[found.end() :], f" {found[2]}"
+        if tabs:
+            cells = line.split("\t")
+        elif line.startswith("\t") and width > 1:  # the SMILES is missing
+            cells = ["", *line.rstrip().split(None, width - 2)]
+        else:
+            cells = line.rstrip().split(None, width - 1)
+        if len(cells) > width:
+            raise DataError(
+                f"{name}, line {number}: {len(cells)} cells, separated by tabs, under a header "
+                f"with {width}"
+            )
+        cells += [""] * (width - len(cells))
+        cells[0] += extension
+        yield number, cells

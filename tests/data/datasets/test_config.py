@@ -6,11 +6,9 @@ import math
 from pathlib import Path
 
 import pytest
-import yaml
 from pydantic import ValidationError
 
 from molsepnorm.data.datasets import DataConfig
-from molsepnorm.training import load_config
 
 TABLE = Path("my.csv")
 OF_TABLES = {
@@ -53,6 +51,7 @@ TIMED = {"split_type": "time", "time_column": "date"}
         ({"table": None, "structures": [TABLE], "molecule_features": ["rdkit"]}, "tables of"),
         ({"feature_columns": ["a"], "targets": ["a"]}, "both name 'a'"),
         ({"feature_columns": ["a", "b", "a"]}, "data.feature_columns repeats a name"),
+        ({"targets": ["a", "a"]}, "data.targets repeats a name: a, a"),
         ({"feature_columns": ["error"]}, "a column that predict adds"),
     ],
 )
@@ -79,23 +78,3 @@ def test_settings_of_tables_are_refused_for_named_sets(name, value):
 def test_shares_that_are_none(split):
     with pytest.raises(ValidationError, match="must be three fractions that sum to 1"):
         DataConfig(table=TABLE, split=split)
-
-
-@pytest.mark.parametrize("way", ["splits_column", "splits_file", "folds"])
-def test_every_setting_survives_the_run_s_file(tmp_path, way):
-    """As YAML, from which a run is resumed; a class called yes or 1 stays a text."""
-    others = {"splits_column", "splits_file", "folds"} - {way}
-    settings = {name: value for name, value in OF_TABLES.items() if name not in others}
-    if way == "splits_column":
-        del settings["fold"]
-    if way != "folds":
-        for name in ("split_type", "split", "split_seed"):
-            del settings[name]
-    settings |= {"task_type": {"y": "multiclass"}, "classes": {"y": ["yes", "no", "1", "null"]}}
-    config = load_config("my.csv", overrides={f"data.{k}": v for k, v in settings.items()})
-    config.save(tmp_path / "config.yaml")
-    again = load_config(config=tmp_path / "config.yaml")
-    assert again == config.resolved()
-    assert again.data.classes == settings["classes"]
-    written = yaml.safe_load((tmp_path / "config.yaml").read_text())["data"]
-    assert Path(written["table"]).is_absolute()

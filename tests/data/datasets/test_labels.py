@@ -20,7 +20,6 @@ from molsepnorm.tasks import Target
 
 NAN = float("nan")
 TABLE = Path("my.csv")
-GUESSED = "The target is 'y', the only column of numbers; name others with --targets."
 
 
 def table_of(columns: dict[str, list[str]]) -> pd.DataFrame:
@@ -87,7 +86,6 @@ def test_no_column_is_taken_twice():
     ("settings", "message"),
     [
         ({"targets": ["logs"]}, r"my.csv has no column 'logs'\. Did you mean 'logS'"),
-        ({"targets": ["logS", "logS"]}, "a target is named twice"),
         ({"task_type": {"ID": "binary"}, "targets": ["logS"]}, "'ID', which is not a target"),
         (
             {"task_type": {"logS": "regression"}, "classes": {"logS": ["0", "1"]}},
@@ -215,6 +213,16 @@ def test_a_column_of_bounds_alone_is_refused_unless_its_kind_is_given():
     assert labels.bounds[:, 0].tolist() == [1, -1, 1, 0, -1]
 
 
+def test_labels_at_a_limit_of_the_assay_may_be_read_as_bounds():
+    cells = {"y": [*["0.68"] * 8, "0.8", "1.1", "1.2", "1.3", "1.4", "1.93", "2"]}
+    labels = read(cells)
+    assert not labels.bounds.any()
+    assert labels.warnings[-1].endswith("--limits y=0.68:")
+    labels = read(cells, limits="y=0.68:1.9")
+    assert labels.bounds[:, 0].tolist() == [-1] * 8 + [0] * 5 + [1] * 2
+    assert labels.values[-2:, 0].tolist() == [1.9, 1.9]
+
+
 # Transforms
 
 
@@ -304,13 +312,13 @@ def test_classes_in_a_given_order():
 def test_too_many_or_too_few_classes():
     """A column of names or of quantities, or of one word."""
     words = [f"w{i:04}" for i in range(1200)]
-    message = "my.csv, column 'y': 1,200 different values, such as 'w0000'; .* at most 100 classes"
+    message = r"my.csv, column 'y': 1,200 classes \(w0000, .*a multiclass target has 2 to 100"
     with pytest.raises(DataError, match=message):
         read({"y": words * 2}, targets=["y"])
     labels = read({"y": words[:MAX_CLASSES] * 2}, targets=["y"])
     assert of_targets(labels, "classes") == (tuple(words[:100]),)
     assert values(labels) == [[*range(100)] * 2]
-    with pytest.raises(DataError, match="needs two classes or more, found a"):
+    with pytest.raises(DataError, match=r"1 class \(a\), and a multiclass target has 2 to"):
         read({"y": ["a", "", "a"]}, targets=["y"], task_type="multiclass")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import timedelta
 
 import numpy as np
 import pandas as pd
@@ -65,8 +65,7 @@ def test_masked_weights_are_1_and_masked_inputs_are_empty():
     "labels",
     [
         pd.to_datetime(["2020-01-01", None] * 5),
-        pd.Series(pd.to_timedelta(range(10), unit="h")),
-        [date(2020, 1, 1), None] * 5,
+        [timedelta(hours=1), None] * 5,
     ],
 )
 def test_dates_and_durations_are_no_classes(labels):

@@ -55,6 +55,14 @@ def test_another_encoding_is_read_where_it_is_named(tmp_path):
     assert table.to_dict("records") == [{"smiles": "C", "Aktivität µM": "größer €"}]
 
 
+def test_names_below_a_title_need_the_number_of_their_line(tmp_path):
+    (tmp_path / "x.csv").write_text("Table 1,\nsmiles,y\nC,1\n")
+    with pytest.raises(ConfigError, match="--header-row 2"):
+        read_table(tmp_path / "x.csv")
+    table = read_table(tmp_path / "x.csv", ReadOptions(header_row=2))
+    assert table.to_dict("records") == [{"smiles": "C", "y": "1"}]
+
+
 @pytest.mark.parametrize(
     ("cell", "number"),
     [

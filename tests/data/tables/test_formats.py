@@ -67,25 +67,12 @@ def test_archives_of_one_table_and_of_others(tmp_path):
 CSV = b"smiles,y\nC,1\nCC,2\n"
 
 
-@pytest.fixture
-def pipe():
-    """`pipe(data)` is a path such as a shell's <(…) makes."""
-    ends = []
-
-    def make(data: bytes) -> Path:
-        read, write = os.pipe()
-        ends.append(read)
-        os.write(write, data)
-        os.close(write)
-        return Path(f"/dev/fd/{read}")
-
-    yield make
-    for end in ends:
-        os.close(end)
-
-
-def test_a_stream_is_read_once_for_all_within(pipe):
-    path = pipe(CSV)
+def test_a_stream_is_read_once_for_all_within():
+    """Such as a shell's <(…) makes."""
+    read, end = os.pipe()
+    path = Path(f"/dev/fd/{read}")
+    os.write(end, CSV)
+    os.close(end)
     with hold(path, None), as_file(path) as file, as_file(path) as again:
         assert file == again
         assert file.name == path.name
@@ -96,6 +83,7 @@ def test_a_stream_is_read_once_for_all_within(pipe):
     assert not is_held(path)
     with as_file(path) as file:
         assert file.read_bytes() == b""
+    os.close(read)
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.zip"])

@@ -6,8 +6,8 @@ import gzip
 
 import pytest
 
-from molsepnorm.data.tables import read_chunks, read_table
-from molsepnorm.data.tables.formats import ReadOptions, locate
+from molsepnorm.data.tables import read_table
+from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import DataWarning, InvalidMolecule
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
@@ -55,12 +55,6 @@ def test_structures_titles_and_properties(tmp_path, start, end, pack):
     path = tmp_path / ("x.sdf.gz" if pack is gzip.compress else "x.sdf")
     path.write_bytes(pack((start + TWO.replace("\n", end)).encode()))
     assert read_table(path).to_dict("records") == ROWS
-    for rows in (1, 2):
-        pieces = list(read_chunks(path, rows=rows))
-        places = [locate(path, i) for piece in pieces for i in piece.index]
-        assert places == [f"{path}, record 1", f"{path}, record 2"]
-        assert {tuple(piece.columns) for piece in pieces} == {tuple(ROWS[0])}
-        assert [row for piece in pieces for row in piece.to_dict("records")] == ROWS
 
 
 @pytest.mark.parametrize("rest", ["", "$$$$", "$$$$\n\n", "$$$$ \n", "\n\n"])
