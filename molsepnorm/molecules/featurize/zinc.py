@@ -146,8 +146,8 @@ def _firm_labels(text: str) -> bytes | None:
     if not (_RANKED and isinstance(text, str) and _PLAIN.fullmatch(text)) or excess(text):
         return None
     try:
-        labels = bytes(map(_FIRM_LABELS.__getitem__, _ATOM_TOKEN.findall(text)))
-    except (KeyError, InvalidMolecule):
+        labels = bytes(map(_firm_index, _ATOM_TOKEN.findall(text)))
+    except InvalidMolecule:
         return None
     return labels if len(labels) <= MAX_ATOMS else None
 
@@ -215,14 +215,9 @@ def _atom_index(token: str) -> int:
     return _ATOM_INDEX[label]
 
 
-class _FirmLabels(dict[str, int]):
-    """Token -> label, for tokens whose label is the same in the canonical SMILES."""
-
-    def __missing__(self, token: str) -> int:
-        if not _FIRM.fullmatch(token):
-            raise KeyError(token)
-        self[token] = _atom_index(token)
-        return self[token]
-
-
-_FIRM_LABELS = _FirmLabels()
+@functools.cache
+def _firm_index(token: str) -> int:
+    """Return the label of a token that is the same in the canonical SMILES."""
+    if not _FIRM.fullmatch(token):
+        raise InvalidMolecule(token)
+    return _atom_index(token)
