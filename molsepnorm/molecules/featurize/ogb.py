@@ -9,8 +9,7 @@ from itertools import repeat
 import numpy as np
 from rdkit import Chem
 
-from molsepnorm.molecules.featurize.featurizer import Featurizer
-from molsepnorm.molecules.featurize.registry import SIZES
+from molsepnorm.molecules.featurize.registry import SIZES, Featurizer
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.molecules.molecule import MolGraph
 

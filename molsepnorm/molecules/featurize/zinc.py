@@ -10,8 +10,7 @@ import numpy as np
 from rdkit import Chem, rdBase
 
 from molsepnorm.errors import InvalidMolecule, require_several
-from molsepnorm.molecules.featurize.featurizer import Featurizer
-from molsepnorm.molecules.featurize.registry import SIZES
+from molsepnorm.molecules.featurize.registry import SIZES, Featurizer
 from molsepnorm.molecules.featurize.smiles import (
     CANONICAL,
     MAX_ATOMS,
