@@ -318,41 +318,25 @@ class RunLog(TrainingDisplay):
     def __init__(self, folder: Path | str) -> None:
         super().__init__()
         run = RunFolder(folder)
-        self._file = _Log(run.path / LOG, "a" if run.has_begun else "w")
-        self.console = make_console(file=self._file, force_terminal=False, color_system=None)
+        self._path, self._mode = run.path / LOG, "a" if run.has_begun else "w"
+        self.console = make_console(file=io.StringIO(), force_terminal=False, color_system=None)
         now = datetime.now().astimezone().isoformat(" ", "seconds")
         self.write(f"{now}, molsepnorm {__version__}{', resumed' if run.has_begun else ''}")
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        self._file.begin()
+        waiting = self.console.file
+        if isinstance(waiting, io.StringIO):  # the folder of the run exists now
+            with clear_errors(self._path, "write"):
+                # without a buffer, so that the log is complete if the process is killed
+                file = open(self._path, self._mode, encoding="utf-8", buffering=1)  # noqa: SIM115
+                file.write(waiting.getvalue())
+            self.console.file = file
         super().on_start(config, dataset, model, folder)
 
     def write(self, line: str) -> None:
         self.console.print(line)
-
-
-class _Log(io.TextIOBase):
-    """A file that is complete if the process is killed, since it is opened for each text. Texts
-    wait for `begin`, which is called when its folder exists."""
-
-    def __init__(self, path: Path, mode: str) -> None:
-        self._path, self._mode = path, mode
-        self._waiting, self._begun = "", False
-
-    def begin(self) -> None:
-        self._begun = True
-        self.write("")
-
-    def write(self, text: str) -> int:
-        self._waiting += text
-        if self._begun:
-            path = self._path
-            with clear_errors(path, "write"), open(path, self._mode, encoding="utf-8") as file:
-                file.write(self._waiting)
-            self._waiting, self._mode = "", "a"
-        return len(text)
 
 
 def tuning_table(tuning: Tuning) -> Table:
