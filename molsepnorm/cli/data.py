@@ -122,7 +122,7 @@ def _given(ctx: click.Context) -> dict[str, str]:
     given = {}
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
-        of_data = getattr(param, "heading", "Output") != "Output"
+        of_data = getattr(param, "heading", None) not in (None, "Output")
         if isinstance(param, click.Option) and of_data and value is not None:
             given[param.opts[0]] = ",".join(value) if isinstance(value, list) else str(value)
     return given

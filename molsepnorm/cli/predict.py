@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
@@ -248,7 +248,6 @@ def explain(
 )
 @option(
     "--filter",
-    "condition",
     heading="Choice",
     help="Keep the rows that fulfil a condition on columns, such as 'logS > -4 and "
     "similarity > 0.3'.",
@@ -280,18 +279,13 @@ def screen(
     model_folders: tuple[Path, ...],
     inputs: tuple[str, ...],
     options: ReadOptions,
-    columns: list[str] | None,
-    condition: str | None,
-    top: int | None,
-    by: str | None,
-    ascending: bool | None,
     output: Path,
     level: float | None,
     domain: bool,
-    rows_per_part: int,
     device: str,
     precision: Precision,
     processes: int | None,
+    **chosen: Any,
 ) -> None:
     """Predict libraries of any size, and keep the rows that matter.
 
@@ -310,9 +304,8 @@ def screen(
         from molsepnorm.predict.screening import ScreenOptions
         from molsepnorm.predict.screening import screen as screen_library
 
-        chosen = ScreenOptions(options, columns, condition, top, by, ascending, rows_per_part)
-        show = stack.enter_context(_display(top))
-        result = screen_library(predictor, inputs, output, chosen, show)
+        show = stack.enter_context(_display(top := chosen["top"]))
+        result = screen_library(predictor, inputs, output, ScreenOptions(options, **chosen), show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"
