@@ -149,7 +149,6 @@ def _compare(
     display: ReplicatesDisplay,
     options: dict[str, Any],
 ) -> None:
-    """Train variants of a recipe, and print them beside the first."""
     from molsepnorm.cli.display import ablation_tables, leak_notes
     from molsepnorm.training import ablate
     from molsepnorm.training.comparing.ablation import variants_of

@@ -115,7 +115,6 @@ class _Terminal(io.TextIOBase):
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[Path | TextIO]:
-    """Yield the file to write to, or standard output."""
     if output is not None:
         yield output
         return

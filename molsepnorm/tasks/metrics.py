@@ -206,7 +206,6 @@ def _mcc(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
 
 
 def _classes(predicted: np.ndarray) -> np.ndarray:  # int (n,)
-    """Return the class predicted by probabilities (n,) of class 1, or (n, K)."""
     return predicted.argmax(axis=1) if predicted.ndim == 2 else (predicted > 0.5).astype(int)
 
 
