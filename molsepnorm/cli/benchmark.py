@@ -98,8 +98,13 @@ def benchmark(
     molsepnorm benchmark --data my.csv --split-type scaffold --replicates 3 --seeds 0,1
     molsepnorm benchmark --dataset zinc --vary norm=shared,sep,sep-ln --seeds 0-4 --budget 8m
     """
-    from molsepnorm.cli.display import ReplicatesDisplay
-    from molsepnorm.cli.tables import folds_table, label_notes, leak_notes, replicates_table
+    from molsepnorm.cli.display import (
+        ReplicatesDisplay,
+        folds_table,
+        label_notes,
+        leak_notes,
+        replicates_table,
+    )
     from molsepnorm.training import train_replicates
     from molsepnorm.training.results.summary import conclusion_of_folds
 
@@ -144,8 +149,7 @@ def _compare(
     display: ReplicatesDisplay,
     options: dict[str, Any],
 ) -> None:
-    """Train variants of a recipe, and print them beside the first."""
-    from molsepnorm.cli.tables import ablation_tables, leak_notes
+    from molsepnorm.cli.display import ablation_tables, leak_notes
     from molsepnorm.training import ablate
     from molsepnorm.training.comparing.ablation import variants_of
     from molsepnorm.training.config import is_architecture

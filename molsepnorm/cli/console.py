@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -60,16 +61,22 @@ def print_json(content: Any) -> None:
     click.echo(json.dumps(content, indent=2))
 
 
-def make_table(title: str, *headings: str) -> Table:
-    """Return an empty table whose cells wrap; headings of numbers begin with >."""
+def make_table(
+    title: str, headings: Iterable[str], rows: Iterable[Iterable[str]], *, plain: bool = False
+) -> Table:
+    """Return a table whose cells wrap, without lines if it is plain; headings of numbers begin
+    with >."""
+    from rich.box import HEAVY_HEAD
     from rich.table import Table
 
-    table = Table(title=title)
+    table = Table(title=title, box=None if plain else HEAVY_HEAD)
     for heading in headings:
         name, number = heading.removeprefix(">"), heading.startswith(">")
         justify: Literal["left", "right"] = "right" if number else "left"
         width = max([_NUMBER, *map(len, name.split())]) if number else None
         table.add_column(name, justify=justify, overflow="fold", min_width=width)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from molsepnorm.cli.console import print_json
+from molsepnorm.cli.console import make_console, make_table, print_json
 from molsepnorm.cli.options import (
     FILE,
     GroupedCommand,
@@ -17,6 +19,24 @@ from molsepnorm.cli.options import (
     option,
     setting_options,
 )
+from molsepnorm.errors import counted
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from molsepnorm.data.checking.check import Group, TableReport
+    from molsepnorm.data.checking.clean import CleanTable
+    from molsepnorm.data.datasets import ListedSet
+    from molsepnorm.data.datasets.dataset import TargetSummary
+
+_MAX_TARGETS = 30  # maximum number of targets that are listed
+_MAX_ROWS = 3  # maximum number of rows listed for each group
+_MAX_GROUPS = 5  # maximum number of groups listed for each finding
+_MAX_SMILES = 50  # characters
+_WIDE = 120  # terminal columns from which the descriptions of data sets are shown
+_KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
+_FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
+_STOPS = ("targets", "weights", "features", "split", "constant")
 
 
 @click.group()
@@ -69,7 +89,6 @@ def check(
     molsepnorm data check my.csv --targets logS --fix clean.csv
     molsepnorm data check my.csv --splits-column split --strict
     """
-    from molsepnorm.cli.data_display import print_clean, print_commands, print_report
     from molsepnorm.data.checking.check import check_table, scan_table
     from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
     from molsepnorm.data.tables.formats import hold
@@ -83,17 +102,17 @@ def check(
     report = check_table(scan)
     content = report.to_json()
     if not as_json:
-        print_report(report)
+        _print_report(report)
     if copy is not None:
         clean = clean_table(scan, encoding(config))
         files = {"copy": str(copy), "list": str(write_clean(clean, copy, file, force))}
         content["fixed"] = {**files, "removed": clean.removed, "changed": clean.changed}
         if not as_json:
-            print_clean(clean, files["copy"], files["list"])
+            _print_clean(clean, files["copy"], files["list"])
     if as_json:
         print_json(content)
     else:
-        print_commands(report, _given(ctx), copy)
+        _print_commands(report, _given(ctx), copy)
     if strict and report.problems:
         sys.exit(1)
 
@@ -103,7 +122,7 @@ def _given(ctx: click.Context) -> dict[str, str]:
     given = {}
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
-        of_data = getattr(param, "heading", "Output") != "Output"
+        of_data = getattr(param, "heading", None) not in (None, "Output")
         if isinstance(param, click.Option) and of_data and value is not None:
             given[param.opts[0]] = ",".join(value) if isinstance(value, list) else str(value)
     return given
@@ -119,7 +138,6 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     molsepnorm data list
     molsepnorm data list --data-dir /data --json
     """
-    from molsepnorm.cli.data_display import print_sets
     from molsepnorm.data.datasets import list_sets
 
     sets = list_sets(data_dir)
@@ -131,4 +149,150 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
             ]
         )
     else:
-        print_sets(sets)
+        _print_sets(sets)
+
+
+def _print_report(report: TableReport) -> None:
+    console = make_console()
+    console.print(
+        f"{report.source}: {counted(report.rows, 'row')}, {report.readable:,} valid SMILES, "
+        f"{counted(report.molecules, 'different molecule')}"
+    )
+    for warning in report.warnings:
+        console.print(warning)
+    if report.splits:
+        parts = ", ".join(f"{name} {count:,}" for name, count in report.splits.items())
+        console.print(f"Split: {parts}")
+    if report.targets:
+        console.print(_targets(report.targets))
+        if len(report.targets) > _MAX_TARGETS:
+            console.print(
+                f"{len(report.targets) - _MAX_TARGETS:,} more targets are in the output of --json"
+            )
+    sections = {"Problems": report.problems, "For information": report.information}
+    for heading, findings in sections.items():
+        if findings:
+            console.print(heading, style="bold")
+        for finding in findings:
+            console.print(f"- {finding.text}", style="yellow" if finding.problem else None)
+            for group in finding.groups[:_MAX_GROUPS]:
+                console.print(f"    {_line(group)}")
+            if len(finding.groups) > _MAX_GROUPS:
+                console.print("    …")
+    if not report.problems:
+        console.print("No problem found.", style="green")
+
+
+def _print_commands(report: TableReport, given: Mapping[str, str], copy: Path | None) -> None:
+    """Print the commands that clean the table and train with the recommended options.
+
+    Args:
+        given: the options of the data that the user gave, such as {"--targets": "y"}.
+        copy: the cleaned copy, if it was written.
+    """
+    from molsepnorm.files.tables import name_of_copy
+    from molsepnorm.molecules.featurize.standardize import LEVELS
+
+    console = make_console()
+    source, options, recommended = report.source, dict(given), dict(given)
+    for finding in report.information:
+        for name, value in finding.options.items():
+            if name == "--standardize":
+                value = max(value, recommended.get(name, value), key=LEVELS.index)
+            elif name in given:
+                value = f"{given[name]},{value}"
+            recommended[name] = value
+    kinds = {each.kind for each in report.problems}
+    fixable = not kinds.isdisjoint(_FIXED)
+    fixable |= "leak" in kinds and "--splits-column" in options  # of equal feature columns
+    if transform := recommended.get("--transform"):  # it decides which numbers conflict
+        options["--transform"] = transform
+    fixable &= "targets" not in kinds  # unread labels would not be merged, but the first one kept
+    # names with commas need --set, which this command does not have
+    if fixable and copy is None and options.keys().isdisjoint(("--splits-file", "--set")):
+        copy = Path(name_of_copy(source))
+        words = ["molsepnorm", "data", "check", source, *_words(options), "--fix", str(copy)]
+        console.print(f"Clean it: {shlex.join(words)}")
+    if recommended != {**given} and not any(each.kind in _STOPS for each in report.problems):
+        words = ["molsepnorm", "train", "--data", str(copy or source), *_words(recommended)]
+        console.print(f"Train with the recommended options: {shlex.join(words)}")
+
+
+def _words(options: Mapping[str, str]) -> list[str]:
+    return [word for option in options.items() for word in option]
+
+
+def _print_clean(clean: CleanTable, copy: str, removed: str) -> None:
+    console = make_console()
+    console.print(
+        f"{copy}: {counted(len(clean.table), 'row')}; {clean.removed:,} removed, "
+        f"{clean.changed:,} changed"
+    )
+    for what, text in (
+        ("marked", "with a marked number, such as 45*, replaced by the number"),
+        ("invalid", "with an invalid label emptied"),
+        ("filled", "filled from another row of the molecule"),
+        ("means", "with different numbers replaced by their mean"),
+        ("conflicts", "emptied, because classes, or lower and upper bounds, conflict"),
+    ):
+        if count := clean.merged.get(what, 0):
+            console.print(f"- {counted(count, 'cell')} {text}")
+    for name, count in clean.differing.items():
+        if count:
+            console.print(
+                f"- {name}: the rows of {counted(count, 'molecule')} differ, and the first is kept",
+                style="yellow",
+            )
+    if clean.changes:
+        console.print(f"{removed}: these rows as they were, with the reason")
+
+
+def _print_sets(sets: Iterable[ListedSet]) -> None:
+    console = make_console()
+    headings = ["name", ">molecules", ">tasks", "kind", "metric", "raw files"]
+    if console.width >= _WIDE:
+        headings.append("what")
+    rows = []
+    for each in sets:
+        about = each.about
+        cells = (
+            each.name,
+            "" if about.molecules is None else f"{about.molecules:,}",
+            f"{about.tasks:,}",
+            _KINDS[about.kind],
+            about.metric,
+            "" if each.raw == "missing" else each.raw,
+            about.about,
+        )
+        rows.append(cells[: len(headings)])
+    console.print(make_table("Data sets", headings, rows, plain=True))
+    console.print("Missing raw files are downloaded when a set is first used.")
+
+
+def _targets(targets: Sequence[TargetSummary]) -> Table:
+    from molsepnorm.tasks.metrics import four_digits
+
+    bounded = any(target.bounds for target in targets)
+    measured = any(target.mean is not None for target in targets)
+    headings = ["target", "kind", ">labels", *[">bounds"] * bounded, ">missing", "distribution"]
+    rows = []
+    for target in targets[:_MAX_TARGETS]:
+        ends = ("" if each is None else four_digits(each) for each in (target.min, target.max))
+        counts = target.labels, *[target.bounds] * bounded, target.missing
+        texts = (target.name, target.kind, *(f"{n:,}" for n in counts), target.distribution)
+        rows.append([*texts, *(ends if measured else ())])
+    return make_table("Targets", [*headings, *[">min", ">max"] * measured], rows)
+
+
+def _line(group: Group) -> str:
+    """Return what a group of rows has in common, their number, and the first of them."""
+    rows = []
+    for row in group.places[:_MAX_ROWS]:
+        smiles = row.smiles.strip()
+        if len(smiles) > _MAX_SMILES:
+            smiles = smiles[: _MAX_SMILES - 1] + "…"
+        rows.append(f"{row.where} {smiles}".strip())
+    if len(group.places) > _MAX_ROWS:
+        rows.append("…")
+    number = f"{group.count:,}" if group.count > 1 else ""
+    return ": ".join(filter(None, (group.what[: 2 * _MAX_SMILES], number, ", ".join(rows))))

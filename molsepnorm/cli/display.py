@@ -1,4 +1,5 @@
-"""Progress and results of training: a live bar on a terminal, plain lines elsewhere, and a log."""
+"""Progress and results of training: a live bar on a terminal, plain lines elsewhere, a log, and
+tables of data, scores and trials."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ import io
 import math
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import (
     BarColumn,
@@ -22,22 +24,28 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 from molsepnorm._version import __version__
-from molsepnorm.cli.console import make_console, print_dataset, say
-from molsepnorm.cli.tables import label_notes, scores_table, splits_table
-from molsepnorm.data.datasets import Dataset
+from molsepnorm.cli.console import make_console, make_table, print_dataset, say
+from molsepnorm.data.datasets import SPLITS, Dataset
+from molsepnorm.errors import counted
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.model import PropertyModel
-from molsepnorm.tasks.metrics import significant
+from molsepnorm.tasks.metrics import signed, significant
 from molsepnorm.training.callback import Callback, EpochRecord, TrainingResult
+from molsepnorm.training.comparing.ablation import Ablation
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.metrics import Metrics, headline
 from molsepnorm.training.results.summary import (
     MAX_TARGETS,
     composition,
     conclusion,
+    is_relative,
+    listed_metrics,
+    metric_label,
     score_columns,
+    score_rows,
 )
 from molsepnorm.training.run_folder.folder import LOG, RunFolder
 
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
     from molsepnorm.tuning import TrialRecord, Tuning
 
 _MAX_EPOCH_LINES = 20  # maximum number of epochs that a run prints without a terminal
+_BEST = 5  # maximum number of trials that are listed
 _BEAT = 10.0  # seconds between two lines of `TrainingDisplay.heartbeat`
 _KINDS = {"regression": "a number", "binary": "yes / no"}
 
@@ -313,38 +322,168 @@ class RunLog(TrainingDisplay):
     def __init__(self, folder: Path | str) -> None:
         super().__init__()
         run = RunFolder(folder)
-        self._file = _Log(run.path / LOG, "a" if run.has_begun else "w")
-        self.console = make_console(file=self._file, force_terminal=False, color_system=None)
+        self._path, self._mode = run.path / LOG, "a" if run.has_begun else "w"
+        self.console = make_console(file=io.StringIO(), force_terminal=False, color_system=None)
         now = datetime.now().astimezone().isoformat(" ", "seconds")
         self.write(f"{now}, molsepnorm {__version__}{', resumed' if run.has_begun else ''}")
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        self._file.begin()
+        waiting = self.console.file
+        if isinstance(waiting, io.StringIO):  # the folder of the run exists now
+            with clear_errors(self._path, "write"):
+                # without a buffer, so that the log is complete if the process is killed
+                file = open(self._path, self._mode, encoding="utf-8", buffering=1)  # noqa: SIM115
+                file.write(waiting.getvalue())
+            self.console.file = file
         super().on_start(config, dataset, model, folder)
 
     def write(self, line: str) -> None:
         self.console.print(line)
 
 
-class _Log(io.TextIOBase):
-    """A file that is complete if the process is killed, since it is opened for each text. Texts
-    wait for `begin`, which is called when its folder exists."""
+def tuning_table(tuning: Tuning) -> Table:
+    """Return the recipe and the best trials, with their settings."""
+    recipe, ranked = tuning.recipe, tuning.ranked
+    early = sum(each.state == "stopped early" for each in tuning.trials)
+    title = (
+        f"Best of {len(ranked) + early} trials, {early} of them stopped early: mean validation "
+        f"{tuning.metric.label} of {counted(tuning.splits, 'split')}"
+    )
+    names = list(ranked[0].settings) if ranked else []
+    headings = ["trial", f">val {tuning.metric.name}", *(f">{n.rpartition('.')[2]}" for n in names)]
+    further = [] if recipe is None or recipe in ranked[:_BEST] else [recipe]
+    rows = []
+    for each in ranked[:_BEST] + further:
+        values = (each.settings[name] for name in names)
+        cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
+        number = "recipe" if each.recipe else str(each.number)
+        rows.append([number, significant(each.score), *cells])
+    return make_table(title, headings, rows)
 
-    def __init__(self, path: Path, mode: str) -> None:
-        self._path, self._mode = path, mode
-        self._waiting, self._begun = "", False
 
-    def begin(self) -> None:
-        self._begun = True
-        self.write("")
+def splits_table(dataset: Dataset) -> Table:
+    """Return the numbers of rows, labels and bounds of each split, and the distributions."""
+    bounded = dataset.bounds is not None
+    headings = ["target", ">labels", *[">bounds"] * bounded, ">missing", "distribution"]
+    cells = []
+    for split in SPLITS:
+        rows = dataset.splits[split]
+        first = (split, f"{len(rows):,}")
+        if not dataset.targets:
+            cells.append([*first])
+        for each in islice(dataset.summaries(rows), MAX_TARGETS):
+            counts = (each.labels, *[each.bounds] * bounded, each.missing)
+            cells.append([*first, each.name, *(f"{n:,}" for n in counts), each.distribution or "-"])
+            first = ("", "")
+    return make_table("Splits", ["split", ">rows", *(headings if dataset.targets else ())], cells)
 
-    def write(self, text: str) -> int:
-        self._waiting += text
-        if self._begun:
-            path = self._path
-            with clear_errors(path, "write"), open(path, self._mode, encoding="utf-8") as file:
-                file.write(self._waiting)
-            self._waiting, self._mode = "", "a"
-        return len(text)
+
+def scores_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return a table of `score_columns`; with many targets, of the means over all targets alone."""
+    scores = score_rows(columns)
+    rows = ([_row_name(metric, scores), *scores[metric]] for metric in listed_metrics(scores))
+    return make_table("Scores", ["metric", *(f">{title}" for title in columns)], rows)
+
+
+def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what a reader of scores needs to know about the labels, from `Dataset.about_labels`."""
+    for name, about in labels.items():
+        if "scale" in about:
+            yield f"{name}: the scores are those of {about['scale']}."
+        if "bounds" in about:
+            counts = ", ".join(f"{count:,} {split}" for split, count in about["bounds"].items())
+            yield f"{name}: bounds are not scored ({counts})."
+        if "repeats" in about:
+            molecules, sd = about["repeats"]["molecules"], about["repeats"]["sd"]
+            yield (
+                f"{name}: the labels of {counted(molecules, 'molecule')} with several rows have a "
+                f"pooled standard deviation of {sd:.3g}, about the lowest RMSE of any model."
+            )
+
+
+def leak_notes(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence if the scores of some runs in `summary.json` are too optimistic."""
+    if found := summary.get("leaks"):
+        name, reasons = next(iter(found.items()))
+        yield (
+            f"The scores of {len(found)} of {counted(len(summary['runs']), 'run')} are too "
+            f"optimistic. {name}: {'; '.join(reasons)}."
+        )
+
+
+def replicates_table(summary: Mapping[str, Any]) -> Table:
+    """Return the mean and standard deviation over several runs or folds, a row for each metric."""
+    pooled = summary.get("out_of_fold")
+    what = counted(len(summary["runs"]), "run")
+    columns = {"val": summary["val"], "test": summary["test"]}
+    if pooled is not None:
+        what = counted(len(pooled["molecules"]), "fold")
+        columns = {"out of fold": summary["test"]}
+    if "test_constant" in summary:
+        columns["trivial baseline"] = summary["test_constant"]
+    if "baseline" in summary:
+        columns["forest"] = summary["baseline"]["test"]
+    headings = [f">{name}" for name in columns] + [">all rows"] * (pooled is not None)
+    rows = []
+    for metric in listed_metrics(summary["test"]):
+        cells = [_mean_and_sd(column.get(metric)) for column in columns.values()]
+        if pooled is not None:
+            cells.append(significant(pooled["scores"][metric]))
+        rows.append([_row_name(metric, summary["test"]), *cells])
+    return make_table(f"{summary['data']}: mean ± sd of {what}", ["metric", *headings], rows)
+
+
+def _row_name(metric: str, names: Iterable[str]) -> str:
+    return f"{'relative ' * is_relative(metric, names)}{metric}"
+
+
+def folds_table(summary: Mapping[str, Any]) -> Table:
+    """Return the score of each fold, from a summary with out-of-fold predictions."""
+    metric = headline(summary["chosen_by"], summary["test"])
+    columns = {"model": summary["test"], "trivial baseline": summary["test_constant"]}
+    if "baseline" in summary:
+        columns["forest"] = summary["baseline"]["test"]
+    title = f"{_label(summary, metric)} of each fold"
+    rows = []
+    for fold, count in enumerate(summary["out_of_fold"]["molecules"]):
+        cells = (significant(column[metric]["values"][fold]) for column in columns.values())
+        rows.append([str(fold), f"{count:,}", *cells])
+    return make_table(title, ["fold", ">molecules", *(f">{name}" for name in columns)], rows)
+
+
+def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
+    """Return the scores of each variant, and the differences from the first one on each split."""
+    (first, base), *_ = ablation.replicates.items()
+    labels = {name: _label(base.summary, name) for name in listed_metrics(ablation.differences)}
+    scores, differences = [], []
+    for score, label in labels.items():
+        for name, replicates in ablation.replicates.items():
+            own = replicates.summary
+            spreads = (_mean_and_sd(own[split][score]) for split in ("val", "test"))
+            scores.append([label, name, *spreads, f"{own['parameters']:,}"])
+        for name, by_split in ablation.differences[score].items():
+            for split, each in by_split.items():
+                assert each.mean is not None
+                ends = " to ".join(map(signed, each.interval or ()))
+                p = "" if each.p is None else f"{each.p:.2g}"
+                differences.append([label, name, split, signed(each.mean), ends, p])
+    what = ["score", "variant"]
+    title = f"Mean ± sd of {counted(len(base.runs), 'run')}"
+    other = f"Difference from {first}, by pairs of runs"
+    return (
+        make_table(title, [*what, ">val", ">test", ">parameters"], scores),
+        make_table(other, [*what, "split", ">mean", ">95 % interval", ">p"], differences),
+    )
+
+
+def _label(summary: Mapping[str, Any], metric: str) -> str:
+    return metric_label({n: each["mean"] for n, each in summary["test"].items()}, metric)
+
+
+def _mean_and_sd(figures: Mapping[str, Any] | None) -> str:
+    if figures is None:
+        return ""
+    sd = "" if figures["sd"] is None else f" ± {significant(figures['sd'])}"
+    return f"{significant(figures['mean'])}{sd}"

@@ -44,7 +44,8 @@ _SECTIONS = {
 
 _COMMANDS = [name for section in _SECTIONS.values() for name in section]
 
-_HOMES = {"embed": "predict", "explain": "predict", "pretrain": "train"}
+_HOMES = dict.fromkeys(("embed", "explain", "screen"), "predict")
+_HOMES |= {"pretrain": "train", "analyze": "evaluate"}
 """The module of each command whose name is another one."""
 
 

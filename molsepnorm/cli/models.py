@@ -1,4 +1,4 @@
-"""Models as files: those that come with the package, their integrity, ensembles and reports."""
+"""Models as files: shipped ones, their integrity, ensembles, reports, and export."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from molsepnorm.cli.console import make_console, make_table, one_line, print_json, say
-from molsepnorm.cli.export import export
-from molsepnorm.cli.options import FILE, GroupedCommand, json_option, option, output_option
-from molsepnorm.cli.sources import refuse_repeated
+from molsepnorm.cli.options import (
+    FILE,
+    GroupedCommand,
+    json_option,
+    models_option,
+    option,
+    output_option,
+)
+from molsepnorm.cli.signals import stop_on_signal
+from molsepnorm.cli.sources import load_predictor, refuse_repeated, table_options
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
+    from molsepnorm.data.tables.formats import ReadOptions
     from molsepnorm.pretrained import ModelCard
+
+_SHOWN = 5  # rejected rows that are printed
 
 
 class _ShowByDefault(click.Group):
@@ -111,10 +121,8 @@ def show(name: str | None, as_json: bool) -> None:
 
 def _print_list(cards: Iterable[ModelCard], sizes: Mapping[str, int]) -> None:
     headings = ("name", ">parameters", ">size", "trained on", "objectives", "must not be scored on")
-    table = make_table("Models", *headings)
-    table.box = None
-    for card in cards:
-        table.add_row(
+    rows = (
+        (
             card.name,
             f"{card.parameters:,}",
             _megabytes(sizes[card.name]),
@@ -122,27 +130,29 @@ def _print_list(cards: Iterable[ModelCard], sizes: Mapping[str, int]) -> None:
             ", ".join(card.objectives),
             ", ".join(card.excludes),
         )
+        for card in cards
+    )
     console = make_console()
-    console.print(table)
+    console.print(make_table("Models", headings, rows, plain=True))
     console.print("Print the card of a model: molsepnorm models NAME")
 
 
 def _print_card(card: ModelCard, size: int) -> None:
     console = make_console()
     console.print(f"{card.name} {card.version}: {card.description}", style="bold")
-    table = make_table("", "", "")
-    table.box, table.show_header = None, False
-    for row in _rows(card, size):
-        table.add_row(*row)
-    console.print(table)
+    about = make_table("", ("", ""), _rows(card, size), plain=True)
+    about.show_header = False
+    console.print(about)
     if card.scores:
         headings = ("data set", "metric", "method", ">mean", ">sd", ">seeds")
-        scores = make_table("Scores", *headings)
-        for each in card.scores:
-            spread = f"{each.sd:.3f}" if each.seeds > 1 else ""
-            numbers = (f"{each.mean:.3f}", spread, str(each.seeds))
-            scores.add_row(each.dataset, each.metric, each.method, *numbers)
-        console.print(scores)
+        rows = (
+            (
+                *(each.dataset, each.metric, each.method, f"{each.mean:.3f}"),
+                *(f"{each.sd:.3f}" if each.seeds > 1 else "", str(each.seeds)),
+            )
+            for each in card.scores
+        )
+        console.print(make_table("Scores", headings, rows))
     if card.predicts:
         console.print(f"Predict with it: molsepnorm predict --model {card.name} --input my.csv")
     console.print(f"Fine-tune it: molsepnorm train --data my.csv --from {card.name}")
@@ -211,4 +221,63 @@ def report(run: Path, output: Path | None) -> None:
     say(one_line(f"Report: {write_report(run, output)}"))
 
 
-models.add_command(export)
+@models.command(cls=GroupedCommand)
+@models_option
+@option(
+    "--encode",
+    "source",
+    heading="Molecules",
+    type=FILE,
+    help="Write the molecules of this file as inputs of the exported model: CSV, TSV, Parquet, "
+    "Excel, SDF or .smi, optionally compressed. By default the model is written.",
+)
+@table_options
+@output_option("Folder to write.", required=True)
+def export(
+    model_folders: tuple[Path, ...],
+    source: Path | None,
+    options: ReadOptions,
+    output: Path,
+) -> None:
+    """Write a model as ONNX, which maps tensors to predictions.
+
+    The folder has model.onnx, model.json, which describes the inputs and outputs, and example.npz.
+    The file is compared with `molsepnorm predict` before it is put in place. With
+    --encode, molecules are written as inputs of an exported model, 64 to a file.
+
+    \b
+    molsepnorm models export --model runs/logS --output logS-onnx
+    molsepnorm models export --model runs/logS --encode my.csv --output my-encoded
+    """
+    if source is None and options != type(options)():
+        raise click.UsageError("--smiles-column and other options on tables belong to --encode")
+    with stop_on_signal():
+        if source is None:
+            _export(model_folders, output)
+        else:
+            _encode(model_folders, source, options, output)
+
+
+def _export(folders: tuple[Path, ...], output: Path) -> None:
+    from molsepnorm.interop.export.run import check_export, export_onnx
+
+    check_export(output)  # before the model is loaded
+    model = load_predictor(folders, "cpu", 1, "fp32").model
+    report = export_onnx(model, output)
+    say(f"Model: {report.file}")
+    say(
+        f"Largest difference from molsepnorm predict on {report.molecules} molecules: "
+        f"{report.difference:.1e} ({report.unit})"
+    )
+
+
+def _encode(folders: tuple[Path, ...], source: Path, options: ReadOptions, output: Path) -> None:
+    from molsepnorm.interop.export.inputs import encode_table
+
+    model = load_predictor(folders, "cpu", 1, "fp32").model
+    found = encode_table(model, source, output, options)
+    for line in found.rejected[:_SHOWN]:
+        say(f"Left out: {line}", err=True)
+    if others := len(found.rejected[_SHOWN:]):
+        say(f"Left out: {counted(others, 'other row')}", err=True)
+    say(f"{counted(found.molecules, 'molecule')} in {counted(found.files, 'file')}: {output}")

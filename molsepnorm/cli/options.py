@@ -63,7 +63,8 @@ class GroupedCommand(click.Command):
                 continue
             line = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if line is not None:
-                heading = "Help" if "--help" in param.opts else getattr(param, "heading", heading)
+                own = "Help" if "--help" in param.opts else getattr(param, "heading", None)
+                heading = own or heading
                 groups.setdefault(heading, []).append(line)
         for name, lines in groups.items():
             with formatter.section(name):
@@ -87,9 +88,7 @@ class _Option(click.Option):
         self, *args: Any, heading: str | None = None, common: bool = True, **attributes: Any
     ) -> None:
         super().__init__(*args, **attributes)
-        self.common = common
-        if heading is not None:
-            self.heading = heading
+        self.heading, self.common = heading, common
 
 
 option = partial(click.option, cls=_Option)
@@ -138,7 +137,6 @@ def setting_options(
     *names: str,
     without: Sequence[str] = (),
     defaults: bool = False,
-    hidden: bool = False,
     common: Collection[str] | None = None,
     help: str | None = None,
 ) -> Decorator:
@@ -148,7 +146,6 @@ def setting_options(
         names: settings such as `data.targets`, or sections such as `data`; by default all.
         without: settings or sections that are left out.
         defaults: pass the default if an option is not given; otherwise None.
-        hidden: leave the options out of the help.
         common: names of the settings that `--help` lists; by default all.
         help: text that replaces the setting's own.
     """
@@ -169,7 +166,6 @@ def setting_options(
                 callback=split_names if setting["type"] == "list" else None,
                 default=setting["default"] if defaults else None,
                 show_default=False,
-                hidden=hidden,
                 common=common is None or setting["name"] in common,
                 help=help or setting["help"],
             )(command)

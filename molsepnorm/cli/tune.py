@@ -67,8 +67,7 @@ def tune(
     molsepnorm tune --data my.csv --targets logS --split-type scaffold --trials 50
     molsepnorm tune --data my.csv --targets logS --trials 50 --space space.yaml -o runs/tune-logS
     """
-    from molsepnorm.cli.display import TrainingDisplay, TuningDisplay
-    from molsepnorm.cli.tables import tuning_table
+    from molsepnorm.cli.display import TrainingDisplay, TuningDisplay, tuning_table
     from molsepnorm.training import StopWhen
     from molsepnorm.tuning import train_best
     from molsepnorm.tuning import tune as search

@@ -63,7 +63,6 @@ def locked(folder: Path, doing: str = "training") -> Iterator[None]:
 
 
 def _holder(path: Path) -> str:
-    """Return the process that holds the lock, if it is known."""
     with suppress(OSError, UnicodeDecodeError):
         if text := " ".join(path.read_text(encoding="utf-8").split()):
             return f" ({text[:80]})"

@@ -76,8 +76,12 @@ class Description:
     objective: str = SUPERVISED
     excludes: dict[str, str] = field(default_factory=dict)
     standardize: Level = "none"
-    calibration: list[Calibration] = field(default_factory=list)
+    calibration: tuple[Calibration, ...] = ()
     domain: Domain | None = None
+
+
+_OF_MODEL = ("featurizer", "task", "objective", "excludes", "standardize", "calibration", "domain")
+"""Entries that are fields of `PropertyModel`, too."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -209,18 +213,12 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     described = Description(
         schema=SCHEMA,
         molsepnorm=__version__,
-        featurizer=model.featurizer,
         featurizer_version=featurize.SIZES[model.featurizer].version,
-        task=model.task,
         parts=[
             PartDescription(part.kind, weight, part.reads, settings)
             for part, weight, (settings, _) in zip(model.parts, model.weights, states, strict=True)
         ],
-        objective=model.objective,
-        excludes=model.excludes,
-        standardize=model.standardize,
-        calibration=list(model.calibration),
-        domain=model.domain,
+        **{name: getattr(model, name) for name in _OF_MODEL},
     )
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     return {**asdict(described), KEY: digests}, files
@@ -236,19 +234,13 @@ def read_folder(folder: Path | str) -> PropertyModel:
     entries = {name: entry for name, entry in about.items() if name != KEY}
     found = check_types(Description, entries, f"{folder / CONFIG} does not describe a model")
     parts = _restored_parts(found.parts, weights, folder)
-    excludes = found.excludes | read_exclusions(folder)
+    found.excludes |= read_exclusions(folder)
     try:
         _require_fitting(parts, found)
         return PropertyModel(
             parts=tuple(parts),
             weights=tuple(each.weight for each in found.parts),
-            featurizer=found.featurizer,
-            task=found.task,
-            objective=found.objective,
-            excludes=excludes,
-            standardize=found.standardize,
-            calibration=tuple(found.calibration),
-            domain=found.domain,
+            **{name: getattr(found, name) for name in _OF_MODEL},
             structures=training_files(folder / TRAINING_FILE, about),
         )
     except ModelError as error:

@@ -330,8 +330,6 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
 
 
 def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> None:
-    """Check that a model has the targets and the encoding of the first one."""
-
     def described(each: PropertyModel) -> list[tuple[str, Any]]:
         return [
             ("targets", ", ".join(map(_described, each.task.targets))),

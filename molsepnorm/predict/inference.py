@@ -15,9 +15,8 @@ from molsepnorm.errors import ConfigError
 from molsepnorm.model import Inputs, PropertyModel
 from molsepnorm.model.parts import Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
-from molsepnorm.predict.domain import domain_columns
 from molsepnorm.predict.encode import EncodedRows
-from molsepnorm.predict.uncertainty import uncertainty_columns
+from molsepnorm.predict.uncertainty import domain_columns, uncertainty_columns
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from itertools import chain
 import pandas as pd
 
 from molsepnorm.files.page import table
-from molsepnorm.predict.domain import DOMAIN_COLUMNS
+from molsepnorm.predict.uncertainty import DOMAIN_COLUMNS
 from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import significant
 

@@ -18,7 +18,6 @@ from molsepnorm.errors import ConfigError, warn_of_data
 from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.parts import networks_of
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.predict.domain import require_domain
 from molsepnorm.predict.encode import (
     Cells,
     EncodedRows,
@@ -29,7 +28,7 @@ from molsepnorm.predict.encode import (
 )
 from molsepnorm.predict.inference import Embed, Embeddings, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
-from molsepnorm.predict.uncertainty import require_calibrated
+from molsepnorm.predict.uncertainty import require_calibrated, require_domain
 from molsepnorm.workers import results_of
 
 Result = TypeVar("Result")

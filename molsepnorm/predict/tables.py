@@ -120,36 +120,27 @@ def embed_rows(
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     if table.is_empty:
         return 0, 0
-    parts = predictor.embedded(iter(table), atoms, layer)
+    types: dict[str, Any] = {}
+    names = [f"{_EMBEDDING}_{index}" for index in range(width)]
     if suffix == ".parquet":
-        table.check([_EMBEDDING, _ATOMS, ERROR])
         arrow = import_module("pyarrow")
         types = {_EMBEDDING: arrow.list_(arrow.float32(), width)}
         if atoms:
             channels = predictor.model.network.config.width
             types[_ATOMS] = arrow.list_(arrow.list_(arrow.float32(), channels))
-        vectors = ((rows, found.errors, _vectors(found)) for rows, found in parts)
-        _write(output, table, vectors, [*types], types=types)
-    else:
-        names = [f"{_EMBEDDING}_{index}" for index in range(width)]
-        table.check([*names, ERROR])
-        texts = (
-            (rows, found.errors, cells(_frame(found, names), _CHANNEL_DIGITS))
-            for rows, found in parts
-        )
-        _write(output, table, texts, names)
+        names = [*types]
+
+    def cells_of(found: Embeddings) -> Iterator[Sequence[Any]]:
+        if types:
+            of_atoms = [] if found.atoms is None else [map(list, found.atoms)]
+            return zip(found.molecules, *of_atoms, found.errors, strict=True)
+        frame = pd.DataFrame(found.molecules, columns=names)
+        return cells(frame.assign(**{ERROR: found.errors}), _CHANNEL_DIGITS)
+
+    table.check([*names, ERROR])
+    parts = predictor.embedded(iter(table), atoms, layer)
+    _write(output, table, ((rows, e.errors, cells_of(e)) for rows, e in parts), names, types=types)
     return table.rows, table.failed
-
-
-def _vectors(found: Embeddings) -> Iterator[Sequence[Any]]:
-    """Return the cells of each row in Parquet: its vectors, and the error."""
-    atoms = [] if found.atoms is None else [map(list, found.atoms)]
-    return zip(found.molecules, *atoms, found.errors, strict=True)
-
-
-def _frame(found: Embeddings, names: Sequence[str]) -> pd.DataFrame:
-    table = pd.DataFrame(found.molecules, columns=[*names])
-    return table.assign(**{ERROR: pd.Series(found.errors, dtype=object)})
 
 
 class TableRows:

@@ -31,25 +31,32 @@ Definitions that differ between libraries:
   classes it is half of that, the squared error of the probability of class 1.
 - A prediction that is not finite leaves the score undefined.
 
-`scipy.stats.bootstrap` was tried in place of the resamples. It computes metrics that have no
-vectorised form one resample at a time, which takes 10 to 700 times as long, and it cannot draw the
-same resamples for several targets.
+A metric is computed as a function of the molecules' weights: float (n, r), the number of times that
+n molecules occur in r resamples. Its scores are (r,), not finite where undefined. What does not
+depend on the weights (errors, the order of predictions, classes) is computed once. For each block
+of weights only matrix products and cumulative sums remain.
+
+`scipy.stats.bootstrap` and scikit-learn's metrics with `sample_weight` were tried in place of this.
+They compute metrics that have no vectorised form one resample at a time, which takes 10 to 700
+times as long, and the former cannot draw the same resamples for several targets. The tests compare
+all scores with those of scikit-learn.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from molsepnorm.errors import ConfigError, did_you_mean
-from molsepnorm.tasks.weighted import WEIGHTED
 
 Kind = Literal["regression", "binary", "multiclass"]
 """Kind of a target: a number, yes or no, or one of several classes."""
+
+Weighted = Callable[[np.ndarray], np.ndarray]  # weights (n, r) -> scores (r,)
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,8 @@ class Metric:
     higher_is_better: bool
     label: str
     """Name in text, such as ROC-AUC."""
+    weighted: Callable[[np.ndarray, np.ndarray], Weighted] | None = None
+    """Function from labels and predictions, none of them missing, to scores by weights."""
 
     @property
     def has_unit(self) -> bool:
@@ -79,24 +88,177 @@ class Metric:
         return score <= (1 + _CLOSE) * to
 
 
+def _mean(values: np.ndarray) -> Weighted:
+    return lambda weights: values @ weights / weights.sum(axis=0)
+
+
+def _mae(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    return _mean(np.abs(truth - predicted))
+
+
+def _rmse(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    mean = _mean((truth - predicted) ** 2)
+    return lambda weights: np.sqrt(mean(weights))
+
+
+def _r2(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    squares = (truth - predicted) ** 2
+
+    def weighted(weights: np.ndarray) -> np.ndarray:
+        # Deviations from a label of the resample, in two passes: one pass over large or equal
+        # labels would leave rounding errors where the spread is small or zero.
+        first = truth[(weights > 0).argmax(axis=0)]  # (r,)
+        mean = first + ((truth[:, None] - first) * weights).sum(axis=0) / weights.sum(axis=0)
+        spread = ((truth[:, None] - mean) ** 2 * weights).sum(axis=0)
+        return 1 - squares @ weights / spread
+
+    return weighted
+
+
+def _spearman(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    rankings = [_Ranking(values, values) for values in (truth, predicted)]
+
+    def weighted(weights: np.ndarray) -> np.ndarray:
+        # Twice the distance of each rank from the middle rank, ties averaged: all are integers.
+        total = weights.sum(axis=0)
+        x, y = (np.add(*ranking.sums(weights)) - total for ranking in rankings)
+        spread = (x * x * weights).sum(axis=0) * (y * y * weights).sum(axis=0)
+        return (x * y * weights).sum(axis=0) / np.sqrt(spread)
+
+    return weighted
+
+
+def _roc_auc(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    """Return the share of positive–negative pairs in the right order; a tie counts one half."""
+    positive, negative = np.flatnonzero(truth == 1), np.flatnonzero(truth != 1)
+    ranking = _Ranking(predicted[positive], predicted[negative])
+
+    def weighted(weights: np.ndarray) -> np.ndarray:
+        positives, negatives = weights[positive], weights[negative]
+        below, up_to = ranking.sums(negatives)
+        pairs = positives.sum(axis=0) * negatives.sum(axis=0)
+        return (positives * (below + up_to)).sum(axis=0) / 2 / pairs
+
+    return weighted
+
+
+def _pr_auc(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    """Return the mean precision among all molecules that score as high as each positive."""
+    positive, negative = np.flatnonzero(truth == 1), np.flatnonzero(truth != 1)
+    among_positives = _Ranking(predicted[positive], predicted[positive])
+    among_negatives = _Ranking(predicted[positive], predicted[negative])
+
+    def weighted(weights: np.ndarray) -> np.ndarray:
+        positives, negatives = weights[positive], weights[negative]
+        total, others = positives.sum(axis=0), negatives.sum(axis=0)
+        hits = total - among_positives.sums(positives)[0]  # (positives, r)
+        found = hits + others - among_negatives.sums(negatives)[0]
+        precision = hits / np.maximum(found, 1)  # nothing is found only where the weight is 0
+        return np.where(others > 0, (positives * precision).sum(axis=0) / total, np.nan)
+
+    return weighted
+
+
+def _accuracy(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    return _mean((truth == _classes(predicted)).astype(float))
+
+
+def _log_loss(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    tiny = np.finfo(float).eps
+    of_truth = np.take_along_axis(_probabilities(predicted), truth[:, None], axis=1)[:, 0]
+    return _mean(-np.log(of_truth.clip(tiny, 1 - tiny)))
+
+
+def _brier(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    probabilities = _probabilities(predicted)
+    classes = probabilities.shape[1]
+    errors = ((np.eye(classes)[truth] - probabilities) ** 2).sum(axis=1)
+    return _mean(errors / 2 if classes == 2 else errors)
+
+
+def _f1(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    binary, confusion = predicted.ndim == 1, _Confusion(truth, predicted)
+
+    def weighted(weights: np.ndarray) -> np.ndarray:
+        true, chosen, right = confusion.sums(weights)
+        found = true + chosen > 0
+        f1 = np.where(found, 2 * right / (true + chosen), 0)  # (K, r)
+        if binary:
+            return np.where(true[1] > 0, f1[1], np.nan)
+        return f1.sum(axis=0) / found.sum(axis=0)
+
+    return weighted
+
+
+def _mcc(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    confusion = _Confusion(truth, predicted)
+
+    def weighted(weights: np.ndarray) -> np.ndarray:
+        true, chosen, right = confusion.sums(weights)
+        total = true.sum(axis=0)
+        covariance = right.sum(axis=0) * total - (true * chosen).sum(axis=0)
+        var_true = total**2 - (true**2).sum(axis=0)
+        var_chosen = total**2 - (chosen**2).sum(axis=0)
+        value = np.where(var_chosen > 0, covariance / np.sqrt(var_true * var_chosen), 0)
+        return np.where(var_true > 0, value, np.nan)
+
+    return weighted
+
+
+def _classes(predicted: np.ndarray) -> np.ndarray:  # int (n,)
+    return predicted.argmax(axis=1) if predicted.ndim == 2 else (predicted > 0.5).astype(int)
+
+
+def _probabilities(predicted: np.ndarray) -> np.ndarray:  # (n, K)
+    return predicted if predicted.ndim == 2 else np.stack([1 - predicted, predicted], axis=1)
+
+
+class _Ranking:
+    """The ranks of values (m,) among others (k,), sorted once for all weights."""
+
+    def __init__(self, values: np.ndarray, others: np.ndarray) -> None:
+        self.order = others.argsort()
+        ranked = others[self.order]
+        self.below = np.searchsorted(ranked, values, side="left")
+        self.up_to = np.searchsorted(ranked, values, side="right")
+
+    def sums(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # (m, r) each
+        """Return the weight of the others below, and up to, each value, from their weights (k,
+        r)."""
+        cumulative = np.zeros((len(weights) + 1, weights.shape[1]))
+        np.cumsum(weights[self.order], axis=0, out=cumulative[1:])
+        return cumulative[self.below], cumulative[self.up_to]
+
+
+class _Confusion:
+    """The weight of each class among the labels, among the predictions, and where both agree."""
+
+    def __init__(self, truth: np.ndarray, predicted: np.ndarray) -> None:
+        one_hot = np.eye(predicted.shape[1] if predicted.ndim == 2 else 2)
+        self.true, self.chosen = one_hot[truth].T, one_hot[_classes(predicted)].T  # (K, n)
+
+    def sums(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # (K, r) each
+        return self.true @ weights, self.chosen @ weights, (self.true * self.chosen) @ weights
+
+
 _CLOSE = 5e-3
 _CLASSES: tuple[Kind, ...] = ("binary", "multiclass")
 
 METRICS = {
     metric.name: metric
-    for metric in (
-        Metric("mae", ("regression",), higher_is_better=False, label="MAE"),
-        Metric("rmse", ("regression",), higher_is_better=False, label="RMSE"),
-        Metric("r2", ("regression",), higher_is_better=True, label="R²"),
-        Metric("spearman", ("regression",), higher_is_better=True, label="Spearman"),
-        Metric("roc_auc", ("binary",), higher_is_better=True, label="ROC-AUC"),
-        Metric("pr_auc", ("binary",), higher_is_better=True, label="PR-AUC"),
-        Metric("accuracy", _CLASSES, higher_is_better=True, label="accuracy"),
-        Metric("f1", _CLASSES, higher_is_better=True, label="F1"),
-        Metric("mcc", _CLASSES, higher_is_better=True, label="MCC"),
-        Metric("log_loss", _CLASSES, higher_is_better=False, label="log loss"),
-        Metric("brier", _CLASSES, higher_is_better=False, label="Brier score"),
-        Metric("loss", (), higher_is_better=False, label="loss"),
+    for metric in (  # name, kinds, whether higher is better, label, function
+        Metric("mae", ("regression",), False, "MAE", _mae),
+        Metric("rmse", ("regression",), False, "RMSE", _rmse),
+        Metric("r2", ("regression",), True, "R²", _r2),
+        Metric("spearman", ("regression",), True, "Spearman", _spearman),
+        Metric("roc_auc", ("binary",), True, "ROC-AUC", _roc_auc),
+        Metric("pr_auc", ("binary",), True, "PR-AUC", _pr_auc),
+        Metric("accuracy", _CLASSES, True, "accuracy", _accuracy),
+        Metric("f1", _CLASSES, True, "F1", _f1),
+        Metric("mcc", _CLASSES, True, "MCC", _mcc),
+        Metric("log_loss", _CLASSES, False, "log loss", _log_loss),
+        Metric("brier", _CLASSES, False, "Brier score", _brier),
+        Metric("loss", (), False, "loss"),
     )
 }
 """`loss` is the training loss on the validation split. It compares models whose targets are of
@@ -135,8 +297,9 @@ def resampled_scores(
     Raises:
         ConfigError: there is no such metric.
     """
-    if metric not in WEIGHTED:
-        raise ConfigError(f"no metric '{metric}' scores a target. {did_you_mean(metric, WEIGHTED)}")
+    known = {name: each.weighted for name, each in METRICS.items() if each.weighted}
+    if metric not in known:
+        raise ConfigError(f"no metric '{metric}' scores a target. {did_you_mean(metric, known)}")
     present = np.flatnonzero(~np.isnan(labels))
     if not len(present):
         return np.full(len(counts), np.nan)
@@ -148,7 +311,7 @@ def resampled_scores(
     scores = np.empty(len(counts))
     step = max(1, _WEIGHTS_AT_ONCE // len(present))
     with np.errstate(all="ignore"):
-        score_of = WEIGHTED[metric](truth, predicted)
+        score_of = known[metric](truth, predicted)
         for start in range(0, len(counts), step):
             rows = slice(start, start + step)
             weights = np.ascontiguousarray(counts[rows].take(present, axis=1).T, dtype=float)

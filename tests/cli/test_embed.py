@@ -45,18 +45,3 @@ def test_a_table_is_embedded(run, model, tmp_path, processes):
     expected = Predictor.from_pretrained(model).embed(smiles).molecules
     np.testing.assert_allclose(np.stack(written["embedding"]), expected, rtol=1e-4, atol=1e-5)
     assert [len(atoms) for atoms in written["atom_embeddings"][:8]] == [2, 3, 4, 5, 6, 7, 8, 0]
-
-
-@pytest.mark.parametrize(
-    ("given", "code", "message"),
-    [
-        (("-o", "out.txt"), 2, "out.txt: the end of the name chooses the format of the table"),
-        (("-o", "out.csv", "--atoms"), 2, "a CSV or TSV has no lists for the embeddings of"),
-        (("-o", "out.csv", "--layer", "9"), 2, "the layer must be between 1 and"),
-    ],
-    ids=str,
-)
-def test_mistakes_are_clear_errors(refused, model, tmp_path, monkeypatch, given, code, message):
-    monkeypatch.chdir(tmp_path)
-    assert message in refused("embed", "--model", model, "--smiles", "C", *given, code=code)
-    assert list(tmp_path.iterdir()) == []

@@ -64,12 +64,9 @@ def test_a_table_is_encoded_by_the_same_options_as_in_predict(model, ok, tmp_pat
 
 
 def test_wrong_options_are_refused(model, refused, tmp_path):
-    table = ("--encode", model[1].parent / "data.csv")
     output = ("-o", tmp_path / "out")
     text = refused("models", "export", *model, "--encode", "none.csv", *output, code=1)
     assert "none.csv: there is no such file" in text
-    text = refused("models", "export", *model, *table, "--smiles-column", "structure", *output)
-    assert "structure" in text
     text = refused("models", "export", *model, "--smiles-column", "s", *output)
     assert "belong to --encode" in text
     assert [*tmp_path.iterdir()] == []

@@ -99,11 +99,3 @@ def test_the_cleaned_copy_keeps_the_name_of_the_column(ok, tmp_path):
     (tmp_path / "x.csv").write_text("Smiles,y\nCCO,1\nOCC,1\nCC,2\n")
     ok("data", "check", tmp_path / "x.csv", "--fix", tmp_path / "fixed.csv")
     assert (tmp_path / "fixed.csv").read_text() == "Smiles,y\nCCO,1\nCC,2\n"
-
-
-def test_two_columns_of_smiles_are_named(refused, model, tmp_path):
-    (tmp_path / "x.csv").write_text("SMILES,canonical_smiles\nC,C\n")
-    message = refused("predict", "--model", model, "-i", tmp_path / "x.csv")
-    assert (
-        "'SMILES' and 'canonical_smiles' may be meant: choose one with --smiles-column" in message
-    )

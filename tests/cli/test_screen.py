@@ -104,22 +104,6 @@ def test_uncertainty_and_domain_add_columns(ok, write_table, tmp_path):
     assert found["nearest_smiles"].tolist() == wanted["nearest_smiles"].tolist()
 
 
-def test_mistakes_are_refused_before_anything_is_computed(refused, given, tmp_path):
-    """A message, no traceback, and no folder."""
-    for args, message in (
-        (("--filter", "y_perd > 1"), "there is no column 'y_perd'. Did you mean 'y_pred'"),
-        (("--ascending",), "add --top"),
-        (("--top", "3", "--ascending", "--descending"), "was given 2 times"),
-        (("--level", "0.5"), "add --uncertainty"),
-        (("--domain",), "training molecules"),
-    ):
-        assert message in refused(*given, *args), args
-        assert not (tmp_path / "out").exists()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine").write_text("")
-    assert "holds no manifest.json of a screen" in refused(*given)
-
-
 def test_the_python_example_of_the_page_runs(workspace, tmp_path, monkeypatch, capsys):
     """With a model whose target is logS."""
     page = Path(__file__).parents[2] / "docs" / "screening.md"

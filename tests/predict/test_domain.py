@@ -17,7 +17,7 @@ from molsepnorm.model.parts import NetworkPart
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
 from molsepnorm.predict import Predictor, predict_rows
-from molsepnorm.predict import domain as module
+from molsepnorm.predict import uncertainty as module
 from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.tasks.domain import GRID, Domain

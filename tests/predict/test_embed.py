@@ -195,6 +195,7 @@ def test_mistakes_are_clear_errors(predictor, tmp_path):
         ("out.txt", {}, "out.txt: the end of the name chooses the format of the table"),
         ("out.csv", {"atoms": True}, "a CSV or TSV has no lists for the embeddings of"),
         ("out.parquet", {"chunks": taken}, "my.csv has a column 'embedding' already, which a new"),
+        ("out.parquet", {"layer": 9}, "the layer must be between 1 and 3; got 9"),
         ("out.parquet", {"chunks": twice}, "several columns called 'a', which Parquet"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from molsepnorm.cli.tables import ablation_tables
+from molsepnorm.cli.display import ablation_tables
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import ablate, train
 from molsepnorm.training.comparing.ablation import Ablation

@@ -264,7 +264,6 @@ class Trees:
 
 
 def _as_trees(*arrays: Any) -> Trees:
-    """Return trees from arrays of any type of number."""
     return Trees(*(np.asarray(each, kind) for each, kind in zip(arrays, _TYPES, strict=True)))
 
 

@@ -200,20 +200,16 @@ class KernelPart(Part):
 
     @property
     def modules(self) -> tuple[Graphormer, KernelRegression]:
-        """The encoder and the regression."""
         return self.encoder, self.regression
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of the regression."""
         return len(self.regression.bias)
 
     def rescale(self, old: Task, new: Task) -> None:
-        """Change the weights of the centres; see `Part.rescale`."""
         old.rescale_outputs(new, [self.regression.weight], self.regression.bias)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return the architecture of the encoder, and the tensors of both modules."""
         tensors = self.encoder.state_dict(prefix="encoder.")
         return asdict(self.encoder.config), tensors | self.regression.state_dict(prefix=_PREFIX)
 
@@ -221,7 +217,6 @@ class KernelPart(Part):
     def from_state(
         settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
     ) -> KernelPart:
-        """Return the part with this state."""
         own = {n.removeprefix(_PREFIX): each for n, each in tensors.items() if _PREFIX in n}
         others = {n.removeprefix("encoder."): e for n, e in tensors.items() if _PREFIX not in n}
         centers, width = own["centers"].shape
@@ -259,7 +254,6 @@ def of_column(weight: Tensor | float, one: Tensor, other: Tensor) -> Tensor:  # 
 
 
 def _distances(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
-    """Return the distances between rows (n, R) and (m, R)."""
     if not torch.compiler.is_compiling():
         return torch.cdist(one, other)
     # ONNX has no cdist
@@ -268,7 +262,6 @@ def _distances(one: Tensor, other: Tensor) -> Tensor:  # (n, m)
 
 
 def _matern_at(distances: Tensor) -> Tensor:
-    """Return the Matérn kernel at distances (…) relative to its length."""
     distances = math.sqrt(3) * distances
     return (1 + distances) * torch.exp(-distances)
 

@@ -9,7 +9,6 @@ MolGraph(7 atoms, 7 bonds)
 FeatureSizes(atoms=(28,), bonds=(3,), molecule=(), version='1')
 """
 
-from molsepnorm.molecules.featurize.featurizer import FeatureSizes, Featurizer
-from molsepnorm.molecules.featurize.registry import SIZES, get, register
+from molsepnorm.molecules.featurize.registry import SIZES, FeatureSizes, Featurizer, get, register
 
 __all__ = ["SIZES", "FeatureSizes", "Featurizer", "get", "register"]

@@ -9,7 +9,7 @@ import numpy as np
 from rdkit import Chem, rdBase
 
 from molsepnorm.errors import InvalidMolecule
-from molsepnorm.molecules.featurize.featurizer import Featurizer
+from molsepnorm.molecules.featurize.registry import Featurizer
 from molsepnorm.molecules.featurize.smiles import canonical_smiles, implicit_hydrogens
 from molsepnorm.molecules.molecule import MolGraph
 

@@ -52,9 +52,7 @@ def tanimoto(one: csr_matrix, other: csr_matrix) -> np.ndarray:  # float64 (A, B
     return common / sizes
 
 
-def nearest(
-    one: np.ndarray, other: np.ndarray, itself: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def nearest(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the most similar of B molecules to each of A molecules, and their Tanimoto similarity.
 
     Of several equally similar molecules, the first one is returned. The result does not depend on
@@ -62,15 +60,13 @@ def nearest(
     in 40 MB of memory.
 
     >>> bits = packed_morgan(["CCN", "CCO", "OCC"])
-    >>> index, similarity = nearest(bits[1:], bits, itself=np.array([1, 2]))
+    >>> index, similarity = nearest(bits[2:], bits)
     >>> index.tolist(), similarity.tolist()
-    ([2, 1], [1.0, 1.0])
+    ([1], [1.0])
 
     Args:
         one, other: fingerprints as those of `packed_morgan`, uint8 [A, BITS // 8] and
             [B, BITS // 8].
-        itself: int64 [A], for each molecule the index of the one that it is not compared with; by
-            default it is compared with all.
 
     Returns:
         The indices, int64 [A], and the similarities, float64 [A]; -1 where there is no molecule to
@@ -91,10 +87,6 @@ def nearest(
             common = of_dense[rows].toarray() @ dense
             common += (of_sparse[rows] @ sparse).toarray()
             common /= sizes[rows] + of_block - common
-            if itself is not None:
-                own = itself[rows] - start
-                inside = np.flatnonzero((own >= 0) & (own < common.shape[1]))
-                common[inside, own[inside]] = -1
             found = common.argmax(axis=1)
             similarity = common[np.arange(len(found)), found]
             better = np.flatnonzero(similarity > best[rows])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import repeat
 
 import numpy as np
 from rdkit import Chem
 
-from molsepnorm.molecules.featurize.featurizer import Featurizer
-from molsepnorm.molecules.featurize.registry import SIZES
+from molsepnorm.molecules.featurize.registry import SIZES, Featurizer
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.molecules.molecule import MolGraph
 
@@ -91,43 +91,36 @@ def _graph(mol: Chem.Mol, smiles: str) -> MolGraph:
         strict=True,
     )
     return MolGraph(
-        _features(_ATOM_ROWS, atom_rows, len(SIZES["ogb"].atoms)),
+        _features(map(_atom, atom_rows), len(SIZES["ogb"].atoms)),
         both.T,
-        _features(_BOND_ROWS, bond_rows, len(SIZES["ogb"].bonds)),
+        _features(map(_bond, bond_rows), len(SIZES["ogb"].bonds)),
     )
 
 
-class _AtomRows(dict[tuple, bytes]):
-    """RDKit's properties of an atom -> its nine features."""
-
-    def __missing__(self, values: tuple) -> bytes:
-        chirality, element, degree, bonded, charge, radicals, hybridization, *flags = values
-        self[values] = bytes(
-            (
-                element - 1 if 1 <= element <= 118 else 118,
-                min(int(chirality), 4),
-                min(degree, 11),
-                charge + 5 if -5 <= charge <= 5 else 11,
-                min(degree - bonded, 9),
-                min(radicals, 5),
-                _HYBRIDIZATION.get(hybridization, 5),
-                *flags,
-            )
+@cache
+def _atom(values: tuple) -> bytes:
+    """Return the nine features of an atom with these properties of RDKit."""
+    chirality, element, degree, bonded, charge, radicals, hybridization, *flags = values
+    return bytes(
+        (
+            element - 1 if 1 <= element <= 118 else 118,
+            min(int(chirality), 4),
+            min(degree, 11),
+            charge + 5 if -5 <= charge <= 5 else 11,
+            min(degree - bonded, 9),
+            min(radicals, 5),
+            _HYBRIDIZATION.get(hybridization, 5),
+            *flags,
         )
-        return self[values]
+    )
 
 
-class _BondRows(dict[tuple, bytes]):
-    """RDKit's properties of a bond -> its three features."""
-
-    def __missing__(self, values: tuple) -> bytes:
-        kind, stereo, conjugated = values
-        self[values] = bytes((_BOND_TYPE.get(kind, 4), _BOND_STEREO.get(stereo, 5), conjugated))
-        return self[values]
+@cache
+def _bond(values: tuple) -> bytes:
+    """Return the three features of a bond with these properties of RDKit."""
+    kind, stereo, conjugated = values
+    return bytes((_BOND_TYPE.get(kind, 4), _BOND_STEREO.get(stereo, 5), conjugated))
 
 
-_ATOM_ROWS, _BOND_ROWS = _AtomRows(), _BondRows()
-
-
-def _features(rows: dict[tuple, bytes], values: Iterable[tuple], width: int) -> np.ndarray:
-    return np.frombuffer(b"".join(map(rows.__getitem__, values)), dtype=np.uint8).reshape(-1, width)
+def _features(rows: Iterable[bytes], width: int) -> np.ndarray:
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, width)

@@ -180,7 +180,6 @@ def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> li
 
 
 def _array(data: Data, name: str, shape: str) -> np.ndarray:
-    """Return integers with two dimensions."""
     value = getattr(data, name, None)
     if value is None:
         raise InvalidMolecule(f"the data has no {name}; expected integers of shape {shape}")

@@ -10,8 +10,7 @@ import numpy as np
 from rdkit import Chem, rdBase
 
 from molsepnorm.errors import InvalidMolecule, require_several
-from molsepnorm.molecules.featurize.featurizer import Featurizer
-from molsepnorm.molecules.featurize.registry import SIZES
+from molsepnorm.molecules.featurize.registry import SIZES, Featurizer
 from molsepnorm.molecules.featurize.smiles import (
     CANONICAL,
     MAX_ATOMS,
@@ -146,8 +145,8 @@ def _firm_labels(text: str) -> bytes | None:
     if not (_RANKED and isinstance(text, str) and _PLAIN.fullmatch(text)) or excess(text):
         return None
     try:
-        labels = bytes(map(_FIRM_LABELS.__getitem__, _ATOM_TOKEN.findall(text)))
-    except (KeyError, InvalidMolecule):
+        labels = bytes(map(_firm_index, _ATOM_TOKEN.findall(text)))
+    except InvalidMolecule:
         return None
     return labels if len(labels) <= MAX_ATOMS else None
 
@@ -215,14 +214,9 @@ def _atom_index(token: str) -> int:
     return _ATOM_INDEX[label]
 
 
-class _FirmLabels(dict[str, int]):
-    """Token -> label, for tokens whose label is the same in the canonical SMILES."""
-
-    def __missing__(self, token: str) -> int:
-        if not _FIRM.fullmatch(token):
-            raise KeyError(token)
-        self[token] = _atom_index(token)
-        return self[token]
-
-
-_FIRM_LABELS = _FirmLabels()
+@functools.cache
+def _firm_index(token: str) -> int:
+    """Return the label of a token that is the same in the canonical SMILES."""
+    if not _FIRM.fullmatch(token):
+        raise InvalidMolecule(token)
+    return _atom_index(token)

@@ -107,7 +107,6 @@ class Filter:
         return found.to_numpy()
 
     def _example(self) -> pd.DataFrame:
-        """Return a row, on which the condition is tried."""
         values = {"number": 0.0, "probability": 0.0, "yes/no": False}
         kinds = {name: self._columns.kinds[name] for name in self._names.values()}
         kinds |= dict.fromkeys(self._compared["number"], "number")

@@ -251,7 +251,6 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
 
 
 def _content(work: Work, options: ScreenOptions) -> dict[str, Any]:
-    """Return what the screen computes, for its manifest."""
     about, _ = packed(work.predictor.model)
     del about["molsepnorm"]  # the version may change
     given = asdict(options)

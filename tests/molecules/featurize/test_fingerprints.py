@@ -54,17 +54,12 @@ def test_the_nearest_molecule_is_that_of_rdkit(monkeypatch, queries, others, fre
     index, similarity = nearest(bits, bits[2:])
     assert index.tolist() == expected[:, 2:].argmax(axis=1).tolist()
     assert similarity.tolist() == expected[:, 2:].max(axis=1).tolist()
-    np.fill_diagonal(expected, -1)
-    index, similarity = nearest(bits, bits, itself=np.arange(len(TEXTS)))
-    assert index.tolist() == expected.argmax(axis=1).tolist()
-    assert similarity.tolist() == expected.max(axis=1).tolist()
 
 
 def test_nothing_is_near_without_molecules():
     bits = packed_morgan(TEXTS)
     assert [each.shape for each in nearest(bits[:0], bits)] == [(0,), (0,)]
     assert nearest(bits, bits[:0])[1].tolist() == [-1] * len(TEXTS)
-    assert nearest(bits[:1], bits[:1], itself=np.array([0]))[1].tolist() == [-1]
 
 
 def test_random_fingerprints_are_compared_exactly():

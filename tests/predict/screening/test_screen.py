@@ -393,6 +393,7 @@ def test_options_that_are_impossible_are_refused(
     several = Predictor(small_model(*TARGETS))
     for options, message in (
         ({"top": 0}, "top must be 1 or more; got 0"),
+        ({"ascending": True}, "add --top"),
         ({"top": 3, "by": "smiles"}, "by: 'smiles' is no column of predicted numbers.*active"),
         ({"top": 3}, "the targets y, active, group: choose the one"),
         ({"filter": "similarity > 0"}, "no column 'similarity'.*--domain add others"),
