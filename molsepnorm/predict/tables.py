@@ -137,7 +137,7 @@ def embed_rows(
         frame = pd.DataFrame(found.molecules, columns=names)
         return cells(frame.assign(**{ERROR: found.errors}), _CHANNEL_DIGITS)
 
-    table.check([*names, ERROR])
+    table.check([*names, *[_ATOMS] * bool(types), ERROR])  # none of another model stays
     parts = predictor.embedded(iter(table), atoms, layer)
     _write(output, table, ((rows, e.errors, cells_of(e)) for rows, e in parts), names, types=types)
     return table.rows, table.failed
