@@ -20,10 +20,9 @@ from molsepnorm.analysis.geometry import (
     singular_values,
     uniformity,
 )
-from molsepnorm.analysis.geometry.analysis import ATOMS, TOKEN
+from molsepnorm.analysis.geometry.analysis import ATOMS, TOKEN, load_models
 from molsepnorm.analysis.geometry.figure import draw, write
 from molsepnorm.analysis.geometry.measures import correlate
-from molsepnorm.analysis.geometry.models import load_models
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.store import GraphStore
