@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from molsepnorm.analysis.geometry.measures import (
-    Correlation,
     alignment,
     correlate,
     effective_rank,
@@ -90,18 +89,15 @@ class EmbeddingStatistics:
     """Share of the variance that the 5 % furthest molecules have."""
     alignment: float | None
     """Alignment of two views with different dropout; None for networks without dropout."""
-    correlations: dict[str, Correlation | None]
-    """Correlations with the molecules' size in atoms and with the learned values of targets. A
+    correlations: dict[str, float | None]
+    """See `correlate`: with the molecules' size in atoms and with the learned values of targets. A
     target called "size" or like one of `MEASURES` is named "target size" here."""
     singular_values: tuple[float, ...]
     """Divided by √n: standard deviations along the principal axes."""
 
     def value(self, name: str) -> float | None:
         """Return one of `MEASURES`, or the linear correlation with a number."""
-        if name in MEASURES:
-            return getattr(self, name)
-        found = self.correlations[name]
-        return None if found is None else found.linear
+        return getattr(self, name) if name in MEASURES else self.correlations[name]
 
 
 @dataclass(frozen=True)
