@@ -167,8 +167,8 @@ def analyze(
     molsepnorm analyze --model runs/shared --model runs/sep --data my.csv
     """
     from molsepnorm.analysis.geometry import analyze as run
+    from molsepnorm.analysis.geometry.analysis import load_models
     from molsepnorm.analysis.geometry.figure import require_folder, write
-    from molsepnorm.analysis.geometry.models import load_models
 
     if options["smiles_column"] is not None and options["data"] is None:
         raise click.UsageError("--smiles-column needs a table: give --data FILE.csv")

@@ -259,7 +259,7 @@ def export(
 
 
 def _export(folders: tuple[Path, ...], output: Path) -> None:
-    from molsepnorm.interop.export.run import check_export, export_onnx
+    from molsepnorm.interop.export import check_export, export_onnx
 
     check_export(output)  # before the model is loaded
     model = load_predictor(folders, "cpu", 1, "fp32").model
@@ -272,7 +272,7 @@ def _export(folders: tuple[Path, ...], output: Path) -> None:
 
 
 def _encode(folders: tuple[Path, ...], source: Path, options: ReadOptions, output: Path) -> None:
-    from molsepnorm.interop.export.inputs import encode_table
+    from molsepnorm.interop.export import encode_table
 
     model = load_predictor(folders, "cpu", 1, "fp32").model
     found = encode_table(model, source, output, options)

@@ -42,8 +42,3 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
     first = f"<thead>{line(head, 'th')}</thead>" if head else ""
     body = "".join(line(cells, "td") for cells in rows)
     return f'<div class="wide"><table>{first}<tbody>{body}</tbody></table></div>'
-
-
-def code(text: str) -> str:
-    """Return a text such as a SMILES as HTML."""
-    return f"<code>{escape(text)}</code>"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,9 @@ from molsepnorm.predict import Predictor
 from molsepnorm.tasks.inputs import MISSING, require_same_order
 from molsepnorm.training.fit import loaded
 from molsepnorm.training.run import train_on
+
+if TYPE_CHECKING:
+    from typing import Self
 
 __all__ = ["GraphormerClassifier", "GraphormerRegressor"]
 
@@ -58,34 +61,50 @@ class _Graphormer(BaseEstimator):
         self.device = device
         self.processes = processes
 
-    def _fit(
+    def fit(
         self,
-        molecules: list[Any],
-        labels: pd.DataFrame,
-        settings: dict[str, Any],
-        sample_weight: Any,
-        validation: tuple[list[Any], pd.DataFrame] | None,
-    ) -> None:
-        """Train on numbers or names of classes; without `validation`, molecules are drawn for
-        it."""
+        X: Molecules,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Molecules | None = None,
+        y_val: Any = None,
+    ) -> Self:
+        """Train on molecules and their labels.
+
+        Args:
+            X: see `Molecules`.
+            y: (G,), or (G, T) of several targets: numbers, or two or more classes. NaN and None are
+                missing labels.
+            sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
+                mean weight of the molecules of X that are read, have a label and a weight above 0.
+            X_val, y_val: molecules that choose the epoch, and their labels; drawn from X if None.
+        """
         if self.on_invalid not in _ON_INVALID:
             raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
+        if (X_val is None) != (y_val is None):
+            raise ConfigError("X_val and y_val go together: pass both or neither")
+        require_same_order(X=X, y=y, sample_weight=sample_weight)
+        table = label_table(y)
+        molecules = _listed(X, table)
+        settings = self._learn(table)
+        labels = self._encoded(table)
         if sample_weight is not None:
             sample_weight = np.ravel(sample_weight)  # without an index, as the labels are by now
-        if len(molecules) != len(labels):
-            raise ConfigError(f"X has {len(molecules):,} molecules, and y has {len(labels):,} rows")
         seed = int(check_random_state(self.random_state).randint(_MAX_SEED))
         splits = None
-        if validation is None:
-            settings = {**settings, **self._split(len(molecules), seed)}
+        if X_val is None:
+            settings |= self._split(len(molecules), seed)
         else:
-            others, table = validation
+            require_same_order(X_val=X_val, y_val=y_val)
+            table = label_table(y_val, list(labels.columns))
+            others = _listed(X_val, table, "_val")
             both = len(molecules) + len(others)
             splits = {"train": range(len(molecules)), "val": range(len(molecules), both)}
             if sample_weight is not None:
                 sample_weight = np.concatenate([sample_weight, np.ones(len(others))])
-            molecules = molecules + others
-            labels = pd.concat([labels, table], ignore_index=True)
+            molecules += others
+            labels = pd.concat([labels, self._encoded(table)], ignore_index=True)
         config, dataset = loaded(
             molecules,
             labels,
@@ -101,13 +120,22 @@ class _Graphormer(BaseEstimator):
                 **(self.overrides or {}),
             },
         )
-        if validation is not None and dataset.weights is not None:
+        if splits is not None and dataset.weights is not None:
             of_train = dataset.weights[dataset.splits["train"]]
             mean = of_train.sum() / max(np.count_nonzero(of_train), 1)
             dataset.weights[dataset.splits["val"]] = mean
         result = train_on(config, dataset)
         assert result.model is not None
         self.model_ = result.model
+        return self
+
+    def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
+        """Keep what is needed to read the labels, and return the settings that describe them."""
+        raise NotImplementedError
+
+    def _encoded(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return labels as the network is trained on them: numbers, or names of classes."""
+        raise NotImplementedError
 
     def _split(self, molecules: int, seed: int) -> dict[str, Any]:
         """Return the settings that draw the validation molecules and no test molecules."""
@@ -194,31 +222,17 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
     (2,)
     """
 
-    def fit(
-        self,
-        X: Molecules,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_val: Molecules | None = None,
-        y_val: Any = None,
-    ) -> GraphormerRegressor:
-        """Train on molecules and their labels, float (G,) or (G, T); NaN is a missing label.
+    def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
+        self.n_outputs_ = table.shape[1]
+        return {"data.task_type": "regression"}
 
-        Args:
-            X: see `Molecules`.
-            y: the labels.
-            sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
-                mean weight of the molecules of X that are read, have a label and a weight above 0.
-            X_val, y_val: molecules that choose the epoch, and their labels; drawn from X if None.
-        """
-        require_same_order(X=X, y=y, sample_weight=sample_weight)
-        molecules, labels = _listed(X), _numbers(y)
-        validation = _validation(X_val, y_val, lambda other: _numbers(other, labels.columns))
-        settings = {"data.task_type": "regression"}
-        self._fit(molecules, labels, settings, sample_weight, validation)
-        self.n_outputs_ = labels.shape[1]
-        return self
+    def _encoded(self, table: pd.DataFrame) -> pd.DataFrame:
+        try:
+            return table.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                "y has values that are not numbers: GraphormerClassifier is for classes"
+            ) from None
 
     def predict(self, X: Molecules) -> np.ndarray:
         """Return float64 (G,), or (G, T) for T targets; NaN where `on_invalid` is "nan" and a
@@ -230,56 +244,38 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
 
 @_documented
 class GraphormerClassifier(ClassifierMixin, _Graphormer):
-    """Predicts classes from molecules."""
+    """Predicts classes from molecules.
+
+    `classes_` holds the classes in sorted order, in a list with an array for each target if there
+    are several.
+    """
 
     _split_type = "stratified"
     classes_: np.ndarray | list[np.ndarray]
 
-    def fit(
-        self,
-        X: Molecules,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        X_val: Molecules | None = None,
-        y_val: Any = None,
-    ) -> GraphormerClassifier:
-        """Train on molecules and their classes.
-
-        Args:
-            X: see `Molecules`.
-            y: (G,) two or more classes, or (G, T) of several targets, in which NaN and None are
-                missing labels. `classes_` holds the classes in sorted order, in a list with an
-                array for each target if there are several.
-            sample_weight, X_val, y_val: as for `GraphormerRegressor.fit`.
-        """
-        require_same_order(X=X, y=y, sample_weight=sample_weight)
-        molecules, table = _listed(X), label_table(y)
+    def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
         found = [_classes(table[name], name) for name in table]
-        words = [_names_of_classes(each) for each in found]
-        settings = {
-            "data.task_type": {
-                name: "binary" if len(each) == 2 else "multiclass"
-                for name, each in zip(table, found, strict=True)
-            },
-            "data.classes": {
-                name: each for name, each in zip(table, words, strict=True) if len(each) > 2
-            },
-        }
-
-        def encode(other: Any) -> pd.DataFrame:
-            labels = label_table(other, None if other is y else list(table.columns))
-            return pd.DataFrame(
-                {
-                    name: _encoded(labels[name], name, each, own)
-                    for name, each, own in zip(table, found, words, strict=True)
-                }
-            )
-
-        validation = _validation(X_val, y_val, encode)
-        self._fit(molecules, encode(y), settings, sample_weight, validation)
         self.classes_ = found[0] if len(found) == 1 else found
-        return self
+        words = [(0.0, 1.0) if len(each) == 2 else _names_of_classes(each) for each in found]
+        self._codes = {
+            name: dict(zip(each.tolist(), own, strict=True))
+            for name, each, own in zip(table, found, words, strict=True)
+        }
+        kinds = {
+            name: "binary" if len(each) == 2 else "multiclass" for name, each in self._codes.items()
+        }
+        names = {n: [*each.values()] for n, each in self._codes.items() if len(each) > 2}
+        return {"data.task_type": kinds, "data.classes": names}
+
+    def _encoded(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the names of the classes, or 0 and 1 if there are two."""
+        columns = {}
+        for name, codes in self._codes.items():
+            if new := sorted({*table[name].dropna().tolist()} - codes.keys(), key=str):
+                raise DataError(f"target '{name}': the class {new[0]} of y_val is not in y")
+            kind = float if len(codes) == 2 else object
+            columns[name] = table[name].map(codes).astype(kind)
+        return pd.DataFrame(columns)
 
     def predict_proba(self, X: Molecules) -> np.ndarray | list[np.ndarray]:
         """Return probabilities, float64 (G, K), in a list for several targets; NaN as in
@@ -305,46 +301,25 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
         return np.stack([_chosen(each, classes) for each, classes in pairs], axis=1)
 
 
-def _listed(X: Molecules) -> list[Any]:
-    """Return molecules as a list of SMILES or `MolGraph`, with "" for missing ones; a `ConfigError`
-    for another shape."""
+def _listed(X: Molecules, labels: pd.DataFrame | None = None, suffix: str = "") -> list[Any]:
+    """Return molecules, one for each of the labels, as a list of SMILES or `MolGraph`, with "" for
+    missing ones."""
     from molsepnorm.molecules.featurize.sdf import written
 
     if isinstance(X, (pd.DataFrame, np.ndarray)):
         if X.ndim > 1 and (X.ndim > 2 or X.shape[1] != 1):
             raise ConfigError(
-                "X must hold one molecule for each row, such as a list of SMILES or an array (G,) "
-                f"or (G, 1); got an array {X.shape}"
+                f"X{suffix} must hold one molecule for each row, such as a list of SMILES or an "
+                f"array (G,) or (G, 1); got an array {X.shape}"
             )
         X = np.asarray(X).ravel().tolist()
-    require_several(X, "X")
-    return ["" if pd.isna(each) is True else written(each) for each in X]
-
-
-def _numbers(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
-    table = label_table(y, None if targets is None else list(targets))
-    try:
-        return table.astype(np.float64)
-    except (TypeError, ValueError):
+    require_several(X, f"X{suffix}")
+    found = ["" if pd.isna(each) is True else written(each) for each in X]
+    if labels is not None and len(found) != len(labels):
         raise ConfigError(
-            "y has values that are not numbers: GraphormerClassifier is for classes"
-        ) from None
-
-
-def _validation(
-    X_val: Molecules | None, y_val: Any, labels: Callable[[Any], pd.DataFrame]
-) -> tuple[list[Any], pd.DataFrame] | None:
-    if (X_val is None) != (y_val is None):
-        raise ConfigError("X_val and y_val go together: pass both or neither")
-    if X_val is None:
-        return None
-    require_same_order(X_val=X_val, y_val=y_val)
-    molecules, table = _listed(X_val), labels(y_val)
-    if len(molecules) != len(table):
-        raise ConfigError(
-            f"X_val has {len(molecules):,} molecules, and y_val has {len(table):,} rows"
+            f"X{suffix} has {len(found):,} molecules, and y{suffix} has {len(labels):,} rows"
         )
-    return molecules, table
+    return found
 
 
 def _classes(column: pd.Series, name: str) -> np.ndarray:
@@ -363,16 +338,6 @@ def _names_of_classes(classes: np.ndarray) -> list[str]:
     if names.isin(MISSING).any() or whole(names).nunique() < len(names):
         return [str(number) for number in range(len(names))]
     return names.tolist()
-
-
-def _encoded(column: pd.Series, name: str, classes: np.ndarray, names: Sequence[str]) -> pd.Series:
-    """Return the names of the classes, or 0 and 1 if there are two."""
-    own = column.dropna().tolist()
-    if new := sorted({*own} - {*classes.tolist()}, key=str):
-        raise DataError(f"target '{name}': the class {new[0]} of y_val is not in y")
-    words = names if len(classes) > 2 else (0.0, 1.0)
-    found = column.map(dict(zip(classes.tolist(), words, strict=True)))
-    return found.astype(float if len(classes) == 2 else object).reset_index(drop=True)
 
 
 def _chosen(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -25,94 +25,78 @@ Where = str | Iterable[str] | Callable[[str, nn.Module], bool]
 """Names, in which `*` stands for anything, or a function of name and module."""
 
 
-class Architecture(NamedTuple):
-    """The norms and the sequences of a class of networks.
-
-    `norms` matches the names of the norms of sequences with special tokens, relative to an
-    instance; not those of patches without special tokens, of queries and keys, of pooled vectors
-    and of heads. `first` matches those that are called before the first layer.
-    """
+class Rule(NamedTuple):
+    """The sites of one network, with names relative to it as regular expressions."""
 
     norms: str
-    first: Callable[[Any], str] = lambda network: ""
-    special_tokens: Callable[[Any], int] = lambda network: 1
-    batch_first: Callable[[Any], bool] = lambda network: True
+    """The norms of sequences with special tokens; not those of patches without special tokens, of
+    queries and keys, of pooled vectors and of heads."""
+    first: str = ""
+    """Those that are called before the first layer."""
+    special_tokens: int = 1
+    batch_first: bool | None = True
+    """None: unknown."""
 
 
-def _tokens_of_bert(bert: Any) -> int:
+def _bert(bert: Any) -> Rule:
     if any(getattr(module, "chunk_size_feed_forward", 0) for module in bert.modules()):
         raise ConfigError(
             f"this {type(bert).__name__} normalises sequences in pieces, and only the first piece "
             "begins with CLS: make it with config.chunk_size_feed_forward = 0"
         )
-    return 1
+    first = r"embeddings\.LayerNorm"
+    layers = r"encoder\.layer\.\d+\.((cross)?attention\.)?output\.LayerNorm"
+    return Rule(f"{first}|{layers}", first)
 
 
-def _tokens_of_timm(vit: Any) -> int:
+def _vit(vit: Any) -> Rule:
+    layer = r"(encoder\.layer|layers)"  # in version 4 and 5
+    return Rule(
+        rf"{layer}\.\d+\.layernorm_(before|after)|layernorm", rf"{layer}\.0\.layernorm_before"
+    )
+
+
+def _mae_decoder(decoder: Any) -> Rule:
+    # its input is the encoder's output, so no norm is a first one
+    return Rule(r"decoder_layers\.\d+\.layernorm_(before|after)|decoder_norm")
+
+
+def _timm(vit: Any) -> Rule:
     if not vit.num_prefix_tokens:
         raise ConfigError(
             f"{type(vit).__name__} has no class token (class_token=False) to normalise separately: "
             "make it with class_token=True, or with registers (reg_tokens=)"
         )
-    return vit.num_prefix_tokens
-
-
-def _first_of_timm(vit: Any) -> str:
+    norms = r"norm_pre|norm|blocks\.\d+\.(norm1|norm2|in_norm|(attns|ffns)\.\d+\.norm)"
+    first = r"norm_pre|blocks\.0\.(norm1|in_norm|attns\.\d+\.norm)"
     if any(type(block).__name__ == "ResPostBlock" for block in vit.blocks[:1]):
-        return "norm_pre"  # a block's norms come after attention
-    return r"norm_pre|blocks\.0\.(norm1|in_norm|attns\.\d+\.norm)"
+        first = "norm_pre"  # a block's norms come after attention
+    return Rule(norms, first, vit.num_prefix_tokens)
 
 
-def _layout_of_torch(layer: Any) -> bool:
+def _torch_layer(layer: Any) -> Rule:
     attention = getattr(layer, "self_attn", None)
-    if not isinstance(attention, nn.MultiheadAttention):
-        raise ConfigError(
-            f"the layout of {type(layer).__name__} inside a TransformerEncoder is unknown: pass "
-            "batch_first=True for sequences (batch, slots, channels), or False for (slots, batch, "
-            "channels)"
-        )
-    return attention.batch_first
+    batch_first = attention.batch_first if isinstance(attention, nn.MultiheadAttention) else None
+    first = "norm1" if getattr(layer, "norm_first", False) else ""
+    return Rule("norm[12]", first, batch_first=batch_first)
 
 
-def _first_of_torch(layer: Any) -> str:
-    return "norm1" if getattr(layer, "norm_first", False) else ""
+def _torch_encoder(encoder: Any) -> Rule:
+    layer = _torch_layer(encoder.layers[0])
+    return layer._replace(norms=r"layers\.\d+\.norm[12]|norm", first=rf"layers\.0\.({layer.first})")
 
 
-_BERT = Architecture(
-    r"embeddings\.LayerNorm|encoder\.layer\.\d+\.((cross)?attention\.)?output\.LayerNorm",
-    first=lambda bert: r"embeddings\.LayerNorm",
-    special_tokens=_tokens_of_bert,
-)
-_VIT = Architecture(  # its layers are in encoder.layer (version 4) or layers (version 5)
-    r"(encoder\.layer|layers)\.\d+\.layernorm_(before|after)|layernorm",
-    first=lambda vit: r"(encoder\.layer|layers)\.0\.layernorm_before",
-)
-_MAE_DECODER = Architecture(  # its input is the encoder's output, so no norm is a first one
-    r"decoder_layers\.\d+\.layernorm_(before|after)|decoder_norm"
-)
-_TIMM = Architecture(
-    r"norm_pre|norm|blocks\.\d+\.(norm1|norm2|in_norm|(attns|ffns)\.\d+\.norm)",
-    first=_first_of_timm,
-    special_tokens=_tokens_of_timm,
-)
-_TORCH_ENCODER = Architecture(
-    r"layers\.\d+\.norm[12]|norm",
-    first=lambda encoder: rf"layers\.0\.({_first_of_torch(encoder.layers[0])})",
-    batch_first=lambda encoder: _layout_of_torch(encoder.layers[0]),
-)
-_TORCH_LAYER = Architecture(r"norm[12]", first=_first_of_torch, batch_first=_layout_of_torch)
-
-ARCHITECTURES = {
-    "transformers.models.bert.modeling_bert.BertModel": _BERT,
-    "transformers.models.roberta.modeling_roberta.RobertaModel": _BERT,
-    "transformers.models.vit.modeling_vit.ViTModel": _VIT,
-    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEModel": _VIT,
-    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEDecoder": _MAE_DECODER,
-    "timm.models.vision_transformer.VisionTransformer": _TIMM,
-    "torch.nn.modules.transformer.TransformerEncoder": _TORCH_ENCODER,
-    "torch.nn.modules.transformer.TransformerEncoderLayer": _TORCH_LAYER,
+RULES: dict[str, Callable[[Any], Rule]] = {
+    "transformers.models.bert.modeling_bert.BertModel": _bert,
+    "transformers.models.roberta.modeling_roberta.RobertaModel": _bert,
+    "transformers.models.vit.modeling_vit.ViTModel": _vit,
+    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEModel": _vit,
+    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEDecoder": _mae_decoder,
+    "timm.models.vision_transformer.VisionTransformer": _timm,
+    "torch.nn.modules.transformer.TransformerEncoder": _torch_encoder,
+    "torch.nn.modules.transformer.TransformerEncoderLayer": _torch_layer,
 }
-"""Architectures by qualified class name, so that none of these libraries is imported. Subclasses
+"""Class -> rule. The names are qualified, so that none of these libraries is imported. Subclasses
 are recognised, too."""
 
 _LAYER = r"(encoder\.layer|decoder_layers|layers|blocks)\.\d+"
@@ -124,18 +108,13 @@ class Known(NamedTuple):
 
     name: str
     module: nn.Module
-    architecture: Architecture
-    begins: bool  # false for a layer of torch that follows another one
+    rule: Rule
 
     def inside(self, name: str, pattern: str = ".*") -> bool:
         """Return whether a module is inside, with a relative name that fits the pattern."""
         prefix = self.name and f"{self.name}."
         fits = re.fullmatch(pattern, name.removeprefix(prefix))
         return name.startswith(prefix) and fits is not None
-
-    def is_first(self, name: str) -> bool:
-        """Return whether a norm is called before the first layer."""
-        return self.begins and self.inside(name, self.architecture.first(self.module))
 
 
 def _find_known(network: nn.Module) -> list[Known]:
@@ -145,13 +124,16 @@ def _find_known(network: nn.Module) -> list[Known]:
     stacks: set[str] = set()
     for name, module in network.named_modules():
         names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__)
-        architecture = next((ARCHITECTURES[each] for each in names if each in ARCHITECTURES), None)
+        make = next((RULES[each] for each in names if each in RULES), None)
         decodes = getattr(getattr(module, "config", None), "is_decoder", False)
-        if architecture and not decodes and not any(known.inside(name) for known in found):
-            stack = re.sub(r"\d+(?!.*\d)", "*", name)  # its last number
-            begins = architecture is not _TORCH_LAYER or stack not in stacks
-            stacks.add(stack)
-            found.append(Known(name, module, architecture, begins))
+        if make is None or decodes or any(known.inside(name) for known in found):
+            continue
+        rule = make(module)
+        stack = re.sub(r"\d+(?!.*\d)", "*", name)  # its last number
+        if make is _torch_layer and stack in stacks:  # it follows another layer
+            rule = rule._replace(first="")
+        stacks.add(stack)
+        found.append(Known(name, module, rule))
     return found
 
 
@@ -161,7 +143,7 @@ def _known_norms(model: nn.Module, known: list[Known]) -> dict[str, nn.Module]:
     norms = {
         name: module
         for name, module in modules
-        if any(each.inside(name, each.architecture.norms) for each in known)
+        if any(each.inside(name, each.rule.norms) for each in known)
     }
     for name, module in modules:
         is_layer = any(each.inside(name, _LAYER) for each in known)
@@ -173,7 +155,7 @@ def _known_norms(model: nn.Module, known: list[Known]) -> dict[str, nn.Module]:
     if not norms:
         raise ConfigError(
             f"this {type(model).__name__} has no known norm of token sequences; known are "
-            f"{', '.join(name.rpartition('.')[2] for name in ARCHITECTURES)}, but not as decoders, "
+            f"{', '.join(name.rpartition('.')[2] for name in RULES)}, but not as decoders, "
             "whose first token sees no other. For another transformer pass where=, such as "
             "where='*.layers.*.norm?', with special_tokens= and batch_first="
         )
@@ -190,19 +172,24 @@ def _matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict
             f"{argument}= must be a name such as 'layers.*.norm1', several of them, or a function "
             f"of a module's name and the module; got {rule!r}"
         )
-
-    def fits(each: Any, name: str) -> bool:
-        if callable(each):
-            return each(name, modules[name])
-        return fnmatchcase(name, each) and not isinstance(modules[name], nn.Identity)
-
+    found: set[str] = set()
     for each in rules:
-        if not any(fits(each, name) for name in modules):
+        own = {
+            name
+            for name, module in modules.items()
+            if (
+                each(name, module)
+                if callable(each)
+                else fnmatchcase(name, each) and not isinstance(module, nn.Identity)
+            )
+        }
+        if not own:
             norms = ", ".join(name for name, each in modules.items() if _width(each) is not None)
             raise ConfigError(
                 f"{argument}={each!r} matches no module; the norms are: {norms or 'none'}"
             )
-    return {n: module for n, module in modules.items() if any(fits(each, n) for each in rules)}
+        found |= own
+    return {name: module for name, module in modules.items() if name in found}
 
 
 def _width(norm: nn.Module) -> int | None:
@@ -268,7 +255,18 @@ def convert_to_sepnorm(
     Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
     arXiv 2309.12931, section 3, with MAE, SimCSE's BERT and RoBERTa, and Graphormer.
     """
-    _require_convertible(model)
+    if not isinstance(model, nn.Module):
+        raise ConfigError(f"only an nn.Module can be converted; got a {type(model).__name__}")
+    for module in model.modules():
+        if isinstance(module, DistributedDataParallel):
+            raise ConfigError(
+                "the model is wrapped by DistributedDataParallel, which would not train the new "
+                "norms: convert it before wrapping"
+            )
+        if isinstance(module, MultiTokenSepNorm):
+            raise ConfigError(
+                f"this {type(model).__name__} is already converted: undo() that conversion first"
+            )
     known = _find_known(model)
     if where is None:
         chosen = _known_norms(model, known)
@@ -277,10 +275,8 @@ def convert_to_sepnorm(
     homes = {name: next((each for each in known if each.inside(name)), None) for name in chosen}
     if first is None:
         outside = [name for name, home in homes.items() if home is None]
-        first_ones = {
-            *outside[:1],
-            *(n for n, home in homes.items() if home and home.is_first(n)),
-        }
+        inside = [n for n, home in homes.items() if home and home.inside(n, home.rule.first)]
+        first_ones = {*outside[:1], *inside}
     else:
         first_ones = {*_matching(chosen, first, "first")}
     contexts: dict[Known | None, Padding] = {}
@@ -294,18 +290,21 @@ def convert_to_sepnorm(
                 f"'{name}' cannot be replaced by SepNorm: this {type(norm).__name__} is no norm "
                 "over the last dimension only. Choose layer or RMS norms by where="
             )
-        tokens, layout = 1, True
-        if home is not None:
-            tokens = home.architecture.special_tokens(home.module)
-            if batch_first is None:
-                layout = home.architecture.batch_first(home.module)
+        rule = Rule("") if home is None else home.rule
+        layout = rule.batch_first if batch_first is None else batch_first
+        if layout is None:
+            raise ConfigError(
+                f"the layout of '{name}' is unknown, since its layer has no nn.MultiheadAttention: "
+                "pass batch_first=True for sequences (batch, slots, channels), or False for "
+                "(slots, batch, channels)"
+            )
         make_like = partial(_make_norm_like, norm, next(norm.parameters(), like))
         sepnorm = new[norm] = MultiTokenSepNorm(
             width,
             partial(make_like, first_cls_norm if is_first else cls_norm),
-            partial(make_like, tok_norm) if tok_norm is not None else _keeping(norm),
-            special_tokens=tokens if special_tokens is None else special_tokens,
-            batch_first=layout if batch_first is None else batch_first,
+            (lambda _: norm) if tok_norm is None else partial(make_like, tok_norm),  # noqa: B023
+            special_tokens=rule.special_tokens if special_tokens is None else special_tokens,
+            batch_first=layout,
         ).train(norm.training)
         sepnorm.padding = contexts.setdefault(home, sepnorm.padding)
         classes = type(sepnorm.cls_norms[0]).__name__, type(sepnorm.tok_norm).__name__
@@ -324,21 +323,6 @@ def convert_to_sepnorm(
             called += network.layers  # which may be called one by one
         hooks += [padding.follow(module) for module in called if padding in needed]
     return Conversion(tuple(sites), changes, hooks)
-
-
-def _require_convertible(model: Any) -> None:
-    if not isinstance(model, nn.Module):
-        raise ConfigError(f"only an nn.Module can be converted; got a {type(model).__name__}")
-    for module in model.modules():
-        if isinstance(module, DistributedDataParallel):
-            raise ConfigError(
-                "the model is wrapped by DistributedDataParallel, which would not train the new "
-                "norms: convert it before wrapping"
-            )
-        if isinstance(module, MultiTokenSepNorm):
-            raise ConfigError(
-                f"this {type(model).__name__} is already converted: undo() that conversion first"
-            )
 
 
 @torch.no_grad()
@@ -371,10 +355,6 @@ def _make_norm_like(
         if source is not None and target is not None and source.shape == target.shape:
             target.copy_(source)
     return new
-
-
-def _keeping(norm: nn.Module) -> NormFactory:
-    return lambda width: norm
 
 
 Change = tuple[nn.Module, str, Any, Any]

@@ -18,7 +18,8 @@ from starlette.exceptions import HTTPException
 from molsepnorm._version import __version__
 from molsepnorm.errors import MolsepnormError, StorageError
 from molsepnorm.files.writing import is_encodable
-from molsepnorm.serve.service import LimitError, Service, plain
+from molsepnorm.predict import Prediction
+from molsepnorm.serve.service import LimitError, Service
 
 _HERE = Path(__file__).parent
 _FILES = {"page.css": "text/css", "page.js": "text/javascript"}
@@ -69,23 +70,8 @@ class PredictRequest(BaseModel, extra="forbid"):
     ] = None
 
 
-class PredictionResponse(BaseModel):
-    smiles: str
-    values: Annotated[
-        dict[str, float | str | None] | None,
-        Field(description="Prediction by target, null if the molecule failed."),
-    ]
-    error: Annotated[str | None, Field(description="Why there is no prediction.")]
-    probabilities: dict[str, dict[str, float | None]]
-    spread: dict[str, float | None]
-    uncertainty: dict[str, float | str | None]
-    domain: dict[str, float | bool | str | None]
-
-
 class PredictResponse(BaseModel):
-    predictions: Annotated[
-        list[PredictionResponse], Field(description="In the order of the molecules.")
-    ]
+    predictions: Annotated[list[Prediction], Field(description="In the order of the molecules.")]
     notes: Annotated[list[str], Field(description="What should be checked.")]
 
 
@@ -133,13 +119,11 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
     async def models() -> dict[str, Any]:
         return {"models": service.describe(), "limits": vars(service.limits)}
 
-    @app.post("/predict", summary="Predictions for some SMILES")
-    def predict(request: PredictRequest) -> PredictResponse:
-        found, notes = service.predict(
-            request.smiles, request.model, request.level, request.domain, request.columns
-        )
-        predictions = [PredictionResponse(**plain(vars(each))) for each in found]
-        return PredictResponse(predictions=predictions, notes=notes)
+    @app.post("/predict", summary="Predictions for some SMILES", response_model=PredictResponse)
+    def predict(request: PredictRequest) -> Response:
+        found, notes = service.predict(**dict(request))
+        answer = PredictResponse(predictions=found, notes=notes)
+        return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.post(
         "/api/table",
@@ -165,7 +149,7 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
 
     @app.post("/api/explain", summary="Contributions of the atoms and fragments of a molecule")
     def explain(request: ExplainRequest) -> dict[str, Any]:
-        return service.explain(request.smiles, request.model, request.columns)
+        return service.explain(**dict(request))
 
     @app.get("/api/drawing", summary="A molecule as SVG", response_class=Response)
     def drawing(smiles: str) -> Response:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, TypeVar
+
+import pandas as pd
 
 from molsepnorm.analysis.explanations import explain
 from molsepnorm.data.tables import read_chunks
@@ -32,8 +34,7 @@ from molsepnorm.molecules.featurize.atom_order import traced
 from molsepnorm.predict import Prediction, Predictor, predict_rows
 from molsepnorm.predict.uncertainty import require_calibrated
 
-if TYPE_CHECKING:
-    import pandas as pd
+T = TypeVar("T")
 
 _BLOCK = 128
 """Maximum number of rows that are predicted before another request has its turn."""
@@ -72,8 +73,7 @@ class Limits:
     """Time from its arrival to the response."""
 
 
-@dataclass(frozen=True)
-class PredictedTable:
+class PredictedTable(NamedTuple):
     """A table with predictions, as `molsepnorm predict` writes it."""
 
     csv: str
@@ -148,14 +148,13 @@ class Service:
                 f"the feature column {wrong[0]} has {len((columns or {})[wrong[0]]):,} cells for "
                 f"{counted(len(smiles), 'molecule')}"
             )
-        found: list[Prediction] = []
-        notes: list[str] = []
-        for rows in _blocks(smiles):
+
+        def block(rows: slice) -> list[Prediction]:
             cells = columns and {name: each[rows] for name, each in columns.items()}
-            with self._turn(deadline), _data_warnings() as more:
-                found += predictor.predict(smiles[rows], cells)
-            notes += (note for note in more if note not in notes)
-        return found, notes
+            return predictor.predict(smiles[rows], cells)
+
+        found, notes = self._in_turns(smiles, deadline, block)
+        return [each for part in found for each in part], notes
 
     def table(
         self,
@@ -179,23 +178,33 @@ class Service:
         if suffix != ".sdf":  # counted before memory is needed for each column
             first = re.split(rb"[\r\n]", content, maxsplit=1)[0]
             self._require_size(0, max(map(first.count, (b",", b"\t", b";"))) + 1)
-        features = predictor.model.inputs.names
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"table{suffix}"
             path.write_bytes(content)
-            with self._turn(deadline), _data_warnings() as notes:
-                parts = read_chunks(path, name, rows=_BLOCK, numbers=features)
-                chunks = list(self._within(parts, deadline))
+            chunks, count = [], 0
+            with self._turn(deadline) as notes:
+                numbers = predictor.model.inputs.names
+                for chunk in read_chunks(path, name, rows=_BLOCK, numbers=numbers):
+                    count += len(chunk)
+                    self._require_size(count, len(chunk.columns))
+                    self._left(deadline)
+                    chunks.append(chunk)
         columns = dict(zip(chunks[0].columns, names_in_file(chunks[0]), strict=True))
-        head, _ = self._rows(predictor, chunks[0].iloc[:0], name)
+
+        def predicted(chunk: pd.DataFrame, rows: slice) -> tuple[str, int]:
+            """Return rows with predictions as CSV with a header, and how many failed."""
+            out, part = io.StringIO(), [chunk.iloc[rows]]
+            failed = predict_rows(predictor, part, out, smiles_column=_SMILES, source=name)[1]
+            return out.getvalue(), failed
+
+        head, _ = predicted(chunks[0], slice(0))
         texts, failed = [head], 0
         for chunk in chunks:
-            for rows in _blocks(chunk[_SMILES].tolist()):
-                with self._turn(deadline), _data_warnings() as more:
-                    text, wrong = self._rows(predictor, chunk.iloc[rows], name)
-                notes += (note for note in more if note not in notes)
-                texts.append(text.removeprefix(head))
-                failed += wrong
+            work = partial(predicted, chunk)
+            found, more = self._in_turns(chunk[_SMILES].tolist(), deadline, work)
+            notes += (note for note in more if note not in notes)
+            texts += (text.removeprefix(head) for text, _ in found)
+            failed += sum(count for _, count in found)
         return PredictedTable("".join(texts), columns[_SMILES], failed, notes)
 
     def explain(
@@ -255,13 +264,6 @@ class Service:
             raise ConfigError(f"there is no model '{name}'. {did_you_mean(name, self._models)}")
         return Predictor(self._models[name], self._device, level=level, domain=domain)
 
-    @staticmethod
-    def _rows(predictor: Predictor, rows: pd.DataFrame, name: str) -> tuple[str, int]:
-        """Return rows with predictions as CSV with a header, and how many failed."""
-        out = io.StringIO()
-        failed = predict_rows(predictor, [rows], out, smiles_column=_SMILES, source=name)[1]
-        return out.getvalue(), failed
-
     def _deadline(self) -> float:
         return time.monotonic() + self.limits.seconds
 
@@ -277,15 +279,6 @@ class Service:
                 f"{_MAX_COLUMNS:,}: remove some, or use molsepnorm predict"
             )
 
-    def _within(self, chunks: Iterable[pd.DataFrame], deadline: float) -> Iterator[pd.DataFrame]:
-        """Yield the chunks while their size and the time are within the limits."""
-        rows = 0
-        for chunk in chunks:
-            rows += len(chunk)
-            self._require_size(rows, len(chunk.columns))
-            self._left(deadline)
-            yield chunk
-
     def _left(self, deadline: float) -> float:
         """Return the seconds that are left."""
         left = deadline - time.monotonic()
@@ -296,9 +289,22 @@ class Service:
             )
         return left
 
+    def _in_turns(
+        self, smiles: Sequence[str], deadline: float, work: Callable[[slice], T]
+    ) -> tuple[list[T], list[str]]:
+        """Return `work` of the rows of each turn, and notes about the data."""
+        found: list[T] = []
+        notes: dict[str, None] = {}
+        for rows in _blocks(smiles):
+            with self._turn(deadline) as more:
+                found.append(work(rows))
+            notes |= dict.fromkeys(more)
+        return found, list(notes)
+
     @contextmanager
-    def _turn(self, deadline: float) -> Iterator[None]:
-        """Wait until no other request computes.
+    def _turn(self, deadline: float) -> Iterator[list[str]]:
+        """Wait until no other request computes. Yield a list, which has the warnings about data
+        when the turn ends.
 
         RDKit's log, from which the reasons for invalid SMILES are read, and Python's warnings are
         shared by all threads.
@@ -307,21 +313,15 @@ class Service:
             raise LimitError(
                 f"the server was busy for {self.limits.seconds:g} seconds: try again later", 503
             )
+        notes: list[str] = []
         try:
-            yield
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", DataWarning)
+                yield notes
         finally:
             self._lock.release()
-
-
-@contextmanager
-def _data_warnings() -> Iterator[list[str]]:
-    """Yield a list, which has the warnings about data when the context ends."""
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DataWarning)
-        yield notes
-    messages = (str(each.message) for each in caught if issubclass(each.category, DataWarning))
-    notes += dict.fromkeys(messages)
+        texts = (str(each.message) for each in caught if issubclass(each.category, DataWarning))
+        notes += dict.fromkeys(texts)
 
 
 def _blocks(smiles: Sequence[str]) -> Iterator[slice]:
@@ -349,10 +349,3 @@ def _has_level(model: PropertyModel, level: float) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def plain(value: Any) -> Any:
-    """Return a value for JSON: a number that is not finite becomes None."""
-    if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

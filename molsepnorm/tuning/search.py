@@ -80,8 +80,7 @@ def tune(
         DivergedError: the training of the recipe diverged.
     """
     optuna = require_package("optuna", "tune", "a search for settings")
-    from molsepnorm.tuning.space import make_space
-    from molsepnorm.tuning.study import Interrupted, open_study, run_trials
+    from molsepnorm.tuning.study import Interrupted, make_space, open_study, run_trials
 
     new_figure()  # needs matplotlib
     budgeted = check_search(config, trials, budget)
@@ -122,7 +121,7 @@ def tune(
             trial.set_user_attr("scores", watch.scores)
         return float(np.mean(watch.scores))
 
-    with open_study(tuning.folder, metric, digest) as study:
+    with open_study(tuning, values, digest) as study:
         return run_trials(study, tuning, values, trials or math.inf, budgeted, train, report)
 
 

@@ -1,21 +1,26 @@
-"""The trials of a search: an Optuna study in one SQLite file, which several processes share."""
+"""The search space and the trials: an Optuna study in one SQLite file, for several processes."""
 
 from __future__ import annotations
 
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import optuna
 from filelock import FileLock
-from optuna.distributions import CategoricalDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -25,8 +30,19 @@ from sqlalchemy.exc import SQLAlchemyError
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks.metrics import Metric
+from molsepnorm.training.config import TrainConfig, is_architecture, shown
+from molsepnorm.training.recipes import config_folder, encoding, read_yaml
 from molsepnorm.tuning.result import TrialRecord, Tuning, write_files
-from molsepnorm.tuning.space import Space, value_of
+
+_SECTIONS = ("model", "optim", "finetune", "run")
+_NOT_TUNED = {
+    *("seed", "device", "threads", "precision", "step", "metric", "budget", "baseline", "blend"),
+    *("ensemble", "refit", "start", "weights_sha256", "allow_leak"),
+}
+"""Settings of `run` and `finetune` that all trials share."""
+
+Space: TypeAlias = dict[str, BaseDistribution]
+"""The values of each setting, by its dotted name."""
 
 _FILE = "trials.db"
 _STATES = {
@@ -43,14 +59,102 @@ _HEARTBEAT, _GRACE = 15, 60
 """Seconds between signs of life of a trial, and without one until it is repeated."""
 
 
-@contextmanager
-def open_study(folder: Path, metric: Metric, digest: str) -> Iterator[optuna.Study]:
-    """Open the trials in a folder, which is created if necessary.
+def make_space(
+    config: TrainConfig,
+    source: Path | str | Mapping[str, Any] | None = None,
+    fixed: Collection[str] = (),
+) -> Space:
+    """Return the search space for a recipe, which includes the recipe's own values.
+
+    Args:
+        source: a YAML file of sections, or values by dotted name. A value is a list of choices, or
+            a mapping with `low`, `high` and optionally `log`. By default `configs/tune.yaml`,
+            without the settings that do not fit the recipe.
+        fixed: dotted names of settings that must keep the recipe's value.
 
     Raises:
-        ConfigError: the folder holds something else, or the trials of a search with another digest.
-        StorageError: the file cannot be read or written.
+        ConfigError: a setting cannot be tuned, a value is invalid, or no setting is left.
     """
+    where: Path | str = "the search space"
+    default = source is None
+    if not isinstance(source, Mapping):
+        where = config_folder() / "tune.yaml" if source is None else Path(source)
+        sections = read_yaml(where).items()
+        source = {f"{name}.{key}": each for name, own in sections for key, each in own.items()}
+    space: Space = {}
+    for name, value in source.items():
+        try:
+            space[name] = _values(config, name, value, fixed)
+        except ConfigError as error:
+            if not default:
+                lines = (line.replace("the configuration: ", "") for line in error.lines)
+                raise ConfigError(*(f"{where}: {line}" for line in lines)) from None
+    if not space:
+        raise ConfigError(f"{where} has no setting to tune, such as optim.lr")
+    return space
+
+
+def value_of(config: TrainConfig, name: str) -> Any:
+    """Return the plain value of a setting by its dotted name."""
+    section, _, key = name.partition(".")
+    return config.content()[section][key]
+
+
+def _values(config: TrainConfig, name: str, given: Any, fixed: Collection[str]) -> BaseDistribution:
+    """Return the values of a setting, with the recipe's own."""
+    ends = isinstance(given, dict) and {"low", "high"} <= given.keys() <= {"low", "high", "log"}
+    log = given.get("log", False) if ends else False
+    if not (ends or isinstance(given, list)) or not isinstance(log, bool):
+        raise ConfigError(
+            f"{name} must be a list of choices, such as [0.0, 0.1], or a range, such as "
+            f"{{low: 0.0001, high: 0.01, log: true}}; got {shown(given)}"
+        )
+    _require_tunable(config, name, fixed)
+    wanted = [given["low"], given["high"]] if ends else given
+    changed = [config.changed({name: value}) for value in wanted]  # refuses unknown settings
+    own, values = value_of(config, name), [value_of(each, name) for each in changed]
+    if any(encoding(each) != encoding(config) for each in changed):
+        raise ConfigError(f"{name} cannot be tuned: it changes how the molecules are encoded")
+    try:
+        if not ends:
+            return CategoricalDistribution(tuple(dict.fromkeys([*values, own])))
+        kinds = {type(each) for each in (*values, own)}
+        if not kinds <= {int, float}:
+            raise ValueError(
+                f"the recipe has {shown(own)}, and a range holds numbers: write a list of choices"
+            )
+        kind = IntDistribution if kinds == {int} else FloatDistribution
+        kind(values[0], values[1], log=log)  # refuses an empty range, and 0 on a logarithmic scale
+        return kind(min(*values, own), max(*values, own), log=log)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def _require_tunable(config: TrainConfig, name: str, fixed: Collection[str]) -> None:
+    section, _, key = str(name).partition(".")
+    start = config.finetune.start
+    if key not in config.content().get(section, {}):
+        return
+    reason = None
+    if name in fixed:
+        reason = "is set on its own as well, and a setting is either set or tuned: leave one out"
+    elif section not in _SECTIONS or (section in ("run", "finetune") and key in _NOT_TUNED):
+        reason = "cannot be tuned: all trials are single networks with the same data and start"
+    elif start is not None and is_architecture(name):
+        reason = (
+            f"cannot be tuned: the start, {start}, fixes the architecture. Leave the setting out, "
+            "or train from random weights (--from none)"
+        )
+    elif start is None and section == "finetune":
+        reason = "has no effect without a model to start from: leave it out"
+    if reason is not None:
+        raise ConfigError(f"{name} {reason}")
+
+
+@contextmanager
+def open_study(tuning: Tuning, space: Space, digest: str) -> Iterator[optuna.Study]:
+    """Open the trials in a folder, which is created if necessary; the recipe is the first one."""
+    folder = tuning.folder
     with clear_errors(folder, "write"):
         names = os.listdir(folder) if folder.exists() else []
         if _FILE not in names and any(not name.startswith(".") for name in names):
@@ -71,9 +175,9 @@ def open_study(folder: Path, metric: Metric, digest: str) -> Iterator[optuna.Stu
             study = optuna.create_study(
                 storage=storage,
                 study_name="tune",
-                direction="maximize" if metric.higher_is_better else "minimize",
+                direction="maximize" if tuning.metric.higher_is_better else "minimize",
                 load_if_exists=True,
-                pruner=_Median(metric),
+                pruner=_Median(tuning.metric),
             )
             if study.user_attrs.get("search", digest) != digest:
                 raise ConfigError(
@@ -82,6 +186,10 @@ def open_study(folder: Path, metric: Metric, digest: str) -> Iterator[optuna.Stu
                 )
             study.set_user_attr("search", digest)
             fail_stale_trials(study)
+            known = study.get_trials(states=(*_COUNTED, TrialState.WAITING))
+            if not any(each.user_attrs.get("recipe") for each in known):
+                recipe = {name: value_of(tuning.config, name) for name in space}
+                study.enqueue_trial(recipe, user_attrs={"recipe": True})
         yield study
         storage.engine.dispose()
     except (optuna.exceptions.StorageInternalError, SQLAlchemyError) as error:
@@ -95,11 +203,10 @@ def open_study(folder: Path, metric: Metric, digest: str) -> Iterator[optuna.Stu
 
 
 class _Median(optuna.pruners.BasePruner):
-    """Stop a trial if its score is worse than the median score of the complete trials at this step.
+    """Stop a trial whose score is worse than the median of the complete trials at this step.
 
-    Source: Golovin et al., "Google Vizier: A Service for Black-Box Optimization", KDD 2017,
-    section 3.2.2. They, and `optuna.pruners.MedianPruner`, compare the best score up to the step,
-    which is misleading here, since a score is a mean over the splits so far.
+    `optuna.pruners.MedianPruner` compares the best score up to the step, which is misleading here,
+    since a score is a mean over the splits so far.
     """
 
     def __init__(self, metric: Metric) -> None:
@@ -131,13 +238,9 @@ def run_trials(
 ) -> Tuning:
     """Run trials until there are enough, or a callback stops one, and return the result.
 
-    The first trial is the recipe, which has no time limit. `train` returns the score of a trial
-    with these settings, within some seconds.
+    The recipe has no time limit. `train` returns the score of a trial with these settings, within
+    some seconds.
     """
-    every = study.get_trials(states=(*_COUNTED, TrialState.WAITING))
-    if not any(each.user_attrs.get("recipe") for each in every):
-        recipe = {name: value_of(tuning.config, name) for name in space}
-        study.enqueue_trial(recipe, user_attrs={"recipe": True})
 
     def is_done() -> bool:
         if not study.get_trials(states=(TrialState.WAITING,)):

@@ -20,16 +20,17 @@ from torch import Tensor
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.errors import ConfigError, ModelError, StorageError
+from molsepnorm.interop import export
 from molsepnorm.interop.export import (
+    MOLECULES,
+    DenseForest,
     DenseGraphormer,
     DenseModel,
     dense_inputs,
+    encode_table,
     export_onnx,
-    run,
+    onnx_runner,
 )
-from molsepnorm.interop.export.dense import DenseForest
-from molsepnorm.interop.export.inputs import encode_table
-from molsepnorm.interop.export.run import MOLECULES, onnx_runner
 from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.parts import Forest, KernelPart, NetworkPart
 from molsepnorm.model.parts.kernel import KernelRegression
@@ -334,11 +335,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[PropertyModel, P
 def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exports have an empty file, and are compared by the network that would be in it."""
 
-    def write(dense: DenseModel, _: Any, file: Path) -> run.Run:
+    def write(dense: DenseModel, _: Any, file: Path) -> export.Run:
         file.touch()
         return lambda arrays: dense(**{n: torch.from_numpy(a) for n, a in arrays.items()}).numpy()
 
-    monkeypatch.setattr(run, "write_onnx", write)
+    monkeypatch.setattr(export, "write_onnx", write)
 
 
 def test_a_file_predicts_as_the_predictor(exported: tuple[PropertyModel, Path]) -> None:
@@ -397,8 +398,8 @@ def test_an_export_that_differs_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: float
 ) -> None:
     model = model_of(network_of(1, layers=1))
-    write = run.write_onnx
-    monkeypatch.setattr(run, "write_onnx", lambda *args: lambda x: write(*args)(x) + error)
+    write = export.write_onnx
+    monkeypatch.setattr(export, "write_onnx", lambda *args: lambda x: write(*args)(x) + error)
     with pytest.raises(ModelError, match=f"differs .* by {error / 2:.2g} "):
         export_onnx(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -256,7 +256,7 @@ def test_unknown_layers_of_a_known_encoder_are_refused() -> None:
             self.norm1 = self.norm2 = nn.Identity()
 
     for layer, missing, passed in (
-        (Block(), "layout of Block", {"batch_first": True}),
+        (Block(), "layout of .* is unknown", {"batch_first": True}),
         (Stranger(), "'layers.0', a Stranger, has no known norm", {"where": "layers.*.norm_?"}),
     ):
         model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)

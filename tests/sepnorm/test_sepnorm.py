@@ -249,29 +249,6 @@ def test_gradients_of_each_sample_by_torch_func() -> None:
             torch.testing.assert_close(each[name][index], gradient, rtol=1e-10, atol=1e-10)
 
 
-def test_gradients_are_right_with_rows_overwritten_in_place() -> None:
-    """For every kind of SepNorm."""
-    for cls_norm in (nn.BatchNorm1d, nn.LayerNorm):
-        for tok_norm in (nn.LayerNorm, nn.BatchNorm1d, nn.Identity):
-            norm = SepNorm(3, cls_norm, tok_norm).double()
-            x = torch.randn(3, 3, 3, dtype=torch.float64, requires_grad=True)
-            assert torch.autograd.gradcheck(lambda x, *_: norm(x), (x, *norm.parameters()))  # noqa: B023
-
-
-def test_float64_stays_float64() -> None:
-    """A float64 norm computes in float64."""
-    norm = SepNorm(WIDTH, tok_norm=nn.BatchNorm1d).double()
-    x = some_input(dtype=torch.float64)
-    y = norm(x)
-    assert y.dtype == torch.float64
-    token = x[:, 0]
-    expected = (token - token.mean(0)) / (token.var(0, correction=0) + 1e-5).sqrt()
-    torch.testing.assert_close(y[:, 0], expected, rtol=1e-12, atol=1e-12)
-    rest = x[:, 1:].reshape(-1, WIDTH)
-    expected = (rest - rest.mean(0)) / (rest.var(0, correction=0) + 1e-5).sqrt()
-    torch.testing.assert_close(y[:, 1:].reshape(-1, WIDTH), expected, rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.claim("Autocast to bfloat16 keeps statistics in float32.")
 def test_autocast_keeps_statistics_in_float32() -> None:
     """Under bfloat16 autocast the statistics are those of a float32 computation."""

@@ -8,7 +8,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from molsepnorm.errors import ConfigError
 from molsepnorm.training import load_config
 from molsepnorm.training.recipes import config_folder, read_yaml
-from molsepnorm.tuning.space import make_space
+from molsepnorm.tuning.study import make_space
 
 
 @pytest.fixture

@@ -1,17 +1,33 @@
-"""Write explanations as a page, a picture or JSON."""
+"""Write explanations as a self-contained page without scripts, a picture or JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from molsepnorm._version import __version__
-from molsepnorm.analysis.explanations.explanation import Explanation, top_fragments
-from molsepnorm.analysis.explanations.page import limits, page
+from molsepnorm.analysis.explanations.explanation import (
+    Contributions,
+    Explanation,
+    FragmentSummary,
+    top_fragments,
+)
 from molsepnorm.errors import ConfigError, did_you_mean
+from molsepnorm.files.page import page as frame
+from molsepnorm.files.page import table, template
 from molsepnorm.files.writing import replacing, write_json
-from molsepnorm.molecules.drawing import DIVERGING, Panel, draw_grid
+from molsepnorm.molecules.drawing import (
+    DIVERGING,
+    SEQUENTIAL,
+    Panel,
+    atom_names,
+    draw,
+    draw_grid,
+    hexadecimal,
+)
 from molsepnorm.molecules.fragments import SCHEMES
 
 FORMATS = (".html", ".json", ".png", ".svg")
@@ -22,6 +38,16 @@ PICTURES = (".png", ".svg")
 
 MAX_PICTURE = 48
 """Maximum number of molecules of a picture."""
+
+MAX_DRAWN = 100
+"""Maximum number of molecules that a page draws."""
+
+_SIZE = 300, 220  # pixels of a drawing on a page
+_TOP = 10  # fragments at either end of a table
+_SCHEME_TITLES = {
+    "brics": "cut by the BRICS rules",
+    "murcko": "ring systems, linkers and side chains",
+}
 
 
 def require_format(path: Path | str, targets: Sequence[str]) -> None:
@@ -71,6 +97,100 @@ def write_explanations(
         scratch.write_bytes(content)
 
 
+def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) -> str:
+    done = [each for each in explanations if each.error is None]
+    drawn = done[:MAX_DRAWN]
+    body = template("molsepnorm.analysis.explanations", "page.html").render(
+        every=len(explanations),
+        done=len(done),
+        drawn=drawn,
+        targets=[
+            (
+                name,
+                limit,
+                ", ".join(sorted({each.targets[name].unit for each in done}) or [name]),
+                [
+                    (_SCHEME_TITLES[scheme], *_ends(top_fragments(done, scheme, name)))
+                    for scheme in SCHEMES
+                ],
+            )
+            for name, limit in _limits(done, names).items()
+        ],
+        colours=[hexadecimal(DIVERGING.negative), hexadecimal(DIVERGING.positive)],
+        strongest=max((float(each.attention.max()) for each in drawn), default=0.0),  # type: ignore[union-attr]
+        failed=[(each.smiles, each.error) for each in explanations if each.error is not None],
+        table=table,
+        picture=_contributions,
+        attention=_attention,
+        atoms_of=_atoms_of,
+        fragments_of=_fragments_of,
+    )
+    heading = f"Why {model} predicts these values"
+    return frame(f"Explanations by {model}", heading, body, __version__)
+
+
+def _limits(explanations: Iterable[Explanation], names: Sequence[str]) -> dict[str, float]:
+    """Return the largest absolute contribution of an atom to each target, whose colour is
+    strongest; 1 if all are 0."""
+    sizes = {
+        name: [float(np.abs(each.targets[name].atoms).max()) for each in explanations]
+        for name in names
+    }
+    return {name: max(each, default=0.0) or 1.0 for name, each in sizes.items()}
+
+
+def _atoms_of(each: Explanation, of: Contributions) -> list[tuple[str, str]]:
+    numbers = zip(atom_names(each.structure), of.atoms, of.errors, strict=True)
+    return [(atom, f"{value:+.3g} ± {error:.2g}") for atom, value, error in numbers]
+
+
+def _fragments_of(each: Explanation, name: str) -> list[tuple[str, str]]:
+    of = each.targets[name]
+    parts = [(part.smiles, part.contributions[name]) for part in each.fragments["brics"]]
+    return [
+        (f"without atoms{' and inputs' if of.inputs else ''}", f"{of.base:.4g}"),
+        *((text, f"{value:+.3g}") for text, value in [*of.inputs.items(), *parts]),
+    ]
+
+
+def _contributions(
+    each: Explanation, values: np.ndarray, limit: float, atoms: Sequence[tuple[str, str]]
+) -> str:
+    caption = f"contributions of the atoms of {each.structure}"
+    labels = [f"{atom}: {number}" for atom, number in atoms]
+    return draw(Panel(each.structure, values, caption), DIVERGING, limit, labels, _SIZE)
+
+
+def _attention(each: Explanation, limit: float) -> str:
+    assert each.attention is not None
+    shares = zip(atom_names(each.structure), each.attention, strict=True)
+    labels = [f"{atom}: {share:.3f}" for atom, share in shares]
+    panel = Panel(each.structure, each.attention, f"attention to {each.structure}")
+    return draw(panel, SEQUENTIAL, limit, labels, _SIZE)
+
+
+def _ends(
+    summaries: Sequence[FragmentSummary],
+) -> tuple[list[tuple[str, ...]], tuple[str, ...], str]:
+    """Return the rows and the head of a table of the fragments at both ends, and a note; only those
+    in several molecules, if there are."""
+    shared = [each for each in summaries if each.molecules > 1] or [*summaries]
+    chosen = shared if len(shared) <= 2 * _TOP else [*shared[:_TOP], *shared[-_TOP:]]
+    units = len({each.unit for each in summaries}) > 1
+    head = ("fragment", *["contribution to"] * units, "mean", "spread", "count", "molecules")
+    rows = [
+        (
+            *(each.smiles, *[each.unit] * units, f"{each.mean:+.3g}", f"{each.spread:.2g}"),
+            *(str(each.count), str(each.molecules)),
+        )
+        for each in chosen
+    ]
+    note = f"{len(chosen):,} of {len(summaries):,} fragments."
+    if len(shared) < len(summaries):
+        note += " Fragments of a single molecule are left out."
+    return rows, head, note
+
+
 def _picture(explanations: Sequence[Explanation], path: Path | str, target: str) -> bytes:
     done = [each for each in explanations if each.error is None]
     if not done:
@@ -84,7 +204,7 @@ def _picture(explanations: Sequence[Explanation], path: Path | str, target: str)
         for each in done
         for of in [each.targets[target]]
     ]
-    limit = limits(done, [target])[target]
+    limit = _limits(done, [target])[target]
     units = {each.targets[target].unit for each in done}
     unit = f"contribution to {units.pop() if len(units) == 1 else target}"
     return draw_grid(panels, DIVERGING, limit, unit, Path(path).suffix.lower() == ".png")

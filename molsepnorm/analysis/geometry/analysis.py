@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,6 @@ import torch
 from torch import Tensor
 
 from molsepnorm.analysis.geometry.measures import (
-    Correlation,
     alignment,
     correlate,
     effective_rank,
@@ -21,15 +22,22 @@ from molsepnorm.analysis.geometry.measures import (
     singular_values,
     uniformity,
 )
+from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.store import GraphStore
+from molsepnorm.data.tables.formats import hold
 from molsepnorm.devices import pick_device
-from molsepnorm.errors import ConfigError, prefixed, require_several
+from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.model.parts import infer
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.nn.dropout import draws_at_random, dropout_alone
 from molsepnorm.nn.observe import embedding_sites, layer_embeddings
+from molsepnorm.pretrained import resolve
+from molsepnorm.tasks import Task
 from molsepnorm.tasks.metrics import mean_and_sd
+from molsepnorm.training.evaluation import select
+from molsepnorm.training.recipes import load_config
+from molsepnorm.training.run_folder.folder import RunFolder
 
 TOKEN, ATOMS = "graph token", "mean of atoms"
 """The two embeddings of a molecule, in the order of `nn.observe.layer_embeddings`."""
@@ -81,18 +89,15 @@ class EmbeddingStatistics:
     """Share of the variance that the 5 % furthest molecules have."""
     alignment: float | None
     """Alignment of two views with different dropout; None for networks without dropout."""
-    correlations: dict[str, Correlation | None]
-    """Correlations with the molecules' size in atoms and with the learned values of targets. A
+    correlations: dict[str, float | None]
+    """See `correlate`: with the molecules' size in atoms and with the learned values of targets. A
     target called "size" or like one of `MEASURES` is named "target size" here."""
     singular_values: tuple[float, ...]
     """Divided by √n: standard deviations along the principal axes."""
 
     def value(self, name: str) -> float | None:
         """Return one of `MEASURES`, or the linear correlation with a number."""
-        if name in MEASURES:
-            return getattr(self, name)
-        found = self.correlations[name]
-        return None if found is None else found.linear
+        return getattr(self, name) if name in MEASURES else self.correlations[name]
 
 
 @dataclass(frozen=True)
@@ -121,10 +126,8 @@ class Analysis:
 
     @property
     def groups(self) -> dict[str, list[AnalysedRun]]:
-        groups: dict[str, list[AnalysedRun]] = {}
-        for run in self.runs:
-            groups.setdefault(run.group, []).append(run)
-        return groups
+        names = dict.fromkeys(run.group for run in self.runs)
+        return {name: [run for run in self.runs if run.group == name] for name in names}
 
     def summary(self, of: str = TOKEN) -> dict[str, dict[str, dict[str, float | None]]]:
         """Return group -> statistic -> mean and unbiased standard deviation, at the last site."""
@@ -154,6 +157,103 @@ def _cell(mean: float | None, sd: float | None) -> str:
     if mean is None:
         return "—"
     return f"{mean:.3g}" if sd is None else f"{mean:.3g} ± {sd:.2g}"
+
+
+def load_models(
+    folders: Sequence[Path | str],
+    data: DataConfig | None = None,
+    split: str | None = None,
+    max_molecules: int = 2000,
+) -> list[ModelOnMolecules]:
+    """Load models, and the same molecules for all.
+
+    Args:
+        folders: folders of runs or models. An ablation or a benchmark stands for all its finished
+            runs; those that differ only in their seed are one group.
+        data: the molecules; labels are not needed. By default the data of the first run.
+        split: train, val, test, or all. By default val, which keeps the test molecules unseen, or
+            all for a table that the run was not trained on.
+        max_molecules: from a larger split, the same random molecules are selected each time.
+
+    Raises:
+        ConfigError: there is no folder, one of them twice, no such split, the models predict
+            different targets, or the data do not fit a model, which the message names.
+        DataError: the data cannot be loaded or used.
+        ModelError: a folder holds no complete model.
+    """
+    require_several(folders, "folders")
+    runs = [found for folder in folders for found in _runs_in(resolve(folder).resolve())]
+    if not runs:
+        raise ConfigError("there is no model to analyze")
+    if twice := [run for run, count in Counter(run for run, _ in runs).items() if count > 1]:
+        raise ConfigError(f"{twice[0]} is given twice")
+    names = _names([run for run, _ in runs])
+    groups = _names(dict.fromkeys(group for _, group in runs))
+    data = data or _own_data(runs[0][0])
+    models = []
+    with hold(data.table, data.splits_file):
+        for run, group in runs:
+            with prefixed(run):
+                model, dataset, extra, _, graphs, _ = select(
+                    run, data, split, default="val", labelled=False
+                )
+            if len(graphs) > max_molecules:
+                rng = np.random.default_rng(0)
+                graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
+            if dataset.targets and not model.task.targets:  # it was trained without labels
+                task = Task.fit(dataset.targets, dataset.labels, "loss", strict=False)
+                model = replace(model, task=task)
+            labels = dataset.labels[graphs]
+            if dataset.bounds is not None:
+                labels = np.where(dataset.bounds[graphs], np.nan, labels)
+            smiles = dataset.source_smiles
+            if smiles is not None:
+                smiles = tuple(smiles[row] for row in dataset.store.rows[graphs])
+            molecules = (dataset.store, graphs, labels, smiles, extra)
+            models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
+    return models
+
+
+def _runs_in(folder: Path) -> list[tuple[Path, Path]]:
+    """Return the model in a folder, or all finished runs below it, each with its group's folder."""
+    if _holds_model(folder):
+        return [(folder, folder)]
+    found: list[Path] = []
+    for pattern in ("*", "*/*", "*/*/*"):  # ABLATION/VARIANT/SEED
+        for run in sorted(folder.glob(pattern)):
+            is_run = (run / "metrics.json").is_file() and _holds_model(run)
+            if is_run and not any(outer in run.parents for outer in found):
+                found.append(run)
+    if not found:
+        raise ModelError(f"{folder} holds neither a model nor finished runs")
+    return [(run, run.parent) for run in sorted(found)]
+
+
+def _holds_model(folder: Path) -> bool:
+    return any((folder / inside / "config.json").is_file() for inside in ("", "model"))
+
+
+def _names(folders: Iterable[Path]) -> dict[Path, str]:
+    """Return the shortest ends of paths that distinguish the folders.
+
+    >>> list(_names([Path("runs/a/seed-0"), Path("runs/b/seed-0")]).values())
+    ['a/seed-0', 'b/seed-0']
+    """
+    folders, count = list(folders), 1
+    while len(set(names := ["/".join(each.parts[-count:]) for each in folders])) < len(names):
+        count += 1
+    return dict(zip(folders, names, strict=True))
+
+
+def _own_data(folder: Path) -> DataConfig:
+    """Return the data of a run, for models of any targets."""
+    run = RunFolder.of_model(folder)
+    if run is None:
+        raise ConfigError(
+            f"{folder} is a model without a run, so its data are unknown: give "
+            "--dataset NAME or --data FILE.csv"
+        )
+    return load_config(config=run.config).data.model_copy(update={"targets": None})
 
 
 def analyze(
@@ -246,21 +346,17 @@ def _require_same_molecules(models: Sequence[ModelOnMolecules]) -> None:
     if len(first.graphs) < 2:
         raise ConfigError(f"an analysis needs two molecules or more; got {len(first.graphs)}")
     for other in others:
-        mine, its = (
-            ", ".join(target.learned_name for target in each.model.task.targets) or "nothing"
-            for each in (first, other)
-        )
+        both = first, other
+        mine, its = ([each.learned_name for each in one.model.task.targets] for one in both)
         if mine != its:
             raise ConfigError(
-                f"{first.name} predicts {mine}, and {other.name} {its}: only models of the same "
-                "targets can be compared"
+                f"{first.name} predicts {', '.join(mine) or 'nothing'}, and {other.name} "
+                f"{', '.join(its) or 'nothing'}: only models of the same targets can be compared"
             )
-        sizes = (each.store.sizes[each.graphs] for each in (first, other))
-        labels = (first.labels, other.labels)
         if (
             first.smiles != other.smiles
-            or not np.array_equal(*sizes)
-            or not np.array_equal(*labels, equal_nan=True)
+            or not np.array_equal(*(one.store.sizes[one.graphs] for one in both))
+            or not np.array_equal(first.labels, other.labels, equal_nan=True)
         ):
             raise ConfigError(
                 f"{first.name} and {other.name} have different molecules, because their splits "

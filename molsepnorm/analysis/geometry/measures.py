@@ -8,7 +8,6 @@ losses, are in float32 or more, also under autocast.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,19 +26,6 @@ _PAIRED_AT_ONCE = 1024  # rows of the matrix of pairs in memory
 _FOLDS = 5
 _MIN_MOLECULES = 20  # with fewer, a fold is too small for a correlation
 _STRENGTHS = np.logspace(-4, 4, 9)  # of ridge regression, on standardised channels
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """Correlations of a number with embeddings."""
-
-    axis: float
-    """|Pearson's r| with the coordinate along the longest axis: whether the number is the main
-    difference between molecules."""
-    linear: float
-    """Mean over 5 folds of Pearson's r with the predictions of a ridge regression on all channels,
-    for molecules left out of its fit: whether the embeddings contain the number at all. (A single r
-    for all folds would be biased: the mean of a fold is missing from its training data.)"""
 
 
 def singular_values(points: Tensor) -> Tensor:  # float64 (min(n, d),)
@@ -155,8 +141,12 @@ def outlier_share(points: Tensor) -> float:
     return float(furthest.sum() / squares.sum().clamp(min=torch.finfo(torch.float64).tiny))
 
 
-def correlate(points: Tensor, values: np.ndarray) -> Correlation | None:
-    """Correlate a number, such as a molecule's size or a label, with embeddings.
+def correlate(points: Tensor, values: np.ndarray) -> float | None:
+    """Return how well a number, such as a molecule's size or a label, can be read from embeddings.
+
+    It is the mean over 5 folds of Pearson's r with the predictions of a ridge regression on all
+    channels, for molecules left out of its fit. (A single r for all folds would be biased: the mean
+    of a fold is missing from its training data.)
 
     Args:
         points: (n, d).
@@ -165,24 +155,21 @@ def correlate(points: Tensor, values: np.ndarray) -> Correlation | None:
     Returns:
         None if fewer than 20 values are known, or if values or points are (almost) all equal.
     """
-    left, lengths, _ = torch.linalg.svd(_centred(points)[0], full_matrices=False)
     known = np.isfinite(values)
-    axis, values = (left[:, 0] * lengths[0]).numpy()[known], values[known]
-    if len(values) < _MIN_MOLECULES or not np.ptp(values) or not np.ptp(axis):
+    x, spread, values = points.numpy()[known], _centred(points)[0].numpy()[known], values[known]
+    if len(values) < _MIN_MOLECULES or not np.ptp(values) or not np.ptp(spread, axis=0).any():
         return None
     from sklearn.linear_model import RidgeCV
     from sklearn.model_selection import KFold
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    x, scores = points.numpy()[known], []
+    scores = []
     for fit, left_out in KFold(_FOLDS, shuffle=True, random_state=0).split(x):
         if np.ptp(values[fit]) and np.ptp(values[left_out]):
             ridge = make_pipeline(StandardScaler(), RidgeCV(_STRENGTHS)).fit(x[fit], values[fit])
             scores.append(_pearson(ridge.predict(x[left_out]), values[left_out]))
-    if not scores:  # a single positive label
-        return None
-    return Correlation(abs(_pearson(axis, values)), float(np.mean(scores)))
+    return float(np.mean(scores)) if scores else None  # None for a single positive label
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float:

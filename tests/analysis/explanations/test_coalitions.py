@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from molsepnorm.analysis.explanations.coalitions import draw
+from molsepnorm.analysis.explanations.contributions import draw
 
 
 def game(players: int, outputs: int = 2) -> dict[tuple[bool, ...], np.ndarray]:

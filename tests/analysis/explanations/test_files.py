@@ -11,8 +11,12 @@ from explained import DRUGS
 
 from molsepnorm.analysis import explain
 from molsepnorm.analysis.explanations import top_fragments
-from molsepnorm.analysis.explanations.files import require_format, write_explanations
-from molsepnorm.analysis.explanations.page import MAX_DRAWN, page
+from molsepnorm.analysis.explanations.files import (
+    MAX_DRAWN,
+    page,
+    require_format,
+    write_explanations,
+)
 from molsepnorm.errors import ConfigError
 
 NAMES = ("y", "ic50_nM", "active", "colour")

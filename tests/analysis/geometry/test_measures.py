@@ -174,9 +174,8 @@ POINTS = gaussian(400, 5) * torch.tensor([10, 1, 1, 1, 1]) + 3
 
 
 def test_a_number_is_found_on_the_longest_axis_or_in_a_weak_channel():
-    on_axis, weak = (correlate(POINTS, (1 - 2 * POINTS[:, k]).numpy()) for k in (0, 3))
-    assert on_axis.axis == pytest.approx(1, abs=1e-3) and weak.axis < 0.15
-    assert on_axis.linear > 0.999 and weak.linear > 0.999
+    for channel in (0, 3):
+        assert correlate(POINTS, (1 - 2 * POINTS[:, channel]).numpy()) > 0.999
 
 
 @pytest.mark.parametrize(("molecules", "channels"), [(30, 64), (100, 64), (20, 16)])
@@ -187,7 +186,7 @@ def test_noise_is_about_zero_on_average(molecules, channels):
     found = []
     for seed in range(40):
         points = gaussian(molecules, channels, seed)
-        found.append(correlate(points, rng.normal(size=molecules)).linear)
+        found.append(correlate(points, rng.normal(size=molecules)))
     assert abs(np.mean(found)) < 4 * np.std(found) / 40**0.5
     assert abs(np.mean(found)) < 0.12
 
@@ -195,9 +194,8 @@ def test_noise_is_about_zero_on_average(molecules, channels):
 def test_molecules_without_a_value_are_left_out():
     axis = POINTS[:, 0].numpy()
     known = np.where(np.arange(400) % 2, axis, np.nan)
-    found = correlate(POINTS, known)
-    assert found.axis == pytest.approx(1, abs=1e-3)
-    assert found.linear == pytest.approx(correlate(POINTS[1::2], axis[1::2]).linear)
+    expected = correlate(POINTS[1::2], axis[1::2])
+    assert correlate(POINTS, known) == pytest.approx(expected) and expected > 0.99
     for values in (np.ones(400), np.where(np.arange(400) < 19, axis, np.nan), np.eye(400)[7]):
         assert correlate(POINTS, values) is None  # equal, few, or a single positive label
     assert correlate(torch.ones(400, 5), axis) is None
