@@ -12,6 +12,7 @@ from molsepnorm.training import run as module
 from molsepnorm.training.config import seconds_of
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.step import TrainStep
+from runs import outcome, stop_at
 
 
 def test_durations_are_parsed(table):
@@ -59,7 +60,7 @@ def test_a_run_has_as_many_epochs_as_fit(configure, tmp_path, clock, every, step
     "A run with a time budget equals a run of the epochs that fit. Variants of an ablation "
     "differ only in their settings, and paired differences equal SciPy's."
 )
-def test_measuring_does_not_change_the_run(configure, tmp_path, outcome, monkeypatch):
+def test_measuring_does_not_change_the_run(configure, trained, tmp_path, monkeypatch):
     """With dropout, an average and batch norms, the run equals one with that number of epochs."""
 
     def measured(trainer, seconds):
@@ -68,21 +69,18 @@ def test_measuring_does_not_change_the_run(configure, tmp_path, outcome, monkeyp
 
     monkeypatch.setattr(module, "epochs_within", measured)
     train(configure({"run.budget": "1h", "model.dropout": 0.3}), tmp_path / "budget")
-    train(configure({"run.epochs": 5, "model.dropout": 0.3}), tmp_path / "plain")
-    assert outcome(tmp_path / "budget") == outcome(tmp_path / "plain")
+    plain = trained({"run.epochs": 5, "model.dropout": 0.3}).folder
+    assert outcome(tmp_path / "budget") == outcome(plain)
 
 
-def test_a_resumed_run_keeps_its_number_of_epochs(
-    configure, tmp_path, outcome, stop_at, monkeypatch
-):
+def test_a_resumed_run_keeps_its_number_of_epochs(configure, trained, tmp_path, monkeypatch):
     """It does not measure again, and config.yaml keeps the configured value."""
     monkeypatch.setattr(module, "epochs_within", lambda trainer, seconds: 4)
     config = configure({"run.budget": "1h"})
-    train(config, tmp_path / "whole")
     assert not train(config, tmp_path / "parts", callback=stop_at(5)).finished
     monkeypatch.delattr(module, "epochs_within")
     assert train(folder=tmp_path / "parts", resume=True).finished
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == outcome(trained({"run.epochs": 4}).folder)
     assert load_config(config=tmp_path / "parts" / "config.yaml") == config.resolved()
 
 

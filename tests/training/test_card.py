@@ -18,6 +18,7 @@ from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
 from molsepnorm.training.results.card import _revealed, elements
 from molsepnorm.training.results.summary import composition
+from runs import split_rows
 
 TOP = Path(__file__).parents[2]
 YES_NO = [0, 1, 0, 0, 1, 1, 0]
@@ -35,9 +36,8 @@ def cells(card: str, first: str) -> list[str]:
 
 
 @pytest.fixture
-def run(with_columns, tmp_path, baselines, monkeypatch):
+def run(with_columns, tmp_path, baselines):
     """A run with two targets, one of them transformed, a forest and a row that cannot be read."""
-    monkeypatch.setattr("molsepnorm.training.completing.baseline.TREES", 12)
     settings = {
         "data.targets": ["ic50_nM", "a|b"],
         "data.transform": {"ic50_nM": "pic50"},
@@ -51,7 +51,7 @@ def run(with_columns, tmp_path, baselines, monkeypatch):
     return train(config, tmp_path / "run")
 
 
-def test_the_card_describes_model_data_and_scores(run, split_rows):
+def test_the_card_describes_model_data_and_scores(run):
     card, metrics = card_of(run.folder), run.metrics
     _, front, body = card.split("---\n", 2)
     header = yaml.safe_load(front)

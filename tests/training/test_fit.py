@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rdkit import Chem
+from support import Recorder
 
 import molsepnorm
 from molsepnorm.errors import ConfigError, DataError
@@ -95,13 +96,8 @@ def test_labels_may_be_of_any_form(y, targets, expected):
     assert {target.name: target.kind for target in task.targets} == expected
 
 
-class Seen(molsepnorm.training.Callback):
-    def on_start(self, config, dataset, model, folder):
-        self.dataset = dataset
-
-
 def test_splits_and_weights_are_used():
-    seen, half = Seen(), [2.0, np.nan] * 27
+    seen, half = Recorder(), [2.0, np.nan] * 27
     splits = {"train": list(range(20)), "valid": np.arange(20, 30), "test": [53, 31]}
     fit(SMILES, Y, splits=splits, weights=half, overrides=SMALL, callback=seen)
     found = {name: part.tolist() for name, part in seen.dataset.splits.items()}

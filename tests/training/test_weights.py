@@ -8,6 +8,7 @@ import pytest
 from molsepnorm.errors import DataError
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
+from runs import outcome, rows_of, split_rows
 
 YES_NO = [0, 1, 0, 0, 1, 0, 0, 0, 1, 0]
 COLOURS = ["red", "blue", "red", "green", "red", "red", "green"]
@@ -27,7 +28,7 @@ def _cross_entropy(probabilities, classes, weights) -> float:
     return float((each * weights).sum() / weights.sum())
 
 
-def test_weights_of_one_change_nothing(with_columns, tmp_path, outcome):
+def test_weights_of_one_change_nothing(with_columns, tmp_path):
     """Bit by bit; an empty cell is a weight of one."""
     columns = {"a": YES_NO, "w": ["", 1.0, "nan"]}
     for name, weight in (("without", None), ("with", "w")):
@@ -37,7 +38,7 @@ def test_weights_of_one_change_nothing(with_columns, tmp_path, outcome):
 
 
 @pytest.mark.parametrize(("target", "factor"), [("y", 4), ("a", 2.0**-20)])
-def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, outcome, target, factor):
+def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, target, factor):
     """Weights times a power of two give the same run, bit by bit, even if the weights of a batch
     sum to less than one; other proportions do not."""
     columns = {"a": YES_NO, "y": [0.5, 2, -1.5, 3, 1], "w": SOME, "v": [factor * w for w in SOME]}
@@ -48,7 +49,7 @@ def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, outcome, 
     assert outcome(tmp_path / "none")["model"] != outcome(tmp_path / "one")["model"]
 
 
-def test_rows_of_weight_0_have_no_effect(with_columns, tmp_path, outcome):
+def test_rows_of_weight_0_have_no_effect(with_columns, tmp_path):
     """In any split: the run equals one without these labels, bit by bit."""
     labels = [0.5, 2, -1.5, 3, 1, 2.5] * 5
     rows = range(0, 30, 4)
@@ -76,7 +77,7 @@ def test_a_split_of_weight_0_is_refused(with_columns, tmp_path):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("balanced", [False, True])
 def test_the_validation_loss_is_weighted_and_scores_are_not(
-    with_columns, tmp_path, rows_of, split_rows, column, classes, weighted, balanced
+    with_columns, tmp_path, column, classes, weighted, balanced
 ):
     """Computed by numpy from the model's predictions: a label has its row's weight times n / (K
     n_c) with n_c of the n training labels in its class."""
@@ -109,9 +110,7 @@ def test_the_validation_loss_is_weighted_and_scores_are_not(
 
 
 @pytest.mark.parametrize("column", [YES_NO, COLOURS])
-def test_balanced_classes_equal_a_column_of_weights(
-    with_columns, tmp_path, outcome, split_rows, rows_of, column
-):
+def test_balanced_classes_equal_a_column_of_weights(with_columns, tmp_path, column):
     """With n / (K n_c) for each row, the run is equal bit by bit."""
     balanced = {"data.targets": ["a"], "optim.class_weight": "balanced"}
     config = with_columns({"a": column, "w": [1]}, balanced)
