@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from support import Recorder
 
 import molsepnorm
-from molsepnorm.errors import ConfigError, ModelError
+from molsepnorm.errors import ModelError
 from molsepnorm.model import SCHEMA, PropertyModel, join
 from molsepnorm.model.parts import Forest, NetworkPart
 from molsepnorm.nn import Graphormer, GraphormerConfig
@@ -189,20 +189,6 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
     change_description(path, lambda about: None)
     with pytest.raises(ModelError, match="model.safetensors is damaged .*feature 9000 of 2120"):
         PropertyModel.from_pretrained(tmp_path / "copy")
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"run.baseline": False}, "because run.baseline is off"),
-        ({"objective.name": "pretraining"}, "the objective pretraining has no predictions"),
-    ],
-)
-def test_blends_that_cannot_be_made(with_columns, tmp_path, settings, message):
-    with pytest.raises(ConfigError, match=message):
-        train(
-            with_columns(LABELS, {**SETTINGS, "data.targets": ["y"], **settings}), tmp_path / "run"
-        )
 
 
 @pytest.mark.parametrize("shares", [(0.3, 0.0, 0.8), (1.0, 1.0, 1.0), (0.5, 1.0, 0.25)])

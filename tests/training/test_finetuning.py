@@ -262,8 +262,3 @@ def test_a_start_that_changed_since_is_refused(configure, trained, copied, tmp_p
         train(config, tmp_path / "run")
     again = config.changed({"finetune.start": str(start)})
     assert again.finetune.weights_sha256 == weights_digest(start)
-
-
-def test_settings_of_fine_tuning_need_a_start(configure, tmp_path):
-    with pytest.raises(ConfigError, match="finetune.body_lr has no effect without a model to"):
-        train(configure({"finetune.body_lr": 0.5}), tmp_path / "run")

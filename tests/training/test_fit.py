@@ -14,7 +14,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.pyg import to_data
 from molsepnorm.predict import Predictor
-from molsepnorm.training import fit, load_config, train
+from molsepnorm.training import fit, train
 
 SMILES = [start + "C" * n + end for n in range(6) for start in "CNO" for end in ("O", "F", "Cl")]
 Y = [round(0.3 * len(text) - 0.5 * text.count("O"), 2) for text in SMILES]
@@ -49,15 +49,6 @@ def test_a_model_is_trained_and_used_in_three_lines_without_a_file(empty):
     assert result.metrics["test"]["mae"] > 0
     assert (result.finished, result.folder) == (True, None)
     assert list(empty.iterdir()) == []
-
-
-def test_fit_equals_training_on_a_table(empty):
-    """Splits, steps and scores are equal to the last bit."""
-    rows = "\n".join(f"{text},{y}" for text, y in zip(SMILES, Y, strict=True))
-    (empty / "data.csv").write_text(f"smiles,y\n{rows}\n")
-    settings = {**SMALL, "data.targets": ["y"]}
-    expected = train(load_config(empty / "data.csv", overrides=settings), empty / "run")
-    assert scores(fit(SMILES, Y, overrides=SMALL)) == scores(expected)
 
 
 def test_molecules_may_be_of_any_type(empty):

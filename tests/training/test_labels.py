@@ -126,15 +126,3 @@ def test_a_satisfied_bound_teaches_nothing_and_another_one_does(with_columns, tm
         weights.append(tensors.read_bytes())
     assert weights[0] == weights[1]
     assert weights[0] != weights[2]
-
-
-def test_a_target_of_bounds_only_is_refused(with_columns, tmp_path):
-    """At least one label in training must be exact."""
-    cells = [f">{i + 1}" for i in range(30)]
-    cells[0] = "5"
-    splits = ["test", *["train"] * 25, *["val"] * 4]
-    config = with_columns(
-        {"y": cells, "part": splits}, {"data.targets": ["y"], "data.splits_column": "part"}
-    )
-    with pytest.raises(DataError, match="target 'y': all 25 training labels are bounds"):
-        train(config, tmp_path / "run")

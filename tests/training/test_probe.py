@@ -169,14 +169,13 @@ def test_no_epochs_give_the_probe_alone(trained, pretrained):
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
-        {"finetune.start": "START", "finetune.probe": False},
-        {"finetune.start": "START", "data.targets": ["active"]},
+        {"finetune.probe": False},
+        {"data.targets": ["active"]},
     ],
 )
 def test_no_epochs_need_a_probe(configure, pretrained, tmp_path, settings):
-    """There is none without a start, if it is switched off, or if no target is new."""
-    settings = {name: pretrained if v == "START" else v for name, v in settings.items()}
+    """There is none if it is switched off, or if no target is new."""
+    settings = {"finetune.start": pretrained, **settings}
     with pytest.raises(ConfigError, match="run.epochs: 0 fits the probe of fine-tuning alone"):
         train(configure({**settings, "run.epochs": 0}), tmp_path / "run")
 

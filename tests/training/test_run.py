@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-from sklearn import metrics as sk
 
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.predict import Predictor
-from molsepnorm.training import StopWhen, evaluate, load_config, train
+from molsepnorm.training import StopWhen, load_config, train
 from runs import configured, rows_of, split_rows, write_table
 
 ONE = {"run.epochs": 1}
@@ -79,20 +76,6 @@ def test_predictions_are_written_with_their_labels(run, split):
         assert 0 <= float(row["active_pred"]) <= 1
 
 
-def test_the_scores_can_be_computed_from_the_predictions(run):
-    """With scikit-learn, from the file alone."""
-    _, result = run
-    test = json.loads((result.folder / "metrics.json").read_text())["test"]
-    rows = rows_of(result.folder / "predictions_test.csv")
-    y = [(float(row["y"]), float(row["y_pred"])) for row in rows if row["y"]]
-    assert test["mae"] == pytest.approx(sk.mean_absolute_error(*zip(*y, strict=True)), rel=1e-5)
-    assert test["rmse"] == pytest.approx(
-        sk.mean_squared_error(*zip(*y, strict=True)) ** 0.5, rel=1e-5
-    )
-    active = [(float(r["active"]), float(r["active_pred"])) for r in rows if r["active"]]
-    assert test["roc_auc"] == pytest.approx(sk.roc_auc_score(*zip(*active, strict=True)))
-
-
 def test_the_history_has_a_line_for_every_epoch(run):
     """Its values are consistent."""
     _, result = run
@@ -139,16 +122,6 @@ def test_a_run_does_not_resume_with_changed_data(configure, tmp_path, table, cha
     table.write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match="no longer those that .*run began with"):
         train(folder=tmp_path / "run", resume=True)
-
-
-def test_the_split_all_includes_every_valid_molecule(run):
-    config, result = run
-    dataset, *_, scores = evaluate(result.model, config.data, "all")
-    labels = dataset.labels[:, 0]
-    texts = [dataset.smiles[row] for row in dataset.store.rows]
-    predicted = [p.values["y"] for p in Predictor(result.model).predict(texts)]
-    expected = np.nanmean(np.abs(labels - np.array(predicted)))
-    assert scores["mae"] == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_run_on_a_pipe_resumes_only_from_a_file(configure, table, tmp_path):
