@@ -95,8 +95,9 @@ def no_baselines() -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def baselines(no_baselines: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runs of a test have their baseline."""
+    """The runs of a test have their baseline, a forest of twelve trees."""
     monkeypatch.setattr(baseline, "fit_baseline", no_baselines)
+    monkeypatch.setattr(baseline, "TREES", 12)
 
 
 @pytest.fixture

@@ -151,12 +151,15 @@ def set_zinc_sizes(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int])
 
 
 class Recorder(Callback):
-    """Keeps the warnings, the records of the epochs, and the progress of preparation."""
+    """Keeps the data set, the warnings, the records of the epochs, and the progress."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
         self.records: list[Any] = []
         self.progress: list[tuple[int, int]] = []
+
+    def on_start(self, config, dataset, model, folder):
+        self.dataset = dataset
 
     def on_warning(self, message):
         self.warnings.append(message)

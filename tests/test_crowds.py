@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import tiny_model
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.run_folder.verification import verify
@@ -75,8 +76,7 @@ def test_two_processes_tune_into_one_folder(table, tmp_path):
 
 def test_two_processes_predict_into_one_file(table, tmp_path):
     """Both write the same rows, and the file is that of one of them."""
-    train = [sys.executable, "-m", "molsepnorm", "train", "--data", table, *TINY, "--epochs", "1"]
-    subprocess.run([*train, "-o", tmp_path / "run"], check=True, capture_output=True)
+    tiny_model().save_pretrained(tmp_path / "run")
     out = tmp_path / "out.csv"
     args = ("predict", "--model", tmp_path / "run", "-i", table, "--processes", 1, "-o", out)
     assert [code for code, _ in _both(tmp_path, *args)] == [0, 0]

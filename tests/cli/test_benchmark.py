@@ -76,7 +76,6 @@ def test_folds_without_a_test_set_print_every_fold_and_the_forest(
     benchmark, ok, tmp_path, baselines, monkeypatch
 ):
     """One seed is the default. The same command prints the same tables, without training."""
-    monkeypatch.setattr("molsepnorm.training.completing.baseline.TREES", 12)
     args = (*benchmark, "--folds", 3, "--no-test")
     text = ok(*args)
     summary = _summary(tmp_path)

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 
 from molsepnorm.cli.display import ablation_tables
 from molsepnorm.errors import ConfigError
-from molsepnorm.training import ablate, train
+from molsepnorm.training import ablate
 from molsepnorm.training.comparing.ablation import Ablation
 from molsepnorm.training.comparing.replicates import Replicates, paired_difference
+from runs import configured, outcome, write_table
 
 ONE = {"run.epochs": 1}
 NORMS = {"norm": ["shared", "sep", "sep-ln"]}
 SPLITS = ("val", "test")
 
 
-@pytest.fixture
-def norms(configure, tmp_path) -> Ablation:
-    return ablate(configure(ONE), tmp_path / "norms", NORMS, seeds=[0, 2])
+@pytest.fixture(scope="module")
+def norms(tmp_path_factory) -> Ablation:
+    folder = tmp_path_factory.mktemp("norms")
+    config = configured(write_table(folder / "data.csv"), ONE)
+    return ablate(config, folder / "norms", NORMS, seeds=[0, 2])
 
 
-def test_each_run_equals_train_with_its_settings_and_seed(configure, tmp_path, norms, outcome):
+def test_each_run_equals_train_with_its_settings_and_seed(trained, norms):
     assert list(norms.replicates) == NORMS["norm"]
-    for name in NORMS["norm"]:
-        for seed in (0, 2):
-            alone = tmp_path / f"{name}-{seed}"
-            train(configure({**ONE, "model.norm": name, "run.seed": seed}), alone)
-            assert outcome(norms.folder / name / f"seed-{seed}") == outcome(alone)
+    for name, seed in product(NORMS["norm"], (0, 2)):
+        alone = trained({**ONE, "model.norm": name, "run.seed": seed}).folder
+        assert outcome(norms.folder / name / f"seed-{seed}") == outcome(alone)
 
 
 def test_differences_pair_runs_of_the_same_seed(norms):

@@ -16,17 +16,15 @@ from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structu
 from molsepnorm.tasks.metrics import draw_resamples
 from molsepnorm.training import train
 from molsepnorm.training.completing import baseline
+from runs import rows_of
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1, "run.blend": "none"}
 
 
-@pytest.fixture
-def few_trees(monkeypatch, baselines):
-    """Forests have twelve trees."""
-    monkeypatch.setattr(baseline, "TREES", 12)
+pytestmark = pytest.mark.usefixtures("baselines")
 
 
-def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_of, monkeypatch):
+def test_scores_are_those_of_scikit_learn(configure, tmp_path, monkeypatch):
     """It has the training, validation and test rows and the metrics of the network."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))  # progress without a cache
     config = configure({**ONE_EPOCH, "run.seed": 4, "data.targets": ["y", "active"]})
@@ -68,7 +66,7 @@ def test_scores_are_those_of_scikit_learn(few_trees, configure, tmp_path, rows_o
         np.testing.assert_allclose(column, predicted, rtol=1e-5, atol=1e-6)
 
 
-def test_the_difference_is_that_of_the_test_scores(few_trees, configure, tmp_path, rows_of):
+def test_the_difference_is_that_of_the_test_scores(configure, tmp_path):
     """Its interval is that of both models on the same resamples of the molecules."""
     metrics = train(configure(ONE_EPOCH), tmp_path / "run").metrics
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
@@ -87,7 +85,7 @@ def test_the_difference_is_that_of_the_test_scores(few_trees, configure, tmp_pat
     np.testing.assert_allclose(found["interval_95"], np.quantile(differences, [0.025, 0.975]), 1e-5)
 
 
-def test_molecules_without_weight_do_not_count(few_trees, with_columns, tmp_path):
+def test_molecules_without_weight_do_not_count(with_columns, tmp_path):
     values = [0.1 * row for row in range(30)]
     parts = ["train"] * 20 + ["val"] * 5 + ["test"] * 5
     half = {"data.targets": ["y"], "data.splits_column": "part", **ONE_EPOCH}
@@ -99,7 +97,7 @@ def test_molecules_without_weight_do_not_count(few_trees, with_columns, tmp_path
     assert first["test"] == blank["test"]
 
 
-def test_bounds_are_fitted_but_not_scored(few_trees, with_columns, tmp_path, rows_of):
+def test_bounds_are_fitted_but_not_scored(with_columns, tmp_path):
     """Their number counts in training; scores are those of the other labels."""
     values = [f"{'>' if row % 3 == 0 else ''}{0.1 * row:.1f}" for row in range(30)]
     settings = {"data.targets": ["y"], "data.split": (0.6, 0.2, 0.2), **ONE_EPOCH}
@@ -115,12 +113,12 @@ def test_bounds_are_fitted_but_not_scored(few_trees, with_columns, tmp_path, row
     assert [row["y_forest"] for row in rows] == [row["y_forest"] for row in numbers]
 
 
-def test_many_labels_have_fewer_trees(configure, baselines, monkeypatch):
+def test_many_labels_have_fewer_trees(configure, monkeypatch):
     monkeypatch.setattr(baseline, "_TREE_LABELS", 0)
     assert train(configure(ONE_EPOCH)).metrics["baseline"]["trees"] == 10
 
 
-def test_molecules_in_memory_have_one_if_they_are_smiles(few_trees):
+def test_molecules_in_memory_have_one_if_they_are_smiles():
     smiles, values = ["C" * n for n in range(1, 21)], [n / 10 for n in range(20)]
     settings = {"model.layers": 1, **ONE_EPOCH}
     assert "baseline" in molsepnorm.fit(smiles, values, overrides=settings).metrics

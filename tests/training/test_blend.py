@@ -13,53 +13,36 @@ from safetensors.torch import load, save
 from support import Recorder
 
 import molsepnorm
-from molsepnorm.errors import ConfigError, ModelError
-from molsepnorm.model import SCHEMA, ExtraArrays, PropertyModel, join
+from molsepnorm.errors import ModelError
+from molsepnorm.model import SCHEMA, PropertyModel, join
 from molsepnorm.model.parts import Forest, NetworkPart
-from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import NO_INPUTS, Loss, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import forest_inputs
+from runs import LABELS, forest_arrays, rows_of
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch, baselines):
-    """Forests of a few trees."""
-    monkeypatch.setattr(baseline, "TREES", 12)
-
-
+pytestmark = pytest.mark.usefixtures("baselines")
 READS = forest_inputs(NO_INPUTS)
-
-
-def inputs_of(smiles: list[str]) -> ExtraArrays:
-    counts, descriptors, _ = structure_inputs(smiles, True, FAST_DESCRIPTORS, False)
-    return ExtraArrays.none(len(smiles))._replace(counts=counts, descriptors=descriptors)
 
 
 def has_warning(seen, text):
     return any(text in warning for warning in seen.warnings)
 
 
-def of(table, settings=None):
-    """Labels that the structure determines, and two kinds of targets."""
-    return table({"y": [1.0, 2.5, 0.2, 3.1, 4.0, 2.2], "active": [0, 1, 0, 1, 1]}, settings or {})
-
-
 def predicted(model: PropertyModel, smiles: list[str]) -> np.ndarray:
     return np.array([list(each.values.values()) for each in Predictor(model).predict(smiles)])
 
 
-def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
-    with_columns, tmp_path, rows_of, monkeypatch
-):
+def test_a_blend_is_the_mean_with_the_smallest_validation_loss(with_columns, tmp_path, monkeypatch):
     """Its predictions, its scores, and those of both parts in metrics.json."""
     monkeypatch.setattr(baseline, "_MOLECULES", 0)
-    config = of(with_columns, {**SETTINGS, "data.targets": ["y", "active"]})
+    config = with_columns(LABELS, {**SETTINGS, "data.targets": ["y", "active"]})
     metrics = train(config, tmp_path / "run").metrics
     share = metrics["blend"]["forest_share"]
     assert 0 < share <= 1
@@ -73,7 +56,7 @@ def test_a_blend_is_the_mean_with_the_smallest_validation_loss(
         dataset = evaluate(tmp_path / "run", table, split).dataset
         smiles = [dataset.smiles[row] for row in dataset.store.rows[dataset.splits[split]]]
         own = predicted(alone, smiles)
-        forest = forest_part.values(inputs_of(smiles))
+        forest = forest_part.values(forest_arrays(smiles))
         both = (1 - share) * own + share * forest
         np.testing.assert_allclose(predicted(model, smiles), both, rtol=1e-4, atol=1e-5)
         labels = torch.from_numpy(dataset.labels[dataset.splits[split]])
@@ -105,7 +88,7 @@ def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeyp
     )
     seen = Recorder()
     result = train(
-        of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run", callback=seen
+        with_columns(LABELS, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run", callback=seen
     )
     assert "blend" not in result.metrics and not result.model.share(Forest)
     assert has_warning(seen, "not blended in, because it does not help on the validation split.")
@@ -189,7 +172,7 @@ def test_a_run_without_test_split_is_blended(tmp_path):
 
 
 def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path):
-    train(of(with_columns, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run")
+    train(with_columns(LABELS, {**SETTINGS, "data.targets": ["y"]}), tmp_path / "run")
     model = PropertyModel.from_pretrained(tmp_path / "run")
     assert model.share(Forest)
     model.save_pretrained(tmp_path / "copy")
@@ -208,24 +191,12 @@ def test_a_saved_blend_is_read_back_and_damage_is_refused(with_columns, tmp_path
         PropertyModel.from_pretrained(tmp_path / "copy")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"run.baseline": False}, "because run.baseline is off"),
-        ({"objective.name": "pretraining"}, "the objective pretraining has no predictions"),
-    ],
-)
-def test_blends_that_cannot_be_made(with_columns, tmp_path, settings, message):
-    with pytest.raises(ConfigError, match=message):
-        train(of(with_columns, {**SETTINGS, "data.targets": ["y"], **settings}), tmp_path / "run")
-
-
 @pytest.mark.parametrize("shares", [(0.3, 0.0, 0.8), (1.0, 1.0, 1.0), (0.5, 1.0, 0.25)])
 def test_joined_blends_predict_their_mean(shares):
     """With other shares and numbers of forests, and beside a model without a forest."""
     smiles = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
     task = Task((Target("y", "regression"), Target("active", "binary")), "mae")
-    labels, extra = np.array([[1.0, 0], [2.5, 1], [0.2, 1], [3.1, 0]]), inputs_of(smiles)
+    labels, extra = np.array([[1.0, 0], [2.5, 1], [0.2, 1], [3.1, 0]]), forest_arrays(smiles)
     forests = [
         Forest.fit(READS, extra, labels * [s, 1], task, seed=s, trees=3) for s in range(1, 4)
     ]
@@ -245,7 +216,7 @@ def test_joined_blends_predict_their_mean(shares):
 
 def test_a_table_is_blended_by_default(with_columns, tmp_path, monkeypatch):
     """Not with `none`, without the baseline, or where the table is large and it is not named."""
-    plain = of(with_columns, {"run.epochs": 1, "data.targets": ["y"]})
+    plain = with_columns(LABELS, {"run.epochs": 1, "data.targets": ["y"]})
     assert "blend" in train(plain, tmp_path / "run").metrics
     for name, change in (("none", {"run.blend": "none"}), ("off", {"run.baseline": False})):
         assert "blend" not in train(plain.changed(change), tmp_path / name).metrics

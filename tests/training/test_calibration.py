@@ -1,6 +1,5 @@
 """Models learn from the validation molecules how large their errors are."""
 
-import csv
 import json
 
 import numpy as np
@@ -10,29 +9,21 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import ClassSets, Intervals
 from molsepnorm.training import train
+from runs import rows_in
 
 BOTH = {"data.targets": ["y", "active"], "data.split": [0.5, 0.3, 0.2], "run.epochs": 1}
 
 
 @pytest.fixture
-def run(configure, tmp_path):
-    train(configure(BOTH), tmp_path / "run")
-    return tmp_path / "run"
+def run(trained):
+    return trained(BOTH).folder
 
 
-def held_out(run, table, split):
-    """Return the rows of the table in a split of the run."""
-    (splits,) = json.loads((run / "splits.json").read_text())
-    with open(table, newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [rows[line] for line in splits[split]]
-
-
-def test_the_scores_are_the_errors_of_the_validation_molecules(run, table):
+def test_the_scores_are_the_errors_of_the_validation_molecules(run):
     model = PropertyModel.from_pretrained(run)
     numbers, classes = model.calibration
     assert isinstance(numbers, Intervals) and isinstance(classes, ClassSets)
-    rows = held_out(run, table, "val")
+    rows = rows_in(run, "val")
     predicted = Predictor(model).predict([row["smiles"] for row in rows])
     errors = [
         abs(each.values["y"] - float(row["y"]))
@@ -47,11 +38,11 @@ def test_the_scores_are_the_errors_of_the_validation_molecules(run, table):
     assert [len(each) for each in classes.scores] == [labelled.count("0"), labelled.count("1")]
 
 
-def test_the_coverage_on_the_test_molecules_is_in_the_metrics(run, table):
+def test_the_coverage_on_the_test_molecules_is_in_the_metrics(run):
     """At level 0.9, which nine validation molecules allow."""
     entry = json.loads((run / "metrics.json").read_text())["calibration"]
     assert {*entry} == {"y", "active"}
-    rows = held_out(run, table, "test")
+    rows = rows_in(run, "test")
     assert entry["y"]["test_molecules"] == sum(bool(row["y"]) for row in rows)
     count = entry["y"]["molecules"]
     assert count == len(PropertyModel.from_pretrained(run).calibration[0].scores) == 9

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
-import pytest
 import yaml
 from rdkit import Chem
+from support import tiny_model
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import KernelPart
 from molsepnorm.model.parts.kernel import KernelRegression
-from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Target, Task
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
-from molsepnorm.training.results.card import _revealed, elements
+from molsepnorm.training.recipes import load_dataset
+from molsepnorm.training.results.card import elements, model_card
 from molsepnorm.training.results.summary import composition
+from runs import YES_NO, rows_of, split_rows
 
 TOP = Path(__file__).parents[2]
-YES_NO = [0, 1, 0, 0, 1, 1, 0]
 NUMBERS = [0.5, 2, 1.5, 3, 1, 0.2, 0.7]
 
 
@@ -34,10 +33,9 @@ def cells(card: str, first: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-@pytest.fixture
-def run(with_columns, tmp_path, baselines, monkeypatch):
-    """A run with two targets, one of them transformed, a forest and a row that cannot be read."""
-    monkeypatch.setattr("molsepnorm.training.completing.baseline.TREES", 12)
+def test_the_card_describes_model_data_and_scores(with_columns, tmp_path, baselines):
+    """Of a run with two targets, one of them transformed, a forest and a row that cannot be read.
+    The card has no structure, path or user."""
     settings = {
         "data.targets": ["ic50_nM", "a|b"],
         "data.transform": {"ic50_nM": "pic50"},
@@ -48,10 +46,7 @@ def run(with_columns, tmp_path, baselines, monkeypatch):
     config = with_columns({"ic50_nM": NUMBERS, "a|b": YES_NO}, settings)
     with open(config.data.table, "a") as file:
         file.write("C1CC,1,1\n")
-    return train(config, tmp_path / "run")
-
-
-def test_the_card_describes_model_data_and_scores(run, split_rows):
+    run = train(config, tmp_path / "run")
     card, metrics = card_of(run.folder), run.metrics
     _, front, body = card.split("---\n", 2)
     header = yaml.safe_load(front)
@@ -72,24 +67,17 @@ def test_the_card_describes_model_data_and_scores(run, split_rows):
         significant(metrics["blend"]["network"]["test"]["rmse"]),
         significant(metrics["baseline"]["test"]["rmse"]),
     ]
-
-
-def test_the_card_has_no_structure_path_or_user(run, tmp_path):
-    card = card_of(run.folder)
-    with open(run.folder / "config.yaml") as file:
-        table = Path(yaml.safe_load(file)["data"]["table"])
-    with open(table, newline="") as file:
-        smiles = {row["smiles"] for row in csv.DictReader(file)}
+    smiles = {row["smiles"] for row in rows_of(config.data.table)}
     assert not {word for word in card.replace("`", " ").split() if len(word) > 2} & smiles
     assert str(tmp_path) not in card and str(Path.home()) not in card
 
 
-def test_a_fine_tuned_model_names_its_start(shipped, configure, tmp_path):
+def test_a_fine_tuned_model_names_its_start(shipped, configure, trained, tmp_path):
     """A shipped model with its licence, another one by the name of its folder only."""
-    first = train(configure({"run.epochs": 1}), tmp_path / "first").folder
+    first = trained({"run.epochs": 1}).folder
     table = configure().data.table
     for start, text in (
-        (str(first), "another model (first), whose licence applies too"),
+        (str(first), f"another model ({first.name}), whose licence applies too"),
         (shipped.name, f"{shipped.name}, licence MIT"),
     ):
         settings = {"finetune.start": start, "data.targets": ["y"], "run.epochs": 1}
@@ -100,8 +88,7 @@ def test_a_fine_tuned_model_names_its_start(shipped, configure, tmp_path):
 
 def test_elements_are_those_of_rdkit():
     """In all SMILES of the demonstration data, and in some with charges, isotopes and metals."""
-    with open(TOP / "data" / "demo.csv", newline="") as file:
-        smiles = [row["smiles"] for row in csv.DictReader(file)]
+    smiles = [row["smiles"] for row in rows_of(TOP / "data" / "demo.csv")]
     smiles += ["[Na+].[Cl-]", "c1c[se]cc1", "[13CH4]", "[Co]", "CO", "Oc1ncc[nH]1", "B(O)O"]
     smiles += ["[Sn](C)(C)C", "C[Si](C)(C)C", "Clc1ccccc1Br", "[nH]1cccc1", "C[As]", "[2H]O[2H]"]
     for text in smiles:
@@ -109,16 +96,16 @@ def test_elements_are_those_of_rdkit():
         assert elements([text]) == {atom.GetSymbol() for atom in mol.GetAtoms()}, text
 
 
-def test_the_numbers_of_training_molecules_in_a_model_are_revealed():
+def test_the_numbers_of_training_molecules_in_a_model_are_revealed(configure):
     """Those of a kernel regression, with the descriptors and counts that it compares."""
-    network = Graphormer(GraphormerConfig(layers=1, width=16, ffn_width=16, heads=2))
-    plain = PropertyModel.of(network, "ogb", TASK)
+    config = configure()
+    task, network = Task((Target("y", "regression"),), "mae"), tiny_model().network
+    plain = PropertyModel.of(network, "zinc", task)
     inputs = ExtraInputs(morgan=2048, descriptors=tuple(map(str, range(72))))
     kernels = (KernelPart(network, KernelRegression(16, 1234, 1, r)) for r in (NO_INPUTS, inputs))
     models = [plain, *(plain.with_parts([each], [1.0]) for each in kernels)]
-    texts = [" ".join(_revealed(each)) for each in models]
+    texts = [model_card(each, config, load_dataset(config), None) for each in models]
+    texts = [text.partition("What the model file reveals")[2] for text in texts]
     assert ["1,234" in text for text in texts] == [False, True, True]
     assert ["2,120" in text for text in texts] == [False, False, True]
-
-
-TASK = Task((Target("y", "regression"),), "mae")
+    assert ["network weights only" in text for text in texts] == [True, False, False]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support import Recorder
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, counted
@@ -16,27 +17,19 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
-from molsepnorm.training import Callback, evaluate, load_config, train
+from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.preparing import trained_on_before
 from molsepnorm.training.start import require_same_meaning
+from runs import split_rows, stop_at
 
 ONE = {"run.epochs": 1}
-
-
-class Spy(Callback):
-    """Records the warnings of the data set."""
-
-    def on_start(self, config, dataset, model, folder) -> None:
-        self.said = dataset.warnings
 
 
 def _rows(path: Path) -> list[str]:
     return path.read_text().splitlines()[1:]
 
 
-def test_molecules_that_the_start_was_trained_on_are_counted(
-    configure, tmp_path, table, split_rows, stop_at
-):
+def test_molecules_that_the_start_was_trained_on_are_counted(configure, tmp_path, table):
     """Whatever their spelling, also in a run that is resumed without the start, and in a run that
     starts from this one."""
     start = train(configure(ONE), tmp_path / "start").folder
@@ -46,7 +39,7 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
     again = [f"[CH3]{row[1:]}" for row in trained[:9]]  # every molecule begins with a carbon
     more.write_text("\n".join(["smiles,y,active", *new, *again]) + "\n")
     config = configure({**ONE, "data.table": more, "finetune.start": str(start)})
-    spy = Spy()
+    spy = Recorder()
     train(config, tmp_path / "run", callback=[spy, stop_at(1)])
     splits = split_rows(tmp_path / "run")
     scored = {
@@ -56,7 +49,7 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
     }
     known = scored & {canonical_smiles(row.partition(",")[0]) for row in trained}
     assert known
-    (said,) = (each for each in spy.said if "was trained on" in each)
+    (said,) = (each for each in spy.dataset.warnings if "was trained on" in each)
     assert f"{start} was trained on {counted(len(known), 'molecule')} of the validation" in said
     table.rename(tmp_path / "gone.csv")
     metrics = train(folder=tmp_path / "run", resume=True).metrics
@@ -65,22 +58,20 @@ def test_molecules_that_the_start_was_trained_on_are_counted(
 
     third = configure({**ONE, "data.table": more, "finetune.start": str(tmp_path / "run")})
     train(third, tmp_path / "third", callback=[spy, stop_at(1)])
-    (said,) = (each for each in spy.said if "cannot be compared" in each)
+    (said,) = (each for each in spy.dataset.warnings if "cannot be compared" in each)
     assert "data.csv" in said  # of the first run
     (tmp_path / "gone.csv").rename(table)
     train(third, tmp_path / "fourth", callback=[spy, stop_at(1)])
-    (said,) = (each for each in spy.said if "was trained on" in each)
+    (said,) = (each for each in spy.dataset.warnings if "was trained on" in each)
     assert f"was trained on {len(known)} " in said  # by the first run, not by the second
 
 
 @pytest.mark.parametrize("levels", [("none", "parent"), ("parent", "none")])
 @pytest.mark.parametrize("known_by", ["run", "model"])
-def test_molecules_are_compared_at_the_higher_level(
-    configure, tmp_path, table, split_rows, levels, known_by
-):
+def test_molecules_are_compared_at_the_higher_level(trained, tmp_path, table, levels, known_by):
     """As the model that standardises them reads them, whichever form the tables have. A molecule
     that RDKit cannot read does not prevent it: some of OGB's graphs have such a SMILES."""
-    start = train(configure(ONE | {"data.standardize": levels[0]}), tmp_path / "start").folder
+    start = trained(ONE | {"data.standardize": levels[0]}).folder
     trained = _rows(table)[split_rows(start)["train"][0]].partition(",")[0]
     if known_by == "model":
         start = shutil.copytree(start / "model", tmp_path / "model")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from molsepnorm.predict import Predictor
 from molsepnorm.training import train, train_on
 from molsepnorm.training.completing import complete as module
 from molsepnorm.training.recipes import load_dataset
+from runs import rows_in, rows_of, write_rows
 
 SETTINGS = {"data.targets": ["y", "active"], "data.split": [0.4, 0.4, 0.2], "run.epochs": 1}
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
@@ -33,20 +33,11 @@ def similarities(smiles, others) -> np.ndarray:
 
 
 @pytest.fixture
-def run(configure, tmp_path):
-    train(configure(SETTINGS), tmp_path / "run")
-    return tmp_path / "run"
+def run(trained):
+    return trained(SETTINGS).folder
 
 
-@pytest.fixture
-def rows_in(table, split_rows):
-    """`rows_in(run, "val")`: the rows of the table in a split."""
-    with open(table, newline="") as file:
-        rows = list(csv.DictReader(file))
-    return lambda run, split: [rows[line] for line in split_rows(run)[split]]
-
-
-def test_the_model_folder_holds_the_training_molecules(run, rows_in):
+def test_the_model_folder_holds_the_training_molecules(run):
     """With their labels, in the order of the split."""
     model = PropertyModel.from_pretrained(run)
     molecules, rows = model.training_molecules(), rows_in(run, "train")
@@ -60,7 +51,7 @@ def test_the_model_folder_holds_the_training_molecules(run, rows_in):
     assert {each.domain["similarity"] for each in found} == {1.0}
 
 
-def test_the_entry_of_the_metrics_is_that_of_plain_code(run, rows_in, rows_of):
+def test_the_entry_of_the_metrics_is_that_of_plain_code(run):
     """The errors by similarity, from the files of the run, and the expected ones."""
     metrics = json.loads((run / "metrics.json").read_text())["domain"]
     train_smiles = [row["smiles"] for row in rows_in(run, "train")]
@@ -94,7 +85,7 @@ def test_the_entry_of_the_metrics_is_that_of_plain_code(run, rows_in, rows_of):
     assert list(model.domain.errors[0]) == metrics["expected"]["y"]
 
 
-def test_a_model_can_leave_its_training_molecules_out(configure, tmp_path, rows_of):
+def test_a_model_can_leave_its_training_molecules_out(configure, tmp_path):
     """It has the expected errors, and none of the structures, in any file of its folder."""
     train(configure({**SETTINGS, "run.training_structures": False}), tmp_path / "run")
     folder = tmp_path / "run" / "model"
@@ -127,11 +118,8 @@ def test_written_smiles_are_kept_and_standardised_ones_compared(with_columns, tm
     assert found.domain["similarity"] == 1.0
 
 
-def test_joined_models_have_the_molecules_of_all_and_the_mean_error(configure, tmp_path):
-    models = [
-        train(configure({**SETTINGS, "data.split_seed": seed}), tmp_path / str(seed)).model
-        for seed in (1, 2)
-    ]
+def test_joined_models_have_the_molecules_of_all_and_the_mean_error(trained):
+    models = [trained({**SETTINGS, "data.split_seed": seed}).model for seed in (1, 2)]
     both = join(models)
     similarity = np.array([0.3, 0.9])
     expected = [each.domain.expected(similarity) for each in models]
@@ -139,8 +127,7 @@ def test_joined_models_have_the_molecules_of_all_and_the_mean_error(configure, t
     assert {*both.training_molecules().smiles} == {
         text for each in models for text in each.training_molecules().smiles
     }
-    models[0].domain = None
-    assert join(models).domain is None
+    assert join([replace(models[0], domain=None), models[1]]).domain is None
 
 
 @pytest.fixture
@@ -152,11 +139,12 @@ def measured_twice(with_columns, tmp_path):
     )
     smiles = [f"{'C' * length}{end}" for length in range(1, 9) for end in ("O", "N")]
     parts = ["train"] * 8 + ["val"] * 4 + ["test"] * 4
-    with open(tmp_path / "t.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["smiles", "T", "y", "part"])
-        for number, (text, part) in enumerate(zip(smiles, parts, strict=True)):
-            writer.writerows([[text, kelvin, number + kelvin / 100, part] for kelvin in (280, 320)])
+    rows = (
+        [text, kelvin, number + kelvin / 100, part]
+        for number, (text, part) in enumerate(zip(smiles, parts, strict=True))
+        for kelvin in (280, 320)
+    )
+    write_rows(tmp_path / "t.csv", ["smiles", "T", "y", "part"], *rows)
     return train(config, tmp_path / "run")
 
 

@@ -15,6 +15,7 @@ from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.training import Callback, evaluate, load_config, train
+from runs import outcome
 
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)O", "CCCl"]
 SHORT = {"run.epochs": 1}
@@ -24,21 +25,14 @@ def predicted(model: PropertyModel, smiles=SMILES) -> np.ndarray:
     return np.array([list(each.values.values()) for each in Predictor(model).predict(smiles)])
 
 
-@pytest.fixture
-def trained(configure, tmp_path):
-    """`trained(name, settings)`: the model of a short run on two targets."""
-
-    def make(name, settings=None):
-        settings = {"data.targets": ["y", "active"], **SHORT, **(settings or {})}
-        return train(configure(settings), tmp_path / name).model
-
-    return make
+BOTH = {"data.targets": ["y", "active"], **SHORT}
 
 
 def test_a_joined_model_predicts_the_weighted_mean(trained):
     """Also of models that standardise labels in other ways, as those of other folds do. They can be
     joined again, and networks that are equal become one with the sum of their weights."""
-    models = [trained(f"{seed}", {"run.seed": seed, "data.split_seed": seed}) for seed in (0, 1)]
+    seeds = ({"run.seed": seed, "data.split_seed": seed} for seed in (0, 1))
+    models = [trained({**BOTH, **each}).model for each in seeds]
     assert len({model.task.targets[0].mean for model in models}) == 2
     joined = join([join(models, [1, 3]), models[0]])
     assert joined.weights == (0.625, 0.375)
@@ -47,7 +41,7 @@ def test_a_joined_model_predicts_the_weighted_mean(trained):
 
 
 def test_joining_copies_the_networks_and_keeps_their_exclusions(trained):
-    one, two = trained("0"), trained("1", {"run.seed": 1})
+    one, two = (trained({**BOTH, "run.seed": seed}).model for seed in (0, 1))
     two = dataclasses.replace(two, excludes={"zinc": "why"})
     joined = join([one, two])
     assert joined.excludes == {"zinc": "why"}
@@ -58,8 +52,7 @@ def test_joining_copies_the_networks_and_keeps_their_exclusions(trained):
 
 
 def test_models_that_differ_are_not_joined(trained):
-    one = trained("0")
-    other = trained("1", {"model.max_path_length": 2})
+    one, other = (trained({**BOTH, "model.max_path_length": k}).model for k in (3, 2))
     with pytest.raises(ConfigError, match="only models with the same encoding can be joined"):
         join([one, other])
     renamed = dataclasses.replace(one, task=Task((Target("z", "regression"),), "mae"))
@@ -110,15 +103,16 @@ def test_models_with_feature_columns_are_joined():
     np.testing.assert_allclose(values(join(models)), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_members_equal_runs_with_their_seeds(configure, tmp_path, outcome):
+def test_members_equal_runs_with_their_seeds(configure, trained, tmp_path):
     """The scores are those of the mean; the folder is one of a run. The ensemble with the next seed
     has members 12 and 13."""
     config = configure({**SHORT, "run.ensemble": 2, "run.seed": 5})
     result = train(config, tmp_path / "run")
     models = []
     for number, seed in ((1, 10), (2, 11)):
-        models.append(train(configure({**SHORT, "run.seed": seed}), tmp_path / f"{seed}").model)
-        assert outcome(tmp_path / f"{seed}") == outcome(tmp_path / "run" / "members" / f"{number}")
+        alone = trained({**SHORT, "run.seed": seed})
+        models.append(alone.model)
+        assert outcome(alone.folder) == outcome(tmp_path / "run" / "members" / f"{number}")
     np.testing.assert_array_equal(predicted(result.model), predicted(join(models)))
     assert result.finished and len(result.metrics["members"]) == 2
     assert result.metrics["seed"] == 5
@@ -130,11 +124,9 @@ def test_members_equal_runs_with_their_seeds(configure, tmp_path, outcome):
     assert result.metrics["test"] != result.metrics["members"][0]["test"]
 
 
-def test_a_stopped_ensemble_resumes_exactly(configure, tmp_path):
+def test_a_stopped_ensemble_resumes_exactly(configure, trained, tmp_path):
     """In the second member; the first is not trained again."""
-    config = configure({"run.ensemble": 2})
-    whole = train(config, tmp_path / "whole")
-    first = train(configure(), tmp_path / "alone")
+    config, whole, first = configure({"run.ensemble": 2}), trained({"run.ensemble": 2}), trained()
 
     class StopInSecond(Callback):
         runs = 0

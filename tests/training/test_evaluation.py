@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -17,23 +17,23 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import evaluate, train
 from molsepnorm.training.scoring import dataset_scores
+from runs import NUMBERS, YES_NO, on_columns, outcome, rows_of, split_rows, write_rows
 
-NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
-YES_NO = [0, 1, 0, 0, 1, 1, 0]
 SPLITS = ("train", "val", "test", "all")
 COLOURS = ["red", "blue", "green", "red", "", "blue", "red"]
 
 
-@pytest.fixture
-def coloured(with_columns, tmp_path):
+@pytest.fixture(scope="module")
+def coloured(tmp_path_factory):
     """A finished run with a regression, a binary and a three-class target."""
+    folder = tmp_path_factory.mktemp("coloured")
     columns = {"y": NUMBERS, "a": YES_NO, "c": COLOURS}
     settings = {"data.targets": ["y", "a", "c"], "data.split": [0.4, 0.3, 0.3]}
-    config = with_columns(columns, settings)
-    return config, train(config, tmp_path / "run")
+    config = on_columns(folder, columns, settings)
+    return config, train(config, folder / "run")
 
 
-def test_class_scores_equal_scikit_learns(coloured, rows_of):
+def test_class_scores_equal_scikit_learns(coloured):
     """From predictions_test.csv alone."""
     _, result = coloured
     rows = [row for row in rows_of(result.folder / "predictions_test.csv") if row["c"]]
@@ -51,7 +51,7 @@ def test_class_scores_equal_scikit_learns(coloured, rows_of):
     assert "mae/y" not in test  # there is one of them alone
 
 
-def test_the_baseline_predicts_the_share_of_each_class(coloured, rows_of, split_rows):
+def test_the_baseline_predicts_the_share_of_each_class(coloured):
     """The shares are those of the training labels."""
     config, result = coloured
     colours = [row["c"] for row in rows_of(config.data.table)]
@@ -93,7 +93,7 @@ def test_a_model_in_memory_scores_all_rows_of_a_table(coloured):
         evaluate(result.model, unsplit, "val")
 
 
-def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path, rows_of):
+def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path):
     """Those of all rows of the table, too, and of another table that writes them in another way."""
     config, result = coloured
     found = {split: evaluate(result.folder, config.data, split).leak for split in SPLITS}
@@ -115,12 +115,13 @@ def test_scores_of_training_molecules_have_a_warning(coloured, tmp_path, rows_of
     assert found == f"the model is trained on {count} of these molecules"
 
 
-def test_scores_that_training_called_too_optimistic_have_a_warning(coloured):
+def test_scores_that_training_called_too_optimistic_have_a_warning(coloured, tmp_path):
     config, result = coloured
-    path = result.folder / "metrics.json"
-    path.write_text(json.dumps({**result.metrics, "molecules_in_several_splits": 2}))
+    copied = shutil.copytree(result.folder, tmp_path / "run")
+    metrics = {**result.metrics, "molecules_in_several_splits": 2}
+    (copied / "metrics.json").write_text(json.dumps(metrics))
     for split in ("val", "test"):
-        leak = evaluate(result.folder, config.data, split).leak
+        leak = evaluate(copied, config.data, split).leak
         assert "2 molecules are in more than one split" in leak
 
 
@@ -135,9 +136,7 @@ def test_other_columns_of_the_table_of_the_run_are_refused(coloured, settings):
 
 
 def _new_table(path, rows, header="smiles,y,a,c"):
-    with open(path, "w", newline="") as file:
-        csv.writer(file).writerows([header.split(","), *rows])
-    return DataConfig(table=path)
+    return DataConfig(table=write_rows(path, header.split(","), *rows))
 
 
 def test_another_table_is_read_with_the_models_classes(coloured, tmp_path):
@@ -169,9 +168,7 @@ PARTS = ["train"] * 5 + ["", "valid", "TEST", "training", "test"]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_splits_file_of_a_run_reproduces_it_exactly(
-    with_columns, tmp_path, outcome, split_rows, way
-):
+def test_the_splits_file_of_a_run_reproduces_it_exactly(with_columns, tmp_path, way):
     """For every kind of split; `evaluate` finds the split of the run for its own table, in
     the copy of its folder."""
     columns = {"y": NUMBERS, "part": PARTS}
@@ -233,15 +230,16 @@ def test_targets_without_labels_are_not_scored(coloured, tmp_path):
         evaluate(result.folder, data)
 
 
-def test_predictions_that_are_not_finite_are_counted(coloured):
+def test_predictions_that_are_not_finite_are_counted(coloured, tmp_path):
     """Their target has no scores; the scores of other targets stay."""
     config, result = coloured
     good = evaluate(result.folder, config.data)
     model = PropertyModel.from_pretrained(result.folder)
     with torch.no_grad():
         model.network.head.weight[1] = 3e38  # of a: its output overflows for most molecules
-    model.save_pretrained(result.folder / "model")
-    found = evaluate(result.folder, config.data)
+    copied = shutil.copytree(result.folder, tmp_path / "run")
+    model.save_pretrained(copied / "model")
+    found = evaluate(copied, config.data)
     assert good.not_finite == 0 < found.not_finite <= found.molecules
     assert np.isnan(found.scores["accuracy/a"]) and np.isnan(found.scores["accuracy"])
     for name in ("mae", "accuracy/c"):

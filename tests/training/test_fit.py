@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from rdkit import Chem
+from support import Recorder
 
 import molsepnorm
 from molsepnorm.errors import ConfigError, DataError
@@ -13,7 +14,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.pyg import to_data
 from molsepnorm.predict import Predictor
-from molsepnorm.training import fit, load_config, train
+from molsepnorm.training import fit, train
 
 SMILES = [start + "C" * n + end for n in range(6) for start in "CNO" for end in ("O", "F", "Cl")]
 Y = [round(0.3 * len(text) - 0.5 * text.count("O"), 2) for text in SMILES]
@@ -48,15 +49,6 @@ def test_a_model_is_trained_and_used_in_three_lines_without_a_file(empty):
     assert result.metrics["test"]["mae"] > 0
     assert (result.finished, result.folder) == (True, None)
     assert list(empty.iterdir()) == []
-
-
-def test_fit_equals_training_on_a_table(empty):
-    """Splits, steps and scores are equal to the last bit."""
-    rows = "\n".join(f"{text},{y}" for text, y in zip(SMILES, Y, strict=True))
-    (empty / "data.csv").write_text(f"smiles,y\n{rows}\n")
-    settings = {**SMALL, "data.targets": ["y"]}
-    expected = train(load_config(empty / "data.csv", overrides=settings), empty / "run")
-    assert scores(fit(SMILES, Y, overrides=SMALL)) == scores(expected)
 
 
 def test_molecules_may_be_of_any_type(empty):
@@ -95,13 +87,8 @@ def test_labels_may_be_of_any_form(y, targets, expected):
     assert {target.name: target.kind for target in task.targets} == expected
 
 
-class Seen(molsepnorm.training.Callback):
-    def on_start(self, config, dataset, model, folder):
-        self.dataset = dataset
-
-
 def test_splits_and_weights_are_used():
-    seen, half = Seen(), [2.0, np.nan] * 27
+    seen, half = Recorder(), [2.0, np.nan] * 27
     splits = {"train": list(range(20)), "valid": np.arange(20, 30), "test": [53, 31]}
     fit(SMILES, Y, splits=splits, weights=half, overrides=SMALL, callback=seen)
     found = {name: part.tolist() for name, part in seen.dataset.splits.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 
 import pytest
@@ -11,25 +10,21 @@ from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.training import train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.run_folder.folder import RunFolder
+from runs import configured, outcome, rows_of, stop_at, write_table
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
-    """A run that was stopped in its third epoch; the tests change copies of it."""
-    return tmp_path_factory.mktemp("stopped")
+    """A run that was stopped in its third epoch."""
+    folder = tmp_path_factory.mktemp("stopped")
+    config = configured(write_table(folder / "data.csv"))
+    return train(config, folder / "run", callback=stop_at(7)).folder
 
 
 @pytest.fixture
-def resumable(stopped, configure, stop_at, tmp_path):
+def resumable(stopped, tmp_path):
     """A copy of the stopped run."""
-    config = configure({"run.epochs": 3})
-    if not (stopped / "run").exists():
-        train(config, stopped / "run", callback=stop_at(7))
-    run = tmp_path / "run"
-    shutil.copytree(stopped / "run", run)
-    text = (run / "config.yaml").read_text()
-    (run / "config.yaml").write_text(re.sub("table: .*", f"table: {config.data.table}", text))
-    return run
+    return shutil.copytree(stopped, tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +45,7 @@ def test_resuming_names_a_damaged_file(resumable, name, text):
 
 
 @pytest.mark.parametrize("text", [None, b"", b"epoch,step\n1,2\n", b"\xff\xfe"])
-def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
+def test_a_resumed_run_has_all_its_history(resumable, text):
     """It is in the checkpoint, even if the file was changed."""
     path = resumable / "history.csv"
     before = path.read_bytes()
@@ -63,15 +58,14 @@ def test_a_resumed_run_has_all_its_history(resumable, rows_of, text):
 
 
 @pytest.fixture
-def probed(configure, tmp_path):
-    """A configuration with a probe: the run starts from a run on another target."""
-    settings = {"data.targets": ["active"], "run.epochs": 1, "model.init": "xavier"}
-    start = train(configure(settings), tmp_path / "start").folder
-    return configure({"finetune.start": str(start), "run.epochs": 1})
+def settings(trained):
+    """Settings of a run with a probe, which starts from a run on another target."""
+    start = trained({"data.targets": ["active"], "run.epochs": 1, "model.init": "xavier"}).folder
+    return {"finetune.start": str(start), "run.epochs": 1}
 
 
 @pytest.fixture
-def killed(probed, tmp_path, monkeypatch):
+def killed(configure, settings, tmp_path, monkeypatch):
     """`killed("Trainer.save")`: the folder of a run that was killed where it calls this method."""
 
     def kill(method: str):
@@ -79,7 +73,7 @@ def killed(probed, tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(owner, method.partition(".")[2], _interrupt)
             with pytest.raises(KeyboardInterrupt):
-                train(probed, tmp_path / "run")
+                train(configure(settings), tmp_path / "run")
         return tmp_path / "run"
 
     return kill
@@ -90,29 +84,26 @@ def _interrupt(*args, **kwargs):
 
 
 def test_a_run_killed_before_its_first_checkpoint_is_started_anew(
-    probed, killed, outcome, tmp_path
+    configure, trained, settings, killed
 ):
     """After its probe is written. Once there is a checkpoint, it is resumed."""
-    whole = train(probed, tmp_path / "whole").folder
     run = killed("Trainer.save")
     present = {path.name for path in run.iterdir()}
     assert present & {"checkpoints", "history.csv", "model"} == {"checkpoints"}
-    assert train(probed, run).finished
-    assert outcome(run) == outcome(whole)
+    assert train(configure(settings), run).finished
+    assert outcome(run) == outcome(trained(settings).folder)
 
 
 @pytest.mark.parametrize("method", ["Trainer._set_best", "RunFolder.write_history"])
-def test_a_run_killed_at_epoch_0_is_resumed(probed, killed, outcome, tmp_path, method):
-    whole, run = train(probed, tmp_path / "whole").folder, killed(method)
+def test_a_run_killed_at_epoch_0_is_resumed(configure, trained, settings, killed, method):
+    run = killed(method)
     with pytest.raises(ConfigError, match="run exists and is not empty: choose another folder"):
-        train(probed, run)
+        train(configure(settings), run)
     assert train(folder=run, resume=True).finished
-    assert outcome(run) == outcome(whole)
+    assert outcome(run) == outcome(trained(settings).folder)
 
 
-def test_a_run_started_anew_keeps_nothing_of_the_killed_one(
-    configure, killed, tree, rows_of, stop_at, tmp_path
-):
+def test_a_run_started_anew_keeps_nothing_of_the_killed_one(configure, killed, tree, tmp_path):
     """Without a probe it would have the old model, and once resumed the old probe."""
     config = configure({"run.epochs": 1})
     run = killed("Trainer.save")

@@ -21,7 +21,7 @@ from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.nn.parts import ConditionalLinear
 from molsepnorm.predict import Predictor
-from molsepnorm.training import TrainConfig, evaluate, load_config, train
+from molsepnorm.training import evaluate, load_config, train
 
 RINGS = ("C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "c1ccccc1", "c1ccncc1", "c1ccoc1", "c1ccsc1")
 RINGS += ("C1CCNC1", "C1CCOC1")
@@ -169,39 +169,6 @@ def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
         evaluate(run, data, device="cpu")
     with pytest.raises(ConfigError, match="temperature, assay"):
         evaluate(run, load_config("zinc").data, device="cpu")
-
-
-def split_config(folder: Path, rows, parts) -> TrainConfig:
-    """A run on rows that are split by a column."""
-    table = write(folder / "t.csv", rows)
-    lines = zip(table.read_text().splitlines(), ["split", *parts], strict=True)
-    table.write_text("\n".join(f"{line},{part}" for line, part in lines) + "\n")
-    settings = {**SETTINGS, "data.split_type": "random", "data.splits_column": "split"}
-    return load_config(table, overrides=settings)
-
-
-def test_a_split_without_rows_that_the_model_can_read_is_refused(tmp_path):
-    """Before training."""
-    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
-    rows = [
-        [*row[:2], "new" if part == "test" else row[2], row[3]]
-        for row, part in zip(measured(), parts, strict=True)
-    ]
-    config = split_config(tmp_path, rows, parts)
-    message = "none of the 10 rows of the split 'test' can be read: 'new' in column 'assay'"
-    with pytest.raises(DataError, match=message):
-        train(config, tmp_path / "run")
-    assert not (tmp_path / "run" / "history.csv").exists()
-
-
-def test_a_column_that_is_constant_in_the_training_rows(tmp_path):
-    parts = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
-    rows = [
-        [*row[:2], "A" if part == "train" else "B", row[3]]
-        for row, part in zip(measured(), parts, strict=True)
-    ]
-    with pytest.raises(DataError, match="column 'assay' of the training rows: every row has 'A'"):
-        train(split_config(tmp_path, rows, parts), tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from molsepnorm.training import Callback, load_config, run, train
 
 @pytest.mark.parametrize(
     ("targets", "many", "epochs"),
-    [(["y"], 23, 30), (["y"], 24, 15), (["active"], 23, 15), (["y", "active"], 24, 15)],
+    [(["y"], 23, 4), (["y"], 24, 2), (["active"], 23, 2), (["y", "active"], 24, 2)],
 )
 def test_the_number_of_epochs_depends_on_kind_and_number_of_labels(
     configure, tmp_path, monkeypatch, targets, many, epochs
@@ -21,6 +21,8 @@ def test_the_number_of_epochs_depends_on_kind_and_number_of_labels(
             return True
 
     monkeypatch.setattr(run, "_MANY", many)
+    monkeypatch.setattr(run, "_EPOCHS", 2)
+    monkeypatch.setattr(run, "_EPOCHS_OF_MANY", 4)
     config = configure({"run.epochs": None, "data.targets": targets})
     train(config, tmp_path / "run", callback=Stop())
     assert load_config(config=tmp_path / "run" / "config.yaml").run.epochs == epochs

@@ -13,32 +13,32 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Loss
 from molsepnorm.tasks.metrics import Metric
 from molsepnorm.training import Callback, train
+from runs import outcome, rows_of, stop_at
 
 
 @pytest.mark.claim(
     "One seed gives one run, bit for bit on a CPU, also if it is stopped, killed and resumed."
 )
-def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, tmp_path, outcome):
+def test_the_same_seed_gives_the_same_run_bit_by_bit(configure, trained, tmp_path):
     """Another seed gives another run."""
-    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
-        train(configure({"run.seed": seed}), tmp_path / name)
-    one, same, other = (outcome(tmp_path / name) for name in ("one", "same", "other"))
+    again = train(configure({"run.seed": 0}), tmp_path / "same")
+    runs = trained({"run.seed": 0}), again, trained({"run.seed": 1})
+    one, same, other = (outcome(run.folder) for run in runs)
     assert one == same
     assert one["history"][0]["train_loss"] != other["history"][0]["train_loss"]
     assert one["model"] != other["model"]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 8])
-def test_a_stopped_run_goes_on_as_if_it_had_not(configure, tmp_path, steps, outcome, stop_at):
+def test_a_stopped_run_goes_on_as_if_it_had_not(configure, trained, tmp_path, steps):
     """Within an epoch, at its end (3 steps each) and before the last step; with dropout and EMA."""
-    config = configure({"model.dropout": 0.2, "model.attention_dropout": 0.2})
-    train(config, tmp_path / "whole")
-    stopped = train(config, tmp_path / "parts", callback=stop_at(steps))
+    settings = {"model.dropout": 0.2, "model.attention_dropout": 0.2}
+    stopped = train(configure(settings), tmp_path / "run", callback=stop_at(steps))
     assert not stopped.finished
     assert stopped.metrics == {}
     assert (stopped.model is None) == (steps <= 3)
-    assert train(folder=tmp_path / "parts", resume=True).finished
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    assert train(folder=tmp_path / "run", resume=True).finished
+    assert outcome(tmp_path / "run") == outcome(trained(settings).folder)
 
 
 class _Killed(BaseException):
@@ -46,9 +46,7 @@ class _Killed(BaseException):
 
 
 @pytest.mark.parametrize("at", ["model saved", "history written", "checkpoint writing"])
-def test_a_run_killed_at_the_end_of_an_epoch_resumes_exactly(
-    configure, tmp_path, monkeypatch, at, outcome
-):
+def test_a_run_killed_at_the_end_of_an_epoch_resumes_exactly(configure, tmp_path, monkeypatch, at):
     """Files written after the last checkpoint are written again, without duplicates."""
     from molsepnorm.training import loop
     from molsepnorm.training.run_folder.folder import RunFolder
@@ -84,7 +82,7 @@ def test_a_run_killed_at_the_end_of_an_epoch_resumes_exactly(
     assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
 
 
-def test_the_random_state_of_the_caller_does_not_change(configure, tmp_path, stop_at):
+def test_the_random_state_of_the_caller_does_not_change(configure, tmp_path):
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
     before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
@@ -116,9 +114,7 @@ class _Snapshots(Callback):
         ("active", "roc_auc", [float("nan"), 0.1, float("nan"), 0.05], 2),
     ],
 )
-def test_the_best_model_is_kept(
-    configure, tmp_path, scripted, target, metric, scores, best, rows_of
-):
+def test_the_best_model_is_kept(configure, tmp_path, scripted, target, metric, scores, best):
     """Lower errors and higher ROC-AUC are better; a defined score is better than an undefined one;
     the first of equal scores is kept, but the last of errors within half a per cent."""
     scripted(metric, scores)

@@ -8,6 +8,7 @@ import pytest
 from molsepnorm.training import Callback, train
 from molsepnorm.training.loop import Trainer
 from molsepnorm.training.step import learning_rate
+from runs import outcome
 
 LARGE = {3: "C" * 40, 9: "C" * 33 + "O", 15: "N" + "C" * 25, 21: "CO" * 18}
 
@@ -84,7 +85,7 @@ def test_the_schedule_counts_every_step(mixed, tmp_path, watched, max_pairs):
     assert (len(set(seen.said)) > 1) == (max_pairs == 2000)
 
 
-def test_a_limit_above_all_batches_changes_nothing(mixed, tmp_path, outcome, watched):
+def test_a_limit_above_all_batches_changes_nothing(mixed, tmp_path, watched):
     """Bit by bit; the smallest such limit is the number of pairs of the largest batch."""
     train(mixed(1 << 20), tmp_path / "plain")
     largest = max(pairs for _, pairs, _ in watched)

@@ -9,8 +9,9 @@ import torch
 
 from molsepnorm.data import datasets
 from molsepnorm.model import encoding_of
-from molsepnorm.training import train, train_on
+from molsepnorm.training import train_on
 from molsepnorm.training.recipes import architecture
+from runs import outcome, stop_at
 
 
 @pytest.fixture
@@ -19,33 +20,27 @@ def dataset(configure):
     return datasets.load(config.data, encoding_of(architecture(config)))
 
 
-def test_a_run_in_memory_equals_a_run_with_a_folder(configure, dataset, tmp_path):
-    config = configure()
-    in_memory = train_on(config, dataset)
-    in_folder = train(config, tmp_path / "run")
+def test_a_run_in_memory_equals_a_run_with_a_folder(configure, dataset, trained):
+    in_memory, in_folder = train_on(configure(), dataset), trained()
     assert in_memory.finished
     assert in_memory.folder is None
-    del in_memory.metrics["seconds"], in_folder.metrics["seconds"]
-    assert in_memory.metrics == in_folder.metrics
+    assert {**in_memory.metrics, "seconds": 0} == {**in_folder.metrics, "seconds": 0}
     kept = in_memory.model.network.state_dict()
     for name, tensor in in_folder.model.network.state_dict().items():
         assert torch.equal(kept[name], tensor), name
 
 
-def test_a_loaded_data_set_trains_into_a_folder_and_resumes(
-    configure, dataset, tmp_path, outcome, stop_at
-):
+def test_a_loaded_data_set_trains_into_a_folder_and_resumes(configure, dataset, trained, tmp_path):
     config = configure()
-    train(config, tmp_path / "whole")
     parts = tmp_path / "parts"
     assert not train_on(config, dataset, parts, callback=stop_at(4)).finished
     assert train_on(config, dataset, parts, resume=True).finished
-    assert outcome(parts) == outcome(tmp_path / "whole")
+    assert outcome(parts) == outcome(trained().folder)
 
 
-def test_training_starts_from_a_model_and_leaves_it_unchanged(configure, dataset):
+def test_training_starts_from_a_model_and_leaves_it_unchanged(configure, dataset, trained):
     """With a learning rate near zero the result is the start itself."""
-    start = train_on(configure(), dataset).model
+    start = trained().model
     before = copy.deepcopy(start.network.state_dict())
     settings = {"optim.lr": 1e-30, "optim.weight_decay": 0.0, "run.epochs": 1, "run.seed": 5}
     result = train_on(configure(settings), dataset, model=start)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -15,34 +14,20 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train, train_replicates
 from molsepnorm.training.comparing.replicates import OOF
+from runs import NUMBERS, rows_of, split_rows, write_rows
 
 NESTED = {"data.folds": 3, "data.test_set": False, "run.epochs": 1}
-NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
-
-
-@pytest.fixture
-def forests(baselines, monkeypatch) -> None:
-    """Runs have a small forest."""
-    from molsepnorm.training.completing import baseline
-
-    monkeypatch.setattr(baseline, "TREES", 12)
 
 
 def _replace(path: Path, change) -> None:
     """Apply a function to the rows of a table, each a dictionary."""
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(path)
     for number, row in enumerate(rows):
         change(number, row)
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path, rows[0], *(row.values() for row in rows))
 
 
-def test_every_row_is_predicted_once_by_the_model_without_its_fold(
-    configure, tmp_path, table, rows_of, split_rows
-):
+def test_every_row_is_predicted_once_by_the_model_without_its_fold(configure, tmp_path, table):
     """All columns of the table stay, in its order. An invalid SMILES has the reason."""
     lines = table.read_text().splitlines()
     lines[5] = "C1CC,1.0,0"
@@ -72,7 +57,7 @@ def test_every_row_is_predicted_once_by_the_model_without_its_fold(
             assert float(row["active_pred"]) == pytest.approx(each.values["active"], rel=1e-4)
 
 
-def test_the_pooled_scores_are_those_of_all_rows(configure, tmp_path, rows_of):
+def test_the_pooled_scores_are_those_of_all_rows(configure, tmp_path):
     """By numpy, from the file."""
     replicates = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
     rows = [row for row in rows_of(tmp_path / "cv" / OOF) if row["y"]]
@@ -84,7 +69,7 @@ def test_the_pooled_scores_are_those_of_all_rows(configure, tmp_path, rows_of):
     assert json.loads((tmp_path / "cv" / "summary.json").read_text()) == replicates.summary
 
 
-def test_merged_rows_have_the_prediction_of_their_molecule(configure, tmp_path, table, rows_of):
+def test_merged_rows_have_the_prediction_of_their_molecule(configure, tmp_path, table):
     """The label column has the cell of the row; transformed targets have both scales."""
     lines = table.read_text().splitlines()
     lines = [lines[0].replace("y,", "y_nM,"), *lines[1:], "OC,9.5,", "NCC,>20,"]
@@ -107,9 +92,7 @@ def test_merged_rows_have_the_prediction_of_their_molecule(configure, tmp_path, 
     assert about["scale"].startswith("pic50")
 
 
-def test_classes_have_their_probabilities_and_several_seeds_their_mean(
-    with_columns, tmp_path, rows_of
-):
+def test_classes_have_their_probabilities_and_several_seeds_their_mean(with_columns, tmp_path):
     columns = {"colour": ["red", "blue", "green", "blue"], "fold": [1]}
     settings = {**NESTED, "data.targets": ["colour"]}
     replicates = train_replicates(with_columns(columns, settings), tmp_path / "cv", seeds=[0, 3])
@@ -135,7 +118,7 @@ def test_classes_have_their_probabilities_and_several_seeds_their_mean(
 
 
 @pytest.mark.parametrize("members", [1, 2])
-def test_a_row_that_no_model_can_read_has_the_reason(with_columns, tmp_path, rows_of, members):
+def test_a_row_that_no_model_can_read_has_the_reason(with_columns, tmp_path, members):
     """Such as a solvent that no other fold has, or a row without a label."""
     solvents = [*["water", "hexane"] * 14, "water", "DMSO"]
     columns = {"y": ["", *NUMBERS[1:], *NUMBERS * 3, 1, 2], "solvent": solvents}
@@ -151,7 +134,7 @@ def test_a_row_that_no_model_can_read_has_the_reason(with_columns, tmp_path, row
 
 
 def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
-    configure, with_columns, tmp_path, split_rows, forests
+    configure, with_columns, tmp_path, baselines
 ):
     """To the last bit: nothing that is fitted depends on them: standardisation, class weights,
     inputs, the probe, the epoch, the forest."""
@@ -176,8 +159,7 @@ def test_other_labels_and_features_in_a_fold_leave_its_predictions_as_they_are(
     second = train_replicates(config, tmp_path / "second", seeds=[0])
 
     def predictions(folder: Path) -> list[list[str]]:
-        with open(folder / "predictions_test.csv", newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = rows_of(folder / "predictions_test.csv")
         names = [name for name in rows[0] if name.endswith(("_pred", "_forest"))]
         assert len(names) == 4
         return [[row[name] for name in names] for row in rows]
@@ -212,7 +194,7 @@ def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(
 
 
 def test_the_summary_compares_with_the_forest_and_the_trivial_baseline(
-    configure, tmp_path, forests
+    configure, tmp_path, baselines
 ):
     replicates = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
     summary, runs = replicates.summary, list(replicates.runs.values())

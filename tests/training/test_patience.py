@@ -6,6 +6,7 @@ import pytest
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
+from runs import outcome, rows_of, stop_at
 
 NAN = float("nan")
 
@@ -21,7 +22,7 @@ NAN = float("nan")
     ],
 )
 def test_a_run_ends_after_the_configured_epochs_without_a_better_one(
-    configure, tmp_path, scripted, rows_of, scores, patience, best, epochs
+    configure, tmp_path, scripted, scores, patience, best, epochs
 ):
     """History and metrics have the same number of epochs."""
     scripted("rmse", scores)
@@ -33,7 +34,7 @@ def test_a_run_ends_after_the_configured_epochs_without_a_better_one(
     assert result.metrics["steps"] == 3 * epochs == int(history[-1]["step"])
 
 
-def test_patience_ends_a_run_only_at_a_validation(configure, tmp_path, scripted, rows_of):
+def test_patience_ends_a_run_only_at_a_validation(configure, tmp_path, scripted):
     """Epoch 6 might be better than epoch 3, so the run continues until then."""
     scripted("rmse", [0.9, 0.9, 0.5, 0.9, 0.9, 0.6, 0.9, 0.9, 0.1])
     settings = {"run.epochs": 9, "run.validate_every": 3, "run.patience": 2}
@@ -43,9 +44,7 @@ def test_patience_ends_a_run_only_at_a_validation(configure, tmp_path, scripted,
 
 
 @pytest.mark.parametrize("steps", [2, 12])
-def test_a_resumed_run_ends_at_the_same_epoch(
-    configure, tmp_path, scripted, outcome, stop_at, steps
-):
+def test_a_resumed_run_ends_at_the_same_epoch(configure, tmp_path, scripted, steps):
     """Stopped within an epoch, or in the last step; equal bit by bit."""
     scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     config = configure({"run.epochs": 6, "run.patience": 2, "model.dropout": 0.2})

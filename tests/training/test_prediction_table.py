@@ -6,6 +6,7 @@ import pytest
 
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
+from runs import rows_of
 
 NUMBERS = [0.5, 2, -1.5, 3, 1, -0.2, 0.7]
 
@@ -25,7 +26,7 @@ def _trained(with_columns, folder, targets, columns, **settings):
     ],
 )
 def test_a_target_with_the_name_of_another_column_keeps_its_labels(
-    with_columns, tmp_path, rows_of, targets, header
+    with_columns, tmp_path, targets, header
 ):
     """Every column has its own name, and predictions have their usual names."""
     columns = {name: NUMBERS[i:] for i, name in enumerate(targets)}
@@ -41,7 +42,7 @@ def test_a_target_with_the_name_of_another_column_keeps_its_labels(
             assert float(row[predicted]) == pytest.approx(prediction.values[name], rel=1e-4)
 
 
-def test_classes_are_written_by_name_with_their_probabilities(with_columns, tmp_path, rows_of):
+def test_classes_are_written_by_name_with_their_probabilities(with_columns, tmp_path):
     """The most probable class is predicted, probabilities sum to 1, missing labels are empty."""
     colours = ["red", "dark, blue", "", "[green]", "", 'say "no"', "red", "dark, blue"]
     columns = {"colour": colours, "y": NUMBERS}
@@ -67,7 +68,7 @@ def test_classes_are_written_by_name_with_their_probabilities(with_columns, tmp_
         assert row["colour_pred"] == classes[shares.index(max(shares))]
 
 
-def test_bounds_have_all_digits_of_the_table(with_columns, tmp_path, rows_of):
+def test_bounds_have_all_digits_of_the_table(with_columns, tmp_path):
     """Those of other labels are not rounded, either."""
     cells = [">203.2008", "0.25", "<1234567", "3", ">10", "1.5", "2"]
     _trained(with_columns, tmp_path / "run", ["y"], {"y": cells})
@@ -78,7 +79,7 @@ def test_bounds_have_all_digits_of_the_table(with_columns, tmp_path, rows_of):
     assert found == {">203.2008", "<1234567", ">10"}
 
 
-def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, tmp_path, rows_of):
+def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, tmp_path):
     """Columns such as "Compound ID"; a feature column with such a name follows the SMILES."""
     columns = {
         "Compound ID": [f"C-{i}" for i in range(30)],
@@ -99,7 +100,7 @@ def test_identifiers_of_the_compounds_are_beside_the_predictions(with_columns, t
         assert {row["name"] for row in rows} <= {"alpha", ""}
 
 
-def test_a_feature_column_that_is_named_like_a_prediction(with_columns, tmp_path, rows_of):
+def test_a_feature_column_that_is_named_like_a_prediction(with_columns, tmp_path):
     columns = {"y_pred": [1, 2], "line": [3, 4], "y": NUMBERS}
     settings = {"data.feature_columns": ["y_pred", "line"]}
     _trained(with_columns, tmp_path / "run", ["y"], columns, **settings)

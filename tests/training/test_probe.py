@@ -16,13 +16,14 @@ from molsepnorm.training.completing import baseline
 from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.probe.kernel import kernel_regression
+from runs import outcome, rows_of, stop_at
 
 
 @pytest.fixture
-def pretrained(configure, tmp_path) -> str:
+def pretrained(trained) -> str:
     """Folder of a run on another target."""
     settings = {"data.targets": ["active"], "run.epochs": 1, "model.init": "xavier"}
-    return str(train(configure(settings), tmp_path / "pretrained").folder)
+    return str(trained(settings).folder)
 
 
 def later_is_better(plain):
@@ -49,9 +50,7 @@ def predictions_of_parts(model, config):
     "The probe is epoch 0: it is the model if no epoch is as good, and a stopped run resumes "
     "bit for bit."
 )
-def test_epoch_zero_is_kept_until_an_epoch_is_as_good(
-    configure, pretrained, tmp_path, rows_of, monkeypatch
-):
+def test_epoch_zero_is_kept_until_an_epoch_is_as_good(configure, pretrained, tmp_path, monkeypatch):
     """The history has a row of it, without a loss of training; the scores are of the kept model."""
     from molsepnorm.predict import Predictor
     from molsepnorm.training.loop import Trainer
@@ -85,7 +84,7 @@ def test_epoch_zero_is_kept_until_an_epoch_is_as_good(
 
 
 def test_the_model_is_the_mean_of_probe_and_network(
-    configure, pretrained, tmp_path, rows_of, monkeypatch
+    configure, trained, pretrained, tmp_path, monkeypatch
 ):
     """From epoch 1 on: its predictions, and the scores and the loss in the history."""
     monkeypatch.setattr(Supervised, "validate", later_is_better(Supervised.validate))
@@ -95,7 +94,7 @@ def test_the_model_is_the_mean_of_probe_and_network(
     model = PropertyModel.from_pretrained(tmp_path / "run")
     assert [type(each) for each in model.parts] == [NetworkPart, KernelPart]
     assert model.weights == (0.5, 0.5)
-    alone = train(configure({**settings, "run.epochs": 0}), tmp_path / "alone")
+    alone = trained({**settings, "run.epochs": 0})
     ours, theirs = model.parts[1].state()[1], alone.model.parts[0].state()[1]
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     config = load_config(config=tmp_path / "run" / "config.yaml")
@@ -140,59 +139,50 @@ def test_validation_chooses_the_share_of_the_network(
 
 @pytest.mark.parametrize("freeze", [0, 1])
 def test_a_stopped_run_resumes_exactly_after_the_probe(
-    configure, pretrained, tmp_path, outcome, stop_at, freeze, rows_of
+    configure, trained, pretrained, tmp_path, freeze
 ):
-    """In epoch 1, while epoch 0 is the best, and later."""
-    config = configure({"finetune.start": pretrained, "finetune.freeze_epochs": freeze})
-    train(config, tmp_path / "whole")
-    for steps in (2, 4):
-        parts = tmp_path / f"{steps}"
-        stopped = train(config, parts, callback=stop_at(steps))
-        assert not stopped.finished and stopped.model is not None
-        assert train(None, parts, resume=True).finished
-        assert outcome(parts) == outcome(tmp_path / "whole")
-    assert [row["epoch"] for row in rows_of(parts / "history.csv")] == list("0123")
+    """At epoch 0, in epoch 1, while epoch 0 is the best, and later."""
 
-
-def test_a_run_that_stops_at_epoch_zero_resumes_exactly(configure, pretrained, tmp_path, outcome):
     class Stop(Callback):
         def on_epoch(self, record, epochs):
             return record.epoch == 0
 
-    config = configure({"finetune.start": pretrained, "run.epochs": 1})
-    train(config, tmp_path / "whole")
-    assert not train(config, tmp_path / "parts", callback=Stop()).finished
-    assert train(None, tmp_path / "parts", resume=True).finished
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    settings = {"finetune.start": pretrained, "finetune.freeze_epochs": freeze}
+    whole = outcome(trained(settings).folder)
+    for number, stop in enumerate((Stop(), stop_at(2), stop_at(4))):
+        parts = tmp_path / f"{number}"
+        stopped = train(configure(settings), parts, callback=stop)
+        assert not stopped.finished and stopped.model is not None
+        assert train(None, parts, resume=True).finished
+        assert outcome(parts) == whole
+    assert [row["epoch"] for row in rows_of(parts / "history.csv")] == list("0123")
 
 
-def test_no_epochs_give_the_probe_alone(configure, pretrained, tmp_path, rows_of):
-    config = configure({"finetune.start": pretrained, "run.epochs": 0})
-    result = train(config, tmp_path / "run")
+def test_no_epochs_give_the_probe_alone(trained, pretrained):
+    result = trained({"finetune.start": pretrained, "run.epochs": 0})
     assert result.finished and result.metrics["best_epoch"] == 0 == result.metrics["steps"]
-    assert [row["epoch"] for row in rows_of(tmp_path / "run" / "history.csv")] == ["0"]
+    assert [row["epoch"] for row in rows_of(result.folder / "history.csv")] == ["0"]
     assert isinstance(result.model.parts[0], KernelPart)
-    assert train(None, tmp_path / "run", resume=True).metrics == result.metrics
+    assert train(None, result.folder, resume=True).metrics == result.metrics
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
-        {"finetune.start": "START", "finetune.probe": False},
-        {"finetune.start": "START", "data.targets": ["active"]},
+        {"finetune.probe": False},
+        {"data.targets": ["active"]},
     ],
 )
 def test_no_epochs_need_a_probe(configure, pretrained, tmp_path, settings):
-    """There is none without a start, if it is switched off, or if no target is new."""
-    settings = {name: pretrained if v == "START" else v for name, v in settings.items()}
+    """There is none if it is switched off, or if no target is new."""
+    settings = {"finetune.start": pretrained, **settings}
     with pytest.raises(ConfigError, match="run.epochs: 0 fits the probe of fine-tuning alone"):
         train(configure({**settings, "run.epochs": 0}), tmp_path / "run")
 
 
 @pytest.mark.parametrize("compared", ["embeddings", "embeddings and counts"])
 def test_a_model_with_a_kernel_head_is_a_start(
-    configure, pretrained, tmp_path, monkeypatch, compared, rows_of
+    configure, pretrained, tmp_path, monkeypatch, compared
 ):
     """Its outputs are new, also for its own targets, and every layer stays read out."""
     with monkeypatch.context() as patch:
@@ -220,9 +210,8 @@ def test_a_model_with_a_kernel_head_is_a_start(
     [({}, FAST_DESCRIPTORS), ({"run.blend": "none"}, ()), ({"run.baseline": False}, ())],
 )
 def test_descriptors_are_compared_if_the_model_may_have_a_forest(
-    configure, pretrained, tmp_path, settings, descriptors
+    trained, pretrained, settings, descriptors
 ):
     """They would make the predictions of other models slower."""
     settings = {"finetune.start": pretrained, "run.epochs": 0, **settings}
-    model = train(configure(settings), tmp_path / "run").model
-    assert model.inputs.descriptors == descriptors
+    assert trained(settings).model.inputs.descriptors == descriptors

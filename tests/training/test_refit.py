@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from molsepnorm.model import ExtraArrays, PropertyModel
+from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Forest, KernelPart, NetworkPart
-from molsepnorm.molecules.featurize.descriptors import (
-    COUNTS,
-    FAST_DESCRIPTORS,
-    PAIRS,
-    structure_inputs,
-)
+from molsepnorm.molecules.featurize.descriptors import COUNTS, PAIRS
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
@@ -26,37 +21,32 @@ from molsepnorm.training.preparing import trained_on_before
 from molsepnorm.training.probe import kernel as probe
 from molsepnorm.training.probe.kernel import kernel_regression
 from molsepnorm.training.scoring import refit_rows
+from runs import LABELS, forest_arrays, on_columns, outcome, rows_of, split_rows, stop_at
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch, baselines):
-    """Forests of 12 trees, and of 5 to choose their weight."""
-    monkeypatch.setattr(baseline, "TREES", 12)
+def small(monkeypatch, baselines, settings, scripted):
+    """Forests of 5 trees choose their weight. The last epoch is the best one."""
+    scripted("rmse", [0.0] * 3)
     monkeypatch.setattr(baseline, "_MIN_BLENDED", 5)
 
 
-@pytest.fixture
-def settings(with_columns, tmp_path, scripted):
-    """Settings of a run that starts from a model of another target, with the second fit. The last
-    epoch is the best one."""
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """Settings of a run that starts from a model of another target, with the second fit."""
+    folder = tmp_path_factory.mktemp("start")
     start = {"data.targets": ["active"], "run.epochs": 1, "model.norm": "sep-ln"}
-    train(of(with_columns, start), tmp_path / "start")
-    scripted("rmse", [0.0] * 3)
+    train(on_columns(folder, LABELS, start), folder / "start")
     return {
         "data.targets": ["y"],
-        "finetune.start": str(tmp_path / "start"),
+        "finetune.start": str(folder / "start"),
         "run.epochs": 1,
         "run.blend": "none",
         "run.refit": True,
         **CONSTANT,
     }
-
-
-def of(table, settings):
-    """Labels that the structure determines, and two kinds of targets."""
-    return table({"y": [1.0, 2.5, 0.2, 3.1, 4.0, 2.2], "active": [0, 1, 0, 1, 1]}, settings)
 
 
 def predictions(model: PropertyModel, rows: list[dict[str, str]]) -> np.ndarray:
@@ -68,21 +58,16 @@ def kernels(model: PropertyModel) -> list[KernelPart]:
     return [each for each in model.parts if isinstance(each, KernelPart)]
 
 
-def inputs_of(smiles: list[str]) -> ExtraArrays:
-    counts, descriptors, _ = structure_inputs(smiles, True, FAST_DESCRIPTORS, False)
-    return ExtraArrays.none(len(smiles))._replace(counts=counts, descriptors=descriptors)
-
-
 @pytest.mark.parametrize(("epochs", "blend"), [(0, "none"), (1, "forest")])
 def test_only_test_predictions_are_those_of_the_second_fit(
-    with_columns, settings, tmp_path, rows_of, epochs, blend
+    with_columns, settings, tmp_path, epochs, blend
 ):
     """Validation scores, intervals and the share of the forest do not change."""
     runs = {}
     for is_refit in (False, True):
         more = {"run.refit": is_refit, "run.epochs": epochs, "run.blend": blend}
         runs[is_refit] = tmp_path / f"{is_refit}"
-        train(of(with_columns, {**settings, **more}), runs[is_refit])
+        train(with_columns(LABELS, {**settings, **more}), runs[is_refit])
     once, twice = (json.loads((run / "metrics.json").read_text()) for run in runs.values())
     parts = ["network"] * epochs + ["kernel regression"] + ["random forest"] * ("blend" in twice)
     assert twice["refit"] == parts and "refit" not in once
@@ -112,7 +97,7 @@ def test_intervals_are_fitted_to_the_errors_of_the_first_fit(
 
     monkeypatch.setattr(Intervals, "fit", spy)
     for is_refit in (False, True):
-        train(of(with_columns, {**settings, "run.refit": is_refit}), tmp_path / f"{is_refit}")
+        train(with_columns(LABELS, {**settings, "run.refit": is_refit}), tmp_path / f"{is_refit}")
     first, second = found
     assert first.keys() == second.keys() > {"residuals"}
     for name, values in first.items():
@@ -124,11 +109,9 @@ def test_intervals_are_fitted_to_the_errors_of_the_first_fit(
     "split of all of them. It changes no validation score and no interval, and an interrupted"
     " run equals an uninterrupted one."
 )
-def test_the_kernel_regression_is_that_of_all_these_molecules(
-    with_columns, settings, tmp_path, split_rows
-):
+def test_the_kernel_regression_is_that_of_all_these_molecules(with_columns, settings, tmp_path):
     """As of a run whose training split they are."""
-    first = of(with_columns, {**settings, "run.epochs": 0})
+    first = with_columns(LABELS, {**settings, "run.epochs": 0})
     train(first, tmp_path / "first")
     rows = split_rows(tmp_path / "first")
     splits = {
@@ -138,7 +121,7 @@ def test_the_kernel_regression_is_that_of_all_these_molecules(
     }
     (tmp_path / "splits.json").write_text(json.dumps([splits]))
     other = {"run.refit": True, "data.splits_file": str(tmp_path / "splits.json")}
-    train(of(with_columns, {**settings, **other, "run.epochs": 0}), tmp_path / "second")
+    train(with_columns(LABELS, {**settings, **other, "run.epochs": 0}), tmp_path / "second")
     one, two = (PropertyModel.from_pretrained(tmp_path / name) for name in ("first", "second"))
     assert len(kernels(one)[0].regression.centers) == len(rows["train"]) + len(rows["val"])
     smiles = ["CCO", "CCCCN", "Oc1ccccc1", "CCCC(=O)O"]
@@ -155,11 +138,17 @@ def test_a_second_fit_to_the_same_molecules_gives_the_same_networks(
     """From the same start, with the same batches and learning rates, up to the same epoch."""
     monkeypatch.setattr(refit, "refit_rows", lambda splits: splits["train"])
     scripted("rmse", [0.1, 0.0, 0.1])
-    settings |= {"model.dropout": 0.0, "model.attention_dropout": 0.0}
-    settings |= {"run.epochs": 3, "run.ensemble": members}
-    settings |= {"optim.warmup": 0.1, "optim.decay": "linear"}
+    settings = {
+        **settings,
+        "model.dropout": 0.0,
+        "model.attention_dropout": 0.0,
+        "optim.warmup": 0.1,
+        "optim.decay": "linear",
+        "run.epochs": 3,
+        "run.ensemble": members,
+    }
     once, twice = (
-        train(of(with_columns, {**settings, "run.refit": again}), tmp_path / f"{again}")
+        train(with_columns(LABELS, {**settings, "run.refit": again}), tmp_path / f"{again}")
         for again in (False, True)
     )
     assert "network" in twice.metrics["refit"]
@@ -173,10 +162,8 @@ def test_a_second_fit_to_the_same_molecules_gives_the_same_networks(
         assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
-def test_a_stopped_second_fit_is_done_when_the_run_is_resumed(
-    with_columns, settings, tmp_path, outcome, stop_at
-):
-    config = of(with_columns, settings)
+def test_a_stopped_second_fit_is_done_when_the_run_is_resumed(with_columns, settings, tmp_path):
+    config = with_columns(LABELS, settings)
     expected = outcome(train(config, tmp_path / "whole").folder)
     steps = -(-len(select(tmp_path / "whole", config.data, "train").dataset.store) // 8)
     result = train(config, tmp_path / "run", callback=stop_at(steps + 1))
@@ -185,10 +172,10 @@ def test_a_stopped_second_fit_is_done_when_the_run_is_resumed(
     assert outcome(tmp_path / "run") == expected
 
 
-def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path, split_rows):
+def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path):
     """Without a kernel regression, too; the first forest has fewer trees."""
     settings = {"data.targets": ["y"], "run.epochs": 1, "run.blend": "forest", "run.refit": True}
-    metrics = train(of(with_columns, settings), tmp_path / "run").metrics
+    metrics = train(with_columns(LABELS, settings), tmp_path / "run").metrics
     assert metrics["refit"] == ["random forest"]
     assert metrics["baseline"]["trees"] == 12
     model = PropertyModel.from_pretrained(tmp_path / "run")
@@ -197,7 +184,7 @@ def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path, split
     rows = split_rows(tmp_path / "run")
     graphs = refit_rows({name: np.array(each) for name, each in rows.items()})
     (forest,) = (each for each in model.parts if isinstance(each, Forest))
-    extra = inputs_of([dataset.smiles[row] for row in graphs])
+    extra = forest_arrays([dataset.smiles[row] for row in graphs])
     labels = dataset.labels[graphs]
     expected = Forest.fit(forest.reads, extra, labels, model.task, seed=0, trees=12)
     for name, tensor in expected.state()[1].items():
@@ -213,7 +200,9 @@ def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(
         "kernel_regression",
         lambda *given: kernel_regression(*given[:3], True),
     )
-    metrics = train(of(with_columns, {**settings, "run.blend": "auto"}), tmp_path / "run").metrics
+    metrics = train(
+        with_columns(LABELS, {**settings, "run.blend": "auto"}), tmp_path / "run"
+    ).metrics
     model = PropertyModel.from_pretrained(tmp_path / "run")
     share = metrics["blend"]["forest_share"]
     assert model.weights[-1] == share > 0
@@ -223,7 +212,7 @@ def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(
     rows = [{"smiles": text} for text in ("CCO", "CCCCN", "Oc1ccccc1", "CCCC(=O)O")]
     weights = [weight / (1 - share) for weight in model.weights[:-1]]
     alone = predictions(model.with_parts(others, weights), rows)
-    of_forest = forest.values(inputs_of([row["smiles"] for row in rows]))[:, 0]
+    of_forest = forest.values(forest_arrays([row["smiles"] for row in rows]))[:, 0]
     expected = (1 - share) * alone + share * of_forest
     np.testing.assert_allclose(predictions(model, rows), expected, rtol=1e-4, atol=1e-5)
 
@@ -232,28 +221,28 @@ def test_a_forest_that_is_left_out_was_compared_fairly(with_columns, settings, t
     """With a model that is fitted to the validation molecules, the forest is, too."""
     seen = {}
     for is_refit in (False, True):
-        config = of(with_columns, {**settings, "run.refit": is_refit})
+        config = with_columns(LABELS, {**settings, "run.refit": is_refit})
         seen[is_refit] = train(config, tmp_path / f"{is_refit}").metrics
     scores = [seen[each]["baseline"]["test"] for each in (False, True)]
     assert scores[0] != scores[1] and "random forest" not in seen[True]["refit"]
 
 
 def test_evaluation_on_validation_molecules_has_a_warning(with_columns, settings, tmp_path):
-    config = of(with_columns, {**settings, "run.blend": "forest"})
+    config = with_columns(LABELS, {**settings, "run.blend": "forest"})
     train(config, tmp_path / "run")
     own = load_config(config=tmp_path / "run" / "config.yaml").data
     found = evaluate(tmp_path / "run", own, "val")
     assert found.leak is not None
     assert found.leak.startswith("the model is fitted to these molecules, too (network, kernel")
     assert evaluate(tmp_path / "run", own, "test").leak is None
-    train(of(with_columns, {**settings, "run.refit": False}), tmp_path / "once")
+    train(with_columns(LABELS, {**settings, "run.refit": False}), tmp_path / "once")
     assert evaluate(tmp_path / "once", own, "val").leak is None
 
 
 @pytest.mark.parametrize("epochs", [0, 1])
 def test_the_next_run_knows_the_molecules_of_the_network(with_columns, settings, tmp_path, epochs):
     """It starts from the network alone, which is fitted again if it was trained at all."""
-    train(of(with_columns, {**settings, "run.epochs": epochs}), tmp_path / "run")
+    train(with_columns(LABELS, {**settings, "run.epochs": epochs}), tmp_path / "run")
     own = load_config(config=tmp_path / "run" / "config.yaml").data
     dataset = select(tmp_path / "run", own).dataset
     found = trained_on_before(dataset, tmp_path / "run", "none")
@@ -263,18 +252,16 @@ def test_the_next_run_knows_the_molecules_of_the_network(with_columns, settings,
     assert len(found) == len(dataset.splits["train"])
 
 
-def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(
-    with_columns, settings, tmp_path, outcome, stop_at
-):
+def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(with_columns, settings, tmp_path):
     """Also if it was fitted again before, or was killed between that and the scores."""
     settings = {**settings, "run.blend": "forest"}
-    longer = of(with_columns, {**settings, "run.epochs": 2})
+    longer = with_columns(LABELS, {**settings, "run.epochs": 2})
     train(longer, tmp_path / "whole")
     expected = outcome(tmp_path / "whole")
     train(longer, tmp_path / "stopped", callback=stop_at(2))
     train(folder=tmp_path / "stopped", resume=True)
     assert outcome(tmp_path / "stopped") == expected
-    train(of(with_columns, settings), tmp_path / "longer")
+    train(with_columns(LABELS, settings), tmp_path / "longer")
     train(folder=tmp_path / "longer", resume=True, epochs=2)
     found = outcome(tmp_path / "longer")
     assert found["metrics"].pop("earlier").keys() == {"1"}
@@ -286,7 +273,7 @@ def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(
 
 def test_large_tables_keep_their_kernel_regression(with_columns, settings, tmp_path, monkeypatch):
     monkeypatch.setattr(complete, "MAX_MOLECULES", 26)
-    metrics = train(of(with_columns, settings), tmp_path / "large").metrics
+    metrics = train(with_columns(LABELS, settings), tmp_path / "large").metrics
     assert metrics["refit"] == ["network"]
     model = PropertyModel.from_pretrained(tmp_path / "large")
     assert len(kernels(model)[0].regression.centers) == 24

@@ -10,9 +10,10 @@ import pytest
 from scipy import stats
 
 from molsepnorm.errors import ConfigError, DataError
-from molsepnorm.training import load_config, train, train_replicates
+from molsepnorm.training import load_config, train_replicates
 from molsepnorm.training.comparing.replicates import paired_difference
 from molsepnorm.training.run_folder.folder import RunFolder
+from runs import outcome, split_rows, stop_at
 
 ONE = {"run.epochs": 1}
 LABELLED = {*range(30)} - {3}  # the rows of `table` that have a number
@@ -32,19 +33,19 @@ def _summary(folder) -> dict:
     return json.loads((folder / "summary.json").read_text())
 
 
-def test_each_seed_equals_a_run_of_train(configure, tmp_path, outcome):
+def test_each_seed_equals_a_run_of_train(configure, trained, tmp_path):
     """Bit by bit."""
     replicates = train_replicates(configure(ONE), tmp_path / "replicates", seeds=[3, 1])
     assert replicates.finished
     assert _folders(replicates) == ["seed-1", "seed-3"]
     assert list(replicates.runs) == replicates.summary["runs"] == ["seed-3", "seed-1"]
     for seed in (1, 3):
-        train(configure({**ONE, "run.seed": seed}), tmp_path / f"{seed}")
-        assert outcome(replicates.folder / f"seed-{seed}") == outcome(tmp_path / f"{seed}")
+        alone = trained({**ONE, "run.seed": seed}).folder
+        assert outcome(replicates.folder / f"seed-{seed}") == outcome(alone)
     assert [replicates.runs[name]["seed"] for name in replicates.runs] == [3, 1]
 
 
-def test_every_fold_validates_once_with_the_same_test_molecules(configure, tmp_path, split_rows):
+def test_every_fold_validates_once_with_the_same_test_molecules(configure, tmp_path):
     """With each seed; `data.fold` has no effect."""
     config = configure({"data.folds": 3, "data.fold": 2, **ONE})
     replicates = train_replicates(config, tmp_path / "replicates", seeds=[0, 4])
@@ -62,7 +63,7 @@ def test_every_fold_validates_once_with_the_same_test_molecules(configure, tmp_p
     assert again.summary == replicates.summary
 
 
-def test_replicates_draw_new_training_and_validation_molecules(configure, tmp_path, split_rows):
+def test_replicates_draw_new_training_and_validation_molecules(configure, trained, tmp_path):
     """The first one is the plain split; the test molecules are the same."""
     config = configure(ONE)
     replicates = train_replicates(config, tmp_path / "replicates", seeds=[0], splits=3)
@@ -70,11 +71,10 @@ def test_replicates_draw_new_training_and_validation_molecules(configure, tmp_pa
     splits = [split_rows(replicates.folder / name) for name in replicates.runs]
     assert len({str(part["test"]) for part in splits}) == 1
     assert len({str(part["val"]) for part in splits}) == 3
-    train(config, tmp_path / "plain")
-    assert splits[0] == split_rows(tmp_path / "plain")
+    assert splits[0] == split_rows(trained(ONE).folder)
 
 
-def test_the_entries_of_a_splits_file_are_replicates(configure, tmp_path, split_rows):
+def test_the_entries_of_a_splits_file_are_replicates(configure, tmp_path):
     """Either the first ones, or the configured one alone."""
     taught = [row for row in range(20) if row in LABELLED]
     entries = [{"train": taught, "val": [20 + i, 24], "test": [25 + i, 29]} for i in range(3)]
@@ -88,11 +88,11 @@ def test_the_entries_of_a_splits_file_are_replicates(configure, tmp_path, split_
 
 
 @pytest.mark.parametrize("steps", [2, 3, 8])
-def test_stopped_replicates_continue_exactly(configure, tmp_path, outcome, stop_at, steps):
+def test_stopped_replicates_continue_exactly(configure, trained, tmp_path, steps):
     """With 3 steps per run: within the first, at its end, and within the third. Finished runs are
     not changed."""
-    config = configure({"model.dropout": 0.2, **ONE})
-    whole = train_replicates(config, tmp_path / "whole", seeds=range(3))
+    settings = {"model.dropout": 0.2, **ONE}
+    config = configure(settings)
     parts = train_replicates(config, tmp_path / "parts", seeds=range(3), callback=stop_at(steps))
     assert not parts.finished
     done = [RunFolder(tmp_path / "parts" / name) for name in parts.runs]
@@ -106,9 +106,11 @@ def test_stopped_replicates_continue_exactly(configure, tmp_path, outcome, stop_
     again = train_replicates(config, tmp_path / "parts", seeds=range(3))
     assert again.finished
     assert [_times(run.path) for run in done] == before
-    for name in whole.runs:
-        assert outcome(tmp_path / "parts" / name) == outcome(tmp_path / "whole" / name)
-    assert again.summary["test"] == whole.summary["test"]
+    alone = [trained({**settings, "run.seed": seed}) for seed in range(3)]
+    for name, each in zip(again.runs, alone, strict=True):
+        assert outcome(tmp_path / "parts" / name) == outcome(each.folder)
+    expected = [each.metrics["test"]["rmse"] for each in alone]
+    assert again.summary["test"]["rmse"]["values"] == expected
 
 
 def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, tree):

@@ -16,6 +16,7 @@ from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, fit, train
+from runs import rows_of
 
 OGB = EncodingSpec(bond_sizes=featurize.SIZES["ogb"].bonds, max_path_length=3)
 ACIDS = ["C" * n + "C(=O)O" for n in range(1, 21)]
@@ -117,7 +118,7 @@ def test_the_standard_forms_are_computed_once(tmp_path, monkeypatch):
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
-def test_a_model_reads_a_salt_like_its_parent(of_salts, tmp_path, rows_of):
+def test_a_model_reads_a_salt_like_its_parent(of_salts, tmp_path):
     """After it was saved and loaded, in one process and in two, predicted and embedded."""
     result = train(of_salts(), tmp_path / "run")
     about = json.loads((result.folder / "model" / "config.json").read_text())

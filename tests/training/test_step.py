@@ -22,6 +22,7 @@ from molsepnorm.training.loop import Trainer
 from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.run_folder.folder import RunFolder
+from runs import require_exact_resume
 
 EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.max_groups": 2}
 
@@ -70,11 +71,11 @@ def test_a_compiled_network_gives_the_same_losses(trainer, monkeypatch):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
-def test_precision_affects_only_the_run(configure, tmp_path, precision):
+def test_precision_affects_only_the_run(configure, trained, tmp_path, precision):
     """The result is close to fp32, and torch's setting is restored."""
     before = torch.get_float32_matmul_precision()
     settings = {**EXACT, "run.epochs": 2}
-    exact = train(configure(settings), tmp_path / "exact").metrics["val"]["mae"]
+    exact = trained(settings).metrics["val"]["mae"]
     mine = train(configure({**settings, "run.precision": precision}), tmp_path / "mine")
     assert mine.metrics["val"]["mae"] == pytest.approx(exact, rel=0.05)
     assert (mine.metrics["val"]["mae"] == exact) == (precision != "bf16")
@@ -82,7 +83,7 @@ def test_precision_affects_only_the_run(configure, tmp_path, precision):
 
 
 @pytest.mark.parametrize("every", [1, 3])
-def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, every):
+def test_validation_every_few_epochs(configure, tmp_path, every):
     """And after the last epoch. The records cover all steps in between, and resuming is exact."""
     settings = {"run.epochs": 7, "run.validate_every": every}
     notes = Recorder()
@@ -90,9 +91,7 @@ def test_validation_every_few_epochs(configure, tmp_path, stop_at, outcome, ever
     wanted = sorted({*range(every, 8, every), 7})
     assert [record.epoch for record in notes.records] == wanted
     assert [record.step for record in notes.records] == [3 * epoch for epoch in wanted]
-    assert not train(configure(settings), tmp_path / "parts", callback=stop_at(11)).finished
-    assert train(folder=tmp_path / "parts", resume=True).finished
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    require_exact_resume(configure(settings), tmp_path / "whole", tmp_path / "parts", 11)
 
 
 def test_losses_of_epochs_without_validation_are_in_the_next_record(configure, tmp_path):
@@ -100,11 +99,8 @@ def test_losses_of_epochs_without_validation_are_in_the_next_record(configure, t
     records = {}
     for every in (1, 3):
         notes = Recorder()
-        train(
-            configure({"run.epochs": 3, "run.validate_every": every}),
-            tmp_path / f"{every}",
-            callback=notes,
-        )
+        config = configure({"run.epochs": 3, "run.validate_every": every})
+        train(config, tmp_path / f"{every}", callback=notes)
         records[every] = notes.records
     (one,) = records[3]
     assert one.train_loss == pytest.approx(np.mean([r.train_loss for r in records[1]]), rel=1e-12)

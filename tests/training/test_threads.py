@@ -9,6 +9,7 @@ import torch
 
 from molsepnorm.devices import restored_threads, threads_of
 from molsepnorm.training import train
+from runs import outcome
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def test_the_number_of_threads(monkeypatch, configured, environment, cores, expe
 
 
 @pytest.mark.parametrize("settings", [{}, {"run.threads": 1}], ids=str)
-def test_two_runs_are_equal_bit_for_bit(configure, tmp_path, outcome, settings, monkeypatch):
+def test_two_runs_are_equal_bit_for_bit(configure, tmp_path, settings, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with restored_threads():
         torch.set_num_threads(2)

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from safetensors import safe_open
 
 import molsepnorm
 from molsepnorm.training import TrainConfig, load_config, train
+from runs import rows_of
 
 SETTINGS = {
     "data.targets": ["y"],
@@ -142,9 +142,7 @@ def two(place: Path, config: TrainConfig) -> tuple[Path, subprocess.CompletedPro
     "Two processes train as one does, with batch norms and optional parts; a run of two "
     "processes that was stopped resumes bit for bit."
 )
-def test_two_processes_train_as_one(
-    two, place: Path, config: TrainConfig, rows_of: Callable[[Path], list[dict[str, str]]]
-) -> None:
+def test_two_processes_train_as_one(two, place: Path, config: TrainConfig) -> None:
     """All values of the history and the final scores are equal up to rounding."""
     result = train(config, place / "one")
     of_one, of_two = (rows_of(folder / "history.csv") for folder in (place / "one", two[0]))

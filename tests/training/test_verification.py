@@ -8,30 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from molsepnorm.training import train
 from molsepnorm.training.run_folder.verification import verify
 
 
 @pytest.fixture
-def trained(configure, tmp_path) -> Path:
+def run(copied) -> Path:
     """A run folder."""
-    train(configure({"run.epochs": 1}), tmp_path / "run")
-    return tmp_path / "run"
+    return copied({"run.epochs": 1})
 
 
 def _status(folder: Path) -> dict[str, str]:
     return {each.file: each.status for each in verify(folder)}
 
 
-def test_any_changed_byte_of_a_file_with_a_digest_is_found(trained):
+def test_any_changed_byte_of_a_file_with_a_digest_is_found(run):
     """In 30 positions of each file. White space in config.json is no content."""
     rng = np.random.default_rng(0)
-    before = _status(trained)
+    before = _status(run)
     named = [name for name, status in before.items() if status == "intact"]
     assert {"model/config.json", "model/model.safetensors"} < set(named)
     assert "checkpoints/last.safetensors" in named
     for name in named:
-        path = trained / name
+        path = run / name
         content = path.read_bytes()
         for position in rng.integers(len(content), size=30).tolist():
             if chr(content[position]).isspace():
@@ -39,24 +37,24 @@ def test_any_changed_byte_of_a_file_with_a_digest_is_found(trained):
             changed = bytearray(content)
             changed[position] ^= 1
             path.write_bytes(changed)
-            found = [each.file for each in verify(trained) if each.status != "intact"]
+            found = [each.file for each in verify(run) if each.status != "intact"]
             assert name in found, (name, position)
         path.write_bytes(content)
-    assert _status(trained) == before
+    assert _status(run) == before
 
 
-def test_the_models_of_members_are_verified(trained):
-    shutil.copytree(trained / "model", trained / "members" / "1" / "model")
-    path = trained / "members" / "1" / "model" / "model.safetensors"
+def test_the_models_of_members_are_verified(run):
+    shutil.copytree(run / "model", run / "members" / "1" / "model")
+    path = run / "members" / "1" / "model" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    found = _status(trained)
+    found = _status(run)
     assert [name for name, status in found.items() if status == "damaged"] == [
         "members/1/model/model.safetensors"
     ]
 
 
-def test_a_file_that_is_left_out_of_a_shared_copy_is_no_damage(trained, tmp_path):
-    shutil.copytree(trained / "model", tmp_path / "model")
+def test_a_file_that_is_left_out_of_a_shared_copy_is_no_damage(run, tmp_path):
+    shutil.copytree(run / "model", tmp_path / "model")
     (tmp_path / "model" / "training_molecules.safetensors").unlink()
     states = _status(tmp_path / "model")
     assert states.pop("training_molecules.safetensors") == "left out"

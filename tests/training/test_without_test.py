@@ -9,7 +9,6 @@ import pytest
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.training import evaluate, load_config, train, train_replicates
-from molsepnorm.training.completing import baseline
 from molsepnorm.training.report import write_report
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.tuning import tune
@@ -27,13 +26,6 @@ def require_test_split(config, folder):
         with pytest.raises(ConfigError, match="is scored on a test split"):
             start()
     assert not RunFolder(folder).has_begun
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    """Forests of 12 trees, and of 5 to choose their weight."""
-    monkeypatch.setattr(baseline, "TREES", 12)
-    monkeypatch.setattr(baseline, "_MIN_BLENDED", 5)
 
 
 @pytest.mark.parametrize("split_type", ["random", "scaffold", "scaffold-ogb", "butina"])

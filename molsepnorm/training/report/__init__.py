@@ -21,7 +21,6 @@ from molsepnorm.files.writing import replacing
 from molsepnorm.molecules.drawing import draw_structure
 from molsepnorm.tasks.metrics import between, label_of, signed, significant
 from molsepnorm.training.callback import Callback
-from molsepnorm.training.report.charts import STYLE
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.report.figures import (
     confusion_tables,
@@ -120,7 +119,8 @@ def report_page(contents: Contents, path: Path) -> str:
         ),
     )
     title = f"{label}: report of {contents.run.path.resolve().name}"
-    return page(title, f"{label}: {about}", body, __version__, STYLE)
+    style = template("molsepnorm.training.report", "style.css").render()
+    return page(title, f"{label}: {about}", body, __version__, style)
 
 
 def _data(contents: Contents, path: Path) -> dict[str, Any]:

@@ -12,32 +12,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 386, 12, 274  # edges of the axes, in units o
 _TICKS = 5  # approximate number per axis
 _MAX_POINTS = 3000  # of one group in a chart; a random sample of more is drawn
 
-STYLE = """
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(20rem, 100%), 1fr));
-          gap: 1.2rem }
-figure { margin: 0; min-width: 0; max-width: 32rem }
-figcaption { color: var(--soft); font-size: .88rem }
-figure svg { display: block; width: 100%; height: auto; color: var(--text) }
-figure text { font: 12px system-ui, sans-serif; fill: var(--soft) }
-.grid { stroke: var(--line); stroke-width: 1; fill: none }
-.guide { stroke: var(--soft); stroke-width: 1; fill: none; stroke-dasharray: 4 4 }
-.one { stroke: var(--accent); fill: none } .two { stroke: var(--quiet); fill: none }
-.key { display: inline-block; width: .7rem; height: .7rem; border-radius: 50%;
-       margin: 0 .3rem 0 .6rem }
-.key.one { background: var(--accent) } .key.two { background: var(--quiet) }
-.dots { stroke-width: 6; stroke-linecap: round; stroke-opacity: .55 }
-.line { stroke-width: 2; stroke-linejoin: round }
-.rect { stroke: var(--back) } .rect.one { fill: var(--accent) } .rect.two { fill: var(--quiet) }
-.numbers { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0 }
-.numbers div { border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .9rem;
-               background: var(--panel); max-width: 100% }
-.numbers b { display: block; font-size: 1.5rem; font-variant-numeric: tabular-nums;
-             color: var(--accent); line-height: 1.3 }
-.card code { font-size: .8rem }
-.warning { border-left: 3px solid var(--accent); padding-left: .7rem }
-@media print { .key { print-color-adjust: exact } }
-"""
-
 
 @dataclass
 class Chart:

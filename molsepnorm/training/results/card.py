@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 
@@ -82,7 +82,9 @@ def model_card(
         **scored,
         atoms=dataset.store.sizes[train],
         elements=", ".join(sorted(elements(dataset.smiles_of(train))) if dataset.smiles else []),
-        revealed=[*_revealed(model)],
+        training_file=TRAINING_FILE,
+        kernels=[part for part in model.parts if isinstance(part, KernelPart)],
+        has_forest=model.share(Forest) > 0,
     )
 
 
@@ -113,46 +115,3 @@ def _start(config: TrainConfig) -> str:
 def _cell(value: object) -> str:
     """Return a text on one line, in which | does not end a cell of a table."""
     return " ".join(str(value).split()).replace("|", "\\|")
-
-
-def _revealed(model: PropertyModel) -> Iterator[str]:
-    """Yield sentences on what the files of a model hold about its training molecules."""
-    if model.task.targets:
-        errors = ", and the errors of up to 1,000 validation molecules, sorted by size"
-        yield (
-            "config.json holds the names of targets, classes and feature columns, the words of "
-            "feature columns, the mean and standard deviation of the training labels"
-            f"{errors * bool(model.calibration)}."
-        )
-    if model.structures:
-        yield (
-            f"{TRAINING_FILE} holds the SMILES, the fingerprints and the labels of all training "
-            "molecules. Only `predict --domain` needs this file: leave it out of what you share."
-        )
-    elif model.domain is not None:
-        yield f"{TRAINING_FILE} is not included, so `predict --domain` cannot be used."
-    kernels = [part for part in model.parts if isinstance(part, KernelPart)]
-    for part in kernels:
-        reads = part.reads
-        count = reads.morgan + len(reads.descriptors) + reads.pairs
-        features = f", {count:,} descriptors and fingerprint counts" * bool(count)
-        cells = ", the cells of its feature columns" * bool(reads.columns)
-        more = " and reconstruct parts of their structures" * bool(features)
-        yield (
-            f"model.safetensors holds {len(part.regression.centers):,} training molecules in "
-            f"encoded form (a kernel regression): for each of them its embedding{features}{cells} "
-            "and a weight for each target. Anyone with the file can test whether a known molecule "
-            f"is among them, estimate their labels{more}."
-        )
-    if model.share(Forest):
-        yield (
-            "model.safetensors holds the trees of a random forest: the mean label of the training "
-            "molecules in each leaf, often of a single one, and the Morgan counts and descriptors "
-            "that separate them."
-        )
-    if not (kernels or model.share(Forest)):
-        yield "model.safetensors holds network weights only, without molecules and labels."
-    yield (
-        "Weights can also show indirectly whether a molecule was used in training. Do not share "
-        "a model if its training structures must stay secret."
-    )

@@ -200,14 +200,6 @@ def test_regression_equals_scikit_learn(monkeypatch, at_once):
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-6)
 
 
-def test_shares_of_classes_equal_scikit_learn():
-    inputs, values = data(200)
-    classes = np.digitize(values, [-1, 1])
-    forest = RandomForestClassifier(20, random_state=0, max_depth=5).fit(inputs, classes)
-    found = Trees.of(forest.estimators_).predict(inputs)
-    np.testing.assert_allclose(found, forest.predict_proba(inputs), atol=1e-6)
-
-
 def test_neighbouring_numbers_are_separated_as_by_scikit_learn():
     """Thresholds between neighbouring float32 numbers are not float32 numbers. With rounding to the
     nearest one, half of the molecules would go the other way."""
