@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from molsepnorm.predict import Predictor, infer
 from molsepnorm.tasks import Loss, Task
 from molsepnorm.training import Callback, EpochRecord, load_config, train
 from molsepnorm.training.loop import Trainer
+from runs import rows_of, write_rows
 
 DEMO = Path(__file__).parents[1] / "data" / "demo.csv"
 SMALL = {
@@ -39,17 +39,12 @@ SMALL = {
 
 def demo(count: int) -> tuple[list[str], list[float]]:
     """The first molecules of data/demo.csv, and their penalised logP."""
-    with open(DEMO, newline="") as file:
-        rows = [row for _, row in zip(range(count), csv.DictReader(file), strict=False)]
+    rows = rows_of(DEMO)[:count]
     return [row["smiles"] for row in rows], [float(row["penalised_logp"]) for row in rows]
 
 
 def write(path: Path, smiles: Sequence[str], **columns: Sequence[Any]) -> Path:
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["smiles", *columns])
-        writer.writerows(zip(smiles, *columns.values(), strict=True))
-    return path
+    return write_rows(path, ["smiles", *columns], *zip(smiles, *columns.values(), strict=True))
 
 
 @pytest.mark.claim("Ten molecules are learnt to an MAE below 0.01.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -14,6 +13,7 @@ from support import tiny_model
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.run_folder.verification import verify
+from runs import rows_of
 
 TINY = (
     *("--set", "model.layers=1", "--set", "model.width=16", "--set", "model.ffn_width=16"),
@@ -80,7 +80,6 @@ def test_two_processes_predict_into_one_file(table, tmp_path):
     out = tmp_path / "out.csv"
     args = ("predict", "--model", tmp_path / "run", "-i", table, "--processes", 1, "-o", out)
     assert [code for code, _ in _both(tmp_path, *args)] == [0, 0]
-    with open(out, newline="") as file:
-        rows = [*csv.DictReader(file)]
+    rows = rows_of(out)
     assert len(rows) == 60 and all(row["y_pred"] and not row["error"] for row in rows)
     assert not _partial(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from molsepnorm.cli import main
 from molsepnorm.errors import ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.featurize import registry
+from runs import rows_of
 
 SOURCE = """
 import numpy as np
@@ -67,8 +67,7 @@ def command(*arguments: object, code: int = 0) -> str:
 
 
 def column(path: Path, name: str) -> list[str]:
-    with path.open(newline="") as file:
-        return [row[name] for row in csv.DictReader(file)]
+    return [row[name] for row in rows_of(path)]
 
 
 def test_a_plug_in_is_trained_with_and_predicts_in_another_process(tmp_path, site):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from molsepnorm.molecules.featurize.descriptors import DESCRIPTORS
 from molsepnorm.nn.parts import ConditionalLinear
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, load_config, train
+from runs import rows_of, write_rows
 
 RINGS = ("C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "c1ccccc1", "c1ccncc1", "c1ccoc1", "c1ccsc1")
 RINGS += ("C1CCNC1", "C1CCOC1")
@@ -43,11 +43,7 @@ SHIFT = 5.0
 
 
 def write(path: Path, rows) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["smiles", "temperature", "assay", "y"])
-        writer.writerows(rows)
-    return path
+    return write_rows(path, ["smiles", "temperature", "assay", "y"], *rows)
 
 
 def measured(temperatures=(298.15, 310.15)):
@@ -56,11 +52,6 @@ def measured(temperatures=(298.15, 310.15)):
         for hot, temperature in enumerate(temperatures):
             assay = ("A", "B")[(number + hot) % 2]
             yield text, temperature, assay, round(0.05 * number + SHIFT * hot, 3)
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def command(*arguments: object, code: int = 0, input: str | None = None) -> str:
@@ -92,14 +83,14 @@ def test_the_model_folder_holds_the_inputs(run):
 
 def test_predict_gives_the_predictions_of_the_run(run, tmp_path):
     """Through the command, with the columns in another order, and with a DataFrame."""
-    tested = read(run / "predictions_test.csv")
-    rows = read(run.parent / "measured.csv")
+    tested = rows_of(run / "predictions_test.csv")
+    rows = rows_of(run.parent / "measured.csv")
     chosen = [rows[int(row["line"]) - 2] for row in tested]
     expected = [float(row["y_pred"]) for row in tested]
     frame = pd.DataFrame(chosen)[["assay", "smiles", "y", "temperature"]]
     frame.to_csv(tmp_path / "new.csv", index=False)
     command("predict", "--model", run, "-i", tmp_path / "new.csv", "-o", tmp_path / "out.csv")
-    found = [float(row["y_pred"]) for row in read(tmp_path / "out.csv")]
+    found = [float(row["y_pred"]) for row in rows_of(tmp_path / "out.csv")]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     predictor = Predictor.from_pretrained(run)
     values = [each.values["y"] for each in predictor.predict(frame["smiles"], frame)]
@@ -148,7 +139,7 @@ def test_a_row_that_cannot_be_read_fails_by_itself(run, tmp_path):
     rows = [("CCO", 300, "A", 0), ("CCO", "", "A", 0), ("CCO", "RT", "A", 0), ("CCO", 1, "C", 0)]
     table = write(tmp_path / "t.csv", [*rows, ("C1CC", 300, "B", 0)])
     command("predict", "--model", run, "-i", table, "-o", tmp_path / "out.csv")
-    found = read(tmp_path / "out.csv")
+    found = rows_of(tmp_path / "out.csv")
     assert [bool(row["y_pred"]) for row in found] == [True, False, False, False, False]
     assert [row["error"] for row in found[1:4]] == [
         "the model needs a value in column 'temperature', which is empty",
@@ -158,7 +149,7 @@ def test_a_row_that_cannot_be_read_fails_by_itself(run, tmp_path):
     assert "unclosed ring" in found[4]["error"]
 
 
-def test_evaluate_leaves_rows_out_that_the_model_cannot_read(run, tmp_path):
+def test_evaluate_leaves_rows_out_that_the_model_cannot_rows_of(run, tmp_path):
     rows = [("CCO", 300, "A", 1), ("CCN", 300, "Z", 2), ("CCF", 310, "B", 3)]
     data = load_config(write(tmp_path / "t.csv", rows)).data
     found = evaluate(run, data, device="cpu")
@@ -206,7 +197,7 @@ def continued(table: Path, folder: Path, first: dict, second: dict):
     settings |= {"finetune.start": str(start.folder), **NO_CHANGE, **second}
     result = train(load_config(table, overrides=settings), folder / "run")
     before, after = (
-        [float(row["y_pred"]) for row in read(folder / name / "predictions_test.csv")]
+        [float(row["y_pred"]) for row in rows_of(folder / name / "predictions_test.csv")]
         for name in ("start", "run")
     )
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -22,6 +21,7 @@ from molsepnorm.training.report import write_report
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.results.summary import composition, conclusion
+from runs import TINY, rows_of, write_rows
 
 ALERT = "<script>alert(1)</script>"
 NUMBERS = [0.5, 2, 1.5, 3, 1, 0.2, 0.7]
@@ -60,25 +60,17 @@ def mixed(tmp_path_factory, no_baselines):
     folder, name = tmp_path_factory.mktemp("mixed"), ALERT
     ends = ("O", "N", "C1CC1", "c1ccncc1", "C(=O)O", "c1ccccc1")
     smiles = [f"{'C' * length}{end}" for length in range(1, 9) for end in ends]
-    path = folder / "data & 'more'.csv"
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["smiles", name, "active", "class"])
-        for row, text in enumerate(smiles):
-            cells = (each[row % len(each)] for each in (NUMBERS, YES_NO, WORDS))
-            writer.writerow([text, *cells])
-        writer.writerow(['C1CC"<b>', 1, 1, "lo"])
+    rows = [
+        [text, *(each[row % len(each)] for each in (NUMBERS, YES_NO, WORDS))]
+        for row, text in enumerate(smiles)
+    ]
+    header, bad = ["smiles", name, "active", "class"], ['C1CC"<b>', 1, 1, "lo"]
+    path = write_rows(folder / "data & 'more'.csv", header, *rows, bad)
     settings = {
+        **TINY,
         "data.targets": [name, "active", "class"],
         "data.task_type": {"class": "multiclass"},
         "data.split": [0.5, 0.25, 0.25],
-        "model.layers": 1,
-        "model.width": 16,
-        "model.ffn_width": 16,
-        "model.heads": 2,
-        "run.epochs": 2,
-        "run.batch_size": 16,
-        "finetune.start": None,
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("molsepnorm.training.completing.baseline.fit_baseline", no_baselines)
@@ -116,7 +108,7 @@ def test_the_labels_and_predictions_are_those_of_the_model(mixed):
     """The columns of the file are found for every kind of target."""
     contents = Contents.read(mixed)
     model = PropertyModel.from_pretrained(mixed / "model")
-    rows = list(csv.DictReader((mixed / "predictions_test.csv").open()))
+    rows = rows_of(mixed / "predictions_test.csv")
     assert [each.name for each in contents.targets] == [ALERT, "active", "class"]
     number, yes_no, classes = (contents.predicted("test", each) for each in model.task.targets)
     assert number.values[:, 0] == pytest.approx([float(row[f"{ALERT}_pred"]) for row in rows])

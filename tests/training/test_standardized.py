@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import numpy as np
@@ -16,7 +15,7 @@ from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, fit, train
-from runs import rows_of
+from runs import rows_of, write_rows
 
 OGB = EncodingSpec(bond_sizes=featurize.SIZES["ogb"].bonds, max_path_length=3)
 ACIDS = ["C" * n + "C(=O)O" for n in range(1, 21)]
@@ -26,13 +25,11 @@ SALTS = [text[:-1] + "[O-].[Na+]" for text in ACIDS]
 @pytest.fixture
 def salts(tmp_path):
     """salts.csv: 20 acids and the sodium salts of the same acids, with a date."""
-    path = tmp_path / "salts.csv"
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["smiles", "y", "date"])
-        for row, text in enumerate([*ACIDS, *SALTS]):
-            writer.writerow([text, row % 20 / 10, f"{1990 + row % 20}-0{1 + row // 20}"])
-    return path
+    rows = (
+        [text, row % 20 / 10, f"{1990 + row % 20}-0{1 + row // 20}"]
+        for row, text in enumerate([*ACIDS, *SALTS])
+    )
+    return write_rows(tmp_path / "salts.csv", ["smiles", "y", "date"], *rows)
 
 
 @pytest.fixture
