@@ -265,7 +265,7 @@ async function open(row) {
       }),
     });
     const found = await response.json();
-    explained.replaceChildren(...Object.values(found.targets).flatMap((own) => [
+    explained.replaceChildren(...Object.entries(found.targets).flatMap(([name, own]) => [
       make("h3", {}, `Contributions to ${own.unit}`),
       make("div", { class: "pair" },
         make("img", {
@@ -275,7 +275,10 @@ async function open(row) {
         table([
           ["prediction", number(own.value)], ["without atoms", number(own.base)],
           ...Object.entries(own.inputs).map(([input, value]) => [input, number(value)]),
-          ...own.fragments.slice(0, 8).map((each) => [each.smiles, signed(each.contribution)]),
+          ...found.fragments.brics
+            .map((each) => [each.smiles, each.contributions[name]])
+            .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8)
+            .map(([smiles, value]) => [smiles, signed(value)]),
         ])),
     ]));
   } catch (error) {

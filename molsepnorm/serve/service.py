@@ -15,9 +15,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from molsepnorm.analysis.explanations import explain
+from molsepnorm.analysis.explanations.files import explanation_json
 from molsepnorm.data.tables import read_chunks
 from molsepnorm.data.tables.columns import names_in_file
 from molsepnorm.errors import (
@@ -213,8 +215,7 @@ class Service:
         model: str | None = None,
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> dict[str, Any]:
-        """Return the contributions of the atoms and BRICS fragments of a molecule, by target, with
-        a drawing as SVG."""
+        """Return the numbers of `explanation_json`, and for each target a drawing as SVG."""
         deadline = self._deadline()
         predictor = self._predictor(model)
         with self._turn(deadline):
@@ -227,26 +228,15 @@ class Service:
             (found,) = explain(predictor, [smiles], columns)
         if found.error is not None:
             raise DataError(found.error)
-        targets = {}
+        content = explanation_json(found, [*found.targets])
         for name, each in found.targets.items():
-            limit = max(map(abs, each.atoms.tolist()), default=0.0)
-            panel = Panel(found.structure, each.atoms)
-            parts = sorted(
-                found.fragments["brics"], key=lambda part: -abs(part.contributions[name])
+            limit, panel = (
+                float(np.abs(each.atoms).max(initial=0)),
+                Panel(found.structure, each.atoms),
             )
-            targets[name] = {
-                "unit": each.unit,
-                "value": each.value,
-                "base": each.base,
-                "atoms": each.atoms.tolist(),
-                "inputs": each.inputs,
-                "fragments": [
-                    {"smiles": part.smiles, "contribution": part.contributions[name]}
-                    for part in parts
-                ],
-                "svg": draw_grid([panel], DIVERGING, limit, each.unit, png=False).decode(),
-            }
-        return {"smiles": smiles, "structure": found.structure, "targets": targets}
+            svg = draw_grid([panel], DIVERGING, limit, each.unit, png=False)
+            content["targets"][name]["svg"] = svg.decode()
+        return content
 
     def drawing(self, smiles: str) -> str:
         """Return a molecule as SVG."""

@@ -95,7 +95,7 @@ def test_contributions_add_up_to_the_prediction(client):
     found = client.post("/api/explain", json={"smiles": "OCC(C)C", "model": "size"}).json()
     own = found["targets"]["<b>size"]
     assert own["base"] + sum(own["atoms"]) == pytest.approx(own["value"], rel=1e-3)
-    parts = [each["contribution"] for each in own["fragments"]]
+    parts = [each["contributions"]["<b>size"] for each in found["fragments"]["brics"]]
     assert sum(parts) == pytest.approx(sum(own["atoms"]), rel=1e-3)
     assert own["svg"].lstrip().startswith("<?xml") and "<script" not in own["svg"]
 

@@ -217,7 +217,7 @@ def _numbers(
         "molsepnorm": __version__,
         "model": model,
         "method": "Shapley values of atoms, estimated from random orders in pairs",
-        "molecules": [_molecule(each, targets) for each in explanations],
+        "molecules": [explanation_json(each, targets) for each in explanations],
         "fragments": {
             name: {
                 scheme: [vars(each) for each in top_fragments(explanations, scheme, name)]
@@ -228,7 +228,8 @@ def _numbers(
     }
 
 
-def _molecule(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
+def explanation_json(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
+    """Return all numbers about these targets of a molecule, or the reason why there are none."""
     if each.attention is None:
         return {"smiles": each.smiles, "error": each.error}
     targets = {name: dict(vars(each.targets[name])) for name in names}
