@@ -5,15 +5,15 @@ from __future__ import annotations
 from molsepnorm.training import Callback, train
 
 
-class Recorder(Callback):
+class Events(Callback):
     """Records the names of the events."""
 
     def __init__(self, stop_at: str = "") -> None:
-        self.events: list[str] = []
+        self.seen: list[str] = []
         self.stop_at = stop_at
 
     def _record(self, event: str) -> bool:
-        self.events.append(event)
+        self.seen.append(event)
         return event == self.stop_at
 
     def on_start(self, config, dataset, model, folder) -> None:
@@ -29,24 +29,11 @@ class Recorder(Callback):
         self._record(f"end {result.finished}")
 
 
-STEPS = [f"step {{}}.{done}/3" for done in (1, 2, 3)]
-
-
-def test_every_event_is_reported_in_order(configure, tmp_path):
-    seen = Recorder()
-    train(configure({"run.epochs": 2}), tmp_path / "run", callback=seen)
-    first, second = ([step.format(epoch) for step in STEPS] for epoch in (0, 1))
-    assert seen.events == [
-        "start",
-        *(*first, "epoch 1/2"),
-        *(*second, "epoch 2/2"),
-        "end True",
-    ]
-
-
-def test_several_callbacks_see_every_event_and_each_may_stop(configure, tmp_path):
+def test_every_event_is_reported_in_order_and_each_callback_may_stop(configure, tmp_path):
     """The ones after the callback that stops see the same events."""
-    seen = [Recorder(), Recorder("step 0.1/3"), Recorder()]
-    assert not train(configure(), tmp_path / "run", callback=seen).finished
-    assert seen[0].events == seen[1].events == seen[2].events
-    assert seen[0].events[-2:] == ["step 0.1/3", "end False"]
+    each, another = Events(), Events("step 1.2/3")
+    assert not train(configure(), tmp_path / "run", callback=[each, another, Events()]).finished
+    steps = [f"step {epoch}.{done}/3" for epoch in (0, 1) for done in (1, 2, 3)]
+    assert each.seen == another.seen == ["start", *steps[:3], "epoch 1/3", *steps[3:5], "end False"]
+    train(None, tmp_path / "run", resume=True, callback=each)
+    assert each.seen[-4:] == ["step 2.2/3", "step 2.3/3", "epoch 3/3", "end True"]

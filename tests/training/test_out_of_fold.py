@@ -57,18 +57,6 @@ def test_every_row_is_predicted_once_by_the_model_without_its_fold(configure, tm
             assert float(row["active_pred"]) == pytest.approx(each.values["active"], rel=1e-4)
 
 
-def test_the_pooled_scores_are_those_of_all_rows(configure, tmp_path):
-    """By numpy, from the file."""
-    replicates = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
-    rows = [row for row in rows_of(tmp_path / "cv" / OOF) if row["y"]]
-    y, predicted = (np.array([float(row[name]) for row in rows]) for name in ("y", "y_pred"))
-    pooled = replicates.summary["out_of_fold"]
-    assert pooled["scores"]["mae"] == pytest.approx(np.abs(y - predicted).mean(), rel=1e-5)
-    assert pooled["molecules"] == [10, 10, 9]
-    assert pooled["file"] == OOF
-    assert json.loads((tmp_path / "cv" / "summary.json").read_text()) == replicates.summary
-
-
 def test_merged_rows_have_the_prediction_of_their_molecule(configure, tmp_path, table):
     """The label column has the cell of the row; transformed targets have both scales."""
     lines = table.read_text().splitlines()
@@ -196,6 +184,7 @@ def test_a_fold_that_cannot_be_trained_is_refused_before_any_is(
 def test_the_summary_compares_with_the_forest_and_the_trivial_baseline(
     configure, tmp_path, baselines
 ):
+    """And has the scores of all rows together, by numpy from the file."""
     replicates = train_replicates(configure(NESTED), tmp_path / "cv", seeds=[0])
     summary, runs = replicates.summary, list(replicates.runs.values())
     for entry, values in (
@@ -213,3 +202,9 @@ def test_the_summary_compares_with_the_forest_and_the_trivial_baseline(
     error = np.sqrt((1 / 3 + 1 / 2) * difference.var(ddof=1))
     ends = difference.mean() + np.array([-1, 1]) * stats.t.ppf(0.975, 2) * error
     assert found["interval_95"] == pytest.approx(ends.tolist())
+    rows = [row for row in rows_of(tmp_path / "cv" / OOF) if row["y"]]
+    y, predicted = (np.array([float(row[name]) for row in rows]) for name in ("y", "y_pred"))
+    pooled = summary["out_of_fold"]
+    assert pooled["scores"]["mae"] == pytest.approx(np.abs(y - predicted).mean(), rel=1e-5)
+    assert (pooled["molecules"], pooled["file"]) == ([10, 10, 9], OOF)
+    assert json.loads((tmp_path / "cv" / "summary.json").read_text()) == summary

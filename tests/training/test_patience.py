@@ -6,7 +6,7 @@ import pytest
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
-from runs import outcome, rows_of, stop_at
+from runs import require_exact_resume, rows_of
 
 NAN = float("nan")
 
@@ -49,10 +49,7 @@ def test_a_resumed_run_ends_at_the_same_epoch(configure, tmp_path, scripted, ste
     scripted("rmse", [0.5, 0.4, 0.6, 0.7, 0.1, 0.1])
     config = configure({"run.epochs": 6, "run.patience": 2, "model.dropout": 0.2})
     train(config, tmp_path / "whole")
-    stopped = train(config, tmp_path / "parts", callback=stop_at(steps))
-    assert (stopped.finished, stopped.metrics) == (False, {})
-    assert train(folder=tmp_path / "parts", resume=True).finished
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    require_exact_resume(config, tmp_path / "whole", tmp_path / "parts", steps)
 
 
 def test_resuming_a_run_that_patience_ended_does_nothing(

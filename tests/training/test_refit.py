@@ -58,12 +58,20 @@ def kernels(model: PropertyModel) -> list[KernelPart]:
     return [each for each in model.parts if isinstance(each, KernelPart)]
 
 
-@pytest.mark.parametrize(("epochs", "blend"), [(0, "none"), (1, "forest")])
+@pytest.mark.parametrize(("epochs", "blend"), [(0, "none"), (1, "none"), (1, "forest")])
 def test_only_test_predictions_are_those_of_the_second_fit(
-    with_columns, settings, tmp_path, epochs, blend
+    with_columns, settings, tmp_path, monkeypatch, epochs, blend
 ):
-    """Validation scores, intervals and the share of the forest do not change."""
-    runs = {}
+    """Validation scores and the share of the forest do not change, and intervals are fitted to the
+    errors and signals of the first fit: the final model has seen the labels. A forest that is left
+    out was fitted again, too."""
+    runs, intervals, fit = {}, [], Intervals.fit
+
+    def spy(residuals, signals, spread):
+        intervals.append({"residuals": residuals, **signals})
+        return fit(residuals, signals, spread)
+
+    monkeypatch.setattr(Intervals, "fit", spy)
     for is_refit in (False, True):
         more = {"run.refit": is_refit, "run.epochs": epochs, "run.blend": blend}
         runs[is_refit] = tmp_path / f"{is_refit}"
@@ -73,35 +81,36 @@ def test_only_test_predictions_are_those_of_the_second_fit(
     assert twice["refit"] == parts and "refit" not in once
     if blend == "none":  # a forest of fewer trees chooses otherwise
         assert twice["val"] == once["val"]
-        assert (
-            rows_of(runs[True] / "predictions_val.csv")[0]["y_pred"]
-            == (rows_of(runs[False] / "predictions_val.csv")[0]["y_pred"])
-        )
+        first, second = (rows_of(run / "predictions_val.csv")[0] for run in runs.values())
+        assert first["y_pred"] == second["y_pred"]
+        first, second = intervals
+        assert first.keys() == second.keys() > {"residuals"}
+        assert all(np.array_equal(values, second[name]) for name, values in first.items())
     assert twice["test"] != once["test"]
+    assert twice["baseline"]["test"] != once["baseline"]["test"]
     model = PropertyModel.from_pretrained(runs[True])
     for split, same in (("test", True), ("train", True), ("val", False)):
         rows = rows_of(runs[True] / f"predictions_{split}.csv")
         written = np.array([float(row["y_pred"]) for row in rows])
         assert np.allclose(predictions(model, rows), written, rtol=1e-4, atol=1e-5) == same
+    require_known_validation(runs, epochs)
 
 
-def test_intervals_are_fitted_to_the_errors_of_the_first_fit(
-    with_columns, settings, tmp_path, monkeypatch
-):
-    """And to the disagreement of its networks: the final model has seen the labels."""
-    found, fit = [], Intervals.fit
-
-    def spy(residuals, signals, spread):
-        found.append({"residuals": residuals, **signals})
-        return fit(residuals, signals, spread)
-
-    monkeypatch.setattr(Intervals, "fit", spy)
-    for is_refit in (False, True):
-        train(with_columns(LABELS, {**settings, "run.refit": is_refit}), tmp_path / f"{is_refit}")
-    first, second = found
-    assert first.keys() == second.keys() > {"residuals"}
-    for name, values in first.items():
-        assert np.array_equal(values, second[name]), name
+def require_known_validation(runs, epochs: int) -> None:
+    """Scores of validation molecules have a warning. The next run starts from the network alone,
+    which knows them if it was trained at all."""
+    own = load_config(config=runs[True] / "config.yaml").data
+    found = evaluate(runs[True], own, "val")
+    assert found.leak.startswith("the model is fitted to these molecules, too")
+    assert evaluate(runs[True], own, "test").leak is None
+    assert evaluate(runs[False], own, "val").leak is None
+    dataset = found.dataset
+    assert trained_on_before(dataset, runs[False], "none") == []
+    known = trained_on_before(dataset, runs[True], "none")
+    assert len(known) == epochs * len(dataset.splits["val"])
+    exchanged = {**dataset.splits, "train": dataset.splits["val"], "val": dataset.splits["train"]}
+    known = trained_on_before(replace(dataset, splits=exchanged), runs[True], "none")
+    assert len(known) == len(dataset.splits["train"])
 
 
 @pytest.mark.claim(
@@ -215,41 +224,6 @@ def test_a_forest_is_blended_beside_a_kernel_regression_of_fingerprints(
     of_forest = forest.values(forest_arrays([row["smiles"] for row in rows]))[:, 0]
     expected = (1 - share) * alone + share * of_forest
     np.testing.assert_allclose(predictions(model, rows), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_forest_that_is_left_out_was_compared_fairly(with_columns, settings, tmp_path):
-    """With a model that is fitted to the validation molecules, the forest is, too."""
-    seen = {}
-    for is_refit in (False, True):
-        config = with_columns(LABELS, {**settings, "run.refit": is_refit})
-        seen[is_refit] = train(config, tmp_path / f"{is_refit}").metrics
-    scores = [seen[each]["baseline"]["test"] for each in (False, True)]
-    assert scores[0] != scores[1] and "random forest" not in seen[True]["refit"]
-
-
-def test_evaluation_on_validation_molecules_has_a_warning(with_columns, settings, tmp_path):
-    config = with_columns(LABELS, {**settings, "run.blend": "forest"})
-    train(config, tmp_path / "run")
-    own = load_config(config=tmp_path / "run" / "config.yaml").data
-    found = evaluate(tmp_path / "run", own, "val")
-    assert found.leak is not None
-    assert found.leak.startswith("the model is fitted to these molecules, too (network, kernel")
-    assert evaluate(tmp_path / "run", own, "test").leak is None
-    train(with_columns(LABELS, {**settings, "run.refit": False}), tmp_path / "once")
-    assert evaluate(tmp_path / "once", own, "val").leak is None
-
-
-@pytest.mark.parametrize("epochs", [0, 1])
-def test_the_next_run_knows_the_molecules_of_the_network(with_columns, settings, tmp_path, epochs):
-    """It starts from the network alone, which is fitted again if it was trained at all."""
-    train(with_columns(LABELS, {**settings, "run.epochs": epochs}), tmp_path / "run")
-    own = load_config(config=tmp_path / "run" / "config.yaml").data
-    dataset = select(tmp_path / "run", own).dataset
-    found = trained_on_before(dataset, tmp_path / "run", "none")
-    assert len(found) == epochs * len(dataset.splits["val"])
-    exchanged = {**dataset.splits, "train": dataset.splits["val"], "val": dataset.splits["train"]}
-    found = trained_on_before(replace(dataset, splits=exchanged), tmp_path / "run", "none")
-    assert len(found) == len(dataset.splits["train"])
 
 
 def test_a_stopped_or_longer_run_equals_an_uninterrupted_one(with_columns, settings, tmp_path):

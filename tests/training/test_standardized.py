@@ -116,7 +116,7 @@ def test_the_standard_forms_are_computed_once(tmp_path, monkeypatch):
 
 
 def test_a_model_reads_a_salt_like_its_parent(of_salts, tmp_path):
-    """After it was saved and loaded, in one process and in two, predicted and embedded."""
+    """After it was saved and loaded, in one process and in two, predicted, embedded and scored."""
     result = train(of_salts(), tmp_path / "run")
     about = json.loads((result.folder / "model" / "config.json").read_text())
     assert about["standardize"] == "parent"
@@ -137,10 +137,6 @@ def test_a_model_reads_a_salt_like_its_parent(of_salts, tmp_path):
     written = {row["smiles"] for row in rows_of(result.folder / "predictions_test.csv")}
     assert written <= {*ACIDS, *SALTS}
     assert written & {*SALTS}
-
-
-def test_evaluation_standardises_as_the_model_does(of_salts, tmp_path):
-    result = train(of_salts(), tmp_path / "run")
     scores = []
     for name, smiles in (("acids", ACIDS), ("salts", SALTS)):
         path = tmp_path / f"other-{name}.csv"

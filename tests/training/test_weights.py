@@ -27,24 +27,17 @@ def _cross_entropy(probabilities, classes, weights) -> float:
     return float((each * weights).sum() / weights.sum())
 
 
-def test_weights_of_one_change_nothing(with_columns, tmp_path):
-    """Bit by bit; an empty cell is a weight of one."""
-    columns = {"a": YES_NO, "w": ["", 1.0, "nan"]}
-    for name, weight in (("without", None), ("with", "w")):
-        settings = {"data.targets": ["a"], "data.weight_column": weight}
-        train(with_columns(columns, settings), tmp_path / name)
-    assert outcome(tmp_path / "with") == outcome(tmp_path / "without")
-
-
 @pytest.mark.parametrize(("target", "factor"), [("y", 4), ("a", 2.0**-20)])
 def test_only_the_proportion_of_weights_counts(with_columns, tmp_path, target, factor):
     """Weights times a power of two give the same run, bit by bit, even if the weights of a batch
-    sum to less than one; other proportions do not."""
+    sum to less than one; other proportions do not. An empty cell is a weight of one."""
     columns = {"a": YES_NO, "y": [0.5, 2, -1.5, 3, 1], "w": SOME, "v": [factor * w for w in SOME]}
-    for name, weight in (("one", "w"), ("scaled", "v"), ("none", None)):
+    columns["u"] = ["", 1.0, "nan"]
+    for name, weight in (("one", "w"), ("scaled", "v"), ("none", None), ("equal", "u")):
         settings = {"data.targets": [target], "data.weight_column": weight}
         train(with_columns(columns, settings), tmp_path / name)
     assert outcome(tmp_path / "scaled") == outcome(tmp_path / "one")
+    assert outcome(tmp_path / "equal") == outcome(tmp_path / "none")
     assert outcome(tmp_path / "none")["model"] != outcome(tmp_path / "one")["model"]
 
 

@@ -182,8 +182,7 @@ class Pretraining(Objective):
 
     def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
         super().__init__(model, examples, config)
-        settings = _settings(config)
-        self.weights = _weights(settings)
+        settings, self.weights = _weights(config)
         losses = {name: PRETEXTS[name] for name in self.weights}
         self.losses = torch.nn.ModuleDict(
             {name: loss(self.network, examples, settings) for name, loss in losses.items()}
@@ -193,8 +192,8 @@ class Pretraining(Objective):
     def prepare(
         config: TrainConfig, dataset: Dataset, progress: Callable[[int, int], None]
     ) -> Dataset:
-        settings = _settings(config)
-        weights, arrays, warnings = _weights(settings), {**dataset.arrays}, dataset.warnings
+        settings, weights = _weights(config)
+        arrays, warnings = {**dataset.arrays}, dataset.warnings
         if settings.teacher_vectors is not None:
             arrays["teacher"], more = teacher_vectors(settings.teacher_vectors, dataset)
             warnings += more
@@ -245,19 +244,17 @@ class Pretraining(Objective):
         return sum(self.weights[name] * score for name, score in scores.items()), scores
 
 
-def _settings(config: TrainConfig) -> PretrainingConfig:
-    assert isinstance(config.objective, PretrainingConfig)
-    return config.objective
-
-
-def _weights(settings: PretrainingConfig) -> dict[str, float]:
+def _weights(config: TrainConfig) -> tuple[PretrainingConfig, dict[str, float]]:
+    """Return the settings, and the weights that are not 0."""
+    settings = config.objective
+    assert isinstance(settings, PretrainingConfig)
     weights = {name: getattr(settings, name) for name in PRETEXTS}
     if not any(weights.values()):
         raise ConfigError(
             "all weights of the objective pretraining are 0, so there is nothing to learn: set one "
             f"of {', '.join(f'objective.{name}' for name in PRETEXTS)} above 0"
         )
-    return {name: weight for name, weight in weights.items() if weight}
+    return settings, {name: weight for name, weight in weights.items() if weight}
 
 
 _ROWS = 1024  # vectors that are read at a time

@@ -24,7 +24,7 @@ class Chart:
     y: str
     """Name of the vertical axis."""
     x_ends: tuple[float, float]
-    """Range of the horizontal axis, which is widened if it is empty."""
+    """Range of the horizontal axis, which is not empty."""
     y_ends: tuple[float, float]
     whole: bool = False
     """True if the ticks of the horizontal axis are whole numbers, such as epochs."""
@@ -33,9 +33,6 @@ class Chart:
     """Colours and what they stand for."""
     paths: list[tuple[str, str, str]] = field(default_factory=list)
     """Class, path and title of each element."""
-
-    def __post_init__(self) -> None:
-        self.x_ends, self.y_ends = _widened(*self.x_ends), _widened(*self.y_ends)
 
     def points(self, x: np.ndarray, y: np.ndarray, colour: str) -> None:
         """Draw points [n], or a random sample of `_MAX_POINTS`."""
@@ -88,14 +85,6 @@ def _place(value: float, ends: tuple[float, float], first: int, last: int) -> fl
     """Return the place of a value between two edges of the axes."""
     share = (min(max(value, ends[0]), ends[1]) - ends[0]) / (ends[1] - ends[0])
     return round(first + float(share) * (last - first), 1)
-
-
-def _widened(low: float, high: float) -> tuple[float, float]:
-    """Return a range that is not empty."""
-    if high > low:
-        return float(low), float(high)
-    by = abs(low) / 10 or 1.0
-    return float(low - by), float(low + by)
 
 
 def _ticks(low: float, high: float, whole: bool = False) -> list[tuple[float, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import compress
 from typing import Any
 
@@ -21,6 +21,7 @@ from molsepnorm.training.results.metrics import DomainErrors, IntervalCoverage
 
 _TITLES = {"test": "test", "val": "validation"}
 _COLOURS = {"test": "one", "val": "two"}
+_KEYS = {split: (colour, _TITLES[split]) for split, colour in _COLOURS.items()}
 _MAX_CORNERS = 400  # of a curve in a chart
 _MAX_CLASSES = 30  # of a confusion table
 _BIN = 20  # molecules of a bin of a calibration curve, at least, where there are enough
@@ -38,10 +39,6 @@ def target_charts(splits: Splits, calibration: Any) -> list[Chart]:
     if kinds == {"regression"}:
         return [_truth(scored, calibration), _residuals(scored)]
     return _binary(scored) if kinds == {"binary"} else []
-
-
-def _keys(names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(_COLOURS[name], _TITLES[name]) for name in names]
 
 
 def _truth(splits: Splits, calibration: Any) -> Chart:
@@ -64,7 +61,7 @@ def _truth(splits: Splits, calibration: Any) -> Chart:
     for split in reversed([*splits]):  # the test split lies on top
         rows = splits[split].scored
         chart.points(splits[split].labels[rows], splits[split].values[rows, 0], _COLOURS[split])
-    chart.keys = _keys([*splits])
+    chart.keys = [_KEYS[split] for split in splits]
     return chart
 
 
@@ -110,14 +107,14 @@ def _binary(splits: Splits) -> list[Chart]:
             for chart, x, y in ((roc, false, true), (recall, found, precision)):
                 corners = np.linspace(0, len(x) - 1, min(len(x), _MAX_CORNERS)).round().astype(int)
                 chart.line(x[corners], y[corners], style)
-            curves.append(split)
+            curves.append(_KEYS[split])
         shares.append(f"{labels.mean():.3g} of the {_TITLES[split]} molecules")
         bins = max(2, min(10, len(values) // _BIN))
         observed, predicted = calibration_curve(labels, values, n_bins=bins, strategy="quantile")
         reliable.line(predicted, observed, style)
         reliable.points(predicted, observed, _COLOURS[split])
     only = "" if len(curves) == len(splits) else " A split with one class only has no curve."
-    roc.caption, roc.keys = f"ROC curve; the dashed diagonal is chance.{only}", _keys(curves)
+    roc.caption, roc.keys = f"ROC curve; the dashed diagonal is chance.{only}", curves
     chance = f"Chance has the precision of {target.positive_class}: {', '.join(shares)}."
     recall.caption = f"Precision and recall. {chance}"
     reliable.caption = (
@@ -165,7 +162,7 @@ def learning_curves(contents: Contents) -> list[Chart]:
             if name in each
         ]
         ends = _ends(np.concatenate([values for *_, values in lines]))
-        chart = Chart(f"{title} by epoch", "epoch", title, (0.0, last), ends, whole=True)
+        chart = Chart(f"{title} by epoch", "epoch", title, (0.0, last or 1.0), ends, whole=True)
         for member, colour, epochs, values in lines:
             chart.line(epochs, values, f"{colour} line", member)
             if len(values) == 1:
@@ -186,7 +183,7 @@ def _ends(values: np.ndarray) -> tuple[float, float]:
     if not len(finite):
         return 0.0, 1.0
     low, high = float(finite.min()), float(finite.max())
-    margin = (high - low) * 0.04
+    margin = (high - low) * 0.04 or abs(low) / 10 or 1.0
     return low - margin, high + margin
 
 
@@ -195,13 +192,14 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
     if domain is None or not (bins := domain.bins.get("test")):
         return None
     counts = ", ".join(f"{each.molecules:,} ({each.low:.1f}–{each.high:.1f})" for each in bins)
-    curves = [*domain.expected.values()] if len(domain.expected) == 1 else []
+    curves = [*filter(None, domain.expected.values())] if len(domain.expected) == 1 else []
+    highest = max(*(each.error for each in bins), *(curve[0] for curve in curves), 0.0)
     chart = Chart(
         "Mean error by similarity to the nearest training molecule",
         x="similarity to the training molecules",
         y="mean error",
         x_ends=(0.0, 1.0),
-        y_ends=(0.0, max(0.0, *(each.error for each in bins), *(c[0] for c in curves if c)) * 1.08),
+        y_ends=(0.0, highest * 1.08 or 1.0),
         caption=f"Test molecules; the error is the {domain.error}. The line is the expected error, "
         "learned from the validation molecules, as far as their similarity reaches "
         f"({domain.lowest:.2f}). Molecules by similarity: {counts}. A bar of few molecules is "
@@ -210,7 +208,7 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
     for each in bins:
         text = f"similarity {each.low:.1f} to {each.high:.1f}: {each.error:.3g}, {each.molecules:,}"
         chart.bar(each.low + 0.008, each.high - 0.008, each.error, "one", f"{text} molecules")
-    for curve in filter(None, curves):
+    for curve in curves:
         known = [place >= domain.lowest for place in domain.similarity]
         places, errors = (list(compress(each, known)) for each in (domain.similarity, curve))
         chart.line(places, errors, "guide", "expected error")

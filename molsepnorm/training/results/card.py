@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def model_card(
         }
     train = dataset.splits["train"]
     labels = np.isfinite(dataset.exact_labels[train]).sum(axis=0)
-    return template("molsepnorm.training.results", "card.md", cell=_cell, sizes=_sizes).render(
+    return template("molsepnorm.training.results", "card.md", cell=_cell).render(
         header=yaml.safe_dump(header, sort_keys=False),
         model=model,
         dataset=dataset,
@@ -96,10 +96,6 @@ def elements(smiles: Iterable[str]) -> set[str]:
     """
     found = {match for text in smiles for match in _ELEMENT.findall(text.partition(" ")[0])}
     return {(inside or outside).capitalize() for inside, outside in found}
-
-
-def _sizes(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {split}" for split, count in sizes.items())
 
 
 def _start(config: TrainConfig) -> str:

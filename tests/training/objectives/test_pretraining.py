@@ -311,23 +311,15 @@ def test_a_stopped_run_resumes_exactly(configure, tmp_path):
     assert not any("losses.contrastive" in name for name in state)  # it has no weights
 
 
-@pytest.fixture
-def pretrained(configure, tmp_path):
-    """The folder of a run of two epochs."""
+def test_the_saved_model_is_the_body_alone_and_a_run_starts_from_it(configure, tmp_path):
+    """The head of the run is new; while the body is frozen, it alone is trained."""
     config = configure(60, {**weights(descriptors=1), "run.epochs": 2})
-    return train(config, tmp_path / "pretrained").folder
-
-
-def test_the_saved_model_is_the_body_alone(pretrained):
+    pretrained = train(config, tmp_path / "pretrained").folder
     model = PropertyModel.from_pretrained(pretrained)
     assert (model.objective, model.task.names) == ("pretraining", ())
     assert model.network.config.outputs == 0
     assert sum(each.numel() for each in model.network.head.parameters()) == 0
     assert not any("losses" in name for name in model.network.state_dict())
-
-
-def test_a_run_starts_from_the_body(pretrained, tmp_path):
-    """The head is new; while the body is frozen, it alone is trained."""
     table = tmp_path / "table.csv"
     table.write_text("smiles,y\n" + "".join(f"{'C' * n}O,{n}.5\n" for n in range(1, 31)))
     settings = {"finetune.start": str(pretrained), "run.epochs": 2, "run.batch_size": 8}
