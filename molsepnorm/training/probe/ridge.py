@@ -26,6 +26,7 @@ _PENALTIES = np.logspace(-4, 5, 28)
 _TINY = 1e-12
 """The smallest difference of a leverage from 1. With more features than rows, the smallest penalty
 has differences of about the penalty divided by the number of features."""
+_BLOCK = 512  # rows that are copied at a time
 SMALL = 1e-9
 """Eigenvalues below this fraction of the largest are zero up to rounding."""
 
@@ -146,10 +147,31 @@ def invert(
     kernel *= root
     kernel *= root[:, None]
     kernel.flat[:: len(kernel) + 1] += penalty
-    inverted = torch.from_numpy(kernel)
-    torch.linalg.cholesky(inverted, out=inverted)
-    torch.cholesky_inverse(inverted, out=inverted)
-    return Inverse(rows, count, weights, means, kernel)
+    return Inverse(rows, count, weights, means, _inverted(kernel))
+
+
+def _inverted(matrix: np.ndarray) -> np.ndarray:
+    """Return the inverse of a positive definite matrix (n, n) in its memory; torch needs twice the
+    memory and the time.
+
+    Raises:
+        LinAlgError: it is not positive definite.
+    """
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    # LAPACK's order is by columns, so its lower triangle is our upper one
+    result, failed = dpotrf(matrix.T, lower=True, overwrite_a=True, clean=False)
+    if not failed:
+        result, failed = dpotri(result, lower=True, overwrite_c=True)
+    if failed:
+        raise np.linalg.LinAlgError("the kernel is not positive definite")
+    inverse = result.T
+    for start in range(0, len(inverse), _BLOCK):
+        end = start + _BLOCK
+        inverse[end:, start:end] = inverse[start:end, end:].T
+        block = np.triu(inverse[start:end, start:end])
+        inverse[start:end, start:end] = block + np.triu(block, 1).T
+    return inverse
 
 
 def _decompose(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
