@@ -184,6 +184,7 @@ class TrainingDisplay(_Display):
         if done == of:
             self.close()
             self.console.print(f"Features of {of:,} rows are computed.")
+            self._enter("Fitting")
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> None:
         position = epoch + done / of
