@@ -385,7 +385,7 @@ class DenseInputs:
 
 
 class Encoded(NamedTuple):
-    """What `encode_table` wrote."""
+    """The files that `encode_table` wrote, and what they hold."""
 
     molecules: int
     files: int
