@@ -334,7 +334,7 @@ class RunLog(TrainingDisplay):
         waiting = self.console.file
         if isinstance(waiting, io.StringIO):  # the folder of the run exists now
             with clear_errors(self._path, "write"):
-                # without a buffer, so that the log is complete if the process is killed
+                # line by line, so that the log is complete if the process is killed
                 file = open(self._path, self._mode, encoding="utf-8", buffering=1)  # noqa: SIM115
                 file.write(waiting.getvalue())
             self.console.file = file

@@ -34,8 +34,8 @@ def cells(card: str, first: str) -> list[str]:
 
 
 def test_the_card_describes_model_data_and_scores(with_columns, tmp_path, baselines):
-    """Of a run with two targets, one of them transformed, a forest and a row that cannot be read.
-    The card has no structure, path or user."""
+    """The run has two targets, one of them transformed, a forest and a row that cannot be read. The
+    card has no structure, path or user."""
     settings = {
         "data.targets": ["ic50_nM", "a|b"],
         "data.transform": {"ic50_nM": "pic50"},

@@ -52,7 +52,7 @@ def refit_networks(
     Returns:
         The model, or None if a callback stopped the fit.
     """
-    dataset = examples.dataset
+    dataset, device = examples.dataset, examples.labels.device
     assert dataset is not None
     run, kernel = config.run, next((p for p in model.parts if isinstance(p, KernelPart)), None)
     is_new = loaded is not None and not loaded.same_targets
@@ -77,7 +77,7 @@ def refit_networks(
             extra=examples.inputs.extra,
             probe=model.with_parts([kernel], [1.0]),
         )
-        with torch.random.fork_rng([examples.labels.device] if torch.cuda.is_available() else []):
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             network = Trainer(seeded, prepared, None, callback).train_for(best_epoch)
         if network is None:
