@@ -29,13 +29,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from support import set_zinc_sizes, write_model_with_card
 
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
 from molsepnorm.molecules.encodings.paths import SELF, PathVocabulary
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.pretrained import ModelCard
 from molsepnorm.training.completing import baseline
+from support import set_zinc_sizes, write_model_with_card
 
 # A fixed number of threads, so that training repeats to the bit.
 os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))

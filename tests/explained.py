@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from support import far_from_initial
-
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
+from support import far_from_initial
 
 DRUGS = [
     "CC(=O)Oc1ccccc1C(=O)O",

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
-from support import batch_of, far_from_initial, renumbered
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.store import GraphStore
@@ -24,6 +23,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Target, Task
+from support import batch_of, far_from_initial, renumbered
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 

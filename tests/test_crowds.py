@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import tiny_model
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.training.run_folder.verification import verify
 from runs import rows_of
+from support import tiny_model
 
 TINY = (
     *("--set", "model.layers=1", "--set", "model.width=16", "--set", "model.ffn_width=16"),

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from structure import FILES, MAY_IMPORT, ROOT, imports, module_of, part_of
 
 TOP = Path(__file__).parents[1]

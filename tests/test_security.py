@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from structure import FILES, ROOT
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.training.recipes import _Loader, load_config
+from structure import FILES, ROOT
 
 DANGERS = re.compile(
     r"import (cPickle|cloudpickle|dill|joblib|marshal|pickle|pty|shelve)\b.*"

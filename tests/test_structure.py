@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from structure import FILES, MAY_IMPORT, RDKIT, external, imports, module_of, part_of
 
 import molsepnorm
+from structure import FILES, MAY_IMPORT, RDKIT, external, imports, module_of, part_of
 
 
 def test_every_room_is_listed():

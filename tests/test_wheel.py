@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from support import write_model_with_card
 
 ROOT = Path(__file__).parents[1]

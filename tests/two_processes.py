@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from support import far_from_initial
 from torch import Tensor, nn
 
 from molsepnorm.data.batching.collate import GraphTensors
@@ -31,6 +30,7 @@ from molsepnorm.sepnorm import MaskedBatchNorm1d, SepNorm
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.step import estimate_statistics
+from support import far_from_initial
 
 WIDTH = 3
 ROWS = 9

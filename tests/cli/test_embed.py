@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from support import SMALL, far_from_initial
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks import Target, Task
+from support import SMALL, far_from_initial
 
 pytest.importorskip("pyarrow")
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from explained import TASK, network
 
+from explained import TASK, network
 from molsepnorm.model import PropertyModel
 
 

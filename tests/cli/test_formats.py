@@ -12,6 +12,7 @@ import openpyxl
 import pandas as pd
 import pytest
 from rdkit import Chem
+
 from support import tiny_model
 
 

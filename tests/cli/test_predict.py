@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support import SMALL, far_from_initial, tiny_model
 
 from molsepnorm.cli import sources as module
 from molsepnorm.data.tables.formats import ReadOptions
@@ -24,6 +23,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
+from support import SMALL, far_from_initial, tiny_model
 
 _MAIN = "from molsepnorm.cli import main; main()"
 

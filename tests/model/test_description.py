@@ -9,8 +9,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from model_folders import change_description, outputs_of, small_model
 
+from model_folders import change_description, outputs_of, small_model
 from molsepnorm.errors import ModelError, MolsepnormError
 from molsepnorm.files.digests import json_digest
 from molsepnorm.model import SCHEMA, PropertyModel

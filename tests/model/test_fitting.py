@@ -6,8 +6,8 @@ import dataclasses
 from math import nan
 
 import pytest
-from model_folders import change_description, joined_model, small_model
 
+from model_folders import change_description, joined_model, small_model
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn import Graphormer

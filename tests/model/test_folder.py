@@ -8,8 +8,8 @@ import os
 import numpy as np
 import pytest
 import torch
-from model_folders import CONFIG, joined_model, outputs_of, small_model
 
+from model_folders import CONFIG, joined_model, outputs_of, small_model
 from molsepnorm.errors import ModelError, StorageError
 from molsepnorm.model import SCHEMA, PropertyModel
 from molsepnorm.model.parts import networks_of

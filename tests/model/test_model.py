@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from model_folders import CONFIG, SMILES, joined_model, outputs_of
 
+from model_folders import CONFIG, SMILES, joined_model, outputs_of
 from molsepnorm.errors import ConfigError
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules import featurize

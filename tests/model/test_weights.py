@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from model_folders import change_description, small_model
 from safetensors.torch import save
 
+from model_folders import change_description, small_model
 from molsepnorm.errors import ModelError
 from molsepnorm.model import PropertyModel
 

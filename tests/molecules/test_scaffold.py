@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles
-from support import spelling
 
 from molsepnorm.molecules.fragments import murcko_scaffold
+from support import spelling
 
 MOLECULES = (
     "CC(C)(C)c1ccc2occ(CC(=O)Nc3ccccc3F)c2c1",

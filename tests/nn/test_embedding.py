@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support import batch_of
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
@@ -12,6 +11,7 @@ from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.embedding import AtomEmbedding
 from molsepnorm.nn.parts import FAST
+from support import batch_of
 
 WIDTH, MAX_DEGREE = 5, 2
 SMILES = ("CC(C)(C)O", "C", "c1ccccc1", "CC(=O)[O-].C[NH3+]")

@@ -6,13 +6,13 @@ import copy
 
 import pytest
 import torch
-from support import SMALL, batch_of, far_from_initial
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, jvp
 
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.parts import FAST, PLAIN
+from support import SMALL, batch_of, far_from_initial
 
 SMILES = ("CCO", "c1ccccc1C=O", "CC(N)C(=O)O", "CC(=O)[O-].C[NH3+]")
 ALL = {"local": "gine", "pair_walks": 3, "pair_hidden": 4}

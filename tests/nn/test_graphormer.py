@@ -6,11 +6,10 @@ import copy
 
 import numpy as np
 import pytest
-import support
 import torch
-from support import SMALL, batch_of
 from torch import nn
 
+import support
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.molecule import MolGraph
@@ -26,6 +25,7 @@ from molsepnorm.nn.parts import FAST, PLAIN, Parts
 from molsepnorm.nn.readout import Readout
 from molsepnorm.sepnorm import SepNorm, SharedNorm
 from molsepnorm.training.step import estimate_statistics
+from support import SMALL, batch_of
 
 SMILES = (
     "C1CC2CCC1C2",  # norbornane: bridged

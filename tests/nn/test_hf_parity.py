@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from hf_graphormer import converted, reference_inputs
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from hf_graphormer import converted, reference_inputs
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.model import encoding_of
 from molsepnorm.molecules import featurize

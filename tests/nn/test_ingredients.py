@@ -6,7 +6,6 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from support import SMALL, batch_of, far_from_initial, renumbered
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,6 +17,7 @@ from molsepnorm.nn.layer import GraphormerLayer
 from molsepnorm.nn.local import GINE
 from molsepnorm.nn.parts import PLAIN
 from molsepnorm.sepnorm.sepnorm import SepNorm
+from support import SMALL, batch_of, far_from_initial, renumbered
 
 SMILES = (
     "C1CC2CCC1C2",  # norbornane: bridged

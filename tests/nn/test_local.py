@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from support import batch_of
 from torch import Tensor, nn
 from torch_geometric.nn import GINEConv
 
@@ -14,6 +13,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.local import GINE, FastGINE
 from molsepnorm.nn.pairs.neighbours import PairTensors, neighbours_of
+from support import batch_of
 
 WIDTH = 6
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccc2ccccc2c1")

@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support import SMALL, batch_of, far_from_initial
 
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.nn.molecule_features import MoleculeFeatures, standardised
+from support import SMALL, batch_of, far_from_initial
 
 MOLECULE = MolGraph([[3], [4], [5]], [[0, 1], [1, 2]], [[0], [1]])
 CONFIG = GraphormerConfig(**SMALL, molecule_features=3)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support import SMALL, batch_of, far_from_initial
 
 from molsepnorm.molecules import featurize
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.readout import FastReadout, Readout
+from support import SMALL, batch_of, far_from_initial
 
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "c1ccccc1")
 

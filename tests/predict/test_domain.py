@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
-from support import tiny_model
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.model import PropertyModel
@@ -21,6 +20,7 @@ from molsepnorm.predict import uncertainty as module
 from molsepnorm.predict.encode import EncodedRows
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
 from molsepnorm.tasks.domain import GRID, Domain
+from support import tiny_model
 
 KNOWN = ("CCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "CCCCCC")
 TARGETS = (

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 from rdkit import Chem
-from support import SMALL, batch_of, far_from_initial, spelling
 
 import molsepnorm.predict.predictor as module
 from molsepnorm.errors import ConfigError
@@ -20,6 +19,7 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.readout import Readout
 from molsepnorm.predict import Embeddings, Predictor, embed_rows
 from molsepnorm.tasks import Target, Task
+from support import SMALL, batch_of, far_from_initial, spelling
 
 DRUGS = [
     "CC(=O)Oc1ccccc1C(=O)O",

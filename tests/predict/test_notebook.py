@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from support import tiny_model
 
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import packed_morgan
@@ -17,6 +16,7 @@ from molsepnorm.predict import Predictor, predict_rows
 from molsepnorm.tasks import Target
 from molsepnorm.tasks.calibration import ClassSets, Intervals
 from molsepnorm.tasks.domain import GRID, Domain
+from support import tiny_model
 
 SMILES = ["CCO", "C1CC", "c1ccccc1", "CC(=O)O"]
 

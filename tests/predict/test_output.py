@@ -11,7 +11,6 @@ import openpyxl
 import pandas as pd
 import pytest
 from rdkit import Chem
-from support import tiny_model
 
 from molsepnorm.data.tables import read_table
 from molsepnorm.errors import ConfigError, DataError
@@ -19,6 +18,7 @@ from molsepnorm.files.tables import FORMATS
 from molsepnorm.predict import Predictor, output, predict_rows
 from molsepnorm.predict.output import open_table
 from molsepnorm.tasks import Target
+from support import tiny_model
 
 ROWS = {
     "name": ["a", "=b", "Größe", "", "d", "two\nlines"],

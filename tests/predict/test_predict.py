@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 import torch
 from rdkit import Chem
-from support import SMALL, far_from_initial, tiny_model
 
 import molsepnorm.predict.predictor as module
 from molsepnorm.data.tables import read_chunks
@@ -27,6 +26,7 @@ from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Prediction, Predictor, predict_rows
 from molsepnorm.tasks import ExtraInputs, FeatureColumn, Target, Task
+from support import SMALL, far_from_initial, tiny_model
 
 DRUGS = [
     "CC(=O)Oc1ccccc1C(=O)O",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from support import write_model_with_card
 
 from molsepnorm.errors import ModelError
 from molsepnorm.model import PropertyModel
 from molsepnorm.pretrained import CARD, read_card
+from support import write_model_with_card
 
 
 def test_a_card_is_read_back(tmp_path):

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from rdkit import Chem
-from support import of_targets
 
 from molsepnorm import load_config
 from molsepnorm.data import datasets
 from molsepnorm.model import encoding_of
 from molsepnorm.training.recipes import architecture
+from support import of_targets
 
 from .conftest import TARGETS
 

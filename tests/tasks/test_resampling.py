@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as sk
-from support import score
 
 from molsepnorm.tasks.metrics import METRICS, draw_resamples, interval, resampled_scores
+from support import score
 
 NAN = float("nan")
 PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]

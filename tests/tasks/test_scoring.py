@@ -7,10 +7,10 @@ import warnings
 
 import numpy as np
 import pytest
-from support import score
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.tasks.metrics import METRICS, resampled_scores
+from support import score
 
 NAN = float("nan")
 PAIRS = [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.utils.class_weight import compute_class_weight
-from support import score
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,6 +18,7 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.reading import check_types
 from molsepnorm.tasks import Loss, Target, Task, check_labels
 from molsepnorm.tasks.metrics import METRICS, draw_resamples, resampled_scores
+from support import score
 
 NAN = float("nan")
 LOGP = Target("logP", "regression", mean=2.5, scale=0.5)

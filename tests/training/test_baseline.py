@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
-from support import Recorder, score
 
 import molsepnorm
 from molsepnorm.molecules import featurize
@@ -17,6 +16,7 @@ from molsepnorm.tasks.metrics import draw_resamples
 from molsepnorm.training import train
 from molsepnorm.training.completing import baseline
 from runs import rows_of
+from support import Recorder, score
 
 ONE_EPOCH = {"run.epochs": 1, "run.threads": 1, "run.blend": "none"}
 

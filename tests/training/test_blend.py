@@ -8,11 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from model_folders import change_description
 from safetensors.torch import load, save
-from support import Recorder
 
 import molsepnorm
+from model_folders import change_description
 from molsepnorm.errors import ModelError
 from molsepnorm.model import SCHEMA, PropertyModel, join
 from molsepnorm.model.parts import Forest, NetworkPart
@@ -23,6 +22,7 @@ from molsepnorm.training import Callback, evaluate, load_config, train
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import forest_inputs
 from runs import LABELS, forest_arrays, rows_of
+from support import Recorder
 
 SETTINGS = {"run.epochs": 1, "run.blend": "forest"}
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import yaml
 from rdkit import Chem
-from support import tiny_model
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import KernelPart
@@ -18,6 +17,7 @@ from molsepnorm.training.recipes import load_dataset
 from molsepnorm.training.results.card import elements, model_card
 from molsepnorm.training.results.summary import composition
 from runs import YES_NO, rows_of, split_rows
+from support import tiny_model
 
 TOP = Path(__file__).parents[2]
 NUMBERS = [0.5, 2, 1.5, 3, 1, 0.2, 0.7]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support import Recorder, kept
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.training import train
 from runs import rows_of, split_rows
+from support import Recorder, kept
 
 COLUMNS = {
     "y": [0.5, 2, -1.5, 3, 1, -0.2, 0.7],

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
-from support import score
 
 from molsepnorm.data import datasets
 from molsepnorm.data.datasets import DataConfig
@@ -18,6 +17,7 @@ from molsepnorm.training.recipes import architecture
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.results.summary import conclusion, conclusion_of_folds
 from molsepnorm.training.scoring import about_split, gaps
+from support import score
 
 
 def entry(difference, low, high):

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import Recorder
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, counted
@@ -21,6 +20,7 @@ from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.preparing import trained_on_before
 from molsepnorm.training.start import require_same_meaning
 from runs import split_rows, stop_at
+from support import Recorder
 
 ONE = {"run.epochs": 1}
 

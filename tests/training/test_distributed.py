@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 import torch
-import two_processes
 from torch import nn
-from two_processes import CUTS, NETWORKS, OPTIONS, norm_steps, training_steps
 
 import molsepnorm
+import two_processes
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm import SepNorm
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
+from two_processes import CUTS, NETWORKS, OPTIONS, norm_steps, training_steps
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn import metrics as sk
-from support import of_targets
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, DataError
@@ -18,6 +17,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.training import evaluate, train
 from molsepnorm.training.scoring import dataset_scores
 from runs import NUMBERS, YES_NO, on_columns, outcome, rows_of, split_rows, write_rows
+from support import of_targets
 
 SPLITS = ("train", "val", "test", "all")
 COLOURS = ["red", "blue", "green", "red", "", "blue", "red"]

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from rdkit import Chem
-from support import Recorder
 
 import molsepnorm
 from molsepnorm.errors import ConfigError, DataError
@@ -15,6 +14,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.pyg import to_data
 from molsepnorm.predict import Predictor
 from molsepnorm.training import fit, train
+from support import Recorder
 
 SMILES = [start + "C" * n + end for n in range(6) for start in "CNO" for end in ("O", "F", "Cl")]
 Y = [round(0.3 * len(text) - 0.5 * text.count("O"), 2) for text in SMILES]

@@ -6,13 +6,13 @@ import json
 
 import pytest
 from safetensors.torch import load_file
-from support import Recorder
 
 from molsepnorm.errors import ConfigError, ModelError
 from molsepnorm.training import load_config, train
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.step import learning_rate
 from runs import outcome, rows_of, stop_at
+from support import Recorder
 
 CONSTANT = {"optim.warmup": 0, "optim.decay": "constant"}
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix
-from support import Recorder
 
 from molsepnorm.errors import ModelError
 from molsepnorm.model import PropertyModel
@@ -22,6 +21,7 @@ from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.results.summary import composition, conclusion
 from runs import TINY, rows_of, write_rows
+from support import Recorder
 
 ALERT = "<script>alert(1)</script>"
 NUMBERS = [0.5, 2, 1.5, 3, 1, 0.2, 0.7]

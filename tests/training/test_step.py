@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import Recorder
 
 from molsepnorm.data import datasets
 from molsepnorm.model import ExtraArrays, PropertyModel, encoding_of
@@ -23,6 +22,7 @@ from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.recipes import architecture
 from molsepnorm.training.run_folder.folder import RunFolder
 from runs import require_exact_resume
+from support import Recorder
 
 EXACT = {"model.dropout": 0.0, "model.attention_dropout": 0.0, "run.max_groups": 2}
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from explained import CELLS, DRUGS, INPUTS, TASK, network
 
+from explained import CELLS, DRUGS, INPUTS, TASK, network
 from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.parts import Forest, NetworkPart
 from molsepnorm.molecules.featurize.descriptors import structure_inputs

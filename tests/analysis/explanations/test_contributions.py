@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from explained import CELLS, DRUGS
 from rdkit import Chem
 from sklearn.metrics import roc_auc_score
-from support import spelling, with_marks
 
 import molsepnorm
 import molsepnorm.analysis.explanations.contributions as module
+from explained import CELLS, DRUGS
 from molsepnorm.analysis import explain
 from molsepnorm.analysis.explanations import top_fragments
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.predict import Predictor
+from support import spelling, with_marks
 
 NAMES = ("y", "ic50_nM", "active", "colour")
 SYMMETRIC = ["Cc1ccccc1", "CC(C)(C)c1ccc(cc1)C(C)(C)C", "FC(F)(F)c1ccc(Cl)cc1", "C1CC2CCC1C2"]

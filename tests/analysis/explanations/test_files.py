@@ -7,8 +7,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from explained import DRUGS
 
+from explained import DRUGS
 from molsepnorm.analysis import explain
 from molsepnorm.analysis.explanations import top_fragments
 from molsepnorm.analysis.explanations.files import (

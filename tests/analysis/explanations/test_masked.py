@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from explained import DRUGS, TASK, network
 
+from explained import DRUGS, TASK, network
 from molsepnorm.analysis.explanations.masked import (
     Maskable,
     TokenAttention,

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from support import SMALL, far_from_initial
 
 from molsepnorm.analysis.geometry import (
     ModelOnMolecules,
@@ -32,6 +31,7 @@ from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.nn import GraphormerConfig
 from molsepnorm.tasks import Target, Task
+from support import SMALL, far_from_initial
 
 SMILES = tuple("C" * length + end for length in range(1, 6) for end in ("O", "N", "Cl", "F", "C=O"))
 LABELS = np.stack([np.arange(25.0), np.arange(25) % 2, np.arange(25) % 3], axis=1)

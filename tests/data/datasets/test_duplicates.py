@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support import spelling
 
 from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.data.datasets.duplicates import molecule_numbers, shared_molecules
@@ -15,6 +14,7 @@ from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
 from molsepnorm.molecules.featurize import get
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
+from support import spelling
 
 ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
 ALKANES = ["C" * length for length in range(2, 22)]

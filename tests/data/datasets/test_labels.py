@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import of_targets
 
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.labels import MAX_CLASSES, Labels, read_labels, read_weights
 from molsepnorm.errors import ConfigError, DataError, OpenChoice
 from molsepnorm.tasks import Target
+from support import of_targets
 
 NAN = float("nan")
 TABLE = Path("my.csv")

@@ -7,12 +7,12 @@ from datetime import timedelta
 import numpy as np
 import pandas as pd
 import pytest
-from support import of_targets
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
+from support import of_targets
 
 ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
 ALKANES = ["C" * n for n in range(1, 11)]

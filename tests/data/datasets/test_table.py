@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from support import of_targets
 
 from molsepnorm.data.datasets import SPLITS, DataConfig, load
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.molecules.encodings import EncodingSpec
+from support import of_targets
 
 ZINC = EncodingSpec(bond_sizes=(3,), max_path_length=3)
 OGB = EncodingSpec(bond_sizes=(5, 6, 2), max_path_length=3)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rdkit import Chem
-from support import spelling
 
 from molsepnorm.molecules.featurize import Featurizer, get
 from molsepnorm.molecules.featurize import atom_order as module
 from molsepnorm.molecules.featurize.atom_order import in_smiles_order
 from molsepnorm.molecules.featurize.smiles import canonical_mol
 from molsepnorm.molecules.molecule import MolGraph
+from support import spelling
 
 MOLECULES = (
     *("C[C@H](N)C(=O)O", "OC[C@H]1O[C@@H](O)[C@H](O)[C@@H](O)[C@@H]1O", "F/C=C\\Cl", "N#CC1CC1"),

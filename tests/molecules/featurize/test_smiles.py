@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
-from support import spelling, with_marks
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules import featurize
@@ -18,6 +17,7 @@ from molsepnorm.molecules.featurize.smiles import (
     canonical_smiles,
 )
 from molsepnorm.molecules.molecule import MolGraph
+from support import spelling, with_marks
 
 MOLECULES = (
     "CC(C)(C)c1ccc2occ(CC(=O)Nc3ccccc3F)c2c1",  # fused aromatic rings: several Kekulé structures

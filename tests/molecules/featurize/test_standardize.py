@@ -7,12 +7,12 @@ import csv
 import pytest
 from rdkit import Chem
 from rdkit.Chem.MolStandardize import rdMolStandardize
-from support import spelling
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize import standardize
 from molsepnorm.molecules.featurize.smiles import Unwritten, canonical_smiles
 from molsepnorm.molecules.featurize.standardize import standard_smiles, standardized
+from support import spelling
 
 LEVELS = ("none", "salts", "parent", "tautomer")
 FORMS = {  # SMILES -> its form at each level

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
-from support import spelling
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize import zinc
 from molsepnorm.molecules.featurize.smiles import canonical_mol, canonical_smiles
 from molsepnorm.molecules.featurize.zinc import ATOM_LABELS, ZincFeaturizer
 from molsepnorm.molecules.molecule import MolGraph
+from support import spelling
 
 featurizer = ZincFeaturizer()
 

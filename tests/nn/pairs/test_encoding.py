@@ -8,7 +8,6 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from support import batch_of
 from torch import Tensor
 
 from molsepnorm.molecules import featurize
@@ -16,6 +15,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
 from molsepnorm.nn.embedding import WalkEncoding
 from molsepnorm.nn.pairs.encoding import PairBias, walk_probabilities
+from support import batch_of
 
 SMILES = ("CC(C)(C)O", "C", "CC(=O)[O-].C[NH3+]", "C12C3C4C1C5C2C3C45", "c1ccc2ccccc2c1")
 STEPS = 5

@@ -8,7 +8,6 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from support import batch_of
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.data.store import GraphStore
@@ -18,6 +17,7 @@ from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, GraphormerConfig
 from molsepnorm.nn.pairs.neighbours import hop_distances, neighbours_of
+from support import batch_of
 
 CONFIG = GraphormerConfig(max_degree=2, max_distance=3, max_path_length=2)
 """Degrees and distances are clipped, which must not lose bonds."""

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from support import SMALL, far_from_initial
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.predict import Predictor
 from molsepnorm.predict.screening import ScreenOptions, screen
 from molsepnorm.tasks import Target, Task
+from support import SMALL, far_from_initial
 
 ENDS = ("O", "N", "=O", "Cl", "C(=O)O", "c1ccccc1")
 

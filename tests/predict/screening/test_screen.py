@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
-from support import SMALL, far_from_initial
 
 from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
 from molsepnorm.files.lock import locked
@@ -25,6 +24,7 @@ from molsepnorm.predict.screening import ScreenOptions, ScreenProgress, screen
 from molsepnorm.predict.screening.screen import Work
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
+from support import SMALL, far_from_initial
 
 from .conftest import rows_of
 

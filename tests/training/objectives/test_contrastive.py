@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from support import CONTRASTIVE, SMALL, batch_of, far_from_initial
 from torch.nn import functional as F
 
 from molsepnorm.data import datasets
@@ -21,6 +20,7 @@ from molsepnorm.training import load_config, train
 from molsepnorm.training.loop import Schedule
 from molsepnorm.training.objectives.pretraining import Pretraining, info_nce
 from molsepnorm.training.step import estimate_statistics
+from support import CONTRASTIVE, SMALL, batch_of, far_from_initial
 
 GRAPHS = [featurize.get("zinc")(text) for text in ("CCO", "c1ccccc1", "CC(=O)N", "C", "C1CC1O")]
 

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from rdkit import Chem
-from support import far_from_initial
 
 from molsepnorm.data import datasets
 from molsepnorm.errors import ConfigError, DataError
@@ -24,6 +23,7 @@ from molsepnorm.training.objectives import Examples
 from molsepnorm.training.objectives.pretraining import PRETEXTS, Pretraining, clipped_scaling
 from molsepnorm.training.recipes import architecture
 from runs import outcome, require_exact_resume, rows_of
+from support import far_from_initial
 
 NETWORK = {
     "data.featurizer": "zinc",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, standardised, start
 from sklearn.linear_model import Ridge
 
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import NO_INPUTS, Target
 from molsepnorm.training.probe import fit_kernel, fit_linear
 from molsepnorm.training.probe import ridge as ridges
+from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, standardised, start
 
 
 @pytest.mark.claim(

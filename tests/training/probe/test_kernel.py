@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, standardised, start
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
 
@@ -20,6 +19,7 @@ from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import fit_kernel, refit_kernels
 from molsepnorm.training.probe import kernel as kernels
 from molsepnorm.training.probe import ridge as ridges
+from probed import SMILES, TRAIN, examples, outputs, regression, some_labels, standardised, start
 
 
 def fitted(model: PropertyModel, given: Examples, inputs: ExtraInputs = NO_INPUTS) -> PropertyModel:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from probed import ridge_of
 from sklearn.linear_model import Ridge
 
 from molsepnorm.training.probe import ridge as ridges
 from molsepnorm.training.probe.ridge import invert
+from probed import ridge_of
 
 
 @pytest.mark.claim(

@@ -5,6 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+
+from molsepnorm.tasks import NO_INPUTS, Target
+from molsepnorm.training.probe import fit_kernel, fit_linear
+from molsepnorm.training.probe import ridge as embeddings
+from molsepnorm.training.probe.ridge import Embedded, _logits, principal_axes, ridge_of_targets
 from probed import (
     SMILES,
     TRAIN,
@@ -16,12 +22,6 @@ from probed import (
     standardised,
     start,
 )
-from sklearn.linear_model import LogisticRegression
-
-from molsepnorm.tasks import NO_INPUTS, Target
-from molsepnorm.training.probe import fit_kernel, fit_linear
-from molsepnorm.training.probe import ridge as embeddings
-from molsepnorm.training.probe.ridge import Embedded, _logits, principal_axes, ridge_of_targets
 
 
 def test_a_weak_signal_keeps_its_sign(random):
