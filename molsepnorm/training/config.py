@@ -251,7 +251,7 @@ class RunConfig(_Section):
     without it."""
     refit: Annotated[bool, "--no-refit"] = True
     """By default a run on a table ends with a second fit: once the epoch and the weights of the
-    parts are chosen, the fine-tuned network, its kernel regression (up to 12,000 molecules) and the
+    parts are chosen, the fine-tuned network, its kernel regression (up to 10,000 molecules) and the
     random forest are fitted again to the training and validation molecules. --no-refit leaves this
     out, which saves up to two fifths of the time.
 

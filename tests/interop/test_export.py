@@ -273,7 +273,9 @@ def blended_model(count: int = 2) -> PropertyModel:
     labels[0] = np.nan
     constant = labels * [1, 1, np.nan, 1]  # a target without labels is a leaf
     forests = [
-        Forest.fit(reads, extra, each, model.task, seed=seed, trees=4 + seed)
+        Forest.fit(
+            reads, extra.read_by(reads).stacked(), each, model.task, seed=seed, trees=4 + seed
+        )
         for seed, each in enumerate((labels, constant))
     ]
     kernel = kernel_part(replace(reads, pairs=2048))

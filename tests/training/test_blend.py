@@ -198,7 +198,8 @@ def test_joined_blends_predict_their_mean(shares):
     task = Task((Target("y", "regression"), Target("active", "binary")), "mae")
     labels, extra = np.array([[1.0, 0], [2.5, 1], [0.2, 1], [3.1, 0]]), forest_arrays(smiles)
     forests = [
-        Forest.fit(READS, extra, labels * [s, 1], task, seed=s, trees=3) for s in range(1, 4)
+        Forest.fit(READS, extra.stacked(), labels * [s, 1], task, seed=s, trees=3)
+        for s in range(1, 4)
     ]
     models = []
     for number, share in enumerate(shares):

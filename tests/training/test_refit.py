@@ -195,7 +195,7 @@ def test_the_forest_is_that_of_all_these_molecules(with_columns, tmp_path):
     (forest,) = (each for each in model.parts if isinstance(each, Forest))
     extra = forest_arrays([dataset.smiles[row] for row in graphs])
     labels = dataset.labels[graphs]
-    expected = Forest.fit(forest.reads, extra, labels, model.task, seed=0, trees=12)
+    expected = Forest.fit(forest.reads, extra.stacked(), labels, model.task, seed=0, trees=12)
     for name, tensor in expected.state()[1].items():
         assert np.array_equal(forest.state()[1][name].numpy(), tensor.numpy()), name
 

@@ -58,7 +58,7 @@ class Forest(Part):
     @staticmethod
     def fit(
         reads: ExtraInputs,
-        extra: ExtraArrays,
+        features: np.ndarray,
         labels: np.ndarray,
         task: Task,
         weights: np.ndarray | None = None,
@@ -70,16 +70,14 @@ class Forest(Part):
         """Fit the trees of each target to the training molecules that have its label.
 
         Args:
-            extra: the inputs of G molecules.
+            features: float32 (G, F), the stacked inputs of G molecules. NaN are replaced in place.
             labels: (G, T), NaN where missing.
             weights: (G,) weights of the molecules; None for equal weights.
             seed: random seed. Its trees do not depend on the number of threads.
             trees: number of trees of each target.
         """
-        features = extra.read_by(reads).stacked()
-        known = ~np.isnan(features).all(axis=0)
-        medians = np.zeros(features.shape[1], dtype=np.float32)
-        medians[known] = np.nanmedian(features[:, known], axis=0)
+        known = (column[~np.isnan(column)] for column in features.T)
+        medians = np.array([np.median(each) if len(each) else 0.0 for each in known], np.float32)
         inputs = _filled(features, medians)
         weights = np.ones(len(labels)) if weights is None else weights
         constant = task.baseline_prediction(labels)
@@ -127,7 +125,9 @@ class Forest(Part):
 
 
 def _filled(features: np.ndarray, medians: np.ndarray) -> np.ndarray:  # float32 (G, F)
-    return np.where(np.isnan(features), medians, features)
+    """Return the features themselves, in which the medians replace NaN."""
+    np.copyto(features, medians, where=np.isnan(features))
+    return features
 
 
 def _fit_trees(
@@ -147,7 +147,8 @@ def _fit_trees(
     used = ~np.isnan(labels) & (weights > 0)
     if not used.any():
         return Trees.leaf(constant)
-    inputs, labels, weights = inputs[used], labels[used].astype(np.float64), weights[used]
+    inputs = inputs if used.all() else inputs[used]
+    labels, weights = labels[used].astype(np.float64), weights[used]
     if target.kind == "regression":
         # scikit-learn splits no node whose variance is tiny, so the labels have a unit near their
         # standard deviation; a power of two changes no digit

@@ -94,7 +94,7 @@ def fit_baseline(
     def fit(rows: np.ndarray, trees: int) -> Forest:
         return Forest.fit(
             reads,
-            extra.of(rows),
+            extra.of(rows).read_by(reads).stacked(),
             dataset.labels[rows],
             model.task,
             None if dataset.weights is None else dataset.weights[rows],

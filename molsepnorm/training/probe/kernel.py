@@ -48,7 +48,7 @@ _MAX_DECOMPOSED = 2e11
 """Maximum of the cubed numbers of compared molecules, over the targets with labels for different
 molecules, in an approximate kernel regression: with 59 or more of them it compares fewer than
 `_MAX_CENTERS` molecules."""
-_BLOCK = 512
+_BLOCK = 128
 """Number of molecules whose kernel is computed at a time."""
 _COLUMN_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _MAX_WEIGHED = 800

@@ -214,7 +214,7 @@ def _left_out(
     return result
 
 
-MAX_MOLECULES = 12_000
+MAX_MOLECULES = 10_000
 """Maximum number of training molecules that a head is fitted to; see `_sample`."""
 
 

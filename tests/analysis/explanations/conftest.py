@@ -28,7 +28,8 @@ def whole() -> Predictor:
     cells, _ = INPUTS.encode_columns([each * 4 for each in CELLS.values()], len(DRUGS) * 4)
     extra = ExtraArrays(*structure_inputs(DRUGS * 4, True, INPUTS.descriptors, True), cells)
     labels = rng.integers(0, 2, (len(cells), 4)).astype(float)
-    forest = Forest.fit(replace(INPUTS, pairs=0), extra, labels, TASK, trees=5)
+    reads = replace(INPUTS, pairs=0)
+    forest = Forest.fit(reads, extra.read_by(reads).stacked(), labels, TASK, trees=5)
     reader = network(molecule_features=INPUTS.width, readout="token", columns=3)
     reader.molecule_features.fit(torch.from_numpy(extra.stacked()))
     with torch.no_grad():

@@ -30,7 +30,7 @@ def arrays(*parts: np.ndarray) -> ExtraArrays:
 def fitted(features, *rest, **settings) -> Forest:
     count = max(features.shape[1] - 2048, 0)
     reads = ExtraInputs((), features.shape[1] - count, tuple(map(str, range(count))))
-    return Forest.fit(reads, arrays(features), *rest, **settings)
+    return Forest.fit(reads, arrays(features).stacked(), *rest, **settings)
 
 
 @pytest.fixture(scope="module")
