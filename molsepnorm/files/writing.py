@@ -17,7 +17,7 @@ import platform
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -59,6 +59,18 @@ def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(f"cannot {doing} {path}: {advice}") from error
+
+
+def require_empty(folder: Path | str, what: str, own: Collection[str] = ()) -> None:
+    """Raise a `StorageError` if a folder holds anything but its `own` files, which `what` would
+    replace."""
+    with clear_errors(folder, "write"):
+        others = {*os.listdir(folder)}.difference(own) if Path(folder).is_dir() else None
+    if others:
+        raise StorageError(
+            f"cannot write {folder}: it holds {min(others)}, which {what} would replace: choose "
+            "another folder"
+        )
 
 
 @contextmanager

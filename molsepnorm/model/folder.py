@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,10 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, did_you_mean
+from molsepnorm.errors import ConfigError, ModelError, counted, did_you_mean
 from molsepnorm.files.digests import KEY, has_digest, json_digest
 from molsepnorm.files.reading import check_types, read_json
-from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.files.writing import clear_errors, replacing, require_empty
 from molsepnorm.model.parts import PARTS, NetworkPart, Part, encoding_of, networks_of
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.molecules import featurize
@@ -336,21 +337,12 @@ def find_folder(folder: Path | str) -> Path:
 
 def require_replaceable(folder: Path | str) -> None:
     """Raise a `StorageError` if the folder holds anything but a model of molsepnorm."""
-    folder = Path(folder)
-    with clear_errors(folder, "write"):
-        if not folder.is_dir():
-            return
-        others = sorted({path.name for path in folder.iterdir()} - _OWN_FILES)
-        try:
-            if "molsepnorm" not in json.loads((folder / CONFIG).read_text(encoding="utf-8")):
-                others.append(CONFIG)  # a model of another library
-        except (FileNotFoundError, ValueError, TypeError, RecursionError):
-            pass  # a missing or damaged configuration
-    if others:
-        raise StorageError(
-            f"cannot write {folder}: it holds {others[0]}, which a model folder would replace: "
-            "choose another folder"
-        )
+    own, config = _OWN_FILES, Path(folder) / CONFIG
+    unreadable = FileNotFoundError, NotADirectoryError, ValueError, TypeError, RecursionError
+    with clear_errors(folder, "write"), suppress(*unreadable):  # missing or damaged
+        if "molsepnorm" not in json.loads(config.read_text(encoding="utf-8")):
+            own = own - {CONFIG}  # a model of another library
+    require_empty(folder, "a model folder", own)
 
 
 def require_new_model(folder: Path | str, force: bool) -> None:
