@@ -96,7 +96,7 @@ class DenseModel(nn.Module):
         neighbours: Tensor | None = None,
         features: Tensor | None = None,
     ) -> Tensor:  # float32 (B, O)
-        """Return the predictions; for the inputs see `DenseGraphormer.batch`."""
+        """Return the predictions for the inputs that docs/export.md describes."""
         graphs = atoms, degrees, mask, distances, paths, neighbours
         features = mask[:, :0].float() if features is None else features
         own, *extra = features.split(self.widths, dim=1)
@@ -147,27 +147,15 @@ class DenseGraphormer(nn.Module):
 
     def batch(
         self,
-        atoms: Tensor,
-        degrees: Tensor,
-        mask: Tensor,
-        distances: Tensor,
-        paths: Tensor,
-        neighbours: Tensor | None = None,
-        features: Tensor | None = None,
+        atoms: Tensor,  # int (B, N, A)
+        degrees: Tensor,  # int (B, N)
+        mask: Tensor,  # bool (B, N)
+        distances: Tensor,  # int (B, N, N)
+        paths: Tensor,  # int (B, N, N, L)
+        neighbours: Tensor | None = None,  # int (B, N, D)
+        features: Tensor | None = None,  # float (B, F)
     ) -> GraphBatch:
-        """Return padded tensors as a batch of the network; `dense_inputs` makes them from SMILES.
-
-        Args:
-            atoms: int (B, N, A), atom features; any valid value in padding.
-            degrees: int (B, N), atom degrees, at most `config.max_degree`.
-            mask: bool (B, N), true at atoms.
-            distances: int (B, N, N), the number of bonds between two atoms, at most
-                `config.max_distance`; -1 for atoms of different fragments and padding.
-            paths: int (B, N, N, L), the label of every bond on the canonical shortest path, counted
-                from 1, for the first L = `config.max_path_length` bonds; 0 after the last bond.
-            neighbours: int (B, N, D), the indices of an atom's bonded atoms, then -1; needed for
-                message passing along bonds.
-            features: float (B, F), molecule-level features.
+        """Return the padded tensors that docs/export.md describes as a batch of the network.
 
         Raises:
             ConfigError: the network reads neighbours or features, and they are missing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from molsepnorm.data.datasets.labels import whole
 from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, counted, require_several
-from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.inputs import MISSING, require_same_order
 from molsepnorm.training.fit import loaded
@@ -32,30 +32,18 @@ DataFrame of one column."""
 _ON_INVALID = {"raise": "fail", "nan": "skip"}  # values of the setting data.on_invalid
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Graphormer(BaseEstimator):
-    model_: PropertyModel
-    _split_type: ClassVar[str] = "random"
+    start: str | None = None
+    epochs: int | None = None
+    overrides: Mapping[str, Any] | None = None
+    validation_fraction: float = 0.1
+    on_invalid: Literal["raise", "nan"] = "raise"
+    random_state: int | np.random.RandomState | None = 0
+    device: str = "cpu"
+    processes: int = 1
 
-    def __init__(
-        self,
-        *,
-        start: str | None = None,
-        epochs: int | None = None,
-        overrides: Mapping[str, Any] | None = None,
-        validation_fraction: float = 0.1,
-        on_invalid: Literal["raise", "nan"] = "raise",
-        random_state: int | np.random.RandomState | None = 0,
-        device: str = "cpu",
-        processes: int = 1,
-    ) -> None:
-        self.start = start
-        self.epochs = epochs
-        self.overrides = overrides
-        self.validation_fraction = validation_fraction
-        self.on_invalid = on_invalid
-        self.random_state = random_state
-        self.device = device
-        self.processes = processes
+    _split_type: ClassVar[str] = "random"
 
     def fit(
         self,
@@ -160,13 +148,12 @@ class _Graphormer(BaseEstimator):
             tables = self.model_.task.tables(predictor.predict_graphs(listed))
             return pd.concat(map(pd.DataFrame, tables), axis=1)
         table = predictor.to_frame(listed)
-        if self.on_invalid == "raise":
-            for row, error in enumerate(table["error"]):
-                if error is not None:
-                    raise DataError(
-                        f"molecule {row}: {error}. Fix or remove it, or set on_invalid='nan' to "
-                        "have NaN for such molecules"
-                    )
+        failed = np.flatnonzero(table["error"].notna())
+        if self.on_invalid == "raise" and len(failed):
+            raise DataError(
+                f"molecule {failed[0]}: {table['error'].iloc[failed[0]]}. Fix or remove it, or set "
+                "on_invalid='nan' to have NaN for such molecules"
+            )
         return table
 
     def __sklearn_tags__(self) -> Any:
@@ -191,8 +178,8 @@ _PARAMETERS = """
             kernel regression and a random forest.
         overrides: settings by their dotted names, as in `molsepnorm.fit`; they take precedence.
         validation_fraction: share of the molecules that choose the epoch.
-        on_invalid: "raise" an error for an invalid molecule, or leave it out in `fit` and predict
-            "nan" for it.
+        on_invalid: "raise" for an error about an invalid molecule, "nan" to leave it out in `fit`
+            and predict NaN for it.
         random_state: seed of the split, the order of the batches and the new weights.
         device, processes: as in `Predictor`.
 
@@ -201,14 +188,7 @@ _PARAMETERS = """
 
 
 class GraphormerRegressor(RegressorMixin, _Graphormer):
-    """Predicts numbers from molecules.
-
-    >>> from molsepnorm.interop.sklearn import GraphormerRegressor
-    >>> smiles = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "Cl")]
-    >>> model = GraphormerRegressor(epochs=0).fit(smiles, [len(text) / 10 for text in smiles])
-    >>> model.predict(["CCCCO", "CCN"]).shape
-    (2,)
-    """
+    """Predicts numbers from molecules."""
 
     def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
         self.n_outputs_ = table.shape[1]

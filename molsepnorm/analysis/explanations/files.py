@@ -86,11 +86,11 @@ def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) 
     done = [each for each in explanations if each.error is None]
     drawn = done[:MAX_DRAWN]
     targets = []
-    for name, limit in _limits(done, names).items():
+    for name in names:
         unit = ", ".join(sorted({each.targets[name].unit for each in done}) or [name])
         fragments = {scheme: top_fragments(done, scheme, name) for scheme in SCHEMES}
         tables = [(_SCHEME_TITLES[scheme], *_ends(found)) for scheme, found in fragments.items()]
-        targets.append((name, limit, unit, tables))
+        targets.append((name, _limit(done, name), unit, tables))
     body = template("molsepnorm.analysis.explanations", "page.html").render(
         every=len(explanations),
         done=len(done),
@@ -109,13 +109,10 @@ def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) 
     return frame(f"Explanations by {model}", heading, body, __version__)
 
 
-def _limits(explanations: Sequence[Explanation], names: Sequence[str]) -> dict[str, float]:
-    """Return the largest absolute contribution of an atom to each target; 1 if all are 0."""
-    limits = {}
-    for name in names:
-        largest = (float(np.abs(each.targets[name].atoms).max()) for each in explanations)
-        limits[name] = max(largest, default=0.0) or 1.0
-    return limits
+def _limit(explanations: Sequence[Explanation], target: str) -> float:
+    """Return the largest absolute contribution of an atom; 1 if all are 0."""
+    largest = (float(np.abs(each.targets[target].atoms).max()) for each in explanations)
+    return max(largest, default=0.0) or 1.0
 
 
 def _atoms_of(each: Explanation, of: Contributions) -> list[tuple[str, str]]:
@@ -157,13 +154,10 @@ def _ends(
     chosen = shared if len(shared) <= 2 * _TOP else [*shared[:_TOP], *shared[-_TOP:]]
     units = len({each.unit for each in summaries}) > 1
     head = ("fragment", *["contribution to"] * units, "mean", "spread", "count", "molecules")
-    rows = [
-        (
-            *(each.smiles, *[each.unit] * units, f"{each.mean:+.3g}", f"{each.spread:.2g}"),
-            *(str(each.count), str(each.molecules)),
-        )
-        for each in chosen
-    ]
+    rows = []
+    for each in chosen:
+        numbers = f"{each.mean:+.3g}", f"{each.spread:.2g}", str(each.count), str(each.molecules)
+        rows.append((each.smiles, *[each.unit] * units, *numbers))
     note = f"{len(chosen):,} of {len(summaries):,} fragments."
     if len(shared) < len(summaries):
         note += " Fragments of a single molecule are left out."
@@ -183,10 +177,10 @@ def _picture(explanations: Sequence[Explanation], path: Path | str, target: str)
         for each in done
         for of in [each.targets[target]]
     ]
-    limit = _limits(done, [target])[target]
     units = {each.targets[target].unit for each in done}
     unit = f"contribution to {units.pop() if len(units) == 1 else target}"
-    return draw_grid(panels, DIVERGING, limit, unit, Path(path).suffix.lower() == ".png")
+    as_png = Path(path).suffix.lower() == ".png"
+    return draw_grid(panels, DIVERGING, _limit(done, target), unit, as_png)
 
 
 def _numbers(
