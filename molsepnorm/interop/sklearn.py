@@ -205,8 +205,9 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
     def predict(self, X: Molecules) -> np.ndarray:
         """Return float64 (G,), or (G, T) for T targets; NaN where `on_invalid` is "nan" and a
         molecule is invalid."""
+        table = self._predicted(X)
         columns = [target.prediction_column for target in self.model_.task.targets]
-        found = self._predicted(X)[columns].to_numpy(dtype=np.float64)
+        found = table[columns].to_numpy(dtype=np.float64)
         return found[:, 0] if self.n_outputs_ == 1 else found
 
 
