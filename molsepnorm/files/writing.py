@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 from molsepnorm.errors import StorageError
@@ -221,10 +222,15 @@ def cache_folder() -> Path:
 def csv_writer(file: TextIO, line_end: str = "\n", separator: str = ",") -> Any:
     """Return a `csv.writer` whose rows Python and pandas read back unchanged.
 
-    `csv.writer` quotes only the characters of its line end, so rows end with both until they are
-    written. The file must be opened with `newline=""`.
+    `csv.writer` quotes line breaks only of its own line end, which therefore has both characters
+    until `line_end` replaces it. The file must be opened with `newline=""`.
     """
-    return csv.writer(_LineEnds(file, line_end), delimiter=separator, lineterminator="\r\n")
+
+    def write(row: str) -> None:
+        file.write(row.removesuffix("\r\n") + line_end)
+
+    target: Any = SimpleNamespace(write=write)
+    return csv.writer(target, delimiter=separator, lineterminator="\r\n")
 
 
 def write_csv(path: Path, header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> None:
@@ -232,13 +238,3 @@ def write_csv(path: Path, header: Iterable[Any], rows: Iterable[Iterable[Any]]) 
         writer = csv_writer(file)
         writer.writerow(header)
         writer.writerows(rows)
-
-
-class _LineEnds:
-    """A file that replaces the line end of each row."""
-
-    def __init__(self, file: TextIO, line_end: str) -> None:
-        self._file, self._end = file, line_end
-
-    def write(self, row: str) -> None:
-        self._file.write(row.removesuffix("\r\n") + self._end)

@@ -432,18 +432,9 @@ def encode_table(
 ) -> Encoded:
     """Write the inputs of an exported model for the molecules of a table, in batches.
 
-    The folder holds `00001.npz`, `00002.npz`, …, each for up to 64 rows of the table, in its order.
+    The folder gets `00001.npz`, `00002.npz`, …, each for up to 64 rows of the table, in its order.
     A file has the arrays of `dense_inputs`, `smiles` [B], and `rows`, int64 [B], the index of each
     molecule's row. Rows with an invalid SMILES are left out.
-
-    Args:
-        source: the table, in any format of `read_chunks`.
-        folder: a new or empty folder.
-
-    Raises:
-        ConfigError: there is no column of SMILES, or a feature column of the model is missing.
-        DataError: the table cannot be read, or no row has a valid molecule.
-        StorageError: the folder holds files, or cannot be written.
     """
     require_empty(folder, "the export")
     names = model.inputs.names

@@ -46,6 +46,16 @@ class PropertyModel:
 
     The prediction is the weighted mean over the parts. Embeddings, analyses and fine-tuning use
     `network` alone.
+
+    >>> import tempfile
+    >>> from molsepnorm.nn import Graphormer, GraphormerConfig
+    >>> from molsepnorm.tasks import Target, Task
+    >>> task = Task((Target("logS", "regression", mean=-3.1, scale=2.0),), metric="mae")
+    >>> model = PropertyModel.of(Graphormer(GraphormerConfig(layers=1)), "zinc", task)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save_pretrained(folder)
+    ...     PropertyModel.from_pretrained(folder).task.names
+    ('logS',)
     """
 
     parts: tuple[Part, ...]
@@ -145,7 +155,7 @@ class PropertyModel:
         return self.with_parts(parts, self.weights)
 
     def with_parts(self, parts: Sequence[Part], weights: Sequence[float]) -> PropertyModel:
-        """Return the model with other parts, and without intervals, whose errors are others."""
+        """Return the model with other parts, and without the intervals, which belong to the old."""
         return replace(self, parts=tuple(parts), weights=tuple(weights), calibration=())
 
     @property

@@ -44,15 +44,11 @@ from molsepnorm.workers import results_of
 if TYPE_CHECKING:
     import pandas as pd
 
-PAIRS = 8
-"""Default number of pairs of random orders."""
-
+PAIRS = 8  # of random orders, by default
 MAX_ATOMS = 200
 """Larger molecules are not explained, since the time grows with the third power of their size."""
-
 DESCRIPTORS = "all descriptors"
 """Name of the contribution of RDKit's descriptors and the featuriser's molecule-level features."""
-
 _TASK = 8  # molecules that are explained together
 
 
@@ -151,13 +147,7 @@ def explain_rows(
     pairs: int = PAIRS,
     most: int | None = None,
 ) -> list[Explanation]:
-    """Explain the predictions for a table.
-
-    Args:
-        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
-        pairs: number of pairs of random orders.
-        most: maximum number of rows; None for any number.
-    """
+    """Explain the predictions for a table of at most `most` rows; see `predict_rows`."""
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     table.check([])
     rows = list(table)
