@@ -20,7 +20,6 @@ BLANK = "0" * 64
 
 # other texts of a header have escaped quotes, so only the field itself matches
 _FIELD = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
-_CHUNK = 1 << 18  # fits into the processor's cache
 
 
 def write_sealed(path: Path, parts: Iterable[Any]) -> None:
@@ -53,7 +52,7 @@ def check_sealed(path: Path) -> str:
             raise ValueError("it holds no digest")
         begin, end = field.span(1)
         digest = hashlib.sha256(header[:begin] + BLANK.encode() + header[end:])
-        buffer = memoryview(bytearray(_CHUNK))
+        buffer = memoryview(bytearray(1 << 18))  # fits into the processor's cache
         while count := file.readinto(buffer):
             digest.update(buffer[:count])
     expected = field[1].decode()

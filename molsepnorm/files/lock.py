@@ -17,8 +17,6 @@ from molsepnorm.files.writing import clear_errors
 LOCK = ".lock"
 """Name of the lock file, which exists while a process holds the folder."""
 
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-
 
 @contextmanager
 def locked(folder: Path, doing: str = "training") -> Iterator[None]:
@@ -45,7 +43,7 @@ def locked(folder: Path, doing: str = "training") -> Iterator[None]:
         except NotImplementedError:
             pass  # earlier versions of filelock raise this instead of ENOSYS
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise
     try:
         yield

@@ -9,8 +9,6 @@ from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.optional import require_package
 
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".sdf", ".sdf.gz", ".xlsx")
-"""Endings of file names that can be written."""
-
 _PACKAGES = {".parquet": ("pyarrow", "parquet"), ".xlsx": ("openpyxl", "excel")}
 """Package that writes a format, and the extra that installs it."""
 

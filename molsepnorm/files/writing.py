@@ -29,8 +29,6 @@ try:
 except ImportError:  # Windows: files are not locked, and leftovers are not removed
     flock = None  # type: ignore[assignment]
 
-_CURRENT_FOLDER, _RENAME_EXCHANGE = -100, 2  # constants of Linux
-
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space or choose another folder",
     errno.EDQUOT: "the disk quota is used up: free some space or choose another folder",
@@ -113,7 +111,7 @@ def _exchange(first: Path, second: Path) -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     names = os.fsencode(first.absolute()), os.fsencode(second.absolute())
-    return renameat2(_CURRENT_FOLDER, names[0], _CURRENT_FOLDER, names[1], _RENAME_EXCHANGE) == 0
+    return renameat2(-100, names[0], -100, names[1], 2) == 0  # AT_FDCWD, RENAME_EXCHANGE
 
 
 @contextmanager
