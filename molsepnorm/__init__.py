@@ -1,8 +1,8 @@
 """molsepnorm: molecular property prediction with Graphormer and SepNorm.
 
-SMILES or a named data set become molecular graphs; encodings turn each graph into small integers;
-a store keeps them packed; batches are cut from the store; Graphormer with SepNorm reads a batch; a
-task turns its output into predictions, a loss and a metric.
+SMILES or a named data set become molecular graphs; encodings turn each graph into small integers,
+which a store keeps; Graphormer with SepNorm reads batches of them; a task turns its output into
+predictions, a loss and a metric.
 
 >>> from molsepnorm import Graphormer, GraphormerConfig, load_config
 >>> model = Graphormer(GraphormerConfig(layers=2, norm="sep"))
@@ -63,36 +63,25 @@ __all__ = [
     "tune",
 ]
 
-_HOMES = {
-    "Callback": "molsepnorm.training",
-    "Graphormer": "molsepnorm.nn",
-    "GraphormerConfig": "molsepnorm.nn",
-    "MolGraph": "molsepnorm.molecules.molecule",
-    "MolsepnormError": "molsepnorm.errors",
-    "Prediction": "molsepnorm.predict",
-    "Predictor": "molsepnorm.predict",
-    "PropertyModel": "molsepnorm.model",
-    "SepNorm": "molsepnorm.sepnorm",
-    "Target": "molsepnorm.tasks",
-    "Task": "molsepnorm.tasks",
-    "TrainConfig": "molsepnorm.training",
-    "TrainingResult": "molsepnorm.training",
-    "convert_to_sepnorm": "molsepnorm.sepnorm",
-    "evaluate": "molsepnorm.training",
-    "fit": "molsepnorm.training.fit",
-    "load_config": "molsepnorm.training",
-    "train": "molsepnorm.training",
-    "tune": "molsepnorm.tuning",
+_MODULES = ("encodings", "featurize")
+_NAMES = {
+    "errors": ("MolsepnormError",),
+    "model": ("PropertyModel",),
+    "molecules.molecule": ("MolGraph",),
+    "nn": ("Graphormer", "GraphormerConfig"),
+    "predict": ("Prediction", "Predictor"),
+    "sepnorm": ("SepNorm", "convert_to_sepnorm"),
+    "tasks": ("Target", "Task"),
+    "training": ("Callback", "TrainConfig", "TrainingResult", "evaluate", "load_config", "train"),
+    "training.fit": ("fit",),
+    "tuning": ("tune",),
 }
-_MODULES = {
-    "encodings": "molsepnorm.molecules.encodings",
-    "featurize": "molsepnorm.molecules.featurize",
-}
+_HOMES = {name: f"molsepnorm.{home}" for home, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(_MODULES[name])
+        return import_module(f"molsepnorm.molecules.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'molsepnorm' has no attribute '{name}'")

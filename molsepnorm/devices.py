@@ -12,16 +12,12 @@ import torch
 from molsepnorm.errors import ConfigError, did_you_mean
 
 Precision = Literal["fp32", "tf32", "bf16"]
-"""fp32 throughout; matrix products in tf32, on a GPU; or bfloat16-safe operations in bfloat16,
-norms and softmax in fp32."""
+"""fp32; tf32 for matrix products on a GPU; or bfloat16 for operations that are safe in it, but not
+for norms and softmax."""
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of that name; auto is a GPU if there is one.
-
-    Raises:
-        ConfigError: there is no such device; the message names the available ones.
-    """
+    """Return the device of that name; auto is a GPU if there is one."""
     known = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     if name in ("auto", "cuda"):
         name = "cuda:0" if name == "cuda" else known[min(1, len(known) - 1)]
@@ -37,7 +33,7 @@ def on_device(device: torch.device) -> AbstractContextManager:
 
 @contextmanager
 def products_in(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Multiply float32 matrices in tf32 if that is the precision, and exactly otherwise."""
+    """Multiply float32 matrices in tf32 if that is the precision, and in float32 otherwise."""
     before = torch.get_float32_matmul_precision()
     tf32 = precision == "tf32" and device.type == "cuda"
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
@@ -52,22 +48,14 @@ def autocast(precision: Precision, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
-_MOST = 4
-"""Default limit. A batch of small molecules is too little work for more threads."""
-
-
 def threads_of(threads: int | None) -> int:
-    """Return the number of CPU threads of a run, which is the same in every run on a machine, so
-    that results repeat bit for bit.
-
-    Args:
-        threads: the configured number. None for $OMP_NUM_THREADS, or else PyTorch's own number, at
-            most 4.
-    """
+    """Return the number of CPU threads of a run: the configured one, or else $OMP_NUM_THREADS, or
+    else PyTorch's number, at most 4, since batches of small molecules are too little work for more.
+    It is the same in every run on a machine, so that results repeat bit for bit."""
     if threads is not None:
         return threads
     own = torch.get_num_threads()
-    return own if os.environ.get("OMP_NUM_THREADS") else min(own, _MOST)
+    return own if os.environ.get("OMP_NUM_THREADS") else min(own, 4)
 
 
 @contextmanager

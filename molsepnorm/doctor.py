@@ -30,21 +30,14 @@ _PACKAGES = (
     *("scikit-learn", "scipy", "pyarrow", "torch-scatter", "matplotlib", "optuna"),
 )
 _SMILES = (
-    "CCO",
-    "c1ccccc1O",
-    "CC(=O)Nc1ccc(O)cc1",
-    "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
-    "N[C@@H](C)C(=O)O",
+    *("CCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "N[C@@H](C)C(=O)O"),
 )
-_BOUND = 5e-4
-"""Largest relative difference of results in float32."""
+_BOUND = 5e-4  # largest relative difference of results in float32
 _STEPS = 3
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of a check."""
-
     name: str
     state: Literal["ok", "failed"]
     said: str
@@ -52,8 +45,7 @@ class Check:
 
 
 def describe() -> dict[str, dict[str, str | None]]:
-    """Return versions (None where not installed), devices and folders by name, without
-    computation."""
+    """Return versions (None if not installed), devices and folders by name."""
     versions: dict[str, str | None] = {"python": platform.python_version()}
     versions |= {"molsepnorm": __version__, **{name: _version(name) for name in _PACKAGES}}
     data = os.environ.get("MOLSEPNORM_DATA")

@@ -12,13 +12,8 @@ def require_package(module: str, extra: str, use: str, otherwise: str = "") -> A
     """Import a module of a package that an extra of molsepnorm installs.
 
     Args:
-        module: name of the module, such as "pyarrow.parquet".
-        extra: name of the extra, such as "parquet".
         use: the feature, as subject of the message, such as "a screen".
         otherwise: end of the message, for a way without the package.
-
-    Raises:
-        ConfigError: the module cannot be imported.
     """
     try:
         return import_module(module)

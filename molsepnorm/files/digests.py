@@ -1,7 +1,7 @@
-"""Digests of files and contents: SHA-256 ones detect damaged or exchanged files.
+"""Digests of files and contents.
 
-A safetensors file contains its own digest under `KEY` in the metadata of its header; it is computed
-with `BLANK` in this place.
+A safetensors file contains its SHA-256 digest under `KEY` in the metadata of its header; it is
+computed with `BLANK` in this place.
 """
 
 from __future__ import annotations
@@ -18,26 +18,23 @@ from molsepnorm.files.writing import clear_errors
 KEY = "sha256"
 BLANK = "0" * 64
 
-# quotes inside other texts of a header are escaped, so only the field itself matches
+# other texts of a header have escaped quotes, so only the field itself matches
 _FIELD = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
-_CHUNK = 1 << 18  # fits into the processor's cache
-_LARGEST_HEADER = 1 << 26
 
 
 def write_sealed(path: Path, parts: Iterable[Any]) -> None:
     """Write a safetensors file with its digest. `parts` are bytes-like objects; the first contains
     the header with `BLANK`."""
-    digest, position = hashlib.sha256(), None
+    parts = iter(parts)
+    header = next(parts)
+    field, digest = _FIELD.search(header), hashlib.sha256(header)
+    assert field is not None
     with open(path, "wb") as file:
+        file.write(header)
         for part in parts:
-            if position is None:
-                field = _FIELD.search(part)
-                assert field is not None
-                position = field.start(1)
             digest.update(part)
             file.write(part)
-        assert position is not None
-        file.seek(position)
+        file.seek(field.start(1))
         file.write(digest.hexdigest().encode())
 
 
@@ -49,13 +46,13 @@ def check_sealed(path: Path) -> str:
     """
     with open(path, "rb", buffering=0) as file:
         length = file.read(8)
-        header = length + file.read(min(int.from_bytes(length, "little"), _LARGEST_HEADER))
+        header = length + file.read(min(int.from_bytes(length, "little"), 1 << 26))
         field = _FIELD.search(header)
         if field is None:
             raise ValueError("it holds no digest")
         begin, end = field.span(1)
         digest = hashlib.sha256(header[:begin] + BLANK.encode() + header[end:])
-        buffer = memoryview(bytearray(_CHUNK))
+        buffer = memoryview(bytearray(1 << 18))  # fits into the processor's cache
         while count := file.readinto(buffer):
             digest.update(buffer[:count])
     expected = field[1].decode()
@@ -71,7 +68,6 @@ def json_digest(content: Any) -> str:
 
 
 def has_digest(content: Any, digest: Any) -> bool:
-    """Return whether JSON content, of any depth, has this digest."""
     try:
         return json_digest(content) == digest
     except RecursionError:

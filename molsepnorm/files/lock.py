@@ -1,4 +1,4 @@
-"""A lock on a folder, so that two processes never write a run or a screen into the same one."""
+"""A lock on a folder, so that two processes never write into the same one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from filelock import FileLock, SoftFileLock, Timeout
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.writing import clear_errors
 
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-
 LOCK = ".lock"
-"""Name of the lock file; it exists while a process holds the folder."""
+"""Name of the lock file, which exists while a process holds the folder."""
 
 
 @contextmanager
@@ -25,11 +23,7 @@ def locked(folder: Path, doing: str = "training") -> Iterator[None]:
     """Lock a folder, which is created if necessary and removed again if it stays empty.
 
     The system releases the lock when the process ends, even if it is killed. On a file system
-    without locks, nothing is locked. The error of another process says what this one is `doing`.
-
-    Raises:
-        ConfigError: another process holds the lock.
-        StorageError: the folder cannot be written.
+    without locks, nothing is locked. If another process holds the lock, it is a `ConfigError`.
     """
     path = folder / LOCK
     created = [each for each in (folder, *folder.parents) if not each.exists()]
@@ -47,9 +41,9 @@ def locked(folder: Path, doing: str = "training") -> Iterator[None]:
                 "choose another folder"
             ) from None
         except NotImplementedError:
-            pass  # earlier versions of filelock raise this in place of ENOSYS
+            pass  # earlier versions of filelock raise this instead of ENOSYS
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise
     try:
         yield

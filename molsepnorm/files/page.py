@@ -1,4 +1,4 @@
-"""The frame and the style that all HTML pages share: self-contained, without scripts."""
+"""The frame of all HTML pages, and tables in them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def template(package: str, name: str, **filters: Any) -> Template:
 
 
 def page(title: str, heading: str, body: str, version: str, style: str = "") -> str:
-    """Return a page that loads nothing from elsewhere and runs no script. The title and the heading
-    are plain text, the body is HTML with escaped texts, and `style` is further CSS."""
+    """Return a self-contained page without scripts. The title and the heading are plain text, the
+    body is HTML, and `style` is further CSS."""
     frame = template(__package__, "page.html")
     return frame.render(title=title, heading=heading, body=body, version=version, style=style)
 
 
 def table(rows: Iterable[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """Return a table of plain texts, which scrolls by itself where it is wider than the page.
+    """Return a table of plain texts, which scrolls where it is wider than the page.
 
     >>> table([("a<b", "1")])
     '<div class="wide"><table><tbody><tr><td>a&lt;b</td><td>1</td></tr></tbody></table></div>'

@@ -11,12 +11,7 @@ from molsepnorm.files.writing import clear_errors
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises:
-        ModelError: the file is not valid JSON.
-        StorageError: the file cannot be read.
-    """
+    """Return the content of a JSON file, or raise a `ModelError` if it is damaged."""
     try:
         with clear_errors(path, "read"):
             return json.loads(path.read_text(encoding="utf-8"))
@@ -27,12 +22,8 @@ def read_json(path: Path) -> Any:
 
 
 def check_types(kind: Any, content: Any, what: str) -> Any:
-    """Convert JSON content to a type that pydantic supports. `what` begins the error message, with
-    the name of the file.
-
-    Raises:
-        ModelError: an entry is missing, unknown, or has a wrong type or value.
-    """
+    """Convert JSON content to a type that pydantic supports. The `ModelError` about a wrong entry
+    begins with `what`, which contains the name of the file."""
     from pydantic import TypeAdapter, ValidationError
 
     try:

@@ -1,29 +1,24 @@
-"""Tables that are written: their formats, by the name of the file, and free names."""
+"""Formats of tables that are written, and free names."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Container
-from itertools import count
 from pathlib import Path
 
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.optional import require_package
 
 FORMATS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".sdf", ".sdf.gz", ".xlsx")
-"""Ends of the names of files that can be written."""
-
 _PACKAGES = {".parquet": ("pyarrow", "parquet"), ".xlsx": ("openpyxl", "excel")}
 """Package that writes a format, and the extra that installs it."""
 
 
 def check_output(output: Path, formats: Collection[str] = FORMATS) -> str:
-    """Return the format of a file by its name, one of `formats`, after checking that it can be
-    written.
-
-    A pipe or a device without such a name is CSV.
+    """Return the format of a file by its name, after checking that it can be written. A pipe or a
+    device without such a name is CSV.
 
     Raises:
-        ConfigError: the name has another end, or the library that writes the format is missing.
+        ConfigError: the name has another ending, or the package that writes the format is missing.
         StorageError: there is a folder of this name.
     """
     if output.is_dir():
@@ -44,13 +39,8 @@ def check_output(output: Path, formats: Collection[str] = FORMATS) -> str:
 
 
 def check_embeddings_output(output: Path, atoms: bool) -> str:
-    """Return the format of a file of embeddings, after checking that it can be written.
-
-    Raises:
-        ConfigError: as `check_output`; SDF and Excel have no embeddings. Or a CSV or TSV should
-            hold the embeddings of atoms.
-        StorageError: there is a folder of this name.
-    """
+    """Return the format of a file of embeddings, as `check_output` does. SDF and Excel cannot have
+    embeddings, and CSV and TSV not those of atoms."""
     suffix = check_output(output, [each for each in FORMATS if each[:4] not in (".sdf", ".xls")])
     if suffix != ".parquet" and atoms:
         raise ConfigError(
@@ -61,7 +51,7 @@ def check_embeddings_output(output: Path, atoms: bool) -> str:
 
 
 def free_name(name: str, taken: Container[str], ending: str) -> str:
-    """Return the name, with the ending added until no column has it."""
+    """Return the name, with the ending repeated until it is not taken."""
     while name in taken:
         name += ending
     return name
@@ -74,8 +64,7 @@ def name_of_copy(source: Path | str) -> str:
     'my_clean.csv'
     """
     stem = f"{Path(source).name.split('.')[0] or 'table'}_clean"
-    for number in count(1):
-        name = stem if number == 1 else f"{stem}_{number}"
-        if not (Path(f"{name}.csv").exists() or Path(f"{name}.removed.csv").exists()):
-            break
+    name, number = stem, 1
+    while Path(f"{name}.csv").exists() or Path(f"{name}.removed.csv").exists():
+        name, number = f"{stem}_{number + 1}", number + 1
     return f"{name}.csv"

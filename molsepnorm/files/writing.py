@@ -1,8 +1,7 @@
 """Safe writing: a file is written beside its target, and renamed when it is complete.
 
-The hidden file or folder beside the target, `.<name>.<host><id>.partial` or `.spool`, is locked by
-its process. The system releases the lock when the process ends, so the next writer to the same
-folder recognises and removes leftovers.
+The hidden file or folder `.<name>.<host><id>.partial` or `.spool` is locked by its process. The
+system releases the lock when the process ends, so the next writer to the folder removes leftovers.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ import platform
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TextIO
 
 from molsepnorm.errors import StorageError
@@ -28,8 +28,6 @@ try:
     from fcntl import LOCK_EX, LOCK_NB, flock
 except ImportError:  # Windows: files are not locked, and leftovers are not removed
     flock = None  # type: ignore[assignment]
-
-_CURRENT_FOLDER, _RENAME_EXCHANGE = -100, 2  # constants of Linux
 
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space or choose another folder",
@@ -61,18 +59,27 @@ def clear_errors(path: Path | str, doing: str) -> Iterator[None]:
         raise StorageError(f"cannot {doing} {path}: {advice}") from error
 
 
+def require_empty(folder: Path | str, what: str, own: Collection[str] = ()) -> None:
+    """Raise a `StorageError` if a folder holds anything but its `own` files, which `what` would
+    replace."""
+    with clear_errors(folder, "write"):
+        others = {*os.listdir(folder)}.difference(own) if Path(folder).is_dir() else None
+    if others:
+        raise StorageError(
+            f"cannot write {folder}: it holds {min(others)}, which {what} would replace: choose "
+            "another folder"
+        )
+
+
 @contextmanager
 def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
     """Yield a new file, or an empty folder, that replaces `path` if the block succeeds.
 
     If the block fails, `path` is unchanged. Parent folders are created, and leftovers of killed
     writers in the parent folder are removed.
-
-    Raises:
-        StorageError: the path cannot be written, or the disk is full.
     """
     path = Path(path)
-    # A pipe, or /dev/null. /dev/stdout may link to a pipe, whose name beyond the link is no path.
+    # a pipe or /dev/null; /dev/stdout may link to a pipe, whose name beyond the link is no path
     if path.exists() and not path.is_file() and not path.is_dir():
         with clear_errors(path, "write"):
             yield path
@@ -97,20 +104,19 @@ def replacing(path: Path | str, *, folder: bool = False) -> Iterator[Path]:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Exchange two paths in one step, so that neither is ever missing. Return False where the file
-    system cannot; only Linux can."""
+    """Exchange two paths in one step, so that neither is ever missing. Return False where the
+    system cannot."""
     try:
         renameat2 = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):
         return False
     names = os.fsencode(first.absolute()), os.fsencode(second.absolute())
-    return renameat2(_CURRENT_FOLDER, names[0], _CURRENT_FOLDER, names[1], _RENAME_EXCHANGE) == 0
+    return renameat2(-100, names[0], -100, names[1], 2) == 0  # AT_FDCWD, RENAME_EXCHANGE
 
 
 @contextmanager
 def scratch_folder(path: Path | str) -> Iterator[Path]:
-    """Yield a hidden temporary folder beside `path`, which is removed when the block ends. It is a
-    `StorageError` if it cannot be created."""
+    """Yield a hidden temporary folder beside `path`, which is removed when the block ends."""
     with ExitStack() as stack:
         with clear_errors(path, "write"):
             scratch = stack.enter_context(_scratch(Path(path), "spool", folder=True))
@@ -132,7 +138,7 @@ def _scratch(path: Path, kind: str, folder: bool) -> Iterator[Path]:
 
 
 def _new_scratch(path: Path, kind: str, folder: bool) -> tuple[Path, int | None]:
-    """Return a new path and the open file that holds its lock; None if there are no locks."""
+    """Return a new path and the descriptor of its lock; None if there are no locks."""
     while True:
         scratch = path.with_name(f".{path.name}.{_host()}{secrets.token_hex(4)}.{kind}")
         if folder:
@@ -152,7 +158,7 @@ def _lock(path: Path) -> int:
 
     Raises:
         BlockingIOError: another process holds the lock.
-        FileNotFoundError: the file is gone.
+        FileNotFoundError: the file was removed.
         OSError: there are no locks.
     """
     file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
@@ -168,8 +174,8 @@ def _lock(path: Path) -> int:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes of this machine left in a folder. Locks may not be shared over a
-    network, so files of other machines are kept."""
+    """Remove what killed processes of this machine left in a folder. Files of other machines are
+    kept, since a network may not share their locks."""
     ours = re.compile(rf"\.(.+)\.{_host()}[0-9a-f]{{8}}\.(partial|old|spool)")
     # a .old file sorts before the .partial file of its writer, whose lock covers both
     for match in filter(None, map(ours.fullmatch, sorted(os.listdir(folder)))):
@@ -200,14 +206,12 @@ def _host() -> str:
 
 
 def write_json(path: Path | str, content: Any) -> None:
-    """Write indented JSON; the file is replaced as a whole."""
     with replacing(path) as scratch:
         scratch.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloads, standardised SMILES and descriptors: $MOLSEPNORM_CACHE, or
-    molsepnorm in the user's cache folder."""
+    """Return the folder for downloads, standardised SMILES and descriptors."""
     if chosen := os.environ.get("MOLSEPNORM_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "molsepnorm"
@@ -216,26 +220,19 @@ def cache_folder() -> Path:
 def csv_writer(file: TextIO, line_end: str = "\n", separator: str = ",") -> Any:
     """Return a `csv.writer` whose rows Python and pandas read back unchanged.
 
-    `csv.writer` quotes only the line breaks of its own line end, so a bare carriage return would
-    break the row. Rows therefore end with both characters, which are replaced by `line_end`. The
-    file must be opened with `newline=""`.
+    `csv.writer` quotes line breaks only of its own line end, which therefore has both characters
+    until `line_end` replaces it. The file must be opened with `newline=""`.
     """
-    return csv.writer(_LineEnds(file, line_end), delimiter=separator, lineterminator="\r\n")
+
+    def write(row: str) -> None:
+        file.write(row.removesuffix("\r\n") + line_end)
+
+    target: Any = SimpleNamespace(write=write)
+    return csv.writer(target, delimiter=separator, lineterminator="\r\n")
 
 
 def write_csv(path: Path, header: Iterable[Any], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a CSV file by `csv_writer`."""
     with clear_errors(path, "write"), open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv_writer(file)
         writer.writerow(header)
         writer.writerows(rows)
-
-
-class _LineEnds:
-    """A file that receives one row at a time, which ends with "\\r\\n"."""
-
-    def __init__(self, file: TextIO, line_end: str) -> None:
-        self._file, self._end = file, line_end
-
-    def write(self, row: str) -> None:
-        self._file.write(row.removesuffix("\r\n") + self._end)

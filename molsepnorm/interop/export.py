@@ -1,8 +1,7 @@
 """Export trained models as ONNX, which maps tensors to predictions.
 
 `DenseModel` is a whole model as PyTorch operations on padded tensors. `dense_inputs` and
-`encode_table` make its inputs from SMILES. `export_onnx` writes it as a file, which is checked
-before it is put in place.
+`encode_table` make its inputs from SMILES. `export_onnx` writes it as a file.
 """
 
 from __future__ import annotations
@@ -23,12 +22,11 @@ from torch.nn import functional as F
 
 from molsepnorm._version import __version__
 from molsepnorm.data.tables import read_chunks
-from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import ReadOptions, locate
-from molsepnorm.errors import ConfigError, DataError, ModelError, StorageError
-from molsepnorm.files.writing import clear_errors, replacing, write_json
+from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.files.writing import replacing, require_empty, write_json
 from molsepnorm.model import PropertyModel
-from molsepnorm.model.parts import Forest, KernelPart, NetworkPart, Part, networks_of
+from molsepnorm.model.parts import Forest, KernelPart, NetworkPart, networks_of
 from molsepnorm.model.parts.forest import Trees
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs
@@ -45,7 +43,8 @@ from molsepnorm.nn.parts import Parts
 from molsepnorm.nn.readout import FastReadout
 from molsepnorm.optional import require_package
 from molsepnorm.predict import Predictor
-from molsepnorm.predict.encode import Cells, Prepare, checked_rows
+from molsepnorm.predict.encode import Cells, Prepare, Row, checked_rows
+from molsepnorm.predict.tables import TableRows
 from molsepnorm.tasks import Task
 
 __all__ = [
@@ -58,33 +57,32 @@ __all__ = [
     "export_onnx",
 ]
 
-_NO_BOND = -1e30
-"""Added to an entry without a bond; its message is then 0 after the ReLU."""
+_NO_BOND = -1e30  # its message is 0 after the ReLU
 
 
 class DenseModel(nn.Module):
     """The parts of a model, their weighted mean, and the scales of its targets.
 
-    A column of the result is one of `molsepnorm predict` without `--level`: a value in the unit of
-    the table, or an uncalibrated probability of class 1 or of a class. It is NaN if the output of a
-    network is not finite.
-
-    Args:
-        model: the trained model. Its networks are copied.
+    The columns of the result are those of `molsepnorm predict`: a value in the unit of the table,
+    or an uncalibrated probability of class 1 or of a class; NaN if the output of a network is not
+    finite. The networks are copied.
 
     Raises:
-        ConfigError: the model has no targets, or a part without a dense form.
+        ConfigError: the model has no targets, or a part of a class that is not in this package.
     """
 
     def __init__(self, model: PropertyModel) -> None:
         super().__init__()
         model.require_targets()
+        forms: dict[type, type[nn.Module]]
+        forms = {NetworkPart: _DenseNetwork, KernelPart: _DenseNetwork, Forest: DenseForest}
         used = [pair for pair in zip(model.parts, model.weights, strict=True) if pair[1]]
         for part, _ in used:
-            if type(part) not in _FORMS:
+            if type(part) not in forms:
                 raise ConfigError(f"a model with the part '{part.kind}' cannot be exported")
-        self.parts = nn.ModuleList(_FORMS[type(part)](part) for part, _ in used)
+        self.parts = nn.ModuleList(forms[type(part)](part) for part, _ in used)
         self.weights = [weight for _, weight in used]
+        self.reads = [part.reads.widths for part, _ in used]
         self.widths = model.encoding.molecule_features, *model.inputs.widths
         self.task = model.task
 
@@ -98,22 +96,21 @@ class DenseModel(nn.Module):
         neighbours: Tensor | None = None,
         features: Tensor | None = None,
     ) -> Tensor:  # float32 (B, O)
-        """Return the predictions; for the inputs see `DenseGraphormer.batch`."""
+        """Return the predictions for the inputs that docs/export.md describes."""
         graphs = atoms, degrees, mask, distances, paths, neighbours
-        own, *extra = (mask[:, :0].float() if features is None else features).split(
-            self.widths, dim=1
-        )
-        shares = [
-            weight * part(self.task, graphs, own, extra)
-            for part, weight in zip(self.parts, self.weights, strict=True)
-        ]
+        features = mask[:, :0].float() if features is None else features
+        own, *extra = features.split(self.widths, dim=1)
+        shares = []
+        for part, weight, widths in zip(self.parts, self.weights, self.reads, strict=True):
+            read = [array[:, :width] for array, width in zip(extra, widths, strict=True)]
+            shares.append(weight * part(self.task, graphs, own, read))
         mean = torch.stack(shares).sum(dim=0)  # (B, O)
         columns = []
         for target, its in zip(self.task.targets, self.task.columns(), strict=True):
-            part, transform = mean[:, its], target.transformation
+            values, transform = mean[:, its], target.transformation
             if transform is not None:
-                part = torch.pow(10.0, transform.sign * (part - transform.offset))
-            columns.append(part)
+                values = torch.pow(10.0, transform.sign * (values - transform.offset))
+            columns.append(values)
         return torch.cat(columns, dim=1)
 
 
@@ -121,8 +118,7 @@ class DenseGraphormer(nn.Module):
     """A copy of a Graphormer for inference, from padded tensors to one row of outputs per molecule.
 
     The shapes of its operations depend only on the number of molecules B and of atoms N, so it can
-    be exported and compiled as a whole. `dense_inputs` makes its inputs from SMILES. It stays in
-    evaluation mode.
+    be exported and compiled as a whole. It stays in evaluation mode.
     """
 
     hops: Tensor
@@ -142,7 +138,7 @@ class DenseGraphormer(nn.Module):
         return super().train(False)
 
     def forward(self, *encoded: Any, **named: Any) -> Tensor:  # (B, O)
-        """Return the outputs, in the precision of the weights, for the arguments of `batch`."""
+        """Return the outputs for the arguments of `batch`, in the precision of the weights."""
         return self.network(self.batch(*encoded, **named))
 
     def embed(self, *encoded: Any) -> Tensor:  # (B, R)
@@ -151,27 +147,15 @@ class DenseGraphormer(nn.Module):
 
     def batch(
         self,
-        atoms: Tensor,
-        degrees: Tensor,
-        mask: Tensor,
-        distances: Tensor,
-        paths: Tensor,
-        neighbours: Tensor | None = None,
-        features: Tensor | None = None,
+        atoms: Tensor,  # int (B, N, A)
+        degrees: Tensor,  # int (B, N)
+        mask: Tensor,  # bool (B, N)
+        distances: Tensor,  # int (B, N, N)
+        paths: Tensor,  # int (B, N, N, L)
+        neighbours: Tensor | None = None,  # int (B, N, D)
+        features: Tensor | None = None,  # float (B, F)
     ) -> GraphBatch:
-        """Return padded tensors as a batch of the network.
-
-        Args:
-            atoms: int (B, N, A), atom features; padding has any valid value, such as 0.
-            degrees: int (B, N), atom degrees, at most `config.max_degree`.
-            mask: bool (B, N), true at atoms and false at padding.
-            distances: int (B, N, N), the number of bonds between two atoms, at most
-                `config.max_distance`; -1 for atoms of different fragments and padding.
-            paths: int (B, N, N, L), the label of every bond on the canonical shortest path, counted
-                from 1, for the first L = `config.max_path_length` bonds; 0 after the last bond.
-            neighbours: int (B, N, D), the indices of an atom's bonded atoms, then -1; for a network
-                with message passing along bonds.
-            features: float (B, F), molecule-level features; for a network that reads some.
+        """Return the padded tensors that docs/export.md describes as a batch of the network.
 
         Raises:
             ConfigError: the network reads neighbours or features, and they are missing.
@@ -203,13 +187,12 @@ class DenseGraphormer(nn.Module):
 
 @dataclass(eq=False)
 class _DenseBatch(GraphBatch):
-    """Molecules whose paths are labels of bonds instead of codes of a vocabulary."""
+    """Molecules with bond labels of paths instead of codes of a vocabulary."""
 
     labels: Tensor | None = None
-    """int [P, L]: labels of the bonds of each pair's path, counted from 1, then 0."""
+    """int [P, L]: bond labels of each pair's path, counted from 1, then 0."""
     bonds: tuple[Tensor, ...] | None = None
-    """int [M, D] each: the slots of bonded atoms and the labels of the bonds, counted from 1; 0 in
-    entries without a bond."""
+    """int [M, D] each: the slots of bonded atoms, and bond labels from 1; 0 without a bond."""
 
 
 class _DenseBias(AttentionBias):
@@ -246,33 +229,21 @@ _DENSE = Parts(BiasedSelfAttention, _DenseGINE, _DenseBias, FastReadout, Dropout
 
 
 Graphs = tuple[Tensor | None, ...]
-"""The arguments of `DenseGraphormer.batch` but the features."""
-
-
-def _read(extra: Sequence[Tensor], widths: Sequence[int]) -> list[Tensor]:
-    """Return what a part reads, as `ExtraArrays.read_by` does."""
-    return [each[:, :width] for each, width in zip(extra, widths, strict=True)]
+"""The arguments of `DenseGraphormer.batch` except the features."""
 
 
 class _DenseNetwork(nn.Module):
-    def __init__(self, part: NetworkPart) -> None:
+    """A network, with its kernel regression if it has one."""
+
+    def __init__(self, part: NetworkPart | KernelPart) -> None:
         super().__init__()
-        self.network, self.widths = DenseGraphormer(part.network), part.reads.widths
+        self.network = DenseGraphormer(part.modules[0])
+        self.regression = part.regression if isinstance(part, KernelPart) else None
 
     def forward(self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]) -> Tensor:
-        features = torch.cat([own, *_read(extra, self.widths)], dim=1)
-        return task.predictions(self.network(*graphs, features))
-
-
-class _DenseKernel(nn.Module):
-    def __init__(self, part: KernelPart) -> None:
-        super().__init__()
-        self.encoder, self.regression = DenseGraphormer(part.encoder), part.regression
-        self.widths = part.reads.widths
-
-    def forward(self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]) -> Tensor:
-        embedded = self.encoder.embed(*graphs, own)
-        return task.predictions(self.regression(embedded, *_read(extra, self.widths)))
+        if self.regression is None:
+            return task.predictions(self.network(*graphs, torch.cat([own, *extra], dim=1)))
+        return task.predictions(self.regression(self.network.embed(*graphs, own), *extra))
 
 
 class DenseForest(KeepsFloat32):
@@ -282,21 +253,20 @@ class DenseForest(KeepsFloat32):
 
     def __init__(self, forest: Forest) -> None:
         super().__init__()
-        self.widths = forest.reads.widths
         self.targets = nn.ModuleList(map(_DenseTrees, forest.targets))
         self.register_buffer("medians", torch.from_numpy(forest.medians))
 
     def forward(
         self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]
     ) -> Tensor:  # float32 (B, O)
-        inputs = torch.cat(_read(extra, self.widths), dim=1)
+        inputs = torch.cat([*extra], dim=1)
         inputs = torch.where(inputs.isnan(), self.medians, inputs)
         return torch.cat([trees(inputs) for trees in self.targets], dim=1)
 
 
 class _DenseTrees(KeepsFloat32):
-    """The trees of one target, which go down together as many levels as the deepest has. The leaves
-    follow the inner nodes; a leaf is its own child."""
+    """The trees of one target, evaluated together to the depth of the deepest one. Leaves are
+    numbered after the inner nodes; a leaf is its own child."""
 
     roots: Tensor
     features: Tensor
@@ -334,42 +304,27 @@ class _DenseTrees(KeepsFloat32):
         return self.values[nodes - self.inner].mean(dim=1)
 
 
-_FORMS: dict[type[Part], Callable[..., nn.Module]] = {
-    NetworkPart: _DenseNetwork,
-    KernelPart: _DenseKernel,
-    Forest: DenseForest,
-}
-"""Class of parts -> dense form, a function of the task, the padded graphs, the features of the
-featuriser and the `ExtraArrays` of B molecules."""
-
-
 # --- inputs ---
 
+_OF_ATOMS, _OF_PAIRS = ("molecules", "atoms"), ("molecules", "atoms", "atoms")
 INPUTS = {
-    "atoms": ("int32", ("molecules", "atoms"), "atom features; 0 in padding"),
-    "degrees": (
-        *("int32", ("molecules", "atoms")),
-        "number of bonds of each atom, at most max_degree; 0 in padding",
-    ),
-    "mask": ("bool", ("molecules", "atoms"), "true at atoms, false at padding"),
+    "atoms": ("int32", _OF_ATOMS, "atom features; 0 in padding"),
+    "degrees": ("int32", _OF_ATOMS, "number of bonds, at most max_degree; 0 in padding"),
+    "mask": ("bool", _OF_ATOMS, "true at atoms, false at padding"),
     "distances": (
-        *("int32", ("molecules", "atoms", "atoms")),
-        "number of bonds between two atoms, at most max_distance; -1 for atoms of different "
-        "fragments and padding",
+        *("int32", _OF_PAIRS),
+        "number of bonds between atoms, at most max_distance; -1 in padding and between fragments",
     ),
     "paths": (
-        *("int32", ("molecules", "atoms", "atoms")),
+        *("int32", _OF_PAIRS),
         "label of each bond on the canonical shortest path, counted from 1; 0 after the last",
     ),
-    "neighbours": (
-        *("int32", ("molecules", "atoms", "bonds")),
-        "indices of the bonded atoms, then -1",
-    ),
+    "neighbours": ("int32", ("molecules", "atoms", "bonds"), "indices of bonded atoms, then -1"),
     "features": ("float32", ("molecules",), "molecule-level features, not standardised"),
 }
 """Name -> type, dimensions of any size, and meaning, in the order of the arguments."""
 
-_ROWS = 64  # of a file: as many drug-like molecules need some megabytes
+_ROWS = 64  # in a file, which drug-like molecules fill with some megabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,16 +336,16 @@ class DenseInputs:
     rows: np.ndarray
     """int64 [B]: for each molecule the index of its SMILES."""
     errors: list[str | None]
-    """For each SMILES the reason why it is not among the molecules, or None."""
+    """For each SMILES the reason why it is left out, or None."""
 
 
 class Encoded(NamedTuple):
-    """The files that `encode_table` wrote, and what they hold."""
+    """What `encode_table` wrote."""
 
     molecules: int
     files: int
     rejected: list[str]
-    """The place and the reason of each row without a molecule."""
+    """Place of each row without a molecule, and the reason."""
 
 
 def input_shapes(model: PropertyModel) -> dict[str, tuple[str | int, ...]]:
@@ -409,7 +364,7 @@ def input_shapes(model: PropertyModel) -> dict[str, tuple[str | int, ...]]:
 
 
 def dynamic_shapes(arrays: Iterable[str]) -> dict[str, dict[int, Any]]:
-    """Return the dimensions of any size, for `torch.export.export`."""
+    """Return the dimensions of any size of the arrays, for `torch.export.export`."""
     sizes = {name: torch.export.Dim(name) for name in ("molecules", "atoms", "bonds")}
     return {name: dict(enumerate(map(sizes.get, INPUTS[name][1]))) for name in arrays}
 
@@ -417,35 +372,37 @@ def dynamic_shapes(arrays: Iterable[str]) -> dict[str, dict[int, Any]]:
 def dense_inputs(
     model: PropertyModel, smiles: Iterable[str], columns: Cells | None = None
 ) -> DenseInputs:
-    """Encode molecules for `DenseModel` and its exports.
+    """Encode molecules for `DenseModel` and its exports; arguments as for `Predictor.predict`.
 
-    The memory grows with the square of the largest number of atoms, so encode some hundred
-    molecules at a time.
-
-    Args:
-        smiles, columns: as for `Predictor.predict`, with its errors.
+    Memory grows with the square of the largest number of atoms: encode some hundred molecules at a
+    time.
     """
-    given = [*checked_rows(smiles, columns, model.inputs.names)]
-    prepared = Prepare(model, torch.device("cpu"))(given)
-    rows = np.sort(np.concatenate([np.zeros(0, np.int64), *(rows for rows, *_ in prepared.groups)]))
-    largest = max((int(encoded.sizes.max()) for _, encoded, _ in prepared.groups), default=1)
-    bonds = max((encoded.max_bonds for _, encoded, _ in prepared.groups), default=1)
-    known = {"molecules": len(rows), "atoms": largest, "bonds": max(bonds, 1)}
+    return _encoded(model, [*checked_rows(smiles, columns, model.inputs.names)])
+
+
+def _encoded(model: PropertyModel, rows: Sequence[Row]) -> DenseInputs:
+    prepared = Prepare(model, torch.device("cpu"))(rows)
+    valid = np.array([i for i, error in enumerate(prepared.errors) if error is None], np.int64)
+    sizes = {
+        "molecules": len(valid),
+        "atoms": max((int(graphs.sizes.max()) for _, graphs, _ in prepared.groups), default=1),
+        "bonds": max((graphs.max_bonds for _, graphs, _ in prepared.groups), default=1) or 1,
+    }
     arrays = {
         name: np.full(
-            [known[n] if isinstance(n, str) else n for n in shape],
+            [sizes[size] if isinstance(size, str) else size for size in shape],
             -1 if name in ("distances", "neighbours") else 0,
             INPUTS[name][0],
         )
         for name, shape in input_shapes(model).items()
     }
-    for of_group, encoded, extra in prepared.groups:
-        places = np.searchsorted(rows, of_group)
-        _fill(arrays, places, encoded)
+    for of_group, graphs, extra in prepared.groups:
+        places = np.searchsorted(valid, of_group)
+        _fill(arrays, places, graphs)
         if "features" in arrays:
-            own = [] if encoded.features is None else [encoded.features]
+            own = [] if graphs.features is None else [graphs.features]
             arrays["features"][places] = np.hstack([*own, extra.stacked()])
-    return DenseInputs(arrays, rows, prepared.errors)
+    return DenseInputs(arrays, valid, prepared.errors)
 
 
 def _fill(arrays: dict[str, np.ndarray], rows: np.ndarray, graphs: EncodedGraphs) -> None:
@@ -475,90 +432,59 @@ def encode_table(
 ) -> Encoded:
     """Write the inputs of an exported model for the molecules of a table, in batches.
 
-    The folder holds `00001.npz`, `00002.npz`, …, each for up to 64 rows of the table, in its order.
+    The folder gets `00001.npz`, `00002.npz`, …, each for up to 64 rows of the table, in its order.
     A file has the arrays of `dense_inputs`, `smiles` [B], and `rows`, int64 [B], the index of each
     molecule's row. Rows with an invalid SMILES are left out.
-
-    Args:
-        source: the table, in any format of `read_chunks`.
-        folder: a new or empty folder.
-
-    Raises:
-        ConfigError: there is no column of SMILES, or a feature column of the model is missing.
-        DataError: the table cannot be read, or no row has a valid molecule.
-        StorageError: the folder holds files, or cannot be written.
     """
-    require_empty(folder)
+    require_empty(folder, "the export")
     names = model.inputs.names
-    molecules = files = done = 0
+    chunks = read_chunks(source, rows=_ROWS, options=options, numbers=names)
+    table = TableRows(chunks, options.smiles_column, str(source), "keep", names)
+    table.check([])
+    molecules = files = 0
     rejected: list[str] = []
     with replacing(folder, folder=True) as scratch:
-        chunks = read_chunks(source, rows=_ROWS, options=options, numbers=names)
-        for chunk in chunks:
-            for name in (options.smiles_column, *names):
-                require_column([*chunk.columns], name, str(source))
-            smiles = chunk[options.smiles_column].to_numpy()
-            found = dense_inputs(model, smiles, chunk if names else None)
-            rows, done = done + found.rows, done + len(smiles)
+        rows = iter(table)
+        for number, batch in enumerate(iter(lambda: [*islice(rows, _ROWS)], [])):
+            inputs = _encoded(model, batch)
             rejected += [
-                f"{locate(source, index)}: {error}"
-                for index, error in zip(chunk.index, found.errors, strict=True)
+                f"{locate(source, row[-2])}: {error}"
+                for row, error in zip(batch, inputs.errors, strict=True)
                 if error is not None
             ]
-            if not len(found.rows):
+            if not len(inputs.rows):
                 continue
-            molecules, files = molecules + len(found.rows), files + 1
+            molecules, files = molecules + len(inputs.rows), files + 1
             np.savez_compressed(
                 scratch / f"{files:05}.npz",
-                smiles=smiles[found.rows].astype(str),
-                rows=rows,
-                **found.arrays,  # type: ignore[arg-type]
+                smiles=np.array([batch[row][0] for row in inputs.rows]),
+                rows=number * _ROWS + inputs.rows,
+                **inputs.arrays,  # type: ignore[arg-type]
             )
         if not molecules:
             raise DataError(f"{source} has no molecule that can be encoded. {rejected[0]}")
     return Encoded(molecules, files, rejected)
 
 
-def require_empty(folder: Path | str) -> None:
-    """Raise a `StorageError` if a folder holds files, which an export would replace."""
-    if not Path(folder).is_dir():
-        return
-    with clear_errors(folder, "write"):
-        present = [path.name for path in Path(folder).iterdir()]
-    if present:
-        raise StorageError(
-            f"cannot write {folder}: it holds {min(present)}, which the export would replace: "
-            "choose another folder"
-        )
-
-
 # --- files ---
 
 _FILE, _ABOUT, _EXAMPLE = "model.onnx", "model.json", "example.npz"
-_OPSET = 18
-"""Version of ONNX's operators, which onnxruntime 1.14 and later read."""
-
-_TOLERANCE = 1e-3
-"""Largest difference between the exported model and the predictor, in standard deviations of the
-labels, or of a probability."""
-
+_OPSET = 18  # version of ONNX's operators, which onnxruntime 1.14 and later read
+_TOLERANCE = 1e-3  # of the predictions, in `ExportReport.unit`
+_TRAINING = 64  # number of training molecules that are compared
 _SIZES = ("atom_sizes", "bond_sizes", "max_degree", "max_distance", "max_path_length")
 """Fields of the network's configuration that the encoding depends on."""
-
-_TRAINING = 64
-"""Number of training molecules that are compared."""
 
 Run = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 """Returns the predictions (B, O) for inputs by name."""
 
-_LONG = "C" * 50
 MOLECULES = (
     *("C", "CCO", "c1ccccc1", "CC(=O)Oc1ccccc1C(=O)O", "Cn1c(=O)c2c(ncn2C)n(C)c1=O"),
     *("C[C@H](N)C(=O)O", "F/C=C/Cl", "CC(=O)[O-].C[NH3+]", "C1CC2CCC1C2", "N#Cc1ccc(Cl)c(Br)c1"),
-    *("CC12CCC3C(CCC4=CC(=O)CCC34C)C1CCC2O", "O=S(=O)(N)c1ccc(F)cc1", _LONG),
+    *("CC12CCC3C(CCC4=CC(=O)CCC34C)C1CCC2O", "O=S(=O)(N)c1ccc(F)cc1", "C" * 50),
 )
-"""Molecules of 1 to 50 atoms on which an export is traced and checked, with rings, stereo centres,
-charges and two fragments. Those that a featuriser cannot read are left out."""
+"""Molecules on which an export is traced and checked, with rings, stereo centres, charges and two
+fragments. Those that a featuriser cannot read are left out."""
 
 
 @dataclass(frozen=True)
@@ -567,20 +493,16 @@ class ExportReport:
 
     file: Path
     molecules: int
-    """Number of molecules whose predictions were compared."""
+    """Number of molecules that were compared."""
     difference: float
     """Largest difference of a prediction, in `unit`."""
     unit: ClassVar[str] = "standard deviations of the labels, or probability"
-    """Values are compared on the scale that is learned."""
+    """Values are compared on the learned scale."""
 
 
 def check_export(folder: Path | str) -> None:
-    """Check the packages that the export needs, and the folder.
-
-    Raises:
-        ConfigError: a package is missing, or `folder` is the name of a file.
-        StorageError: the folder holds files.
-    """
+    """Raise a `ConfigError` if a package is missing or `folder` is the name of a file, and a
+    `StorageError` if the folder holds files."""
     folder = Path(folder)
     for name in ("onnx", "onnxscript", "onnxruntime"):
         require_package(name, "onnx", "the export to ONNX")
@@ -589,16 +511,15 @@ def check_export(folder: Path | str) -> None:
             f"{folder} is the name of a file, and an export is a folder with {_FILE}, {_ABOUT} and "
             f"{_EXAMPLE}: give the name of a folder"
         )
-    require_empty(folder)
+    require_empty(folder, "the export")
 
 
 def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
     """Write a model as ONNX into a new or empty folder.
 
-    It gets `model.onnx`, `model.json`, which describes inputs and outputs, and `example.npz`,
-    encoded molecules with their predictions. The file is compared with `Predictor`, on built-in
-    molecules and up to 64 training molecules if the model has them. No training molecule is
-    written.
+    It gets `model.onnx`, `model.json` with the inputs and outputs, and `example.npz` with encoded
+    molecules and their predictions. The exported model is compared with `Predictor` on built-in
+    molecules and up to 64 training molecules, which are not written.
 
     Raises:
         ConfigError: as `check_export`, or the model has no dense form (see `DenseModel`).
@@ -629,24 +550,24 @@ def export_onnx(model: PropertyModel, folder: Path | str) -> ExportReport:
 
 
 def write_onnx(dense: DenseModel, arrays: dict[str, np.ndarray], file: Path) -> Run:
-    """Write a model as ONNX, traced with these inputs, and return its runner."""
+    """Write a model as ONNX, traced with these inputs, and return a function that runs it."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)  # torch's exporter writes about its own code
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program = torch.onnx.export(
+            torch.onnx.export(
                 dense,
+                f=file,
                 kwargs={name: torch.from_numpy(array) for name, array in arrays.items()},
                 dynamo=True,
                 opset_version=_OPSET,
                 dynamic_shapes=dynamic_shapes(arrays),
                 input_names=list(arrays),
                 output_names=["predictions"],
+                external_data=False,
                 verbose=False,
             )
-            assert program is not None
-            program.save(file, external_data=False)
     finally:
         logging.disable(level)
     return onnx_runner(file)
@@ -661,15 +582,13 @@ def onnx_runner(file: Path | str) -> Run:
 
 
 def _cells(model: PropertyModel, rows: int) -> dict[str, list[str]] | None:
-    """Return cells of the model's feature columns: its words, or numbers of the training range;
-    None without such columns."""
-    found: dict[str, list[str]] = {}
+    """Return cells of the model's feature columns, from the training words or ranges."""
+    cells: dict[str, list[str]] = {}
     for column in model.inputs.columns:
         low, high = (1.0 if end is None else end for end in (column.low, column.high))
-        numbers = np.linspace(low, high, max(rows, 2))
-        cells = column.words or [f"{number:.9g}" for number in numbers]
-        found[column.name] = [*islice(cycle(cells), rows)]
-    return found or None
+        numbers = (f"{number:.9g}" for number in np.linspace(low, high, max(rows, 2)))
+        cells[column.name] = [*islice(cycle(column.words or numbers), rows)]
+    return cells or None
 
 
 def _compared(predictor: Predictor, run: Run, example: DenseInputs, file: Path) -> ExportReport:
@@ -677,13 +596,12 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs, file: Path) 
     model = predictor.model
     smiles = [MOLECULES[row] for row in example.rows]
     training = list(model.training_molecules().smiles[:_TRAINING]) if model.structures else []
+    columns = [name for target in model.task.targets for name in target.output_columns]
     differences = []
     for batch in filter(None, (smiles, smiles[:1], smiles[-1:], training)):
         cells = _cells(model, len(batch))
         inputs = dense_inputs(model, batch, cells)
-        names = [name for target in model.task.targets for name in target.output_columns]
-        frame = predictor.to_frame(batch, cells)
-        expected = frame[names].to_numpy(dtype=np.float32)[inputs.rows]
+        expected = predictor.to_frame(batch, cells)[columns].to_numpy(np.float32)[inputs.rows]
         differences.append(_difference(model, run(inputs.arrays), expected))
     report = ExportReport(file, len(smiles) + len(training), float(np.max(differences)))
     if not report.difference <= _TOLERANCE:
@@ -696,7 +614,7 @@ def _compared(predictor: Predictor, run: Run, example: DenseInputs, file: Path) 
 
 
 def _difference(model: PropertyModel, found: np.ndarray, expected: np.ndarray) -> float:
-    """Return the largest difference of predictions (B, O), NaN if any is. `expected` is on the
+    """Return the largest difference of predictions (B, O), NaN if one is NaN. `expected` is on the
     learned scale."""
     largest = [0.0]
     for target, its in zip(model.task.targets, model.task.columns(), strict=True):
@@ -707,8 +625,7 @@ def _difference(model: PropertyModel, found: np.ndarray, expected: np.ndarray) -
             with np.errstate(divide="ignore", invalid="ignore"):
                 difference = np.abs(transform.forward(values) - learned)
             difference[values == transform.inverse(learned)] = 0
-        scale = target.scale if target.kind == "regression" else 1.0
-        largest.append(difference.max(initial=0.0) / scale)
+        largest.append(difference.max(initial=0.0) / target.scale)
     return float(np.max(largest))
 
 
@@ -739,18 +656,16 @@ def _about(model: PropertyModel, report: ExportReport) -> dict[str, Any]:
 
 
 def _output_columns(model: PropertyModel) -> list[dict[str, str]]:
-    """Return a description of every column of the predictions."""
-    columns: list[dict[str, str]] = []
+    columns = []
     for target in model.task.targets:
-        own = {"target": target.name, "kind": target.kind}
-        if target.kind == "multiclass":
-            columns += [
-                {"name": name, **own, "meaning": f"probability of {each}"}
-                for name, each in zip(target.probability_columns, target.classes, strict=True)
-            ]
-            continue
-        meaning = "value in the unit of the training table"
+        names, meanings = [target.prediction_column], ["value in the unit of the training table"]
         if target.kind == "binary":
-            meaning = f"probability of {target.positive_class}"
-        columns.append({"name": target.prediction_column, **own, "meaning": meaning})
+            meanings = [f"probability of {target.positive_class}"]
+        elif target.kind == "multiclass":
+            names = target.probability_columns
+            meanings = [f"probability of {name}" for name in target.classes]
+        columns += [
+            {"name": name, "target": target.name, "kind": target.kind, "meaning": meaning}
+            for name, meaning in zip(names, meanings, strict=True)
+        ]
     return columns

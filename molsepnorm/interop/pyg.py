@@ -1,4 +1,4 @@
-"""PyTorch Geometric's data: input of `Graphormer`, conversion of molecules, and a transform."""
+"""PyTorch Geometric: batches for `Graphormer`, conversion of molecules, and a transform."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["AddShortestPathEncoding", "Collate", "from_data", "graphormer_config
 
 
 class Collate:
-    """Makes the batches of a `torch.utils.data.DataLoader`, in its workers if it has some.
+    """Makes the batches of a `torch.utils.data.DataLoader`.
 
     A batch is a pair: the `GraphBatch` that `Graphormer` reads, and the labels, float32 (B, T), or
     None if the data have no `y`.
@@ -42,13 +42,9 @@ class Collate:
     [(torch.Size([2, 1]), torch.Size([2, 1])), (torch.Size([2, 1]), torch.Size([2, 1]))]
 
     Args:
-        config: the architecture of the network.
         bond_offset: the attribute of the first bond label (required): 1 for PyTorch Geometric's
             ZINC, 0 for OGB's data sets; see `molsepnorm.featurize.pyg.from_data`.
         max_groups: largest number of groups that the molecules of a batch are padded in.
-
-    Raises:
-        ConfigError: `bond_offset` is missing.
     """
 
     def __init__(
@@ -63,9 +59,8 @@ class Collate:
 
         Raises:
             InvalidMolecule: one cannot be read; the message has its number in the batch.
-            ConfigError: `molecules` is empty, is a `Data` or `Batch`, or contains a `Batch`; the
-                features do not fit the architecture; or only some molecules have labels, or other
-                numbers of them.
+            ConfigError: there are no molecules, their features do not fit the architecture, or
+                they differ in their number of labels.
         """
         if isinstance(molecules, Data):
             raise ConfigError(
@@ -78,10 +73,10 @@ class Collate:
         graphs = [_graph(data, number, self.bond_offset) for number, data in enumerate(molecules)]
         encoded = encode(graphs, encoding_of(self.config), self.config.atom_sizes)
         batch = GraphTensors.of(encoded).cut(np.arange(len(graphs)), self.max_groups)
-        labels = [getattr(data, "y", None) for data in molecules]
+        labels = (getattr(data, "y", None) for data in molecules)
         rows = [
-            torch.as_tensor(() if each is None else each, dtype=torch.float32).reshape(1, -1)
-            for each in labels
+            torch.as_tensor(() if y is None else y, dtype=torch.float32).reshape(1, -1)
+            for y in labels
         ]
         width = rows[0].shape[1]
         for number, row in enumerate(rows):
@@ -96,48 +91,47 @@ class Collate:
 def graphormer_config(
     dataset: Iterable[Data], bond_offset: int | None = None, **settings: Any
 ) -> GraphormerConfig:
-    """Return an architecture whose tables of features fit all molecules of a data set.
+    """Return an architecture whose embeddings fit all molecules of a data set.
 
     Args:
-        dataset: the molecules, of all splits: a value that is in none of them has no embedding.
+        dataset: the molecules of all splits: a value that is in none of them has no embedding.
         bond_offset: as in `Collate`.
         settings: fields of `GraphormerConfig`; they take precedence.
 
     Raises:
-        ConfigError: there are no molecules, one of them is a `Batch`, their features differ in
-            number, or `bond_offset` is missing.
+        ConfigError: there are no molecules, or they differ in their number of features or labels.
         InvalidMolecule: a molecule cannot be read; the message has its number.
     """
     offset = checked_offset(bond_offset)
-    atoms, bonds, shapes, degree = np.zeros(0, int), np.zeros(0, int), set(), 1
+    atoms = bonds = np.zeros(0, int)
+    first, degree = None, 1
     for number, data in enumerate(dataset):
         graph = _graph(data, number, offset)
-        own = graph.atom_features.shape[1], graph.bond_features.shape[1]
         y = getattr(data, "y", None)
         outputs = 1 if y is None else int(torch.as_tensor(y).numel())
         features = 0 if graph.features is None else len(graph.features)
-        shapes.add((*own, outputs, features))
-        if len(shapes) > 1:
+        widths = graph.atom_features.shape[1], graph.bond_features.shape[1]
+        if first is None:
+            first = *widths, outputs, features
+            atoms, bonds = (np.zeros(width, int) for width in widths)
+        elif first != (*widths, outputs, features):
             raise ConfigError(
-                f"molecule {number} has {own[0]} atom features, {own[1]} bond features, {outputs} "
-                f"labels and {features} molecule features, unlike the molecules before it"
+                f"molecule {number} has {widths[0]} atom features, {widths[1]} bond features, "
+                f"{outputs} labels and {features} molecule features, unlike the molecules before it"
             )
-        if number == 0:
-            atoms, bonds = np.zeros(own[0], int), np.zeros(own[1], int)
         atoms = np.maximum(atoms, graph.atom_features.max(axis=0))
         bonds = np.maximum(bonds, graph.bond_features.max(axis=0, initial=0))
         degree = max(degree, int(np.bincount(graph.bonds.ravel(), minlength=1).max()))
-    if not shapes:
+    if first is None:
         raise ConfigError("the data set has no molecules")
-    _, _, outputs, features = shapes.pop()
-    found = {
-        "atom_sizes": tuple(int(each) + 1 for each in atoms),
-        "bond_sizes": tuple(int(each) + 1 for each in bonds),
+    fitting = {
+        "atom_sizes": tuple((atoms + 1).tolist()),
+        "bond_sizes": tuple((bonds + 1).tolist()),
         "max_degree": min(degree, 255),
-        "molecule_features": features,
-        "outputs": outputs,
+        "molecule_features": first[3],
+        "outputs": first[2],
     }
-    return GraphormerConfig(**{**found, **settings})
+    return GraphormerConfig(**{**fitting, **settings})
 
 
 def _graph(data: Data, number: int, offset: int) -> MolGraph:
@@ -150,18 +144,17 @@ def _graph(data: Data, number: int, offset: int) -> MolGraph:
 class AddShortestPathEncoding(BaseTransform):
     """Adds degrees, hop distances and canonical shortest paths to a molecule's `Data`.
 
-    The tensors are for networks of your own. This package's `Graphormer` reads the batches of
-    `molsepnorm.interop.pyg.Collate` instead, which store each pair of atoms as one integer.
+    The tensors are for other networks; `Graphormer` reads the batches of
+    `molsepnorm.interop.pyg.Collate`, which store each pair of atoms as one integer.
 
     - `degree`: int64 [N], clipped.
     - `pair_index`: int64 [2, N²], every ordered pair of atoms, (0, 0), (0, 1), …
     - `pair_distance`: int16 [N²], clipped; 0 for an atom and itself, −1 in different fragments.
     - `pair_path`: int16 [N², L], the bond labels along the path from the first atom to the second,
-      padded with −1. If there are several shortest paths, it is the one with the lexicographically
-      smallest labels, which does not depend on the order of the atoms. A label combines all
-      features of a bond; the first one changes fastest.
+      padded with −1. Of several shortest paths it is the one with the lexicographically smallest
+      labels. A label combines all features of a bond; the first one changes fastest.
 
-    PyTorch Geometric's loaders batch all of them.
+    PyTorch Geometric's loaders batch them.
 
     >>> import torch
     >>> propene = Data(
@@ -178,13 +171,12 @@ class AddShortestPathEncoding(BaseTransform):
 
     Args:
         bond_sizes: number of values of each bond feature.
-        bond_offset: the attribute of the first bond label (required): 1 for PyTorch Geometric's
-            ZINC, 0 for OGB's data sets; see `molsepnorm.featurize.pyg.from_data`.
+        bond_offset: as in `Collate`.
         max_degree, max_distance, max_path_length: as in `EncodingSpec`.
 
     Raises:
         InvalidMolecule: the data are not a molecule; see `molsepnorm.featurize.pyg.from_data`.
-        ConfigError: `bond_offset` is missing, or a bond feature is outside `bond_sizes`.
+        ConfigError: a bond feature is outside `bond_sizes`.
     """
 
     def __init__(
@@ -199,14 +191,13 @@ class AddShortestPathEncoding(BaseTransform):
         self.bond_offset = checked_offset(bond_offset)
 
     def __repr__(self) -> str:
-        """Show all arguments: PyTorch Geometric identifies a `pre_transform` by its repr."""
+        # PyTorch Geometric identifies a `pre_transform` by its repr
         arguments = {**asdict(self.spec), "bond_offset": self.bond_offset}
         del arguments["molecule_features"]
         shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         return f"{type(self).__name__}({shown})"
 
     def forward(self, data: Data) -> Data:
-        """Add the encodings to `data`."""
         graph = replace(from_data(data, self.bond_offset), features=None)
         encoded = encode([graph], self.spec)
         atoms = torch.arange(int(encoded.sizes[0]))

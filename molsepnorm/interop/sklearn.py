@@ -1,8 +1,9 @@
-"""scikit-learn's estimators: `GraphormerRegressor` and `GraphormerClassifier` on molecules."""
+"""scikit-learn estimators for molecules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -14,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from molsepnorm.data.datasets.labels import whole
 from molsepnorm.data.datasets.memory import GRAPH, kind_of, label_table
 from molsepnorm.errors import ConfigError, DataError, counted, require_several
-from molsepnorm.model import PropertyModel
 from molsepnorm.predict import Predictor
 from molsepnorm.tasks.inputs import MISSING, require_same_order
 from molsepnorm.training.fit import loaded
@@ -29,37 +29,21 @@ Molecules: TypeAlias = "Sequence[Any] | np.ndarray | pd.Series | pd.DataFrame"
 """G SMILES, RDKit molecules or `MolGraph`: a list, an array (G,) or (G, 1), a pandas Series, or a
 DataFrame of one column."""
 
-_MAX_SEED = 2**31 - 1
-_ON_INVALID = {"raise": "fail", "nan": "skip"}
-"""The setting `data.on_invalid` for each value of `on_invalid`."""
+_ON_INVALID = {"raise": "fail", "nan": "skip"}  # values of the setting data.on_invalid
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Graphormer(BaseEstimator):
-    """Parameters and training of both estimators."""
+    start: str | None = None
+    epochs: int | None = None
+    overrides: Mapping[str, Any] | None = None
+    validation_fraction: float = 0.1
+    on_invalid: Literal["raise", "nan"] = "raise"
+    random_state: int | np.random.RandomState | None = 0
+    device: str = "cpu"
+    processes: int = 1
 
-    model_: PropertyModel
     _split_type: ClassVar[str] = "random"
-
-    def __init__(
-        self,
-        *,
-        start: str | None = None,
-        epochs: int | None = None,
-        overrides: Mapping[str, Any] | None = None,
-        validation_fraction: float = 0.1,
-        on_invalid: Literal["raise", "nan"] = "raise",
-        random_state: int | np.random.RandomState | None = 0,
-        device: str = "cpu",
-        processes: int = 1,
-    ) -> None:
-        self.start = start
-        self.epochs = epochs
-        self.overrides = overrides
-        self.validation_fraction = validation_fraction
-        self.on_invalid = on_invalid
-        self.random_state = random_state
-        self.device = device
-        self.processes = processes
 
     def fit(
         self,
@@ -73,12 +57,13 @@ class _Graphormer(BaseEstimator):
         """Train on molecules and their labels.
 
         Args:
-            X: see `Molecules`.
-            y: (G,), or (G, T) of several targets: numbers, or two or more classes. NaN and None are
-                missing labels.
+            X: G SMILES, RDKit molecules or `MolGraph`.
+            y: (G,), or (G, T) for several targets: numbers, or two or more classes. NaN and None
+                are missing labels.
             sample_weight: (G,) weights of the molecules in the loss. Molecules of X_val have the
                 mean weight of the molecules of X that are read, have a label and a weight above 0.
-            X_val, y_val: molecules that choose the epoch, and their labels; drawn from X if None.
+            X_val, y_val: molecules that choose the epoch, and their labels; by default drawn from
+                X.
         """
         if self.on_invalid not in _ON_INVALID:
             raise ConfigError(f"on_invalid must be 'raise' or 'nan'; got {self.on_invalid!r}")
@@ -90,17 +75,16 @@ class _Graphormer(BaseEstimator):
         settings = self._learn(table)
         labels = self._encoded(table)
         if sample_weight is not None:
-            sample_weight = np.ravel(sample_weight)  # without an index, as the labels are by now
-        seed = int(check_random_state(self.random_state).randint(_MAX_SEED))
+            sample_weight = np.ravel(sample_weight)  # without an index, like the labels
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         splits = None
         if X_val is None:
             settings |= self._split(len(molecules), seed)
         else:
             require_same_order(X_val=X_val, y_val=y_val)
             table = label_table(y_val, list(labels.columns))
-            others = _listed(X_val, table, "_val")
-            both = len(molecules) + len(others)
-            splits = {"train": range(len(molecules)), "val": range(len(molecules), both)}
+            others, count = _listed(X_val, table, "_val"), len(molecules)
+            splits = {"train": range(count), "val": range(count, count + len(others))}
             if sample_weight is not None:
                 sample_weight = np.concatenate([sample_weight, np.ones(len(others))])
             molecules += others
@@ -130,19 +114,18 @@ class _Graphormer(BaseEstimator):
         return self
 
     def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
-        """Keep what is needed to read the labels, and return the settings that describe them."""
+        """Keep what reading the labels needs, and return the settings that describe them."""
         raise NotImplementedError
 
     def _encoded(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return labels as the network is trained on them: numbers, or names of classes."""
+        """Return numbers, or the names of classes; 0 and 1 if there are two."""
         raise NotImplementedError
 
     def _split(self, molecules: int, seed: int) -> dict[str, Any]:
-        """Return the settings that draw the validation molecules and no test molecules."""
+        """Return the settings of a split without test molecules."""
         if not 0 < self.validation_fraction < 1:
             raise ConfigError(
-                "validation_fraction is the share of the molecules that choose the epoch, between "
-                f"0 and 1; got {self.validation_fraction}"
+                f"validation_fraction must be between 0 and 1; got {self.validation_fraction}"
             )
         count = max(1, round(self.validation_fraction * molecules))
         if molecules - count < 2:
@@ -150,12 +133,14 @@ class _Graphormer(BaseEstimator):
                 f"{molecules} molecules are too few: training needs 2 and validation {count}. Pass "
                 "more, or X_val and y_val"
             )
-        shares = [1 - count / molecules, count / molecules, 0.0]
-        draw = {"data.split_type": self._split_type, "data.split_seed": seed}
-        return {"data.split": shares, **draw}
+        return {
+            "data.split": [1 - count / molecules, count / molecules, 0.0],
+            "data.split_type": self._split_type,
+            "data.split_seed": seed,
+        }
 
     def _predicted(self, X: Molecules) -> pd.DataFrame:
-        """Return the columns of all targets; NaN, or a `DataError`, for an invalid molecule."""
+        """Return the prediction columns; an invalid molecule has NaN, or is a `DataError`."""
         check_is_fitted(self, "model_")
         listed = _listed(X)
         predictor = Predictor(self.model_, self.device, self.processes)
@@ -163,13 +148,12 @@ class _Graphormer(BaseEstimator):
             tables = self.model_.task.tables(predictor.predict_graphs(listed))
             return pd.concat(map(pd.DataFrame, tables), axis=1)
         table = predictor.to_frame(listed)
-        if self.on_invalid == "raise":
-            for row, error in enumerate(table["error"]):
-                if error is not None:
-                    raise DataError(
-                        f"molecule {row}: {error}. Fix or remove it, or set on_invalid='nan' to "
-                        "have NaN for such molecules"
-                    )
+        failed = np.flatnonzero(table["error"].notna())
+        if self.on_invalid == "raise" and len(failed):
+            raise DataError(
+                f"molecule {failed[0]}: {table['error'].iloc[failed[0]]}. Fix or remove it, or set "
+                "on_invalid='nan' to have NaN for such molecules"
+            )
         return table
 
     def __sklearn_tags__(self) -> Any:
@@ -183,44 +167,28 @@ class _Graphormer(BaseEstimator):
 
 _PARAMETERS = """
     Training starts from a pre-trained model that comes with molsepnorm. As in `molsepnorm train`,
-    the network is averaged with a random forest if its training molecules are SMILES or RDKit's
-    molecules; it then predicts these, but no graphs. The molecules that choose the epoch and the
-    share of the forest are passed to `fit` (X_val), or drawn from X: rows of the same molecule stay
-    together, and classes have equal shares in both parts. Nothing is held out for a test, which is
-    left to scikit-learn's tools.
+    the network is averaged with a random forest if the training molecules are SMILES or RDKit
+    molecules; the model then predicts no graphs. The molecules that choose the epoch and the share
+    of the forest are passed to `fit` (X_val), or drawn from X: rows of the same molecule stay
+    together, and classes have equal shares in both parts. No molecules are held out for a test.
 
     Args:
-        start: name or folder of the model to start from, "none" for random weights; None for the
-            default.
-        epochs: number of epochs; None for the default of the size of the table, 0 for the probe
-            without training.
+        start: name or folder of the model to start from, "none" for random weights.
+        epochs: number of epochs; None for the default of the size of the table, 0 to fit only a
+            kernel regression and a random forest.
         overrides: settings by their dotted names, as in `molsepnorm.fit`; they take precedence.
         validation_fraction: share of the molecules that choose the epoch.
-        on_invalid: "raise" an error for a molecule that cannot be read, or leave it out in `fit`
+        on_invalid: "raise" for an error about an invalid molecule, "nan" to leave it out in `fit`
             and predict NaN for it.
         random_state: seed of the split, the order of the batches and the new weights.
-        device: as in `Predictor`.
-        processes: processes of `predict`.
+        device, processes: as in `Predictor`.
 
     Attributes:
         model_: the trained `PropertyModel`."""
 
 
-def _documented(kind: type) -> type:
-    kind.__doc__ = f"{kind.__doc__}\n{_PARAMETERS}\n"
-    return kind
-
-
-@_documented
 class GraphormerRegressor(RegressorMixin, _Graphormer):
-    """Predicts numbers from molecules.
-
-    >>> from molsepnorm.interop.sklearn import GraphormerRegressor
-    >>> smiles = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "Cl")]
-    >>> model = GraphormerRegressor(epochs=0).fit(smiles, [len(text) / 10 for text in smiles])
-    >>> model.predict(["CCCCO", "CCN"]).shape
-    (2,)
-    """
+    """Predicts numbers from molecules."""
 
     def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
         self.n_outputs_ = table.shape[1]
@@ -237,17 +205,16 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
     def predict(self, X: Molecules) -> np.ndarray:
         """Return float64 (G,), or (G, T) for T targets; NaN where `on_invalid` is "nan" and a
         molecule is invalid."""
+        table = self._predicted(X)
         columns = [target.prediction_column for target in self.model_.task.targets]
-        found = self._predicted(X)[columns].to_numpy(dtype=np.float64)
+        found = table[columns].to_numpy(dtype=np.float64)
         return found[:, 0] if self.n_outputs_ == 1 else found
 
 
-@_documented
 class GraphormerClassifier(ClassifierMixin, _Graphormer):
     """Predicts classes from molecules.
 
-    `classes_` holds the classes in sorted order, in a list with an array for each target if there
-    are several.
+    `classes_` holds the sorted classes; for several targets it is a list of arrays.
     """
 
     _split_type = "stratified"
@@ -256,19 +223,15 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
     def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
         found = [_classes(table[name], name) for name in table]
         self.classes_ = found[0] if len(found) == 1 else found
-        words = [(0.0, 1.0) if len(each) == 2 else _names_of_classes(each) for each in found]
         self._codes = {
-            name: dict(zip(each.tolist(), own, strict=True))
-            for name, each, own in zip(table, found, words, strict=True)
+            name: dict(zip(classes.tolist(), _names_of_classes(classes), strict=True))
+            for name, classes in zip(table, found, strict=True)
         }
-        kinds = {
-            name: "binary" if len(each) == 2 else "multiclass" for name, each in self._codes.items()
-        }
-        names = {n: [*each.values()] for n, each in self._codes.items() if len(each) > 2}
-        return {"data.task_type": kinds, "data.classes": names}
+        several = {n: [*codes.values()] for n, codes in self._codes.items() if len(codes) > 2}
+        kinds = {name: "multiclass" if name in several else "binary" for name in self._codes}
+        return {"data.task_type": kinds, "data.classes": several}
 
     def _encoded(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the names of the classes, or 0 and 1 if there are two."""
         columns = {}
         for name, codes in self._codes.items():
             if new := sorted({*table[name].dropna().tolist()} - codes.keys(), key=str):
@@ -280,15 +243,11 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
     def predict_proba(self, X: Molecules) -> np.ndarray | list[np.ndarray]:
         """Return probabilities, float64 (G, K), in a list for several targets; NaN as in
         `predict`."""
-        table = self._predicted(X)
-        parts = [
-            table[target.output_columns].to_numpy(dtype=np.float64)
-            for target in self.model_.task.targets
-        ]
-        found = [
-            np.concatenate([1 - each, each], axis=1) if each.shape[1] == 1 else each
-            for each in parts
-        ]
+        table, found = self._predicted(X), []
+        for target in self.model_.task.targets:
+            chances = table[target.output_columns].to_numpy(dtype=np.float64)
+            binary = chances.shape[1] == 1
+            found.append(np.hstack([1 - chances, chances]) if binary else chances)
         return found[0] if len(found) == 1 else found
 
     def predict(self, X: Molecules) -> np.ndarray:
@@ -297,20 +256,22 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
         probabilities = self.predict_proba(X)
         if isinstance(probabilities, np.ndarray):
             return _chosen(probabilities, np.asarray(self.classes_))
-        pairs = zip(probabilities, self.classes_, strict=True)
-        return np.stack([_chosen(each, classes) for each, classes in pairs], axis=1)
+        return np.stack([*map(_chosen, probabilities, self.classes_)], axis=1)
+
+
+for _kind in (GraphormerRegressor, GraphormerClassifier):
+    _kind.__doc__ = f"{_kind.__doc__}\n{_PARAMETERS}\n"
 
 
 def _listed(X: Molecules, labels: pd.DataFrame | None = None, suffix: str = "") -> list[Any]:
-    """Return molecules, one for each of the labels, as a list of SMILES or `MolGraph`, with "" for
-    missing ones."""
+    """Return a list of SMILES or `MolGraph`, "" for missing ones, with one for each label."""
     from molsepnorm.molecules.featurize.sdf import written
 
     if isinstance(X, (pd.DataFrame, np.ndarray)):
         if X.ndim > 1 and (X.ndim > 2 or X.shape[1] != 1):
             raise ConfigError(
-                f"X{suffix} must hold one molecule for each row, such as a list of SMILES or an "
-                f"array (G,) or (G, 1); got an array {X.shape}"
+                f"X{suffix} must hold one molecule for each row, in an array (G,) or (G, 1) or a "
+                f"list; got an array {X.shape}"
             )
         X = np.asarray(X).ravel().tolist()
     require_several(X, f"X{suffix}")
@@ -331,10 +292,12 @@ def _classes(column: pd.Series, name: str) -> np.ndarray:
     return found
 
 
-def _names_of_classes(classes: np.ndarray) -> list[str]:
-    """Return the names of the classes in the model: their texts, or numbers from 0 on if a text
-    would be read as blank or two of them as equal."""
-    names = pd.Series([str(each).strip() for each in classes.tolist()], dtype=object)
+def _names_of_classes(classes: np.ndarray) -> list[Any]:
+    """Return 0 and 1 for two classes, or the names of more in the model: their texts, or numbers
+    from 0 if a text would be read as blank or two of them as equal."""
+    if len(classes) == 2:
+        return [0.0, 1.0]
+    names = pd.Series([str(name).strip() for name in classes.tolist()], dtype=object)
     if names.isin(MISSING).any() or whole(names).nunique() < len(names):
         return [str(number) for number in range(len(names))]
     return names.tolist()

@@ -1,9 +1,9 @@
 """Write a model to a folder, and read it back.
 
 `config.json` has the parts with their weights and settings, the task, the featuriser, versions, and
-the SHA-256 digests of all files, its own included. `model.safetensors` has the tensors: names of
-the first part begin with `1.`, those of the second with `2.`, and so on. The training molecules
-have a file unless they are left out. Nothing is pickled.
+the SHA-256 digests of all files, itself included. `model.safetensors` has the tensors: names of the
+first part begin with `1.`, those of the second with `2.`, and so on. The training molecules have a
+file unless they are left out. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +21,16 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from molsepnorm._version import __version__
-from molsepnorm.errors import ConfigError, ModelError, StorageError, counted, did_you_mean
+from molsepnorm.errors import ConfigError, ModelError, counted, did_you_mean
 from molsepnorm.files.digests import KEY, has_digest, json_digest
 from molsepnorm.files.reading import check_types, read_json
-from molsepnorm.files.writing import clear_errors, replacing
+from molsepnorm.files.writing import clear_errors, replacing, require_empty
 from molsepnorm.model.parts import PARTS, NetworkPart, Part, encoding_of, networks_of
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.pretrained import read_exclusions, resolve, shipped_models
-from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
+from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.tasks.calibration import Calibration, kind_fits
 from molsepnorm.tasks.domain import Domain
 
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 README = "README.md"
-"""Name of the model card for people, which loading ignores; `training.results.card` writes it."""
+"""Model card for people, which `training.results.card` writes and loading ignores."""
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README}
 
 SCHEMA = 3
-"""Version of the folder's format; it is increased whenever the meaning of an entry changes."""
+"""Version of the format, which increases when the meaning of an entry changes."""
 
 SUPERVISED = "supervised"
 """Name of the objective that trains the head of the network."""
@@ -51,8 +52,6 @@ SUPERVISED = "supervised"
 
 @dataclass
 class PartDescription:
-    """An entry of `parts` in `config.json`."""
-
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
     kind: str
     weight: float
@@ -81,28 +80,21 @@ class Description:
 
 
 _OF_MODEL = ("featurizer", "task", "objective", "excludes", "standardize", "calibration", "domain")
-"""Entries that are fields of `PropertyModel`, too."""
+"""Entries that are also fields of `PropertyModel`."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read `config.json` and compare it with its digest.
-
-    Raises:
-        ModelError: the file is damaged, or was written by another version of molsepnorm.
-    """
+    """Read `config.json` and compare it with its digest. A file that is damaged or of another
+    version of molsepnorm is a `ModelError`."""
     about = read_json(path)
     schema = about.get("schema") if isinstance(about, dict) else None
     if type(schema) is not int:
         raise ModelError(f"{path} is damaged: its schema is {schema!r:.80}, not a number")
-    if schema > SCHEMA:
+    if schema != SCHEMA:
+        remedy = "upgrade molsepnorm to use this model" if schema > SCHEMA else "train it again"
         raise ModelError(
             f"{path} was written by molsepnorm {about.get('molsepnorm')!s:.80} (schema {schema}), "
-            f"and this is {__version__} (schema {SCHEMA}): upgrade molsepnorm to use this model"
-        )
-    if schema < SCHEMA:
-        raise ModelError(
-            f"{path} was written by an earlier version of molsepnorm (schema {schema}), and this "
-            f"one reads schema {SCHEMA}: train the model again"
+            f"and this is {__version__} (schema {SCHEMA}): {remedy}"
         )
     digests = about.get(KEY)
     expected = digests.pop(CONFIG, None) if isinstance(digests, dict) else None
@@ -123,11 +115,8 @@ _WRONG_ENTRY = (RuntimeError, LookupError, TypeError, AttributeError, ValueError
 
 
 def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Read the tensors of a file with the digest in the entries of `config.json`.
-
-    Raises:
-        ModelError: the file is damaged, or holds a number that is not finite.
-    """
+    """Read tensors, and compare the file with its digest in `config.json`. A file that is damaged
+    or holds a number that is not finite is a `ModelError`."""
     with clear_errors(path, "read"):
         content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != about[KEY].get(WEIGHTS):
@@ -146,20 +135,17 @@ def _restored_parts(
     descriptions: Sequence[PartDescription], weights: Mapping[str, Tensor], folder: Path
 ) -> list[Part]:
     parts = []
-    for number, each in enumerate(descriptions):
-        if each.kind not in PARTS:
+    for number, part in enumerate(descriptions, start=1):
+        if part.kind not in PARTS:
             raise ModelError(
-                f"{folder / CONFIG}: the model has a part '{each.kind!s:.80}', which is not known "
+                f"{folder / CONFIG}: the model has a part '{part.kind!s:.80}', which is not known "
                 "here: import the package that registers it "
                 "(molsepnorm.model.parts.register_part)"
             )
-        own = {
-            name.removeprefix(_prefix(number)): tensor
-            for name, tensor in weights.items()
-            if name.startswith(_prefix(number))
-        }
+        prefix = f"{number}."
+        own = {n.removeprefix(prefix): each for n, each in weights.items() if n.startswith(prefix)}
         try:
-            parts.append(PARTS[each.kind].from_state(each.settings, own, each.reads))
+            parts.append(PARTS[part.kind].from_state(part.settings, own, part.reads))
         except (ModelError, ConfigError) as error:
             raise _no_model(folder, error) from error
         except _WRONG_ENTRY as error:
@@ -178,12 +164,7 @@ def _other_weights(path: Path, reason: object) -> ModelError:
     )
 
 
-def _prefix(number: int) -> str:
-    return f"{number + 1}."
-
-
 def write_folder(model: PropertyModel, folder: Path | str) -> None:
-    """Write the model folder; see `PropertyModel.save_pretrained`."""
     require_replaceable(folder)
     about, files = packed(model)
     about[KEY][CONFIG] = json_digest(about)
@@ -197,8 +178,8 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the entries of `config.json` without its own digest, and the other files by name."""
     states = [part.state() for part in model.parts]
     tensors = {
-        _prefix(number) + name: tensor.contiguous()
-        for number, (_, own) in enumerate(states)
+        f"{number}.{name}": tensor.contiguous()
+        for number, (_, own) in enumerate(states, start=1)
         for name, tensor in own.items()
     }
     for name, tensor in tensors.items():
@@ -225,7 +206,6 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def read_folder(folder: Path | str) -> PropertyModel:
-    """Read a model folder, or the model folder of a run; see `PropertyModel.from_pretrained`."""
     from molsepnorm.model.model import PropertyModel
 
     folder = find_folder(folder)
@@ -258,38 +238,35 @@ def _require_fitting(parts: Sequence[Part], described: Description) -> None:
     for part in parts:
         if part.outputs != task.outputs:
             raise ConfigError(f"targets of {task.outputs} outputs and {part.outputs} outputs")
-    read = {
-        (network.config.atom_sizes, replace(encoding_of(network.config), molecule_features=0))
-        for network in networks_of(parts)
-    }
-    if len(read) > 1:
-        raise ConfigError("the networks read different features or encodings of molecules")
-    if not read:
+    configs = [network.config for network in networks_of(parts)]
+    if not configs:
         return
+    encodings = {(c.atom_sizes, replace(encoding_of(c), molecule_features=0)) for c in configs}
+    if len(encodings) > 1:
+        raise ConfigError("the networks read different features or encodings of molecules")
+    version = described.featurizer_version
     if name not in featurize.SIZES:
         raise ModelError(
-            f"the model needs the featuriser '{name:.80}' (version "
-            f"{described.featurizer_version:.80}), which is not registered here: install the "
-            "package that provides it, or call molsepnorm.featurize.register with its class "
-            f"before loading the model. {did_you_mean(name, featurize.SIZES)}"
+            f"the model needs the featuriser '{name:.80}' (version {version:.80}), which is not "
+            "registered here: install its package, or call molsepnorm.featurize.register with its "
+            f"class before loading the model. {did_you_mean(name, featurize.SIZES)}"
         )
     sizes = featurize.SIZES[name]
-    if sizes.version != described.featurizer_version:
+    if sizes.version != version:
         raise ModelError(
-            f"the model was trained with version {described.featurizer_version:.80} of the "
-            f"featuriser '{name}', and version {sizes.version} is installed: install the former, "
-            "or train again"
+            f"the model was trained with version {version:.80} of the featuriser '{name}', and "
+            f"version {sizes.version} is installed: install the former, or train again"
         )
     for part in parts:
+        reads = part.reads.width if isinstance(part, NetworkPart) else 0
         for network in networks_of([part]):
-            config = network.config
+            config, expected = network.config, len(sizes.molecule) + reads
             if (config.atom_sizes, config.bond_sizes) != (sizes.atoms, sizes.bonds):
                 raise ConfigError(f"atom_sizes and bond_sizes are not those of '{name}'")
-            reads = part.reads if isinstance(part, NetworkPart) else NO_INPUTS
-            if config.molecule_features != len(sizes.molecule) + reads.width:
+            if config.molecule_features != expected:
                 raise ConfigError(
                     f"molecule_features is {config.molecule_features}, and '{name}' and the other "
-                    f"inputs have {len(sizes.molecule) + reads.width}"
+                    f"inputs have {expected}"
                 )
 
 
@@ -299,20 +276,17 @@ def training_files(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, 
 
 
 def find_folder(folder: Path | str) -> Path:
-    """Return the model folder of a path: a model folder, the folder of a run, or the name of a
-    model that comes with the package.
-
-    Raises:
-        ModelError: the folder or one of its files is missing.
-    """
+    """Return the model folder of a model folder, the folder of a run, or the name of a shipped
+    model. A folder or file that is missing is a `ModelError`."""
     folder = resolve(folder)
     with clear_errors(folder, "read"):  # such as a name that is too long
         is_folder = folder.is_dir()
     if not is_folder:
         message = f"there is no folder {folder}: give a run's folder or its model/ folder"
         if folder.name == str(folder):
-            message += ", or the name of a model that comes with molsepnorm. "
-            message += did_you_mean(folder.name, shipped_models())
+            message += (
+                f", or the name of a shipped model. {did_you_mean(folder.name, shipped_models())}"
+            )
         raise ModelError(message)
     with clear_errors(folder, "read"):
         if not (folder / CONFIG).exists() and (folder / "model").is_dir():
@@ -336,21 +310,12 @@ def find_folder(folder: Path | str) -> Path:
 
 def require_replaceable(folder: Path | str) -> None:
     """Raise a `StorageError` if the folder holds anything but a model of molsepnorm."""
-    folder = Path(folder)
-    with clear_errors(folder, "write"):
-        if not folder.is_dir():
-            return
-        others = sorted({path.name for path in folder.iterdir()} - _OWN_FILES)
-        try:
-            if "molsepnorm" not in json.loads((folder / CONFIG).read_text(encoding="utf-8")):
-                others.append(CONFIG)  # a model of another library
-        except (FileNotFoundError, ValueError, TypeError, RecursionError):
-            pass  # a missing or damaged configuration
-    if others:
-        raise StorageError(
-            f"cannot write {folder}: it holds {others[0]}, which a model folder would replace: "
-            "choose another folder"
-        )
+    own, config = _OWN_FILES, Path(folder) / CONFIG
+    unreadable = FileNotFoundError, NotADirectoryError, ValueError, TypeError, RecursionError
+    with clear_errors(folder, "write"), suppress(*unreadable):  # missing or damaged
+        if "molsepnorm" not in json.loads(config.read_text(encoding="utf-8")):
+            own = own - {CONFIG}  # a model of another library
+    require_empty(folder, "a model folder", own)
 
 
 def require_new_model(folder: Path | str, force: bool) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision
-from molsepnorm.errors import ConfigError, ModelError, counted
+from molsepnorm.errors import ConfigError, ModelError, counted, prefixed
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
 from molsepnorm.model.parts import (
     Inputs,
@@ -59,30 +59,28 @@ class PropertyModel:
     """
 
     parts: tuple[Part, ...]
-    """A network, a kernel regression, a random forest, or several of them."""
+    """Networks, kernel regressions and random forests."""
     featurizer: str
     """Name of the featuriser in `molsepnorm.molecules.featurize`."""
     task: Task
     objective: str = SUPERVISED
-    """Name of the training objective. Other objectives than supervised learning leave the head
-    untrained."""
+    """Training objective; others than supervised learning leave the head untrained."""
     excludes: dict[str, str] = field(default_factory=dict)
-    """Data sets that the model must not be evaluated on, by name, each with the reason. They are
-    those of its card and of the models that it was fine-tuned from."""
+    """Data sets that the model must not be evaluated on, by name, each with the reason, from its
+    card and those of the models that it was fine-tuned from."""
     weights: tuple[float, ...] = (1.0,)
     """Weight of each part in the prediction; they sum to 1."""
     standardize: Level = "none"
-    """How far structures are standardised before they are read; see
-    `molsepnorm.molecules.featurize.standardize.standard_smiles`."""
+    """See `molsepnorm.molecules.featurize.standardize.standard_smiles`."""
     calibration: tuple[Calibration, ...] = ()
     """Size of the errors of each target; empty if the model was not calibrated."""
     domain: Domain | None = None
     """Similarity above which predictions can be trusted; None if it was not fitted."""
     structures: tuple[TrainingMolecules | TrainingFile, ...] = ()
-    """The training molecules, whose union counts; empty if they are not known."""
+    """The training molecules, in one or more parts; empty if they are not known."""
 
     inputs: ExtraInputs = field(init=False)
-    """The inputs that any part reads beside graphs, such as columns of the table."""
+    """The inputs beside graphs that the parts read."""
 
     def __post_init__(self) -> None:
         finite = all(math.isfinite(weight) and weight >= 0 for weight in self.weights)
@@ -103,7 +101,7 @@ class PropertyModel:
         inputs: ExtraInputs = NO_INPUTS,
         **others: Any,
     ) -> PropertyModel:
-        """Return a model of one network, which reads these inputs beside graphs."""
+        """Return a model of one network."""
         return PropertyModel((NetworkPart(network, inputs),), featurizer, task, **others)
 
     @property
@@ -123,15 +121,11 @@ class PropertyModel:
 
     @property
     def network(self) -> Graphormer:
-        """The first network: of a `NetworkPart`, or else of a `KernelPart`.
-
-        Raises:
-            ConfigError: the model has none.
-        """
-        if (part := self.network_part) is not None:
-            return part.network
-        for network in networks_of(self.parts):
-            return network
+        """The network of the first `NetworkPart`, or else of the first `KernelPart`."""
+        part = self.network_part
+        networks = networks_of(self.parts if part is None else [part])
+        if networks:
+            return networks[0]
         raise ConfigError("this model has no network: train one with --blend none, or pick another")
 
     def graphs(self, inputs: Inputs) -> GraphTensors:
@@ -156,12 +150,12 @@ class PropertyModel:
 
     def with_network(self, network: Graphormer) -> PropertyModel:
         """Return the model with another network of the same architecture in its `network_part`."""
-        own = self.network_part
-        parts = [replace(own, network=network) if each is own else each for each in self.parts]
+        old = self.network_part
+        parts = [replace(old, network=network) if part is old else part for part in self.parts]
         return self.with_parts(parts, self.weights)
 
     def with_parts(self, parts: Sequence[Part], weights: Sequence[float]) -> PropertyModel:
-        """Return the model with other parts. It has no intervals, since its errors are others."""
+        """Return the model with other parts, and without the intervals, which belong to the old."""
         return replace(self, parts=tuple(parts), weights=tuple(weights), calibration=())
 
     @property
@@ -180,12 +174,8 @@ class PropertyModel:
             )
 
     def training_molecules(self) -> TrainingMolecules:
-        """Return the molecules that the model was trained on.
-
-        Raises:
-            ConfigError: the model does not have them.
-            ModelError: their file is damaged.
-        """
+        """Return the molecules that the model was trained on. It is a `ConfigError` if they are not
+        known, and a `ModelError` if their file is damaged."""
         if not self.structures:
             why = (
                 "they were left out when it was trained (--no-training-structures) or shared"
@@ -197,9 +187,8 @@ class PropertyModel:
                 f"this model does not have its training molecules, so similarities to them are "
                 f"unknown: {why}. Train it again, or leave the domain out"
             )
-        found = TrainingMolecules.joined(
-            [each.read() for each in self.structures], self.standardize
-        )
+        parts = [structures.read() for structures in self.structures]
+        found = TrainingMolecules.joined(parts, self.standardize)
         if found.labels.shape[1] != len(self.task.targets):
             raise ModelError(
                 f"{TRAINING_FILE} belongs to another model: it has labels of "
@@ -209,10 +198,8 @@ class PropertyModel:
         return found
 
     def predict(self, inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32") -> Predicted:
-        """Return predictions for some molecules, int (n,), on the scale that is learned.
-
-        Parts without weight are not evaluated.
-        """
+        """Return predictions for the molecules `rows`, int (n,), on the learned scale. Parts of
+        weight 0 are not evaluated."""
         used = [pair for pair in zip(self.parts, self.weights, strict=True) if pair[1]]
         found = [
             (part.predict(inputs, rows, self.task, precision), weight, weight * part.in_spread)
@@ -232,12 +219,8 @@ class PropertyModel:
         return Predicted(values, spread, distance)
 
     def leak(self, dataset: str | None, allow: bool) -> str | None:
-        """Return why scores on a named data set would be too optimistic; None if they would not, or
-        for a table, which has no name.
-
-        Raises:
-            ConfigError: they would be, and `allow` is False.
-        """
+        """Return why scores on a named data set would be too optimistic, or raise a `ConfigError`
+        about it unless `allow`. None for other data sets and for tables, which have no name."""
         reason = None if dataset is None else self.excludes.get(dataset)
         if reason is None or allow:
             return reason
@@ -252,29 +235,28 @@ class PropertyModel:
 
         Raises:
             ModelError: a number of the model is not finite.
-            StorageError: the folder holds other files, or it cannot be written.
+            StorageError: the folder holds other files, or cannot be written.
         """
         write_folder(self, folder)
 
     @staticmethod
     def from_pretrained(folder: Path | str) -> PropertyModel:
-        """Read a model folder, or the model folder of a run. The network is in evaluation mode.
-
-        The file of the training molecules is read when they are needed.
+        """Read a model folder, or that of a run, or a shipped model by name. Networks are in
+        evaluation mode.
 
         Raises:
-            ModelError: the folder is missing, incomplete or damaged, or of another version.
+            ModelError: the folder is missing, incomplete, damaged or of another version.
         """
         return read_folder(folder)
 
 
 def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None) -> PropertyModel:
-    """Return a model whose predictions are the mean of those of several models.
+    """Return a model that predicts the mean of several models.
 
-    The parts are copied, and those that are equal become one with the sum of their weights. All
-    parts of the result standardise labels as the first model does; their predictions stay the same
-    up to rounding. The training molecules are those of all models, with the mean of their expected
-    errors (`Domain.mean`), unless a model lacks either.
+    The parts are copied; equal ones become one with the sum of their weights. They standardise
+    labels as the first model does, so their predictions change by rounding. The training molecules
+    are those of all models, with the mean of their expected errors (`Domain.mean`), unless a model
+    lacks either.
 
     >>> from molsepnorm.nn import Graphormer, GraphormerConfig
     >>> from molsepnorm.tasks import Target, Task
@@ -298,23 +280,20 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
     for number, model in enumerate(models, start=1):
         model.require_targets()
         _require_same(first, model, number)
-    try:
+    with prefixed("only models with the same inputs can be joined"):
         ExtraInputs.joined([model.inputs for model in models])
-    except ConfigError as error:
-        raise ConfigError(f"only models with the same inputs can be joined: {error}") from None
     parts, shares = list[Part](), list[float]()
     for model, of_model in zip(models, weights, strict=True):
         for part, weight in zip(model.parts, model.weights, strict=True):
-            own = deepcopy(part)
-            own.rescale(model.task, first.task)
-            own.to("cpu")
+            copied = deepcopy(part)
+            copied.rescale(model.task, first.task)
+            copied.to("cpu")
             share = weight * of_model / sum(weights)
-            for place, other in enumerate(parts):
-                if _are_equal(own, other):
-                    shares[place] += share
-                    break
+            same = (place for place, other in enumerate(parts) if _are_equal(copied, other))
+            if (place := next(same, None)) is not None:
+                shares[place] += share
             else:
-                parts.append(own)
+                parts.append(copied)
                 shares.append(share)
     domains = [each.domain for each in models if each.domain is not None]
     structures = tuple(part for each in models for part in each.structures)
@@ -330,19 +309,20 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
 
 
 def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> None:
-    def described(each: PropertyModel) -> list[tuple[str, Any]]:
-        return [
-            ("targets", ", ".join(map(_described, each.task.targets))),
-            ("featuriser", each.featurizer),
-            ("standardisation", each.standardize),
-            ("encoding", each.encoding),
-        ]
+    def described(each: PropertyModel) -> dict[str, Any]:
+        return {
+            "targets": ", ".join(map(_described, each.task.targets)),
+            "featuriser": each.featurizer,
+            "standardisation": each.standardize,
+            "encoding": each.encoding,
+        }
 
-    for (what, one), (_, other) in zip(described(first), described(model), strict=True):
-        if one != other:
+    other = described(model)
+    for what, value in described(first).items():
+        if value != other[what]:
             raise ConfigError(
-                f"only models with the same {what} can be joined: model 1 has {one}, and model "
-                f"{number} has {other}"
+                f"only models with the same {what} can be joined: model 1 has {value}, and model "
+                f"{number} has {other[what]}"
             )
 
 
@@ -353,7 +333,9 @@ def _described(target: Target) -> str:
 
 def _are_equal(one: Part, other: Part) -> bool:
     """Return whether two parts have the same numbers and read the same inputs."""
-    (own, tensors), (others, theirs) = one.state(), other.state()
-    same = (one.kind, one.reads, own) == (other.kind, other.reads, others)
-    same = same and tensors.keys() == theirs.keys()
-    return same and all(torch.equal(each, theirs[name]) for name, each in tensors.items())
+    (settings, tensors), (other_settings, others) = one.state(), other.state()
+    if (one.kind, one.reads, settings) != (other.kind, other.reads, other_settings):
+        return False
+    return tensors.keys() == others.keys() and all(
+        torch.equal(tensor, others[name]) for name, tensor in tensors.items()
+    )

@@ -1,6 +1,6 @@
-"""`TrainingMolecules`: the molecules that a model was trained on, as a file of its folder.
+"""The molecules that a model was trained on, as a file of its folder.
 
-A Morgan fingerprint shows most of a structure: it is no protection for confidential molecules.
+A Morgan fingerprint shows most of a structure: it does not protect confidential molecules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from molsepnorm.files.writing import clear_errors
 from molsepnorm.molecules.featurize.standardize import Level
 
 TRAINING_FILE = "training_molecules.safetensors"
-"""Name of the file in a model folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +26,12 @@ class TrainingMolecules:
     """The n training molecules of a model with T targets."""
 
     smiles: tuple[str, ...]
-    """The SMILES of the source."""
     fingerprints: np.ndarray
-    """uint8 [n, 256], as those of `packed_morgan`."""
+    """uint8 [n, 256]: see `packed_morgan`."""
     labels: np.ndarray
-    """float64 [n, T], in the unit of the table: NaN where a label is missing, the index of the
-    class for a multi-class target."""
+    """float64 [n, T]: numbers in the unit of the table, or indices of classes; NaN if missing."""
     bounds: np.ndarray
-    """int8 [n, T]: 1 where the value is at least the label, -1 where it is at most the label, 0
-    where it equals the label."""
+    """int8 [n, T]: 1 if the value is at least the label, -1 if at most, 0 if equal."""
 
     def __len__(self) -> int:
         return len(self.smiles)
@@ -45,8 +41,7 @@ class TrainingMolecules:
         """Return the label of each molecule from all rows with its SMILES.
 
         Returns:
-            labels: float64 [n, T], the first label of these rows, exact before bounds; NaN if none
-                of them has one.
+            labels: float64 [n, T], the first label of these rows, exact before bounds, or NaN.
             bounds: int8 [n, T], those of these labels.
             several: bool [n, T], true where exact labels of these rows differ.
         """
@@ -66,7 +61,7 @@ class TrainingMolecules:
         return labels, bounds, several
 
     def read(self) -> TrainingMolecules:
-        """Return itself, as `TrainingFile.read` does the molecules of the file."""
+        """Return itself; see `TrainingFile.read`."""
         return self
 
     def to_bytes(self) -> bytes:
@@ -86,11 +81,7 @@ class TrainingMolecules:
 
     @staticmethod
     def from_bytes(content: bytes) -> TrainingMolecules:
-        """Return the molecules from the content of a file.
-
-        Raises:
-            ValueError: the content is damaged.
-        """
+        """Return the molecules from the content of a file; a `ValueError` if it is damaged."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
@@ -111,8 +102,8 @@ class TrainingMolecules:
     def joined(parts: Sequence[TrainingMolecules], level: Level) -> TrainingMolecules:
         """Return the union of one or more parts, whose molecules are standardised at `level`.
 
-        A molecule that several parts write in different ways has the SMILES of the first of them.
-        A molecule with the same labels in several parts occurs once.
+        A molecule has the SMILES of the first part with it. With the same labels in several parts
+        it occurs once.
         """
         if len(parts) == 1:
             return parts[0]
@@ -135,11 +126,11 @@ class TrainingMolecules:
 
 @dataclass(frozen=True)
 class TrainingFile:
-    """A file of training molecules, which is read when it is needed."""
+    """A file of training molecules that is read when it is needed."""
 
     path: Path
     digest: str | None
-    """SHA-256 of the file in config.json; None if it has none, so that the file is refused."""
+    """Its SHA-256 digest in config.json; without one the file is refused."""
 
     def read(self) -> TrainingMolecules:
         with clear_errors(self.path, "read"):

@@ -1,7 +1,4 @@
-"""Trained models that come with the package, each in a folder of its own, and their cards.
-
-The name of such a model can be given wherever a model folder is expected.
-"""
+"""Trained models that come with the package, each in a folder, and their cards."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ __all__ = [
     "shipped_models",
 ]
 
-
 _FOLDER = Path(__file__).parent
 
 
@@ -30,8 +26,7 @@ def shipped_models() -> dict[str, Path]:
 
 
 def resolve(model: Path | str) -> Path:
-    """Return the folder of a model, given its path or the name of a shipped model; a path comes
-    first."""
+    """Return the folder of a model from its path or, without one, the name of a shipped model."""
     return shipped_models()[str(model)] if _is_name(model) else Path(model)
 
 

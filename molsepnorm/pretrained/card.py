@@ -15,6 +15,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
+class _Exclusions:
+    excludes: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Source:
     """Molecules that a model was trained on."""
 
@@ -23,7 +28,6 @@ class Source:
     name: str
     """The data set and the part of it that was used."""
     molecules: int
-    """Number of molecules."""
     sha256: str
     """SHA-256 digest of the SMILES, joined by line breaks."""
 
@@ -35,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Score:
-    """A mean score of the model on a data set, over several seeds."""
+    """The mean score of the model on a data set, over several seeds."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
 
@@ -51,16 +55,12 @@ class Score:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """The card of a model, the file `card.json` of its folder.
-
-    Raises:
-        ValueError: a digest or a number is invalid, or sources or objectives are missing.
-    """
+    """The file `card.json` of a model folder."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
 
     name: str
-    """Name of the model, which is also that of its folder."""
+    """Name of the model and of its folder."""
     version: str
     description: str
     """One sentence."""
@@ -71,7 +71,6 @@ class ModelCard:
     architecture: str
     """The network in a few words."""
     parameters: int
-    """Number of parameters."""
     hours: float
     """Hours of training."""
     machine: str
@@ -79,8 +78,8 @@ class ModelCard:
     weights_sha256: str
     """SHA-256 digest of `model.safetensors`."""
     excludes: dict[str, str]
-    """Data sets that the model must not be evaluated on, by name, each with the reason. Only these
-    names are recognised: a table with the same molecules is not."""
+    """Data sets that the model must not be evaluated on, by name, each with the reason. A table
+    with the same molecules is not recognised."""
     scores: tuple[Score, ...] = ()
 
     def __post_init__(self) -> None:
@@ -97,28 +96,19 @@ class ModelCard:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """Read the card in a model folder.
-
-    Raises:
-        ModelError: the card is no valid JSON, or one of its entries is missing, unknown or wrong.
-        StorageError: the card cannot be read.
-    """
+    """Read the card in a model folder; an entry that is missing, unknown or wrong is a
+    `ModelError`."""
     path = folder / CARD
     return check_types(ModelCard, read_json(path), f"{path} is not a model card")
 
 
 def read_exclusions(folder: Path) -> dict[str, str]:
-    """Return `ModelCard.excludes` from the card in a model folder; empty without a card.
-
-    The other entries are not checked, because pydantic takes longer to import than a model to load.
-    """
-    if not (folder / CARD).exists():
+    """Return `ModelCard.excludes` from the card in a model folder; empty without a card. Other
+    entries are not checked, so that a model with the card of another version can be used."""
+    path = folder / CARD
+    if not path.exists():
         return {}
-    content = read_json(folder / CARD)
-    excludes = content.get("excludes") if isinstance(content, dict) else None
-    if isinstance(excludes, dict) and all(isinstance(each, str) for each in excludes.values()):
-        return excludes
-    return read_card(folder).excludes  # raises an error that names the entry
+    return check_types(_Exclusions, read_json(path), f"{path} is not a model card").excludes
 
 
 def _require_digest(text: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from molsepnorm.data.datasets import SPLITS, Dataset
 from molsepnorm.devices import usable_cores
 from molsepnorm.errors import ConfigError, DataError, StorageError, counted
-from molsepnorm.files.arrays import Streamed, open_arrays, refuse_damaged, write_arrays
+from molsepnorm.files.arrays import open_array, write_array
 from molsepnorm.files.digests import short_digest
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 from molsepnorm.model import SUPERVISED, ExtraArrays
@@ -225,11 +225,8 @@ def structure_features(
 
 
 def _open(path: Path, name: str, molecules: int) -> np.ndarray:
-    with refuse_damaged(path, "file of descriptors"):
-        arrays, _, _ = open_arrays(path)
-        if arrays[name].shape != (molecules, _KINDS[name].width):
-            raise ValueError(f"{name} has the shape {arrays[name].shape}")
-        return arrays[name]
+    kind = _KINDS[name]
+    return open_array(path, name, kind.dtype, (molecules, kind.width))
 
 
 def _write(
@@ -260,8 +257,8 @@ def _write(
             _, width, dtype = _KINDS[name]
             spool.seek(0)
             pieces = iter(partial(spool.read, 1 << 20), b"")
-            array = Streamed(np.dtype(dtype), (len(smiles), width), pieces)
-            write_arrays(complete.enter_context(replacing(paths[name])), {name: array}, {})
+            path = complete.enter_context(replacing(paths[name]))
+            write_array(path, name, dtype, (len(smiles), width), pieces)
 
 
 def _compute(names: Sequence[str], smiles: Sequence[str]) -> list[np.ndarray]:

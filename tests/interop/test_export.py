@@ -295,8 +295,8 @@ def test_every_part_is_in_a_dense_model() -> None:
     np.testing.assert_allclose(found.numpy(), expected, rtol=2e-4, atol=1e-6)
     extra = ExtraArrays(*np.split(arrays["features"], np.cumsum(model.inputs.widths)[:-1], axis=1))
     extra.descriptors[3, -1] = np.nan
-    given = [torch.from_numpy(each) for each in extra]
     for forest in model.parts[-2:]:
+        given = [torch.from_numpy(each) for each in extra.read_by(forest.reads)]
         values = forest.values(extra)
         assert values.std(axis=0)[:2].min() > 0.01
         dense = DenseForest(forest)

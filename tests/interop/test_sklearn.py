@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from joblib.externals.loky import get_reusable_executor
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -161,6 +162,8 @@ def test_clones_and_pickles(fitted):
     other = clone(fitted)
     assert other.get_params() == fitted.get_params()
     assert not hasattr(other, "model_")
+    with pytest.raises(NotFittedError):
+        other.predict(SMILES)
     restored = pickle.loads(pickle.dumps(fitted))
     assert restored.predict(SMILES).tolist() == fitted.predict(SMILES).tolist()
 

@@ -1,11 +1,6 @@
 """Explanations of predictions: contributions of atoms and fragments."""
 
-from molsepnorm.analysis.explanations.contributions import (
-    MAX_ATOMS,
-    PAIRS,
-    explain,
-    explain_rows,
-)
+from molsepnorm.analysis.explanations.contributions import explain, explain_rows
 from molsepnorm.analysis.explanations.explanation import (
     Contributions,
     Explanation,
@@ -15,8 +10,6 @@ from molsepnorm.analysis.explanations.explanation import (
 )
 
 __all__ = [
-    "MAX_ATOMS",
-    "PAIRS",
     "Contributions",
     "Explanation",
     "FragmentContribution",

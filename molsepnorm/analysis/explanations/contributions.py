@@ -1,7 +1,7 @@
 """`explain`: Shapley values of atoms and fragments, from predictions for parts of molecules.
 
-The n players are the atoms of a molecule and further inputs. The value of a coalition, a set of
-present players, is the model's prediction without the other players.
+The n players are the atoms of a molecule and further inputs. The value of a coalition (a set of
+players) is the model's prediction without the other players.
 """
 
 from __future__ import annotations
@@ -44,15 +44,11 @@ from molsepnorm.workers import results_of
 if TYPE_CHECKING:
     import pandas as pd
 
-PAIRS = 8
-"""Default number of pairs of random orders."""
-
+PAIRS = 8  # of random orders, by default
 MAX_ATOMS = 200
 """Larger molecules are not explained, since the time grows with the third power of their size."""
-
 DESCRIPTORS = "all descriptors"
 """Name of the contribution of RDKit's descriptors and the featuriser's molecule-level features."""
-
 _TASK = 8  # molecules that are explained together
 
 
@@ -110,20 +106,15 @@ def explain(
     columns: Cells | None = None,
     pairs: int = PAIRS,
 ) -> list[Explanation]:
-    """Return why a model predicts what it predicts for each SMILES, in their order.
+    """Explain the prediction for each SMILES, in their order.
 
     The contribution of an atom is its Shapley value, estimated from random orders of removal; see
     `Draws`, and `masked_predictions` for what removal means. The contributions of a molecule add up
     to its prediction by all networks and forests, minus the prediction without any atom and input.
     Atoms that a symmetry of the molecule exchanges have equal contributions.
 
-    >>> found, = explain(predictor, ["CCO"])                              # doctest: +SKIP
-    >>> found.targets["logS"].atoms.round(2)                              # doctest: +SKIP
-    array([-0.21,  0.05,  1.13])
-
     Args:
         model: a trained model, or a predictor, whose device and processes are used.
-        smiles: the SMILES.
         columns: the cells of the model's feature columns, as in `Predictor.predict`.
         pairs: number of pairs of random orders. Twice as many take twice the time and divide the
             squared error by two.
@@ -136,7 +127,6 @@ def explain(
 
 
 def _explained(predictor: Predictor, rows: Iterator[Row], pairs: int) -> Iterator[Explanation]:
-    """Explain tasks one by one, or on a CPU in worker processes."""
     predictor.model.require_targets()
     if pairs < 2:
         raise ConfigError(f"pairs must be 2 or more, for a standard error; got {pairs}")
@@ -157,13 +147,7 @@ def explain_rows(
     pairs: int = PAIRS,
     most: int | None = None,
 ) -> list[Explanation]:
-    """Explain the predictions for a table.
-
-    Args:
-        predictor, chunks, smiles_column, source, on_invalid: as for `predict_rows`.
-        pairs: number of pairs of random orders.
-        most: maximum number of rows; None for any number.
-    """
+    """Explain the predictions for a table of at most `most` rows; see `predict_rows`."""
     table = TableRows(chunks, smiles_column, source, on_invalid, predictor.model.inputs.names)
     table.check([])
     rows = list(table)
@@ -172,18 +156,17 @@ def explain_rows(
             f"a picture shows at most {most} molecules, and {source} has {len(rows):,}: write a "
             "page (.html) or JSON"
         )
-    found = []
-    for row, each in zip(rows, _explained(predictor, iter(rows), pairs), strict=True):
-        table.kept(row, each.error)
-        found.append(each)
-    return found
+    explanations = []
+    for row, explanation in zip(rows, _explained(predictor, iter(rows), pairs), strict=True):
+        table.kept(row, explanation.error)
+        explanations.append(explanation)
+    return explanations
 
 
 class _Explain:
     def __init__(self, predictor: Predictor, pairs: int) -> None:
         self._model, self._device = predictor.model, predictor.device
-        self._precision = predictor.precision
-        self._pairs = pairs
+        self._precision, self._pairs = predictor.precision, pairs
         # structures are standardised here, since the atoms of the standard form are explained
         self._prepare = Prepare(replace(self._model, standardize="none"), self._device)
         self._attention = TokenAttention(self._model.network)
@@ -193,22 +176,20 @@ class _Explain:
         smiles = [row[0] for row in rows]
         structures = standardized(smiles, self._model.standardize)
         forms = [_traced(text) for text in structures]
-        texts = [each.smiles if isinstance(each, Traced) else each for each in forms]
+        texts = [form.smiles if isinstance(form, Traced) else form for form in forms]
         prepared = self._prepare([(text, *row[1:]) for text, row in zip(texts, rows, strict=True)])
-        found = [
-            Explanation(*each) for each in zip(smiles, structures, prepared.errors, strict=True)
-        ]
+        explanations = [*map(Explanation, smiles, structures, prepared.errors)]
         for group in prepared.groups:
-            self._explain(group, forms, found)
-        return found
+            self._explain(group, forms, explanations)
+        return explanations
 
     def _explain(
-        self, group: Group, forms: Sequence[Traced | Unwritten], found: list[Explanation]
+        self, group: Group, forms: Sequence[Traced | Unwritten], explanations: list[Explanation]
     ) -> None:
         rows, encoded, extra = group
         draws = [draw(int(size) + len(self._inputs), self._pairs) for size in encoded.sizes]
         molecules = []
-        for index, (row, each) in enumerate(zip(rows, draws, strict=True)):
+        for index, row in enumerate(rows):
             text, atoms = forms[row].smiles, len(forms[row].places)
             if atoms != encoded.sizes[index]:
                 raise ConfigError(
@@ -217,19 +198,19 @@ class _Explain:
                     "of the SMILES can be explained"
                 )
             counted = {name: find(text) for name, find in self._counts.items()}
-            molecules.append(Maskable(index, each.coalitions, counted, self._inputs))
+            molecules.append(Maskable(index, draws[index].coalitions, counted, self._inputs))
         model, device = self._model, self._device
         predicted = masked_predictions(model, encoded, extra, molecules, device, self._precision)
         batch = model.graphs(Inputs.of(encoded, extra, device)).cut(np.arange(len(rows)))
         attention = self._attention(batch).cpu().numpy()
         for index, row in enumerate(rows):
             if not np.isfinite(predicted[index]).all():
-                found[row] = replace(found[row], error=_NOT_FINITE)
+                explanations[row] = replace(explanations[row], error=_NOT_FINITE)
                 continue
             form, size = forms[row], int(encoded.sizes[index])
-            seen = _of_atoms(_mean_of_equals(form) @ attention[index, 1 : size + 1], form)
-            explained = self._explanation(found[row], form, draws[index], predicted[index])
-            found[row] = replace(explained, attention=seen)
+            of_atoms = _of_atoms(_mean_of_equals(form) @ attention[index, 1 : size + 1], form)
+            explained = self._explanation(explanations[row], form, draws[index], predicted[index])
+            explanations[row] = replace(explained, attention=of_atoms)
 
     def _explanation(
         self, empty: Explanation, form: Traced, draws: Draws, predicted: np.ndarray
@@ -240,7 +221,8 @@ class _Explain:
         of_players = draws.contributions(values)  # (R / 2, n, O)
         of_atoms = _mean_of_equals(form) @ of_players[:, :atoms]
         of_inputs = of_players[:, atoms:].mean(axis=0)
-        means, spreads = of_atoms.mean(axis=0), of_atoms.std(axis=0, ddof=1)
+        means, errors = of_atoms.mean(axis=0), of_atoms.std(axis=0, ddof=1) / len(of_players) ** 0.5
+        names = [name for name, _ in self._inputs]
         targets = {}
         for target, columns in zip(task.targets, task.columns(), strict=True):
             chosen = int(predicted[-1, columns].argmax())
@@ -252,11 +234,8 @@ class _Explain:
                 probability=float(predicted[-1, column]) if is_class else None,
                 base=float(values[0, column]),
                 atoms=_of_atoms(means[:, column], form),
-                errors=_of_atoms(spreads[:, column] / len(of_players) ** 0.5, form),
-                inputs={
-                    name: float(value)
-                    for (name, _), value in zip(self._inputs, of_inputs[:, column], strict=True)
-                },
+                errors=_of_atoms(errors[:, column], form),
+                inputs=dict(zip(names, of_inputs[:, column].tolist(), strict=True)),
             )
         parts = {scheme: _fragments(form, scheme, targets) for scheme in SCHEMES}
         return replace(empty, targets=targets, fragments=parts)
@@ -269,7 +248,6 @@ _NOT_FINITE = (
 
 
 def _traced(text: str) -> Traced | Unwritten:
-    """Return the stable form of a SMILES, or an empty text with the reason."""
     try:
         form = traced(text)
     except InvalidMolecule as error:
@@ -283,7 +261,7 @@ def _traced(text: str) -> Traced | Unwritten:
 def _inputs_of(
     model: PropertyModel,
 ) -> tuple[dict[str, Callable[[str], Environments]], tuple[tuple[str, np.ndarray], ...]]:
-    """Return the fingerprints' functions for environments, and the other inputs, see `Maskable`."""
+    """Return functions for the environments of fingerprints, and the other `Maskable.inputs`."""
     reads = model.inputs
     described = model.encoding.molecule_features + len(reads.descriptors)
     inputs, end = [], described
@@ -303,12 +281,12 @@ def _inputs_of(
 def _fragments(
     form: Traced, scheme: str, targets: Mapping[str, Contributions]
 ) -> list[FragmentContribution]:
-    found = []
-    for each in fragments(form.smiles, scheme):
-        places = form.places[[*each.atoms]]
+    parts = []
+    for part in fragments(form.smiles, scheme):
+        places = form.places[[*part.atoms]]
         sums = {name: float(of.atoms[places].sum()) for name, of in targets.items()}
-        found.append(FragmentContribution(each.smiles, tuple(places.tolist()), sums))
-    return found
+        parts.append(FragmentContribution(part.smiles, tuple(places.tolist()), sums))
+    return parts
 
 
 def _mean_of_equals(form: Traced) -> np.ndarray:  # float64 (N, N)
@@ -318,7 +296,7 @@ def _mean_of_equals(form: Traced) -> np.ndarray:  # float64 (N, N)
 
 
 def _of_atoms(values: np.ndarray, form: Traced) -> np.ndarray:  # (N,) -> (size,)
-    """Return numbers of atoms in the order of the given SMILES; 0 for hydrogens not read."""
+    """Return values of atoms in the order of the given SMILES; 0 for hydrogens not read."""
     ordered = np.zeros(form.size)
     ordered[form.places] = values
     return ordered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +30,10 @@ from molsepnorm.molecules.drawing import (
 )
 from molsepnorm.molecules.fragments import SCHEMES
 
-FORMATS = (".html", ".json", ".png", ".svg")
-"""Extensions of the files that `write_explanations` writes."""
-
 PICTURES = (".png", ".svg")
-"""Those of pictures."""
-
-MAX_PICTURE = 48
-"""Maximum number of molecules of a picture."""
-
-MAX_DRAWN = 100
-"""Maximum number of molecules that a page draws."""
-
+FORMATS = (".html", ".json", *PICTURES)
+MAX_PICTURE = 48  # molecules in a picture
+MAX_DRAWN = 100  # molecules that a page draws
 _SIZE = 300, 220  # pixels of a drawing on a page
 _TOP = 10  # fragments at either end of a table
 _SCHEME_TITLES = {
@@ -51,7 +43,6 @@ _SCHEME_TITLES = {
 
 
 def require_format(path: Path | str, targets: Sequence[str]) -> None:
-    """Raise a `ConfigError` for an unknown format, or a picture of several targets."""
     extension = Path(path).suffix.lower()
     if extension not in FORMATS:
         raise ConfigError(
@@ -65,7 +56,6 @@ def require_format(path: Path | str, targets: Sequence[str]) -> None:
 
 
 def chosen_targets(names: Sequence[str], chosen: Sequence[str] | None) -> list[str]:
-    """Return the chosen targets of a model, or all; a `ConfigError` if it does not have one."""
     for name in chosen or ():
         if name not in names:
             raise ConfigError(f"the model has no target '{name}'. {did_you_mean(name, names)}")
@@ -78,12 +68,7 @@ def write_explanations(
     model: str,
     targets: Sequence[str],
 ) -> None:
-    """Write a page (.html), a picture (.png, .svg) or all numbers (.json) of these targets.
-
-    Raises:
-        ConfigError: as `require_format`; or a picture would have no molecule.
-        StorageError: the file cannot be written.
-    """
+    """Write a page (.html), a picture (.png, .svg) or all numbers (.json) of these targets."""
     require_format(path, targets)
     extension = Path(path).suffix.lower()
     if extension == ".json":
@@ -100,22 +85,17 @@ def write_explanations(
 def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) -> str:
     done = [each for each in explanations if each.error is None]
     drawn = done[:MAX_DRAWN]
+    targets = []
+    for name in names:
+        unit = ", ".join(sorted({each.targets[name].unit for each in done}) or [name])
+        fragments = {scheme: top_fragments(done, scheme, name) for scheme in SCHEMES}
+        tables = [(_SCHEME_TITLES[scheme], *_ends(found)) for scheme, found in fragments.items()]
+        targets.append((name, _limit(done, name), unit, tables))
     body = template("molsepnorm.analysis.explanations", "page.html").render(
         every=len(explanations),
         done=len(done),
         drawn=drawn,
-        targets=[
-            (
-                name,
-                limit,
-                ", ".join(sorted({each.targets[name].unit for each in done}) or [name]),
-                [
-                    (_SCHEME_TITLES[scheme], *_ends(top_fragments(done, scheme, name)))
-                    for scheme in SCHEMES
-                ],
-            )
-            for name, limit in _limits(done, names).items()
-        ],
+        targets=targets,
         colours=[hexadecimal(DIVERGING.negative), hexadecimal(DIVERGING.positive)],
         strongest=max((float(each.attention.max()) for each in drawn), default=0.0),  # type: ignore[union-attr]
         failed=[(each.smiles, each.error) for each in explanations if each.error is not None],
@@ -129,14 +109,10 @@ def page(explanations: Sequence[Explanation], names: Sequence[str], model: str) 
     return frame(f"Explanations by {model}", heading, body, __version__)
 
 
-def _limits(explanations: Iterable[Explanation], names: Sequence[str]) -> dict[str, float]:
-    """Return the largest absolute contribution of an atom to each target, whose colour is
-    strongest; 1 if all are 0."""
-    sizes = {
-        name: [float(np.abs(each.targets[name].atoms).max()) for each in explanations]
-        for name in names
-    }
-    return {name: max(each, default=0.0) or 1.0 for name, each in sizes.items()}
+def _limit(explanations: Sequence[Explanation], target: str) -> float:
+    """Return the largest absolute contribution of an atom; 1 if all are 0."""
+    largest = (float(np.abs(each.targets[target].atoms).max()) for each in explanations)
+    return max(largest, default=0.0) or 1.0
 
 
 def _atoms_of(each: Explanation, of: Contributions) -> list[tuple[str, str]]:
@@ -172,19 +148,16 @@ def _attention(each: Explanation, limit: float) -> str:
 def _ends(
     summaries: Sequence[FragmentSummary],
 ) -> tuple[list[tuple[str, ...]], tuple[str, ...], str]:
-    """Return the rows and the head of a table of the fragments at both ends, and a note; only those
-    in several molecules, if there are."""
+    """Return the rows and the head of a table of the fragments at both ends, and a note. Fragments
+    of a single molecule are left out if there are others."""
     shared = [each for each in summaries if each.molecules > 1] or [*summaries]
     chosen = shared if len(shared) <= 2 * _TOP else [*shared[:_TOP], *shared[-_TOP:]]
     units = len({each.unit for each in summaries}) > 1
     head = ("fragment", *["contribution to"] * units, "mean", "spread", "count", "molecules")
-    rows = [
-        (
-            *(each.smiles, *[each.unit] * units, f"{each.mean:+.3g}", f"{each.spread:.2g}"),
-            *(str(each.count), str(each.molecules)),
-        )
-        for each in chosen
-    ]
+    rows = []
+    for each in chosen:
+        numbers = f"{each.mean:+.3g}", f"{each.spread:.2g}", str(each.count), str(each.molecules)
+        rows.append((each.smiles, *[each.unit] * units, *numbers))
     note = f"{len(chosen):,} of {len(summaries):,} fragments."
     if len(shared) < len(summaries):
         note += " Fragments of a single molecule are left out."
@@ -204,10 +177,10 @@ def _picture(explanations: Sequence[Explanation], path: Path | str, target: str)
         for each in done
         for of in [each.targets[target]]
     ]
-    limit = _limits(done, [target])[target]
     units = {each.targets[target].unit for each in done}
     unit = f"contribution to {units.pop() if len(units) == 1 else target}"
-    return draw_grid(panels, DIVERGING, limit, unit, Path(path).suffix.lower() == ".png")
+    as_png = Path(path).suffix.lower() == ".png"
+    return draw_grid(panels, DIVERGING, _limit(done, target), unit, as_png)
 
 
 def _numbers(
@@ -229,13 +202,15 @@ def _numbers(
 
 
 def explanation_json(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
-    """Return all numbers about these targets of a molecule, or the reason why there are none."""
+    """Return all numbers about these targets of a molecule, or the reason for having none."""
     if each.attention is None:
         return {"smiles": each.smiles, "error": each.error}
-    targets = {name: dict(vars(each.targets[name])) for name in names}
-    for own in targets.values():
-        own |= {"atoms": own["atoms"].tolist(), "standard_errors": own.pop("errors").tolist()}
-        own["inputs"] = own.pop("inputs")  # the last
+    targets = {}
+    for name in names:
+        numbers = dict(vars(each.targets[name]))
+        inputs, errors = numbers.pop("inputs"), numbers.pop("errors")
+        numbers["atoms"] = numbers["atoms"].tolist()
+        targets[name] = {**numbers, "standard_errors": errors.tolist(), "inputs": inputs}
     fragments = {
         scheme: [
             {
@@ -243,9 +218,9 @@ def explanation_json(each: Explanation, names: Sequence[str]) -> dict[str, Any]:
                 "atoms": list(part.atoms),
                 "contributions": {name: part.contributions[name] for name in names},
             }
-            for part in found
+            for part in parts
         ]
-        for scheme, found in each.fragments.items()
+        for scheme, parts in each.fragments.items()
     }
     return {
         "smiles": each.smiles,

@@ -34,7 +34,7 @@ class Maskable:
     fingerprints: dict[str, Environments]
     """The environments of the counts that the model reads, by their name in `ExtraArrays`."""
     inputs: tuple[tuple[str, np.ndarray], ...]
-    """Name of each other input, and where it is in the features of the featuriser, followed by the
+    """Name of each other input, and its places in the features of the featuriser, followed by the
     descriptors and the feature columns."""
 
 
@@ -46,28 +46,28 @@ def masked_predictions(
     device: torch.device,
     precision: Precision = "fp32",
 ) -> list[np.ndarray]:  # float32 (K, O) each
-    """Return what the model predicts for every coalition of each molecule.
+    """Return the predictions for every coalition of each molecule.
 
-    An absent atom is left out as padding is: from attention, messages, random walks and read-outs.
-    The other atoms keep their features, degrees, distances and paths of the whole molecule.
-    Fingerprint counts are those of environments whose atoms are all present. Other absent inputs
-    are missing values, which each network replaces by their mean over the training molecules and
-    each forest by their median.
+    An absent atom is left out of attention, messages, random walks and read-outs, like padding. The
+    other atoms keep their features, degrees, distances and paths of the whole molecule. Fingerprint
+    counts are those of environments whose atoms are all present. Other absent inputs are missing
+    values, which networks replace by their mean over the training molecules and forests by their
+    median.
     """
     first_atom = np.cumsum(encoded.sizes) - encoded.sizes
     first_pair = np.cumsum(encoded.sizes**2) - encoded.sizes**2
     sizes, atoms, pairs, features, extras = [], [], [], [], []
-    for each in molecules:
-        count = int(encoded.sizes[each.index])
-        for present in each.coalitions[:, :count]:
+    for molecule in molecules:
+        index, count = molecule.index, int(encoded.sizes[molecule.index])
+        for present in molecule.coalitions[:, :count]:
             kept = np.flatnonzero(present)
             sizes.append(len(kept))
-            atoms.append(first_atom[each.index] + kept)
-            pairs.append((first_pair[each.index] + kept[:, None] * count + kept).ravel())
-        own = np.empty(0) if encoded.features is None else encoded.features[each.index]
-        found = _inputs(each, own, extra.of(np.array([each.index])), count)
-        features.append(found[0])
-        extras.append(found[1])
+            atoms.append(first_atom[index] + kept)
+            pairs.append((first_pair[index] + kept[:, None] * count + kept).ravel())
+        own = np.empty(0) if encoded.features is None else encoded.features[index]
+        of_featurizer, others = _inputs(molecule, own, extra.of(np.array([index])), count)
+        features.append(of_featurizer)
+        extras.append(others)
     of_atoms, of_pairs = np.concatenate(atoms), np.concatenate(pairs)
     variants = EncodedGraphs(
         sizes=np.array(sizes, dtype=np.int64),
@@ -78,26 +78,25 @@ def masked_predictions(
         max_bonds=encoded.max_bonds,
         features=None if encoded.features is None else np.concatenate(features),
     )
-    inputs = Inputs.of(
-        variants, ExtraArrays(*map(np.concatenate, zip(*extras, strict=True))), device
-    )
+    every_extra = ExtraArrays(*map(np.concatenate, zip(*extras, strict=True)))
+    inputs = Inputs.of(variants, every_extra, device)
     predicted = model.predict(inputs, np.arange(len(variants)), precision).values
-    ends = np.cumsum([len(each.coalitions) for each in molecules])
+    ends = np.cumsum([len(molecule.coalitions) for molecule in molecules])
     return np.split(predicted, ends[:-1])
 
 
 def _inputs(
-    each: Maskable, own: np.ndarray, extra: ExtraArrays, count: int
+    molecule: Maskable, own: np.ndarray, extra: ExtraArrays, count: int
 ) -> tuple[np.ndarray, ExtraArrays]:
     """Return the featuriser's features, float32 (K, F), and the extra inputs of every coalition."""
-    present, others = np.split(each.coalitions, [count], axis=1)
+    present, others = np.split(molecule.coalitions, [count], axis=1)
     widths = np.cumsum([len(own), extra.descriptors.shape[1]])
     whole = np.concatenate([own, extra.descriptors[0], extra.columns[0]], dtype=np.float32)
-    values = np.tile(whole, (len(each.coalitions), 1))
-    for is_present, (_, places) in zip(others.T, each.inputs, strict=True):
+    values = np.tile(whole, (len(molecule.coalitions), 1))
+    for is_present, (_, places) in zip(others.T, molecule.inputs, strict=True):
         values[np.ix_(~is_present, places)] = np.nan
     features, descriptors, columns = np.split(values, widths, axis=1)
-    counts = {name: found.counts(present) for name, found in each.fingerprints.items()}
+    counts = {name: found.counts(present) for name, found in molecule.fingerprints.items()}
     none = np.zeros((len(values), 0), dtype=np.float32)
     return features, ExtraArrays(
         counts.get("counts", none), descriptors, counts.get("pairs", none), columns
@@ -105,11 +104,8 @@ def _inputs(
 
 
 def explained_scale(model: PropertyModel, predictions: np.ndarray) -> np.ndarray:  # float64 (…, O)
-    """Return predictions (…, O) on the scale that is explained.
-
-    It is the learned scale of a regression target, and the log-odds of a class, ln(p / (1 - p)),
-    with p between 1e-7 and 1 - 1e-7.
-    """
+    """Return predictions on the scale that is explained: the learned scale of a regression target,
+    and the log-odds of a class, ln(p / (1 - p)), with p between 1e-7 and 1 - 1e-7."""
     values = predictions.astype(np.float64)
     for target, columns in zip(model.task.targets, model.task.columns(), strict=True):
         if target.kind != "regression":
@@ -122,8 +118,8 @@ _READABLE = FAST._replace(attention=PLAIN.attention, dropout=PLAIN.dropout)
 
 
 class TokenAttention:
-    """Computes the mean attention weight of the graph token over all heads and layers, by a copy of
-    the network with plain attention, which keeps its weights."""
+    """Computes the mean attention weights of the graph token over all heads and layers, in a copy
+    of the network with plain attention."""
 
     def __init__(self, network: Graphormer) -> None:
         self._network = empty_network(network.config, _READABLE)
@@ -132,9 +128,9 @@ class TokenAttention:
 
     @torch.no_grad()
     def __call__(self, batch: GraphBatch) -> Tensor:  # (B, S)
-        """Return the weights of a batch in a single group: of the graph token, the atoms and
-        padding (0)."""
-        sites = [cast(GraphormerLayer, each).attention.dropout for each in self._network.layers]
+        """Return the weights of the graph token, the atoms and padding (0), for a batch of one
+        group."""
+        sites = [cast(GraphormerLayer, layer).attention.dropout for layer in self._network.layers]
         # weights (H, graphs, Q, S)
         means = observed(self._network, batch, sites, lambda weights: weights[:, :, 0].mean(0))
         return torch.stack(means).mean(0)[batch.order]

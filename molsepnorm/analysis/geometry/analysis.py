@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -39,8 +38,7 @@ from molsepnorm.training.evaluation import select
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.run_folder.folder import RunFolder
 
-TOKEN, ATOMS = "graph token", "mean of atoms"
-"""The two embeddings of a molecule, in the order of `nn.observe.layer_embeddings`."""
+TOKEN, ATOMS = "graph token", "mean of atoms"  # as in `nn.observe.layer_embeddings`
 
 MEASURES = {
     "effective_rank": "effective rank",
@@ -60,18 +58,18 @@ class ModelOnMolecules:
 
     name: str
     group: str
-    """Runs of a group, such as those that differ only in their seed, are summarised together."""
+    """Runs of a group, which differ only in their seed, are summarised together."""
     model: PropertyModel
     store: GraphStore
     """Molecules encoded for this model."""
     graphs: np.ndarray
-    """int64 [n], indices of the molecules; they are the same molecules for all models."""
+    """int64 [n], indices of the molecules, which are the same for all models."""
     labels: np.ndarray
-    """float32 [n, T]: labels of the molecules; NaN if they are missing, or bounds."""
+    """float32 [n, T]; NaN for missing labels and bounds."""
     smiles: tuple[str, ...] | None = None
     """SMILES of the molecules, if the source has them."""
     extra: ExtraArrays | None = None
-    """The inputs of the model beside the graphs; None if there are none."""
+    """The inputs of the model beside the graphs."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +88,8 @@ class EmbeddingStatistics:
     alignment: float | None
     """Alignment of two views with different dropout; None for networks without dropout."""
     correlations: dict[str, float | None]
-    """See `correlate`: with the molecules' size in atoms and with the learned values of targets. A
-    target called "size" or like one of `MEASURES` is named "target size" here."""
+    """See `correlate`: with the size in atoms and with the learned values of targets. A target
+    called "size" or like one of `MEASURES` is named "target size" here."""
     singular_values: tuple[float, ...]
     """Divided by √n: standard deviations along the principal axes."""
 
@@ -105,7 +103,7 @@ class AnalysedRun:
     name: str
     group: str
     statistics: tuple[EmbeddingStatistics, ...]
-    """At each site, of the graph token and, where it exists, of the mean of atoms."""
+    """At each site, of the graph token and, where it is computed, of the mean of atoms."""
 
     def at(self, of: str = TOKEN, site: str | None = None) -> EmbeddingStatistics | None:
         """Return the statistics at a site, by default the last one."""
@@ -120,14 +118,16 @@ class Analysis:
 
     @property
     def titles(self) -> dict[str, str]:
-        """The names of all statistics, for `EmbeddingStatistics.value`, and those to show."""
+        """Titles of all statistics by name, see `EmbeddingStatistics.value`."""
         numbers = self.runs[0].statistics[0].correlations
-        return {**MEASURES, **{name: f"r, {name}" for name in numbers}}
+        return MEASURES | {name: f"r, {name}" for name in numbers}
 
     @property
     def groups(self) -> dict[str, list[AnalysedRun]]:
-        names = dict.fromkeys(run.group for run in self.runs)
-        return {name: [run for run in self.runs if run.group == name] for name in names}
+        groups: dict[str, list[AnalysedRun]] = {}
+        for run in self.runs:
+            groups.setdefault(run.group, []).append(run)
+        return groups
 
     def summary(self, of: str = TOKEN) -> dict[str, dict[str, dict[str, float | None]]]:
         """Return group -> statistic -> mean and unbiased standard deviation, at the last site."""
@@ -141,22 +141,21 @@ class Analysis:
 
     def table(self) -> list[list[str]]:
         """Return a row of groups, and a row for each statistic of the graph token: mean ± sd."""
+
+        def cell(mean: float | None, sd: float | None) -> str:
+            if mean is None:
+                return "—"
+            return f"{mean:.3g}" if sd is None else f"{mean:.3g} ± {sd:.2g}"
+
         columns = self.summary().values()
         rows = [["", *self.groups], ["runs", *(str(len(runs)) for runs in self.groups.values())]]
         for name, title in self.titles.items():
-            rows.append([title, *(_cell(**each[name]) for each in columns)])
+            rows.append([title, *(cell(**column[name]) for column in columns)])
         return rows
 
     def to_json(self) -> dict[str, Any]:
         summary = {of: self.summary(of) for of in (TOKEN, ATOMS)}
-        runs = [asdict(run) for run in self.runs]
-        return {"molecules": self.molecules, "summary": summary, "runs": runs}
-
-
-def _cell(mean: float | None, sd: float | None) -> str:
-    if mean is None:
-        return "—"
-    return f"{mean:.3g}" if sd is None else f"{mean:.3g} ± {sd:.2g}"
+        return {"molecules": self.molecules, "summary": summary, "runs": [*map(asdict, self.runs)]}
 
 
 def load_models(
@@ -171,25 +170,19 @@ def load_models(
         folders: folders of runs or models. An ablation or a benchmark stands for all its finished
             runs; those that differ only in their seed are one group.
         data: the molecules; labels are not needed. By default the data of the first run.
-        split: train, val, test, or all. By default val, which keeps the test molecules unseen, or
-            all for a table that the run was not trained on.
+        split: train, val, test, or all. By default val, or all for a table that the run was not
+            trained on.
         max_molecules: from a larger split, the same random molecules are selected each time.
-
-    Raises:
-        ConfigError: there is no folder, one of them twice, no such split, the models predict
-            different targets, or the data do not fit a model, which the message names.
-        DataError: the data cannot be loaded or used.
-        ModelError: a folder holds no complete model.
     """
     require_several(folders, "folders")
-    runs = [found for folder in folders for found in _runs_in(resolve(folder).resolve())]
+    runs = [run for folder in folders for run in _runs_in(resolve(folder).resolve())]
     if not runs:
         raise ConfigError("there is no model to analyze")
-    if twice := [run for run, count in Counter(run for run, _ in runs).items() if count > 1]:
+    paths = [path for path, _ in runs]
+    if twice := [path for path in paths if paths.count(path) > 1]:
         raise ConfigError(f"{twice[0]} is given twice")
-    names = _names([run for run, _ in runs])
-    groups = _names(dict.fromkeys(group for _, group in runs))
-    data = data or _own_data(runs[0][0])
+    names, groups = _names(paths), _names(dict.fromkeys(group for _, group in runs))
+    data = data or _own_data(paths[0])
     models = []
     with hold(data.table, data.splits_file):
         for run, group in runs:
@@ -200,7 +193,7 @@ def load_models(
             if len(graphs) > max_molecules:
                 rng = np.random.default_rng(0)
                 graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
-            if dataset.targets and not model.task.targets:  # it was trained without labels
+            if dataset.targets and not model.task.targets:  # pre-trained without labels
                 task = Task.fit(dataset.targets, dataset.labels, "loss", strict=False)
                 model = replace(model, task=task)
             labels = dataset.labels[graphs]
@@ -209,28 +202,28 @@ def load_models(
             smiles = dataset.source_smiles
             if smiles is not None:
                 smiles = tuple(smiles[row] for row in dataset.store.rows[graphs])
-            molecules = (dataset.store, graphs, labels, smiles, extra)
+            molecules = dataset.store, graphs, labels, smiles, extra
             models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
 
 
 def _runs_in(folder: Path) -> list[tuple[Path, Path]]:
     """Return the model in a folder, or all finished runs below it, each with its group's folder."""
-    if _holds_model(folder):
+
+    def holds_model(path: Path) -> bool:
+        return (path / "config.json").is_file() or (path / "model" / "config.json").is_file()
+
+    if holds_model(folder):
         return [(folder, folder)]
-    found: list[Path] = []
+    runs: list[Path] = []
     for pattern in ("*", "*/*", "*/*/*"):  # ABLATION/VARIANT/SEED
-        for run in sorted(folder.glob(pattern)):
-            is_run = (run / "metrics.json").is_file() and _holds_model(run)
-            if is_run and not any(outer in run.parents for outer in found):
-                found.append(run)
-    if not found:
+        for path in sorted(folder.glob(pattern)):
+            is_run = (path / "metrics.json").is_file() and holds_model(path)
+            if is_run and not any(outer in path.parents for outer in runs):
+                runs.append(path)
+    if not runs:
         raise ModelError(f"{folder} holds neither a model nor finished runs")
-    return [(run, run.parent) for run in sorted(found)]
-
-
-def _holds_model(folder: Path) -> bool:
-    return any((folder / inside / "config.json").is_file() for inside in ("", "model"))
+    return [(run, run.parent) for run in sorted(runs)]
 
 
 def _names(folders: Iterable[Path]) -> dict[Path, str]:
@@ -246,7 +239,6 @@ def _names(folders: Iterable[Path]) -> dict[Path, str]:
 
 
 def _own_data(folder: Path) -> DataConfig:
-    """Return the data of a run, for models of any targets."""
     run = RunFolder.of_model(folder)
     if run is None:
         raise ConfigError(
@@ -265,15 +257,13 @@ def analyze(
     """Compute statistics of the graph token and of the mean of atoms, layer by layer.
 
     Args:
-        models: one or more models, all with the same molecules and targets.
+        models: one or more models, all with the same two or more molecules and the same targets.
         device: the device for the networks, which they stay on.
         progress: called with the name of each model before it is analysed.
-        targets: the targets to correlate with the embeddings, by default the first three. Those
-            with several classes cannot be.
+        targets: regression or binary targets to correlate with the embeddings; by default the
+            first three.
 
     Raises:
-        ConfigError: there is no such device or target, no model, fewer than two molecules, or the
-            models differ in their targets or molecules.
         DataError: an embedding is not finite.
     """
     _require_same_molecules(models)
@@ -288,15 +278,16 @@ def analyze(
 def _numbers(one: ModelOnMolecules, names: Sequence[str] | None) -> dict[str, np.ndarray]:
     task = one.model.task
     known = {target.name: target for target in task.targets if target.kind != "multiclass"}
-    if names is not None:
-        require_several(names, "targets")
-        if unknown := [name for name in names if name not in known]:
-            raise ConfigError(
-                f"the numbers that the model predicts are {', '.join(known) or 'none'}, and not "
-                f"{', '.join(unknown)}"
-            )
+    if names is None:
+        names = [*known][:_MAX_TARGETS]
+    require_several(names, "targets")
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError(
+            f"the numbers that the model predicts are {', '.join(known) or 'none'}, and not "
+            f"{', '.join(unknown)}"
+        )
     numbers = {"size": one.store.sizes[one.graphs].astype(float)}
-    for target in [*known][:_MAX_TARGETS] if names is None else names:
+    for target in names:
         name = known[target].learned_name
         while name in numbers or name in MEASURES:
             name = f"target {name}"
@@ -346,16 +337,17 @@ def _require_same_molecules(models: Sequence[ModelOnMolecules]) -> None:
     if len(first.graphs) < 2:
         raise ConfigError(f"an analysis needs two molecules or more; got {len(first.graphs)}")
     for other in others:
-        both = first, other
-        mine, its = ([each.learned_name for each in one.model.task.targets] for one in both)
-        if mine != its:
+        mine, theirs = (
+            [target.learned_name for target in one.model.task.targets] for one in (first, other)
+        )
+        if mine != theirs:
             raise ConfigError(
                 f"{first.name} predicts {', '.join(mine) or 'nothing'}, and {other.name} "
-                f"{', '.join(its) or 'nothing'}: only models of the same targets can be compared"
+                f"{', '.join(theirs) or 'nothing'}: only models of the same targets can be compared"
             )
         if (
             first.smiles != other.smiles
-            or not np.array_equal(*(one.store.sizes[one.graphs] for one in both))
+            or not np.array_equal(*(one.store.sizes[one.graphs] for one in (first, other)))
             or not np.array_equal(first.labels, other.labels, equal_nan=True)
         ):
             raise ConfigError(

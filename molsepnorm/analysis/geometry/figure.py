@@ -1,4 +1,4 @@
-"""The figure of an analysis: each statistic, layer by layer."""
+"""The files of an analysis: a figure of each statistic, layer by layer, and the numbers."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ _LOOKS: dict[str, dict[str, Any]] = {
 
 
 def require_folder(folder: Path | str) -> None:
-    """Create the folder of an analysis, before the analysis takes time."""
-    new_figure()
+    new_figure()  # needs matplotlib
     with clear_errors(folder, "write into"):
         Path(folder).mkdir(parents=True, exist_ok=True)
 
@@ -43,19 +42,13 @@ def draw(analysis: Analysis) -> Figure:
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
-    groups = analysis.groups
-    shades = np.linspace(0, 0.9, len(groups))
-    colours = dict(zip(groups, colormaps["viridis"](shades), strict=True))
+    groups, titles = analysis.groups, analysis.titles
+    shades = colormaps["viridis"](np.linspace(0, 0.9, len(groups)))
+    colours = dict(zip(groups, shades, strict=True))
     statistics = [each for run in analysis.runs for each in run.statistics]
-    sites = sorted(
-        {each.site for each in statistics}, key=lambda each: (each == "last norm", len(each), each)
-    )
-    names = {
-        name: title
-        for name, title in analysis.titles.items()
-        if any(each.value(name) is not None for each in statistics)
-    }
-    for place, (name, title) in enumerate(names.items(), start=1):
+    sites = sorted({each.site for each in statistics}, key=lambda n: (n == "last norm", len(n), n))
+    names = [name for name in titles if any(each.value(name) is not None for each in statistics)]
+    for place, name in enumerate(names, start=1):
         axes = figure.add_subplot(2, -(-len(names) // 2), place)
         for group, of in product(groups, _LOOKS):
             found = [[run.at(of, site) for site in sites] for run in groups[group]]
@@ -66,12 +59,12 @@ def draw(analysis: Analysis) -> Figure:
                 low, mean, high = (f(heights[:, x], 0) for f in (np.nanmin, np.nanmean, np.nanmax))
                 axes.plot(x, mean, color=colours[group], lw=1.2, **_LOOKS[of])
                 axes.fill_between(x, low, high, color=colours[group], alpha=0.15, lw=0)
-        axes.set_title(title, fontsize=10)
+        axes.set_title(titles[name], fontsize=10)
         axes.set_xticks(range(len(sites)), [site.split()[-1] for site in sites], fontsize=7)
         axes.grid(alpha=0.3)
     lines = [Line2D([], [], color=colour) for colour in colours.values()]
     lines += [Line2D([], [], color="#444444", **look) for look in _LOOKS.values()]
-    labels = [f" {name}" for name in (*groups, *_LOOKS)]  # one with an underscore would be missing
+    labels = [f" {name}" for name in (*groups, *_LOOKS)]  # matplotlib hides those that begin with _
     figure.legend(lines, labels, loc="outside right upper")
     for text in figure.findobj(Text):  # names may have dollars
         text.set_parse_math(False)
@@ -79,6 +72,6 @@ def draw(analysis: Analysis) -> Figure:
 
 
 def new_figure(width: float = 1.0, height: float = 1.0) -> Figure:
-    """Return an empty figure, with its size in inches; a `ConfigError` without matplotlib."""
+    """Return an empty figure of this size in inches; a `ConfigError` without matplotlib."""
     Figure = require_package("matplotlib.figure", "plot", "a figure").Figure
     return Figure(figsize=(width, height), layout="constrained")

@@ -1,8 +1,7 @@
-"""Measures of a set of embeddings.
+"""Measures of embeddings (n, d) of n molecules.
 
-Embeddings are a tensor (n, d), for n molecules and d channels. Differences within the rounding of
-its type count as zero. Sums are in float64; those of `uniformity` and `alignment`, which may be
-losses, are in float32 or more, also under autocast.
+Differences within rounding count as zero. Sums are in float64; those of `uniformity` and
+`alignment`, which may be losses, are in float32 or more, also under autocast.
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ from molsepnorm.errors import DataError
 from molsepnorm.sepnorm.kernels import at_least_float32
 
 _ROUNDING = 16
-"""Rounding errors of a network, in units of the floating-point type's epsilon and the embeddings'
-norm. In networks whose token is constant by construction it was 2."""
-
+"""Rounding errors of a network, in units of the type's epsilon and the embeddings' norm; 2 in
+networks whose token is constant by construction."""
 _PAIRED_AT_ONCE = 1024  # rows of the matrix of pairs in memory
-
 _FOLDS = 5
 _MIN_MOLECULES = 20  # with fewer, a fold is too small for a correlation
 _STRENGTHS = np.logspace(-4, 4, 9)  # of ridge regression, on standardised channels
@@ -49,17 +46,14 @@ def effective_rank(points: Tensor) -> float:
 
     with σ the singular values of the centred embeddings.
 
-    Source: Roy and Vetterli, "The effective rank: a measure of effective dimensionality", EUSIPCO
-    2007, definition 1.
+    Source: Roy and Vetterli, "The effective rank", EUSIPCO 2007, definition 1.
 
     >>> effective_rank(torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 3.0], [0.0, -3.0]]))
     2.0...
     """
     values = singular_values(points)
     total = values.sum()
-    if total == 0:
-        return 0.0
-    return float(torch.special.entr(values / total).sum().exp())
+    return float(torch.special.entr(values / total).sum().exp()) if total else 0.0
 
 
 def uniformity(points: Tensor, t: float = 2.0) -> Tensor:  # ()
@@ -70,8 +64,7 @@ def uniformity(points: Tensor, t: float = 2.0) -> Tensor:  # ()
 
     Points spread evenly over a sphere in many dimensions have a uniformity near −2 t.
 
-    Source: Wang and Isola, "Understanding contrastive representation learning through alignment
-    and uniformity on the hypersphere", ICML 2020, arXiv 2005.10242, section 4.1.2.
+    Source: Wang and Isola, ICML 2020, arXiv 2005.10242, section 4.1.2.
 
     >>> uniformity(torch.tensor([[1.0, 0.0], [-2.0, 0.0]]))
     tensor(-8.)
@@ -117,7 +110,7 @@ def alignment(points: Tensor, others: Tensor) -> Tensor:  # ()
 
 
 def mean_cosine(points: Tensor) -> float:
-    """Return the mean cosine of two different points: near 1 if all have the same direction.
+    """Return the mean cosine between two points: near 1 if all have the same direction.
 
     >>> mean_cosine(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, 0.0]]))
     -0.33...
@@ -144,16 +137,13 @@ def outlier_share(points: Tensor) -> float:
 def correlate(points: Tensor, values: np.ndarray) -> float | None:
     """Return how well a number, such as a molecule's size or a label, can be read from embeddings.
 
-    It is the mean over 5 folds of Pearson's r with the predictions of a ridge regression on all
-    channels, for molecules left out of its fit. (A single r for all folds would be biased: the mean
-    of a fold is missing from its training data.)
+    It is the mean over 5 folds of Pearson's r with the predictions of a ridge regression for the
+    molecules left out of its fit. (A single r for all folds would be biased: the mean of a fold is
+    missing from its training data.) It is None if fewer than 20 values are known, or if values or
+    points are (almost) all equal.
 
     Args:
-        points: (n, d).
-        values: float (n,), the number; molecules with NaN are left out.
-
-    Returns:
-        None if fewer than 20 values are known, or if values or points are (almost) all equal.
+        values: float (n,); molecules with NaN are left out.
     """
     known = np.isfinite(values)
     x, spread, values = points.numpy()[known], _centred(points)[0].numpy()[known], values[known]
@@ -168,16 +158,14 @@ def correlate(points: Tensor, values: np.ndarray) -> float | None:
     for fit, left_out in KFold(_FOLDS, shuffle=True, random_state=0).split(x):
         if np.ptp(values[fit]) and np.ptp(values[left_out]):
             ridge = make_pipeline(StandardScaler(), RidgeCV(_STRENGTHS)).fit(x[fit], values[fit])
-            scores.append(_pearson(ridge.predict(x[left_out]), values[left_out]))
+            predicted = ridge.predict(x[left_out])
+            r = float(np.corrcoef(predicted, values[left_out])[0, 1]) if np.ptp(predicted) else 0.0
+            scores.append(r)
     return float(np.mean(scores)) if scores else None  # None for a single positive label
 
 
-def _pearson(x: np.ndarray, y: np.ndarray) -> float:
-    return float(np.corrcoef(x, y)[0, 1]) if np.ptp(x) else 0.0  # 0 for a constant prediction
-
-
 def _centred(points: Tensor) -> tuple[Tensor, float]:  # float64 (n, d)
-    """Return the centred embeddings, zeros within rounding errors, and the size of these."""
+    """Return the centred embeddings, 0 within rounding errors, and the size of these."""
     _require_embeddings(points)
     exact = points.double()
     rounding = _ROUNDING * torch.finfo(points.dtype).eps * float(torch.linalg.matrix_norm(exact))
@@ -186,11 +174,9 @@ def _centred(points: Tensor) -> tuple[Tensor, float]:  # float64 (n, d)
 
 
 def _require_embeddings(points: Tensor, min_points: int = 2) -> int:
-    """Return the number of points; a `DataError` if they are no embeddings (n, d), or too few."""
     if points.dim() != 2 or len(points) < min_points:
         raise DataError(
-            f"embeddings must have the shape (n, d) with n ≥ {min_points}; got "
-            f"{tuple(points.shape)}"
+            f"embeddings must be (n, d) with n ≥ {min_points}; got {tuple(points.shape)}"
         )
     if not points.isfinite().all():
         raise DataError("embeddings must be finite; some values are NaN or infinite")

@@ -1,4 +1,4 @@
-"""`NetworkPart`: a Graphormer with its head, and `infer`, which runs a network on molecules."""
+"""`NetworkPart`, a Graphormer with its head, and `infer`, which runs a network on molecules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NetworkPart(Part):
     in_spread: ClassVar[bool] = True
     network: Graphormer
     reads: ExtraInputs = NO_INPUTS
-    """The inputs among its molecule-level features, which follow those of the featuriser."""
+    """Its molecule-level features after those of the featuriser."""
 
     def predict(
         self, inputs: Inputs, rows: np.ndarray, task: Task, precision: Precision = "fp32"
@@ -87,12 +87,8 @@ def encoding_of(config: GraphormerConfig) -> EncodingSpec:
 
 
 def restored_network(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Graphormer:
-    """Return the network with this architecture and state, in evaluation mode.
-
-    Raises:
-        ModelError, ConfigError, RuntimeError: the settings are no architecture, or that of other
-            tensors.
-    """
+    """Return the network with this architecture and state, in evaluation mode. A `ModelError`,
+    `ConfigError` or `RuntimeError` means that they are invalid."""
     config = check_types(GraphormerConfig, settings, "the architecture of a network")
     _require_enough_weights(config, tensors)
     network = empty_network(config)
@@ -120,17 +116,16 @@ def infer(
     graphs: np.ndarray,
     batch_size: int | None = None,
     precision: Precision = "fp32",
-    call: Callable[[GraphBatch], torch.Tensor] | None = None,
-) -> torch.Tensor:  # float32 (G, …), (G, O) by default
+    call: Callable[[GraphBatch], Tensor] | None = None,
+) -> Tensor:  # float32 (G, …), (G, O) by default
     """Return the network's outputs for molecules in the given order, on the CPU.
 
-    Batches hold molecules of similar size. In evaluation mode the other molecules of a batch do not
-    change an output. The network's mode is restored.
+    Batches hold molecules of similar size. The network's mode is restored.
 
     Args:
         network: a network on the device of the tensors.
         graphs: int [G], indices of the molecules.
-        batch_size: maximum batch size; the default suits the device.
+        batch_size: maximum batch size; the default depends on the device.
         call: function from a batch to a row for each molecule; by default the network.
     """
     if not len(graphs):

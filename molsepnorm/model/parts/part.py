@@ -17,7 +17,7 @@ from molsepnorm.tasks import NO_INPUTS, ExtraInputs, Task
 
 
 class ExtraArrays(NamedTuple):
-    """The inputs of G molecules beside their graphs; those that no part reads have no columns."""
+    """The inputs of G molecules beside their graphs; arrays that no part reads have no columns."""
 
     counts: np.ndarray
     """uint16 or float32 (G, K): Morgan counts."""
@@ -39,8 +39,7 @@ class ExtraArrays(NamedTuple):
         return ExtraArrays(*(each[rows] for each in self))
 
     def read_by(self, reads: ExtraInputs) -> ExtraArrays:
-        """Return the arrays that a part reads: all or nothing of an array, and its first feature
-        columns."""
+        """Return what a part reads: all or nothing of an array, and the first feature columns."""
         pairs = zip(self, reads.widths, strict=True)
         return ExtraArrays(*(each[:, :width] for each, width in pairs))
 
@@ -50,10 +49,10 @@ class ExtraArrays(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """G molecules, as far as the parts of a model read them."""
+    """G molecules as inputs of a model."""
 
     graphs: GraphTensors
-    """Their graphs, with the molecule-level features of the featuriser."""
+    """With the molecule-level features of the featuriser."""
     extra: ExtraArrays
 
     @staticmethod
@@ -62,7 +61,7 @@ class Inputs(NamedTuple):
         extra: ExtraArrays | None = None,
         device: torch.device | str = "cpu",
     ) -> Inputs:
-        """Return a store or encoded molecules as inputs, by default without extra ones."""
+        """Return encoded molecules, or a store of them, as inputs."""
         extra = ExtraArrays.none(len(graphs)) if extra is None else extra
         return Inputs(GraphTensors.of(graphs, device), extra)
 
@@ -76,13 +75,12 @@ class Predicted(NamedTuple):
     """float32 (n, O): standard deviation of the predictions of networks and kernel regressions;
     None if there is one of them."""
     distance: np.ndarray | None = None
-    """float32 (n,): how far each molecule is from the training molecules, from 0 to 1; None without
-    a kernel regression."""
+    """float32 (n,): distance of each molecule from the training molecules, from 0 to 1; None
+    without a kernel regression."""
 
 
 class Part(ABC):
-    """A learner. A subclass implements `predict` and, for model folders, the other methods; see
-    `register_part`."""
+    """A learner. For model folders, a subclass is registered by `register_part`."""
 
     kind: ClassVar[str]
     """Name of the class in model folders and reports."""
@@ -99,11 +97,10 @@ class Part(ABC):
 
     @property
     def modules(self) -> tuple[nn.Module, ...]:
-        """Its PyTorch modules."""
+        """Its PyTorch modules, which `to` moves."""
         return ()
 
     def to(self, device: torch.device | str) -> None:
-        """Move its modules to a device."""
         for module in self.modules:
             module.to(device)
 
@@ -118,16 +115,15 @@ class Part(ABC):
         """O, the number of columns of the predictions."""
 
     def rescale(self, old: Task, new: Task) -> None:  # noqa: B027 - the unit of labels needs none
-        """Change the part so that it has the same predictions in a new task, whose targets have
-        other means and scales of labels."""
+        """Keep the predictions in a new task whose targets have other means and scales."""
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Return what a model folder holds of the part: settings as JSON, and tensors by name."""
+        """Return the settings, as JSON, and the tensors that a model folder holds."""
 
     @staticmethod
     @abstractmethod
     def from_state(
         settings: Mapping[str, Any], tensors: Mapping[str, Tensor], reads: ExtraInputs
     ) -> Part:
-        """Return the part with this state. Errors of Python mean that the state is damaged."""
+        """Return the part with this state; any error means that the state is damaged."""
