@@ -19,10 +19,7 @@ from molsepnorm.sepnorm.batch_norm import contains_batch_norm
 from molsepnorm.sepnorm.multi_token import MultiTokenSepNorm, Padding
 
 NormFactory = Callable[[int], nn.Module]
-"""A function that makes a norm from a number of channels."""
-
 Where = str | Iterable[str] | Callable[[str, nn.Module], bool]
-"""Names, in which `*` stands for anything, or a function of name and module."""
 
 
 class Rule(NamedTuple):
@@ -187,8 +184,8 @@ def _matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict
 
 def _width(norm: nn.Module) -> int | None:
     """Return the number of channels of a norm of the last dimension; None for other modules."""
-    others = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)  # of another dimension
-    if isinstance(norm, others) or next(norm.children(), None) is not None:
+    of_others = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)
+    if isinstance(norm, of_others) or next(norm.children(), None) is not None:
         return None
     shape = getattr(norm, "normalized_shape", None)
     if shape is None and isinstance(weight := getattr(norm, "weight", None), torch.Tensor):
@@ -317,11 +314,7 @@ def convert_to_sepnorm(
 def _make_norm_like(
     old: nn.Module, beside: nn.Parameter | None, factory: NormFactory, width: int
 ) -> nn.Module:
-    """Return a new norm with the weights of `old`, on the device of `beside`, at least float32.
-
-    Raises:
-        ConfigError: the function makes no module that maps (n, width) to the same shape.
-    """
+    """Return a new norm with the weights of `old`, on the device of `beside`, at least float32."""
     eps = getattr(old, "eps", getattr(old, "variance_epsilon", None))
     takes_eps = factory in (nn.LayerNorm, nn.RMSNorm) and eps is not None
     try:
@@ -345,8 +338,7 @@ def _make_norm_like(
     return new
 
 
-Change = tuple[nn.Module, str, Any, Any]
-"""A module, the name of an attribute, its old and its new value."""
+Change = tuple[nn.Module, str, Any, Any]  # module, name of an attribute, old and new value
 
 
 def _changes(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[Change]:
@@ -374,7 +366,6 @@ class Site:
     name: str
     """Qualified name of the module."""
     width: int
-    """Channels."""
     special_tokens: int
     batch_first: bool
     is_first: bool
@@ -382,7 +373,6 @@ class Site:
     cls_norm: str
     """Class of the norms of the special tokens."""
     tok_norm: str
-    """Class of the norm of the other tokens."""
 
 
 class Conversion:
@@ -403,9 +393,8 @@ class Conversion:
     def undo(self) -> None:
         """Restore the old norms, in place. A second call does nothing.
 
-        If `tok_norm` was None, the norm of the tokens is the old norm itself and keeps what it has
-        learned. Otherwise the old norm is restored unchanged. The weights of the special tokens'
-        norms are lost.
+        If `tok_norm` was None, the old norm has normalised the tokens and keeps what it learned.
+        The weights of the new norms are lost.
 
         Raises:
             ConfigError: a converted norm has been replaced since; nothing is changed.
