@@ -26,7 +26,7 @@ RECENT = 256
 """Number of molecules that `oriented_mol` keeps."""
 
 CANONICAL = "its canonical form "
-_ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
+ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
 _LOG_PREFIX = re.compile(r"^\[[\d:]+\] (?:SMILES Parse Error: )?")
 _INCHI_KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 _POSITION = re.compile(r"around position (\d+)")
@@ -78,10 +78,10 @@ def canonical_smiles(smiles: str) -> str:
             too large (see `excess`), has an extension that no SMILES can express, or RDKit cannot
             read it; the message contains RDKit's reason.
     """
-    text = _one_token(smiles)
+    text = one_token(smiles)
     with rdBase.BlockLogs():
         mol = _read_implicit(text)
-        cleared = bool(_ISOTOPE_OR_MAP.search(text))
+        cleared = bool(ISOTOPE_OR_MAP.search(text))
         if cleared:
             for atom in mol.GetAtoms():
                 atom.SetIsotope(0)
@@ -100,7 +100,7 @@ def read_smiles(smiles: str) -> Chem.Mol:
     Raises:
         InvalidMolecule: as `canonical_smiles`.
     """
-    return _read(_one_token(smiles))
+    return _read(one_token(smiles))
 
 
 def canonical_mol(smiles: str) -> Chem.Mol:
@@ -127,9 +127,8 @@ def oriented_mol(smiles: str) -> Chem.Mol:
 
     The chirality tag of a tetrahedral centre depends on the order of its neighbours, so a SMILES
     with such a tag is converted to canonical form first. So is one with isotopes, which
-    fingerprints and masses would contain. Everything else that RDKit derives,
-    except Kekulé structures, is independent of the order. Without stereo marks, stereo perception
-    and the removal of explicit hydrogens are skipped.
+    fingerprints and masses would contain. Everything else that RDKit derives, except Kekulé
+    structures, is independent of the order.
 
     The last `RECENT` molecules are kept, since a model may read the features, the fingerprint and
     the descriptors of a molecule one after the other. The result must not be changed.
@@ -142,15 +141,23 @@ def oriented_mol(smiles: str) -> Chem.Mol:
     Raises:
         InvalidMolecule: as `canonical_mol`.
     """
-    return _oriented(_one_token(smiles))
+    return _oriented(one_token(smiles))
 
 
 @functools.lru_cache(maxsize=RECENT)
 def _oriented(text: str) -> Chem.Mol:
     # The canonical form has no isotopes and no maps. RDKit keeps mapped hydrogens as atoms, and
     # counts stereocentres and stereo bonds between equal groups with different maps.
-    if "@" in text or _ISOTOPE_OR_MAP.search(text):
+    if "@" in text or ISOTOPE_OR_MAP.search(text):
         return canonical_mol(text)
+    return implicit_mol(text)
+
+
+def implicit_mol(text: str) -> Chem.Mol:
+    """Return the sanitised molecule with implicit hydrogens, and atoms in the order of the text.
+
+    Without stereo marks, stereo perception and the removal of explicit hydrogens are skipped.
+    """
     with rdBase.BlockLogs():
         if _NEEDS_ALL.search(text):
             return _read_implicit(text)
@@ -201,7 +208,7 @@ def excess(text: str) -> str | None:
     return None
 
 
-def _one_token(smiles: object) -> str:
+def one_token(smiles: object) -> str:
     """Return the SMILES without surrounding whitespace and with its CXSMILES extension worked in,
     after checking its characters and size."""
     if not isinstance(smiles, str):
