@@ -1,4 +1,4 @@
-"""Draw molecules as SVG and PNG, also with atoms that are coloured by numbers."""
+"""Draw molecules as SVG and PNG, with atoms coloured by numbers."""
 
 from __future__ import annotations
 
@@ -52,11 +52,7 @@ SEQUENTIAL = Colours(negative=(1.0, 1.0, 1.0), positive=(0.35, 0.78, 0.65))
 
 
 def hexadecimal(colour: Colour) -> str:
-    """Return a colour as in CSS.
-
-    >>> hexadecimal((1.0, 0.5, 0.0))
-    '#ff8000'
-    """
+    """Return a colour as in CSS, such as #ff8000."""
     return "#" + "".join(f"{round(255 * channel):02x}" for channel in colour)
 
 
@@ -77,17 +73,12 @@ class Panel:
 
 
 def atom_names(smiles: str) -> list[str]:
-    """Return the element and index of each atom of `Chem.MolFromSmiles`.
-
-    >>> atom_names("CCO")
-    ['C 0', 'C 1', 'O 2']
-    """
+    """Return the element and index of each atom of `Chem.MolFromSmiles`, such as C 0."""
     atoms = _molecule(smiles).GetAtoms()
     return [f"{atom.GetSymbol()} {atom.GetIdx()}" for atom in atoms]
 
 
 def _molecule(smiles: str) -> Chem.Mol:
-    """Return `Chem.MolFromSmiles` without RDKit's warnings."""
     with rdBase.BlockLogs():
         return Chem.MolFromSmiles(smiles)
 
@@ -101,7 +92,7 @@ def draw(
         panel: the molecule; its caption is the text for screen readers.
         colours: the colour scale.
         limit: the number with the strongest colour.
-        titles: text that is shown while the pointer is on an atom.
+        titles: tooltip of each atom.
         size: width and height in pixels.
     """
     mol, chosen = panel.highlights(colours, limit)
@@ -133,14 +124,9 @@ _STEPS = 60  # rectangles of the colour bar
 def draw_grid(
     panels: Sequence[Panel], colours: Colours, limit: float, unit: str, png: bool
 ) -> bytes:
-    """Return a picture of all molecules with their captions, and a colour bar.
+    """Return a PNG or SVG of all molecules with their captions, and a colour bar.
 
-    Args:
-        panels: one or more molecules.
-        colours: the colour scale.
-        limit: the number with the strongest colour.
-        unit: text below the colour bar.
-        png: return a PNG; otherwise an SVG.
+    `limit` is the number with the strongest colour, `unit` the text below the bar.
     """
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
@@ -150,11 +136,11 @@ def draw_grid(
     _set_options(drawer)
     drawer.drawOptions().legendFraction = 0.14
     drawer.drawOptions().drawMolsSameScale = False
-    mols, chosen = zip(*(each.highlights(colours, limit) for each in panels), strict=True)
+    mols, chosen = zip(*(panel.highlights(colours, limit) for panel in panels), strict=True)
     drawer.DrawMolecules(
         [*mols],
-        legends=[_printable(each.caption) for each in panels],
-        highlightAtoms=[[*each] for each in chosen],
+        legends=[_printable(panel.caption) for panel in panels],
+        highlightAtoms=[[*atoms] for atoms in chosen],
         highlightBonds=[[] for _ in panels],
         highlightAtomColors=[*chosen],
     )
@@ -183,8 +169,7 @@ def _draw_bar(drawer: Any, width: int, top: int, colours: Colours, limit: float,
 
 
 def _printable(text: str) -> str:
-    """Return the text in the characters that RDKit's font has."""
-    return text.encode("ascii", "replace").decode()
+    return text.encode("ascii", "replace").decode()  # the characters that RDKit's font has
 
 
 def _set_options(drawer: Any) -> None:
@@ -195,16 +180,13 @@ def _set_options(drawer: Any) -> None:
     options.legendFontSize = 15
 
 
-_MAX_DRAWN = 200  # atoms; a larger drawing cannot be read
-
-
 def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
     """Return an SVG element on white; None for an invalid or too large molecule."""
     try:
         mol = read_smiles(smiles)
     except InvalidMolecule:
         return None
-    if not 0 < mol.GetNumAtoms() <= _MAX_DRAWN:
+    if not 0 < mol.GetNumAtoms() <= 200:  # a larger drawing cannot be read
         return None
     drawer: Any = rdMolDraw2D.MolDraw2DSVG(*size)
     drawer.drawOptions().fixedBondLength = 32

@@ -13,9 +13,8 @@ from molsepnorm.errors import InvalidMolecule
 class MolGraph:
     """A molecule as an undirected graph whose atoms and bonds carry categorical features.
 
-    Each of these features is an index into an embedding table, whose size is in the featuriser's
-    `atom_sizes` or `bond_sizes`. The constructor checks the arrays and converts them to the dtypes
-    below.
+    Each feature is an index below the featuriser's `atom_sizes` or `bond_sizes`. The constructor
+    checks the arrays and converts them to the dtypes below.
 
     >>> import molsepnorm
     >>> ethanol = molsepnorm.molecules.featurize.get("zinc")("CCO")
@@ -31,13 +30,10 @@ class MolGraph:
 
     atom_features: np.ndarray
     """uint8 [N, A]: the A categorical features of each of N atoms, N ≥ 1."""
-
     bonds: np.ndarray
     """int32 [M, 2]: the two atoms of each of M bonds, every bond once, in any order."""
-
     bond_features: np.ndarray
     """uint8 [M, K]: the K categorical features of each bond."""
-
     features: np.ndarray | None = None
     """float32 [F]: numbers that describe the whole molecule; None if there are none."""
 

@@ -1,7 +1,5 @@
-"""Encode `MolGraph`s as the integers that a graph transformer reads: degrees and pair codes.
-
-The code of an atom pair (i, j) represents its hop distance and the bonds along its canonical
-shortest path; `PathVocabulary` translates codes.
+"""Encode `MolGraph`s as integers: degrees, and for each atom pair (i, j) a code of its hop distance
+and the bonds along its canonical shortest path, which a `PathVocabulary` translates.
 
 >>> import molsepnorm
 >>> propene = molsepnorm.molecules.featurize.get("zinc")("C=CC")

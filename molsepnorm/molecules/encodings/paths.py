@@ -28,10 +28,8 @@ class PathVocabulary:
 
     parents: np.ndarray
     """int32 [V]: the code of the path without its last bond; 0 up to `SELF`."""
-
     bonds: np.ndarray
     """int16 [V]: the last bond's label, or `NO_BOND`."""
-
     depths: np.ndarray
     """int16 [V]: the hop distance, clipped at the maximum; −1 below `SELF`."""
 
@@ -56,7 +54,6 @@ class PathVocabulary:
         return bonds
 
     def bonds_along(self, code: int) -> list[int]:
-        """Return the bond labels along one path, first bond first."""
         labels: list[int] = []
         while code > SELF:
             if self.bonds[code] != NO_BOND:
@@ -65,7 +62,6 @@ class PathVocabulary:
         return labels[::-1]
 
     def describe(self, code: int) -> str:
-        """Return a readable description of a code."""
         if code <= SELF:
             return ("padding", "graph token", "unreachable", "the atom itself")[code]
         bonds = "-".join(map(str, self.bonds_along(code)))
@@ -89,10 +85,7 @@ class PathVocabulary:
 
 
 class PathMerger:
-    """Merges the vocabularies of many chunks into that of a whole data set.
-
-    `add` returns provisional codes for a chunk; `finish` returns the map to final codes.
-    """
+    """Merges the vocabularies of many chunks into that of a whole data set."""
 
     def __init__(self) -> None:
         self._ids: dict[int, int] = {}  # parent's number * _BONDS + bond + 1 -> number

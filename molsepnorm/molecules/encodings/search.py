@@ -1,13 +1,12 @@
 """Canonical shortest paths between all atom pairs of many molecules, level by level.
 
 Of several shortest paths, such as the two ways around an even ring, the one with the
-lexicographically smallest sequence of bond labels is chosen, which depends on the molecule only.
-Graphormer's reference chooses one by the order of the atoms.
+lexicographically smallest sequence of bond labels is chosen. It depends on the molecule only, not
+on the order of its atoms as in Graphormer's reference.
 
 The search is breadth-first from every atom of every molecule at once. The *rank* of a path is its
 position among the distinct bond sequences of its level, in lexicographic order. A longer path is
-compared by (rank of its prefix, last bond), a single integer, so each level needs a few passes
-over flat arrays and no sorting.
+compared by (rank of its prefix, last bond), a single integer, so no level needs sorting.
 """
 
 from __future__ import annotations
@@ -52,10 +51,8 @@ class _Successors:
         return _Successors(np.where(counts > 0, ends - counts, -1), another, follower[onward])
 
     def after(self, bonds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all pairs of an index into `bonds` and a bond that follows this bond.
-
-        First followers come first, then second ones. This takes half the time of `np.repeat`.
-        """
+        """Return all pairs of an index into `bonds` and a bond that follows this bond, in half the
+        time of `np.repeat`: first followers come first, then second ones."""
         entry = self.first.take(bonds)
         index = np.flatnonzero(entry >= 0)
         entry = entry.take(index)
@@ -88,8 +85,7 @@ def shortest_paths(
         max_path_length: number of bonds whose labels are distinguished; at most `max_distance`.
 
     Returns:
-        codes: int32 [Σ N²], one matrix after the other; row i, column j is the path from i to j.
-        vocabulary: the paths that occur in these molecules.
+        codes, int32 [Σ N²]: one matrix after the other; row i, column j is the path from i to j.
     """
     sources, targets = ends.T.ravel(), ends[:, ::-1].T.ravel()  # bond e + M is the reverse of e
     labels = np.concatenate([labels, labels])

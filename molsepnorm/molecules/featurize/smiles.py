@@ -12,15 +12,15 @@ from rdkit import Chem, rdBase
 from molsepnorm.errors import InvalidMolecule
 
 MAX_ATOMS = 1000
-"""Larger molecules are refused: RDKit writes SMILES recursively, and a chain of thousands of atoms
-overflows the stack, which kills the process (seen with 4,000 atoms on a 1 MiB thread stack)."""
+"""RDKit writes SMILES recursively. A chain of thousands of atoms overflows the stack, which kills
+the process (seen with 4,000 atoms on a 1 MiB thread stack)."""
 
 MAX_RINGS = 512
-"""SMILES with more ring closures are refused: RDKit's ring search takes minutes, or kills the
-process, if hundreds of atoms have many neighbours each. A fullerene of `MAX_ATOMS` has 501."""
+"""RDKit's search for rings takes minutes, or kills the process, if hundreds of atoms have many
+neighbours each. A fullerene of `MAX_ATOMS` has 501 ring closures."""
 
 MAX_CHARACTERS = 40 * MAX_ATOMS
-"""Longer SMILES are refused: RDKit's time grows with the square of their length."""
+"""RDKit's time grows with the square of the length of a SMILES."""
 
 RECENT = 256
 """Number of molecules that `oriented_mol` keeps."""
@@ -41,7 +41,7 @@ _SANITIZE = Chem.SanitizeFlags.SANITIZE_ALL ^ _ATROPISOMERS
 
 
 class Unwritten(str):
-    """An empty cell in place of a structure without a SMILES; featurisers refuse it with `reason`.
+    """An empty SMILES of a structure that has none; featurisers refuse it with `reason`.
 
     >>> canonical_smiles(Unwritten("5,000 atoms"))
     Traceback (most recent call last):
@@ -60,10 +60,9 @@ def canonical_smiles(smiles: str) -> str:
     """Return RDKit's canonical isomeric SMILES, without isotopes and atom-map numbers.
 
     Deuterium and explicit hydrogens become implicit. A double bond whose geometry depends on one,
-    as in `[H]/N=C/C`, loses this geometry. Salts and mixtures stay whole. Surrounding whitespace
-    is ignored. A CXSMILES extension is worked in, see `cxsmiles.worked_in`. Other text after the
-    SMILES, such as a name, is refused instead of cut off, since a space in the middle of a SMILES
-    would go unnoticed.
+    as in `[H]/N=C/C`, loses this geometry. A CXSMILES extension is worked in, see
+    `cxsmiles.worked_in`. Other text after the SMILES, such as a name, is refused, since a space in
+    the middle of a SMILES would go unnoticed.
 
     >>> canonical_smiles(" OC[13CH3] "), canonical_smiles("[2H]C"), canonical_smiles("[Na+].[Cl-]")
     ('CCO', 'C', '[Cl-].[Na+]')
@@ -76,7 +75,7 @@ def canonical_smiles(smiles: str) -> str:
         InvalidMolecule: `smiles` is not a string (an empty cell of a table is None or NaN), is
             empty, contains whitespace, a non-ASCII character or the `~` or `[#6]` of SMARTS, is
             too large (see `excess`), has an extension that no SMILES can express, or RDKit cannot
-            read it; the message contains RDKit's reason.
+            read it, for the reason in the message.
     """
     text = one_token(smiles)
     with rdBase.BlockLogs():
@@ -95,19 +94,13 @@ def canonical_smiles(smiles: str) -> str:
 
 
 def read_smiles(smiles: str) -> Chem.Mol:
-    """Return the sanitised molecule as it is written, with isotopes and atom-map numbers.
-
-    Raises:
-        InvalidMolecule: as `canonical_smiles`.
-    """
+    """Return the sanitised molecule as it is written, with isotopes and atom-map numbers."""
     return _read(one_token(smiles))
 
 
 def canonical_mol(smiles: str) -> Chem.Mol:
-    """Return the sanitised molecule with atoms and bonds in the order of its canonical SMILES.
-
-    The atom order, Kekulé structure and chirality tags are thus the same for all SMILES of a
-    molecule.
+    """Return the sanitised molecule with atoms and bonds in the order of its canonical SMILES, so
+    that Kekulé structure and chirality tags are the same for all SMILES of a molecule.
 
     >>> [atom.GetSymbol() for atom in canonical_mol("OCC").GetAtoms()]
     ['C', 'C', 'O']
@@ -122,16 +115,12 @@ def canonical_mol(smiles: str) -> Chem.Mol:
 
 
 def oriented_mol(smiles: str) -> Chem.Mol:
-    """Return the sanitised molecule without isotopes, with atoms in the order of the text if no tag
-    depends on it.
+    """Return the sanitised molecule without isotopes, with atoms in the order of the text, or of
+    its canonical form if it has isotopes or marks of tetrahedral centres.
 
-    The chirality tag of a tetrahedral centre depends on the order of its neighbours, so a SMILES
-    with such a tag is converted to canonical form first. So is one with isotopes, which
-    fingerprints and masses would contain. Everything else that RDKit derives, except Kekulé
-    structures, is independent of the order.
-
-    The last `RECENT` molecules are kept, since a model may read the features, the fingerprint and
-    the descriptors of a molecule one after the other. The result must not be changed.
+    Chirality tags depend on the order of the atoms; everything else that RDKit derives, except
+    Kekulé structures, does not. The last `RECENT` molecules are kept, since a model may read the
+    features, the fingerprint and the descriptors of a molecule. The result must not be changed.
 
     >>> [atom.GetSymbol() for atom in oriented_mol("OCC").GetAtoms()]
     ['O', 'C', 'C']
@@ -168,8 +157,8 @@ def implicit_mol(text: str) -> Chem.Mol:
 
 
 def implicit_hydrogens(mol: Chem.Mol) -> Chem.Mol:
-    """Return the molecule with implicit hydrogens, also those that mark the geometry of a double
-    bond, which RDKit otherwise keeps as atoms. The stereochemistry is assigned again.
+    """Return the molecule with implicit hydrogens, also where RDKit keeps one as an atom because it
+    marks the geometry of a double bond.
 
     >>> Chem.MolToSmiles(implicit_hydrogens(Chem.MolFromSmiles("[H]/N=C(/C)N")))
     'CC(=N)N'
@@ -182,9 +171,9 @@ def implicit_hydrogens(mol: Chem.Mol) -> Chem.Mol:
 
 
 def excess(text: str) -> str | None:
-    """Return the reason if a SMILES is too large for RDKit, judging by its text; otherwise None.
+    """Return the reason if the text of a SMILES shows that it is too large for RDKit, or None.
 
-    Explicit hydrogen atoms do not count as atoms, since RDKit removes them.
+    Explicit hydrogens, which RDKit removes, do not count as atoms.
 
     >>> excess("CCO"), excess("c" * 5000)
     (None, '5,000 atoms; at most 1,000 are supported')
@@ -209,8 +198,8 @@ def excess(text: str) -> str | None:
 
 
 def one_token(smiles: object) -> str:
-    """Return the SMILES without surrounding whitespace and with its CXSMILES extension worked in,
-    after checking its characters and size."""
+    """Return the SMILES without surrounding whitespace and with its CXSMILES extension worked in;
+    check its characters and size."""
     if not isinstance(smiles, str):
         raise InvalidMolecule(f"not a text value: {_short(smiles)}")
     text = smiles.strip()
@@ -268,7 +257,6 @@ def unreadable(text: str, reason: str, form: str = "") -> InvalidMolecule:
 
 
 def _reason(text: str) -> str:
-    """Return what the text is if it is no SMILES of a molecule, or the reason in RDKit's log."""
     if text.startswith("InChI="):
         return "it is an InChI; convert it to SMILES first"
     if _INCHI_KEY.fullmatch(text):
@@ -286,6 +274,5 @@ def _reason(text: str) -> str:
 
 
 def _short(value: object) -> str:
-    """Return the value's repr, cut to the width of a table cell in front of its last quote."""
     written = repr(value)
     return written if len(written) <= 60 else f"{written[:58]}…{written[-1]}"

@@ -62,19 +62,12 @@ class ZincFeaturizer(Featurizer):
     atom_sizes, bond_sizes = SIZES["zinc"][:2]
 
     def __call__(self, smiles: str) -> MolGraph:
-        """Return the graph of one molecule.
-
-        Raises:
-            InvalidMolecule: the SMILES cannot be read, an atom has none of the 28 labels, or a
-                bond is neither single, double nor triple after kekulisation.
-        """
         graph = self.many([smiles])[0]
         if isinstance(graph, InvalidMolecule):
             raise graph
         return graph
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
-        """Return a graph or an error for each SMILES."""
         require_several(smiles, "smiles")
         molecules: list[tuple[bytes, np.ndarray] | InvalidMolecule] = []
         with rdBase.BlockLogs():
@@ -89,10 +82,7 @@ class ZincFeaturizer(Featurizer):
 
 def _labels_and_orders(smiles: str) -> tuple[bytes, np.ndarray]:
     """Return the labels of N atoms, and the bond orders of the Kekulé structure, uint8 [N, N].
-
-    RDKit chooses the Kekulé structure by canonical ranks, so it is the same for all SMILES of a
-    molecule.
-    """
+    RDKit chooses it by canonical ranks, so it is the same for all SMILES of a molecule."""
     text = one_token(smiles)
     is_canonical = not _RANKED or ISOTOPE_OR_MAP.search(text)
     mol = canonical_mol(text) if is_canonical else implicit_mol(text)
