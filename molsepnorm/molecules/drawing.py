@@ -121,9 +121,7 @@ _BAR = 70  # pixels below the molecules, for the colour bar
 _STEPS = 60  # rectangles of the colour bar
 
 
-def draw_grid(
-    panels: Sequence[Panel], colours: Colours, limit: float, unit: str, png: bool
-) -> bytes:
+def draw_grid(panels: Sequence[Panel], limit: float, unit: str, png: bool) -> bytes:
     """Return a PNG or SVG of all molecules with their captions, and a colour bar.
 
     `limit` is the number with the strongest colour, `unit` the text below the bar.
@@ -136,7 +134,7 @@ def draw_grid(
     _set_options(drawer)
     drawer.drawOptions().legendFraction = 0.14
     drawer.drawOptions().drawMolsSameScale = False
-    mols, chosen = zip(*(panel.highlights(colours, limit) for panel in panels), strict=True)
+    mols, chosen = zip(*(panel.highlights(DIVERGING, limit) for panel in panels), strict=True)
     drawer.DrawMolecules(
         [*mols],
         legends=[_printable(panel.caption) for panel in panels],
@@ -144,20 +142,20 @@ def draw_grid(
         highlightBonds=[[] for _ in panels],
         highlightAtomColors=[*chosen],
     )
-    _draw_bar(drawer, width, height, colours, limit, unit)
+    _draw_bar(drawer, width, height, limit, unit)
     drawer.FinishDrawing()
     text = drawer.GetDrawingText()
     return text if isinstance(text, bytes) else text.encode("latin-1")
 
 
-def _draw_bar(drawer: Any, width: int, top: int, colours: Colours, limit: float, unit: str) -> None:
+def _draw_bar(drawer: Any, width: int, top: int, limit: float, unit: str) -> None:
     left, length = 0.1 * width, 0.8 * width
     drawer.SetOffset(0, 0)
     drawer.SetFillPolys(True)
     drawer.SetLineWidth(1)
     drawer.SetFontSize(15)
     for step in range(_STEPS):
-        drawer.SetColour(colours(2 * (step + 0.5) / _STEPS - 1))
+        drawer.SetColour(DIVERGING(2 * (step + 0.5) / _STEPS - 1))
         x = left + length * step / _STEPS
         drawer.DrawRect(Point2D(x, top + 8), Point2D(x + length / _STEPS, top + 22), rawCoords=True)
     drawer.SetColour((0.0, 0.0, 0.0))

@@ -207,7 +207,7 @@ def _picture(explanations: Sequence[Explanation], path: Path | str, target: str)
     limit = _limits(done, [target])[target]
     units = {each.targets[target].unit for each in done}
     unit = f"contribution to {units.pop() if len(units) == 1 else target}"
-    return draw_grid(panels, DIVERGING, limit, unit, Path(path).suffix.lower() == ".png")
+    return draw_grid(panels, limit, unit, Path(path).suffix.lower() == ".png")
 
 
 def _numbers(

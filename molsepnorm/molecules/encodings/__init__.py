@@ -7,10 +7,10 @@ and the bonds along its canonical shortest path, which a `PathVocabulary` transl
 >>> encoded.degrees.tolist()
 [1, 2, 1]
 >>> codes = encoded.pairs.reshape(3, 3)
->>> encoded.paths.describe(codes[0, 2])          # a double bond, then a single bond
-'distance 2, bonds 1-0'
->>> encoded.paths.describe(codes[2, 0])          # the reverse direction
-'distance 2, bonds 0-1'
+>>> encoded.paths.bonds_along(codes[0, 2])          # a double bond, then a single bond
+[1, 0]
+>>> encoded.paths.bonds_along(codes[2, 0])          # the reverse direction
+[0, 1]
 """
 
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode

@@ -3,8 +3,6 @@
 ZINC's 130 million atom pairs share a few thousand bond sequences. A `PathVocabulary` stores the
 sequences as a trie, in which each node is its parent's path plus one bond. An atom pair then needs
 one integer, and a model computes the bias of each node once per step.
-
-Codes below `SELF` are not paths; `SELF` is the empty path.
 """
 
 from __future__ import annotations
@@ -61,12 +59,6 @@ class PathVocabulary:
             code = int(self.parents[code])
         return labels[::-1]
 
-    def describe(self, code: int) -> str:
-        if code <= SELF:
-            return ("padding", "graph token", "unreachable", "the atom itself")[code]
-        bonds = "-".join(map(str, self.bonds_along(code)))
-        return f"distance {self.depths[code]}, bonds {bonds}"
-
     @staticmethod
     def from_levels(levels: list[tuple[np.ndarray, np.ndarray]]) -> PathVocabulary:
         """Concatenate the (parents, bonds) of each level, beginning with depth 1."""
@@ -122,14 +114,7 @@ class PathMerger:
         return PathVocabulary.from_levels(levels), final
 
 
-PADDING = 0
-"""The second slot of the pair is padding and must not be attended to."""
-
-GRAPH_TOKEN = 1
-"""At least one slot of the pair is the graph token."""
-
-UNREACHABLE = 2
-"""Two atoms of different fragments, such as the ions of a salt."""
-
-SELF = 3
-"""An atom and itself: the empty path, which is the first of the path codes."""
+PADDING, GRAPH_TOKEN, UNREACHABLE, SELF = 0, 1, 2, 3
+"""Codes of pairs whose second slot is padding, which must not be attended to; with a graph token;
+of atoms of different fragments, such as the ions of a salt; and of an atom and itself, the empty
+path, which is the first of the path codes."""

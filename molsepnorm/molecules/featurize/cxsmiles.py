@@ -54,8 +54,8 @@ def losses(smiles: str, extension: str) -> list[str]:
     ['wedges without coordinates']
 
     Raises:
-        InvalidMolecule: the extension changes the molecule in a way that no SMILES can express (a
-            polymer, an R group, variable attachment, a link node, a query), or is unknown.
+        InvalidMolecule: the extension is unknown, or changes the molecule in a way that no SMILES
+            can express: a polymer, an R group, variable attachment, a link node, a query.
     """
     kinds = [kind for kind in _parts(extension) if kind != _APPLIED]
     if _WEDGES not in kinds:
@@ -97,11 +97,6 @@ def worked_in(smiles: str, extension: str) -> str:
 
     >>> worked_in("C[C@H](O)F", "|&1:1|"), worked_in("N[Cu]", "|C:0.0|")
     ('C[C@H](O)F', '[NH3]->[Cu]')
-    >>> worked_in("*CO*", "|Sg:n:1,2::ht|")
-    Traceback (most recent call last):
-    ...
-    molsepnorm.errors.InvalidMolecule: the CXSMILES extension '|Sg:n:1,2::ht|' describes a polymer \
-or another bracketed group, which a model cannot read
 
     Raises:
         InvalidMolecule: as `losses`, or RDKit cannot read the extension.

@@ -59,19 +59,11 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
             required. It is 1 for PyTorch Geometric's ZINC, 0 for OGB's data sets and `to_data`, and
             otherwise the smallest `edge_attr` of the whole data set.
 
-    >>> data = Data(
-    ...     x=torch.tensor([0, 1]),
-    ...     edge_index=torch.tensor([[0, 1], [1, 0]]),
-    ...     edge_attr=torch.tensor([2, 2]),
-    ... )
-    >>> from_data(data, bond_offset=1).bond_features.tolist()
-    [[1]]
-
     Raises:
         ConfigError: `bond_offset` is missing, or not a non-negative integer, or `data` is a batch.
-        InvalidMolecule: one of the three arrays is missing or has a wrong shape, an edge occurs in
-            one direction only, twice, from an atom to itself or with different attributes, or
-            `MolGraph` refuses the arrays.
+        InvalidMolecule: an array is missing or has a wrong shape, an edge occurs in one direction
+            only, twice, from an atom to itself or with different attributes, or `MolGraph` refuses
+            the arrays.
     """
     bond_offset = checked_offset(bond_offset)
     if isinstance(data, Batch) or "batch" in data or "ptr" in data:

@@ -147,8 +147,7 @@ def _location(cls: type[Featurizer]) -> str:
 
 
 def get(name: str) -> Featurizer:
-    """Return the featuriser with this name; a `ConfigError` if there is none, or it cannot be
-    loaded."""
+    """Return the featuriser with this name."""
     return _class_of(name)()
 
 

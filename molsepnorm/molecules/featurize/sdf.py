@@ -117,10 +117,8 @@ def atoms_in_smiles(molecule: Any) -> tuple[Any, np.ndarray | None]:
     """Return the SMILES of an RDKit molecule, and the index in the molecule of each heavy atom of
     the SMILES, int64 (N,). Anything else is returned as it is, with None.
 
-    >>> atoms_in_smiles(Chem.MolFromSmiles("OCC"))[0]
-    'CCO'
-    >>> atoms_in_smiles(Chem.MolFromSmiles("OCC"))[1].tolist()
-    [2, 1, 0]
+    >>> atoms_in_smiles(Chem.MolFromSmiles("OCC"))
+    ('CCO', array([2, 1, 0]))
     """
     text = written(molecule)
     if not isinstance(molecule, Chem.Mol) or isinstance(text, Unwritten):

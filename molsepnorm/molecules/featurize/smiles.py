@@ -25,7 +25,6 @@ MAX_CHARACTERS = 40 * MAX_ATOMS
 RECENT = 256
 """Number of molecules that `oriented_mol` keeps."""
 
-CANONICAL = "its canonical form "
 ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
 _LOG_PREFIX = re.compile(r"^\[[\d:]+\] (?:SMILES Parse Error: )?")
 _INCHI_KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
@@ -89,7 +88,7 @@ def canonical_smiles(smiles: str) -> str:
         # Reading it again removes cleared hydrogens and stereocentres that existed only by isotope,
         # and fixes the dative bonds that RDKit adds around a metal.
         if cleared or "->" in text or "<-" in text:
-            text = Chem.MolToSmiles(_read_implicit(text, CANONICAL))
+            text = Chem.MolToSmiles(_read_implicit(text, "its canonical form "))
         return text
 
 
@@ -102,16 +101,13 @@ def canonical_mol(smiles: str) -> Chem.Mol:
     """Return the sanitised molecule with atoms and bonds in the order of its canonical SMILES, so
     that Kekulé structure and chirality tags are the same for all SMILES of a molecule.
 
-    >>> [atom.GetSymbol() for atom in canonical_mol("OCC").GetAtoms()]
-    ['C', 'C', 'O']
-
     Raises:
         InvalidMolecule: as `canonical_smiles`. RDKit also cannot read its own canonical form of
             a few impossible aromatic rings.
     """
     text = canonical_smiles(smiles)
     with rdBase.BlockLogs():
-        return _read(text, CANONICAL)
+        return _read(text, "its canonical form ")
 
 
 def oriented_mol(smiles: str) -> Chem.Mol:
@@ -174,9 +170,6 @@ def excess(text: str) -> str | None:
     """Return the reason if the text of a SMILES shows that it is too large for RDKit, or None.
 
     Explicit hydrogens, which RDKit removes, do not count as atoms.
-
-    >>> excess("CCO"), excess("c" * 5000)
-    (None, '5,000 atoms; at most 1,000 are supported')
     """
     if len(text) <= MAX_ATOMS:
         return None
@@ -232,7 +225,8 @@ def one_token(smiles: object) -> str:
 def _read(text: str, form: str = "") -> Chem.Mol:
     mol = Chem.MolFromSmiles(text)
     if mol is None:
-        raise unreadable(text, _reason(text), form)
+        reason = textwrap.shorten(_reason(text), 80, placeholder=" …")
+        raise InvalidMolecule(f"RDKit cannot read {form}{_short(text)}: {reason}")
     return _checked_size(mol)
 
 
@@ -248,12 +242,6 @@ def _checked_size(mol: Chem.Mol) -> Chem.Mol:
     if mol.GetNumAtoms() > MAX_ATOMS:
         raise InvalidMolecule(f"{mol.GetNumAtoms():,} atoms; at most {MAX_ATOMS:,} are supported")
     return mol
-
-
-def unreadable(text: str, reason: str, form: str = "") -> InvalidMolecule:
-    """Return the error for a SMILES, or its `CANONICAL` form, that RDKit cannot read."""
-    reason = textwrap.shorten(reason, 80, placeholder=" …")
-    return InvalidMolecule(f"RDKit cannot read {form}{_short(text)}: {reason}")
 
 
 def _reason(text: str) -> str:
