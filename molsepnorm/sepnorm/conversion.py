@@ -210,13 +210,12 @@ def convert_to_sepnorm(
     `nn.TransformerEncoder` and its layer need no `where`, alone or inside `model`.
 
     New norms start with the weights of the old one if their shapes fit (a weight is read as the
-    factor itself, not as an addition to 1), and layer and RMS norms keep its ε. Therefore
-    `cls_norm=nn.LayerNorm` changes no output before training. New norms can be trained even if the
-    old one is frozen. Make the optimiser afterwards, or add the new parameters to it.
+    factor itself, not as an addition to 1), and layer and RMS norms keep its ε. They can be trained
+    even if the old one is frozen. Make the optimiser afterwards, or add the new parameters to it.
 
-    A batch norm of the tokens does not count padding. The mask is read from each call of the model,
-    from `attention_mask` or `src_key_padding_mask`. Special tokens come first, so padding must be
-    at the end. With gradient checkpointing call `backward` after each call.
+    A batch norm of the tokens does not count padding, which must be at the end, by the
+    `attention_mask` or `src_key_padding_mask` of each call of the model. With gradient
+    checkpointing call `backward` after each call.
 
     Args:
         model: changed in place; unchanged if an error is raised.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import counts_rows, mask_aware, normalize_real
-from molsepnorm.sepnorm.sepnorm import DropIn, normalize_special, rename_keys
+from molsepnorm.sepnorm.sepnorm import DropIn, normalize_special
 
 _MASKS = {
     "attention_mask": "positive at real tokens and 0 at padding",  # as in transformers
@@ -113,6 +113,8 @@ class MultiTokenSepNorm(DropIn):
     torch.Size([8, 5, 4])
     """
 
+    published_names: ClassVar = {"cls_norm_layer": "cls_norms.0", "tok_norm_layer": "tok_norm"}
+
     def __init__(
         self,
         hidden_size: int,
@@ -196,10 +198,8 @@ class MultiTokenSepNorm(DropIn):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Load weights, also those of the published module or of a network that was not converted.
-        From the latter, each norm gets the weights of the old one and keeps running statistics."""
-        names = {"cls_norm_layer": "cls_norms.0", "tok_norm_layer": "tok_norm"}
-        rename_keys(state_dict, prefix, names)
+        """Load weights, also those of a network that was not converted: each norm gets the weights
+        of the old one, and keeps its running statistics."""
         old = {name: state_dict.pop(prefix + name, None) for name in ("weight", "bias")}
         if any(value is not None for value in old.values()):
             for name, current in self.state_dict().items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -38,6 +38,7 @@ class DropIn(nn.Module):
 
     tok_norm: nn.Module
     eps = torch.nan  # not equal to anything
+    published_names: ClassVar = {"cls_norm_layer": "cls_norm", "tok_norm_layer": "tok_norm"}
 
     @property
     def weight(self) -> Tensor:
@@ -58,12 +59,14 @@ class DropIn(nn.Module):
             module = mask_aware(module)
         super().add_module(name, module)
 
-
-def rename_keys(state_dict: dict[str, Any], prefix: str, names: dict[str, str]) -> None:
-    """Rename modules in the keys of a state dict, old name -> new name, in place."""
-    for old, new in names.items():
-        for key in [key for key in state_dict if key.startswith(f"{prefix}{old}.")]:
-            state_dict[f"{prefix}{new}.{key[len(prefix) + len(old) + 1 :]}"] = state_dict.pop(key)
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        for old, new in self.published_names.items():
+            for key in [key for key in state_dict if key.startswith(f"{prefix}{old}.")]:
+                rest = key.removeprefix(f"{prefix}{old}")
+                state_dict[f"{prefix}{new}{rest}"] = state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 class SepNorm(DropIn):
@@ -168,13 +171,6 @@ class SepNorm(DropIn):
         starts = (sizes.cumsum(0) - sizes)[sizes > 0]
         rows = self.forward(torch.cat(sequences), starts).split(sizes.tolist())
         return torch.nested.as_nested_tensor(list(rows), layout=x.layout)
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        names = {"cls_norm_layer": "cls_norm", "tok_norm_layer": "tok_norm"}
-        rename_keys(state_dict, prefix, names)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 class SharedNorm(DropIn):
