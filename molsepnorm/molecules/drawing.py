@@ -20,17 +20,11 @@ Colour: TypeAlias = "tuple[float, float, float]"
 
 @dataclass(frozen=True)
 class Colours:
-    """A colour scale, linear on both sides of white.
-
-    Its ends are light enough for black letters, and differ for every kind of colour vision.
-
-    Source: Okabe and Ito, "Color Universal Design", 2008.
-    """
+    """A colour scale, linear on both sides of white, with ends light enough for black letters."""
 
     negative: Colour
     """Colour of -1, as red, green and blue between 0 and 1."""
     positive: Colour
-    """Colour of 1."""
 
     def __call__(self, share: float) -> Colour:
         """Return the colour of a number between -1 and 1.
@@ -45,7 +39,7 @@ class Colours:
 
 
 DIVERGING = Colours(negative=(0.337, 0.706, 0.914), positive=(0.902, 0.624, 0.0))
-"""Sky blue, white, orange."""
+"""Sky blue, white, orange, which differ for every kind of colour vision (Okabe and Ito, 2008)."""
 
 SEQUENTIAL = Colours(negative=(1.0, 1.0, 1.0), positive=(0.35, 0.78, 0.65))
 """White, green: for numbers that are not negative."""
@@ -58,11 +52,10 @@ def hexadecimal(colour: Colour) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A molecule and a number for each atom."""
+    """A molecule and a number for each atom, in the order of `Chem.MolFromSmiles`."""
 
     smiles: str
     values: np.ndarray
-    """float [N]: in the order of `Chem.MolFromSmiles`."""
     caption: str = ""
 
     def highlights(self, colours: Colours, limit: float) -> tuple[Chem.Mol, dict[int, Colour]]:
@@ -86,15 +79,8 @@ def _molecule(smiles: str) -> Chem.Mol:
 def draw(
     panel: Panel, colours: Colours, limit: float, titles: Sequence[str], size: tuple[int, int]
 ) -> str:
-    """Return an SVG element for a page.
-
-    Args:
-        panel: the molecule; its caption is the text for screen readers.
-        colours: the colour scale.
-        limit: the number with the strongest colour.
-        titles: tooltip of each atom.
-        size: width and height in pixels.
-    """
+    """Return an SVG element for a page. `limit` is the number with the strongest colour, `titles`
+    are the tooltips of the atoms; screen readers read the caption of the panel."""
     mol, chosen = panel.highlights(colours, limit)
     drawer: Any = rdMolDraw2D.MolDraw2DSVG(*size)
     _set_options(drawer)
@@ -122,10 +108,8 @@ _STEPS = 60  # rectangles of the colour bar
 
 
 def draw_grid(panels: Sequence[Panel], limit: float, unit: str, png: bool) -> bytes:
-    """Return a PNG or SVG of all molecules with their captions, and a colour bar.
-
-    `limit` is the number with the strongest colour, `unit` the text below the bar.
-    """
+    """Return a PNG or SVG of all molecules with their captions, and a colour bar up to `limit` with
+    the text `unit`."""
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     width, height = columns * _PANEL[0], rows * _PANEL[1]

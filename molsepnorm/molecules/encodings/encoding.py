@@ -51,7 +51,6 @@ class EncodingSpec:
 
     @property
     def num_bond_labels(self) -> int:
-        """Number of bond labels; a label is one combination of all bond features."""
         return prod(self.bond_sizes)
 
 
@@ -87,8 +86,6 @@ def encode(
     """Encode molecules together; a few hundred at once are fastest.
 
     Args:
-        graphs: the molecules.
-        spec: the sizes that the model and its data share.
         atom_sizes: the number of values of each atom feature in the model; None: not checked.
         numbers: the molecules' numbers in error messages. [default: 0, 1, …]
 

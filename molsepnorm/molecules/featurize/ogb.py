@@ -29,8 +29,7 @@ class OgbFeaturizer(Featurizer):
 
     The graph equals `ogb.utils.mol.smiles2graph` of the SMILES, or of its canonical form if a
     tetrahedral centre is marked, since chirality tags depend on the order of the atoms. Isotopes
-    are ignored. A hydrogen that marks the geometry of a double bond, as in `[H]/N=C/C`, is an atom
-    in OGB; here it becomes implicit, so the graph is that of `N=CC`.
+    are ignored. A hydrogen that marks the geometry of a double bond, an atom in OGB, is implicit.
 
     Atom: element, chirality tag, degree with hydrogens, formal charge, hydrogens, radical
     electrons, hybridisation, aromatic, in a ring. Bond: type, stereo, conjugated. Rare values

@@ -23,10 +23,9 @@ def to_data(
     """Return the graph as PyTorch Geometric's `Data`, each bond as two adjacent directed edges.
 
     The layout is OGB's: `x` int64 [N, A], `edge_index` int64 [2, 2M] and `edge_attr` int64 [2M, K];
-    if given, also `molecule_features` float32 [1, F], `y` float32 [1, T] and `smiles`.
+    perhaps also `molecule_features` float32 [1, F], `y` float32 [1, T] and `smiles`.
 
-    >>> import molsepnorm
-    >>> data = to_data(molsepnorm.molecules.featurize.get("zinc")("CC=O"), y=1.5)
+    >>> data = to_data(get("zinc")("CC=O"), y=1.5)
     >>> data
     Data(x=[3, 1], edge_index=[2, 4], edge_attr=[4, 1], y=[1, 1])
     >>> data.edge_index.tolist(), data.edge_attr.flatten().tolist()

@@ -19,14 +19,13 @@ _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
 _ALIAS = re.compile(r"(?:H\d*)?([A-Z][a-z]?)(?:H\d*)?\d*[+-]?")  # such as H2N or CH3, of the atom
 _QUERY_SYMBOL = re.compile(r"^(?:(?: *-?\d+\.\d+){3} |M  V30 \d+ )(?:AH|LP?) ", re.MULTILINE)
 """Any atom, hydrogen included, and a list of atoms; RDKit reads both as a plain *."""
-_GROUPS = {
+_GROUPS = {  # of stereocentres -> sign in CXSMILES
     Chem.StereoGroupType.STEREO_ABSOLUTE: "a",
     Chem.StereoGroupType.STEREO_AND: "&{}",
     Chem.StereoGroupType.STEREO_OR: "o{}",
 }
-"""Signs of groups of stereocentres in CXSMILES."""
+# the bracketed groups that change the molecule; others, such as DAT and SUP, are notes
 _POLYMERS = {"SRU", "MON", "COP", "CRO", "GRA", "MOD", "MER", "ANY", "MIX", "FOR"}
-"""Types of bracketed groups that change the molecule; others, such as DAT and SUP, are notes."""
 
 
 def smiles_of(block: str) -> str:
