@@ -1,4 +1,4 @@
-"""Draw molecules as SVG and PNG, also with atoms that are coloured by numbers."""
+"""Draw molecules as SVG and PNG, with atoms coloured by numbers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,11 @@ Colour: TypeAlias = "tuple[float, float, float]"
 
 @dataclass(frozen=True)
 class Colours:
-    """A colour scale, linear on both sides of white.
-
-    Its ends are light enough for black letters, and differ for every kind of colour vision.
-
-    Source: Okabe and Ito, "Color Universal Design", 2008.
-    """
+    """A colour scale, linear on both sides of white, with ends light enough for black letters."""
 
     negative: Colour
     """Colour of -1, as red, green and blue between 0 and 1."""
     positive: Colour
-    """Colour of 1."""
 
     def __call__(self, share: float) -> Colour:
         """Return the colour of a number between -1 and 1.
@@ -45,28 +39,23 @@ class Colours:
 
 
 DIVERGING = Colours(negative=(0.337, 0.706, 0.914), positive=(0.902, 0.624, 0.0))
-"""Sky blue, white, orange."""
+"""Sky blue, white, orange, which differ for every kind of colour vision (Okabe and Ito, 2008)."""
 
 SEQUENTIAL = Colours(negative=(1.0, 1.0, 1.0), positive=(0.35, 0.78, 0.65))
 """White, green: for numbers that are not negative."""
 
 
 def hexadecimal(colour: Colour) -> str:
-    """Return a colour as in CSS.
-
-    >>> hexadecimal((1.0, 0.5, 0.0))
-    '#ff8000'
-    """
+    """Return a colour as in CSS, such as #ff8000."""
     return "#" + "".join(f"{round(255 * channel):02x}" for channel in colour)
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A molecule and a number for each atom."""
+    """A molecule and a number for each atom, in the order of `Chem.MolFromSmiles`."""
 
     smiles: str
     values: np.ndarray
-    """float [N]: in the order of `Chem.MolFromSmiles`."""
     caption: str = ""
 
     def highlights(self, colours: Colours, limit: float) -> tuple[Chem.Mol, dict[int, Colour]]:
@@ -77,17 +66,12 @@ class Panel:
 
 
 def atom_names(smiles: str) -> list[str]:
-    """Return the element and index of each atom of `Chem.MolFromSmiles`.
-
-    >>> atom_names("CCO")
-    ['C 0', 'C 1', 'O 2']
-    """
+    """Return the element and index of each atom of `Chem.MolFromSmiles`, such as C 0."""
     atoms = _molecule(smiles).GetAtoms()
     return [f"{atom.GetSymbol()} {atom.GetIdx()}" for atom in atoms]
 
 
 def _molecule(smiles: str) -> Chem.Mol:
-    """Return `Chem.MolFromSmiles` without RDKit's warnings."""
     with rdBase.BlockLogs():
         return Chem.MolFromSmiles(smiles)
 
@@ -95,15 +79,8 @@ def _molecule(smiles: str) -> Chem.Mol:
 def draw(
     panel: Panel, colours: Colours, limit: float, titles: Sequence[str], size: tuple[int, int]
 ) -> str:
-    """Return an SVG element for a page.
-
-    Args:
-        panel: the molecule; its caption is the text for screen readers.
-        colours: the colour scale.
-        limit: the number with the strongest colour.
-        titles: text that is shown while the pointer is on an atom.
-        size: width and height in pixels.
-    """
+    """Return an SVG element for a page. `limit` is the number with the strongest colour, `titles`
+    are the tooltips of the atoms; screen readers read the caption of the panel."""
     mol, chosen = panel.highlights(colours, limit)
     drawer: Any = rdMolDraw2D.MolDraw2DSVG(*size)
     _set_options(drawer)
@@ -130,18 +107,9 @@ _BAR = 70  # pixels below the molecules, for the colour bar
 _STEPS = 60  # rectangles of the colour bar
 
 
-def draw_grid(
-    panels: Sequence[Panel], colours: Colours, limit: float, unit: str, png: bool
-) -> bytes:
-    """Return a picture of all molecules with their captions, and a colour bar.
-
-    Args:
-        panels: one or more molecules.
-        colours: the colour scale.
-        limit: the number with the strongest colour.
-        unit: text below the colour bar.
-        png: return a PNG; otherwise an SVG.
-    """
+def draw_grid(panels: Sequence[Panel], limit: float, unit: str, png: bool) -> bytes:
+    """Return a PNG or SVG of all molecules with their captions, and a colour bar up to `limit` with
+    the text `unit`."""
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     width, height = columns * _PANEL[0], rows * _PANEL[1]
@@ -150,28 +118,28 @@ def draw_grid(
     _set_options(drawer)
     drawer.drawOptions().legendFraction = 0.14
     drawer.drawOptions().drawMolsSameScale = False
-    mols, chosen = zip(*(each.highlights(colours, limit) for each in panels), strict=True)
+    mols, chosen = zip(*(panel.highlights(DIVERGING, limit) for panel in panels), strict=True)
     drawer.DrawMolecules(
         [*mols],
-        legends=[_printable(each.caption) for each in panels],
-        highlightAtoms=[[*each] for each in chosen],
+        legends=[_printable(panel.caption) for panel in panels],
+        highlightAtoms=[[*atoms] for atoms in chosen],
         highlightBonds=[[] for _ in panels],
         highlightAtomColors=[*chosen],
     )
-    _draw_bar(drawer, width, height, colours, limit, unit)
+    _draw_bar(drawer, width, height, limit, unit)
     drawer.FinishDrawing()
     text = drawer.GetDrawingText()
     return text if isinstance(text, bytes) else text.encode("latin-1")
 
 
-def _draw_bar(drawer: Any, width: int, top: int, colours: Colours, limit: float, unit: str) -> None:
+def _draw_bar(drawer: Any, width: int, top: int, limit: float, unit: str) -> None:
     left, length = 0.1 * width, 0.8 * width
     drawer.SetOffset(0, 0)
     drawer.SetFillPolys(True)
     drawer.SetLineWidth(1)
     drawer.SetFontSize(15)
     for step in range(_STEPS):
-        drawer.SetColour(colours(2 * (step + 0.5) / _STEPS - 1))
+        drawer.SetColour(DIVERGING(2 * (step + 0.5) / _STEPS - 1))
         x = left + length * step / _STEPS
         drawer.DrawRect(Point2D(x, top + 8), Point2D(x + length / _STEPS, top + 22), rawCoords=True)
     drawer.SetColour((0.0, 0.0, 0.0))
@@ -183,8 +151,7 @@ def _draw_bar(drawer: Any, width: int, top: int, colours: Colours, limit: float,
 
 
 def _printable(text: str) -> str:
-    """Return the text in the characters that RDKit's font has."""
-    return text.encode("ascii", "replace").decode()
+    return text.encode("ascii", "replace").decode()  # the characters that RDKit's font has
 
 
 def _set_options(drawer: Any) -> None:
@@ -195,16 +162,13 @@ def _set_options(drawer: Any) -> None:
     options.legendFontSize = 15
 
 
-_MAX_DRAWN = 200  # atoms; a larger drawing cannot be read
-
-
 def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
     """Return an SVG element on white; None for an invalid or too large molecule."""
     try:
         mol = read_smiles(smiles)
     except InvalidMolecule:
         return None
-    if not 0 < mol.GetNumAtoms() <= _MAX_DRAWN:
+    if not 0 < mol.GetNumAtoms() <= 200:  # a larger drawing cannot be read
         return None
     drawer: Any = rdMolDraw2D.MolDraw2DSVG(*size)
     drawer.drawOptions().fixedBondLength = 32

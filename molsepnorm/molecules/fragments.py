@@ -23,18 +23,15 @@ class Fragment:
 
 
 def _brics(mol: Chem.Mol) -> list[int]:
-    """Return the bonds that BRICS cuts, which are those of common reactions.
-
-    Source: Degen et al., ChemMedChem 2008, 3, 1503, as in RDKit.
-    """
+    """Return the bonds that common reactions make: Degen et al., ChemMedChem 2008, 3, 1503."""
     return [mol.GetBondBetweenAtoms(*ends).GetIdx() for ends, _ in BRICS.FindBRICSBonds(mol)]
 
 
 def _murcko(mol: Chem.Mol) -> list[int]:
     """Return the single bonds between a ring and an atom outside of that ring system.
 
-    What remains are ring systems with their double-bonded substituents, linkers and side chains,
-    as in the frameworks of Bemis and Murcko, J. Med. Chem. 1996, 39, 2887.
+    This leaves ring systems with their double-bonded substituents, linkers and side chains, as in
+    Bemis and Murcko, J. Med. Chem. 1996, 39, 2887.
     """
     return [
         bond.GetIdx()
@@ -52,9 +49,9 @@ SCHEMES: dict[str, Callable[[Chem.Mol], list[int]]] = {"brics": _brics, "murcko"
 def fragments(smiles: str, scheme: str) -> list[Fragment]:
     """Return the fragments of a molecule; each atom is in exactly one.
 
-    >>> [(each.smiles, each.atoms) for each in fragments("CCOc1ccccc1", "brics")]
+    >>> [(part.smiles, part.atoms) for part in fragments("CCOc1ccccc1", "brics")]
     [('*CC', (0, 1)), ('*O*', (2,)), ('*c1ccccc1', (3, 4, 5, 6, 7, 8))]
-    >>> [each.smiles for each in fragments("CN(C)c1ccccc1CC1CC1", "murcko")]
+    >>> [part.smiles for part in fragments("CN(C)c1ccccc1CC1CC1", "murcko")]
     ['*N(C)C', '*c1ccccc1*', '*C*', '*C1CC1']
     """
     with rdBase.BlockLogs():
@@ -75,19 +72,13 @@ def fragments(smiles: str, scheme: str) -> list[Fragment]:
 def murcko_scaffold(smiles: str, chirality: bool = False) -> str:
     """Return the rings of a molecule and the chains between them as SMILES; "" without rings.
 
-    As in RDKit, an atom that is bound to the scaffold by a double bond is part of it. All SMILES
-    of a molecule give the same scaffold; isotopes and atom-map numbers are ignored. The scaffold
-    of a salt or a mixture consists of all parts with rings.
+    As in RDKit, an atom that is bound to the scaffold by a double bond is part of it. Isotopes and
+    atom-map numbers are ignored. A salt or a mixture keeps all parts with rings.
 
     >>> murcko_scaffold("CCOc1ccc(CC2CC2)cc1"), murcko_scaffold("CC1CCCC(=O)C1")
     ('c1ccc(CC2CC2)cc1', 'O=C1CCCCC1')
-    >>> murcko_scaffold("CCO")
-    ''
     >>> murcko_scaffold("C1C[C@H]2CC[C@@H]1O2"), murcko_scaffold("C1C[C@H]2CC[C@@H]1O2", True)
     ('C1CC2CCC1O2', 'C1C[C@H]2CC[C@@H]1O2')
-
-    Raises:
-        InvalidMolecule: as the featurisers.
 
     Source: Bemis and Murcko, J. Med. Chem. 39 (1996).
     """

@@ -13,9 +13,8 @@ from molsepnorm.errors import InvalidMolecule
 class MolGraph:
     """A molecule as an undirected graph whose atoms and bonds carry categorical features.
 
-    Each of these features is an index into an embedding table, whose size is in the featuriser's
-    `atom_sizes` or `bond_sizes`. The constructor checks the arrays and converts them to the dtypes
-    below.
+    Each feature is an index below the featuriser's `atom_sizes` or `bond_sizes`. The constructor
+    checks the arrays and converts them to the dtypes below.
 
     >>> import molsepnorm
     >>> ethanol = molsepnorm.molecules.featurize.get("zinc")("CCO")
@@ -31,13 +30,10 @@ class MolGraph:
 
     atom_features: np.ndarray
     """uint8 [N, A]: the A categorical features of each of N atoms, N ≥ 1."""
-
     bonds: np.ndarray
     """int32 [M, 2]: the two atoms of each of M bonds, every bond once, in any order."""
-
     bond_features: np.ndarray
     """uint8 [M, K]: the K categorical features of each bond."""
-
     features: np.ndarray | None = None
     """float32 [F]: numbers that describe the whole molecule; None if there are none."""
 
@@ -58,16 +54,21 @@ class MolGraph:
         object.__setattr__(self, "bonds", bonds)
         object.__setattr__(self, "bond_features", bond_features)
         if self.features is not None:
-            object.__setattr__(self, "features", _as_numbers(self.features))
+            features = np.asarray(self.features)
+            if features.ndim != 1 or features.dtype.kind not in "fiub":
+                raise InvalidMolecule(
+                    "features must be a one-dimensional array of numbers; "
+                    f"got shape {list(features.shape)} of {features.dtype}"
+                )
+            with np.errstate(over="ignore"):  # infinite numbers are refused with the feature's name
+                object.__setattr__(self, "features", features.astype(np.float32))
 
     @property
     def num_atoms(self) -> int:
-        """N, the number of atoms."""
         return len(self.atom_features)
 
     @property
     def num_bonds(self) -> int:
-        """M, the number of bonds, each counted once."""
         return len(self.bonds)
 
     def __repr__(self) -> str:
@@ -89,17 +90,6 @@ def _as_indices(values: np.ndarray, name: str, dtype: type[np.integer]) -> np.nd
             f"{name} must lie in 0 … {limits.max}; found {array.min()} … {array.max()}"
         )
     return array.astype(dtype)
-
-
-def _as_numbers(values: np.ndarray) -> np.ndarray:
-    array = np.asarray(values)
-    if array.ndim != 1 or array.dtype.kind not in "fiub":
-        raise InvalidMolecule(
-            "features must be a one-dimensional array of numbers; "
-            f"got shape {list(array.shape)} of {array.dtype}"
-        )
-    with np.errstate(over="ignore"):  # infinite numbers are refused with the feature's name
-        return array.astype(np.float32)
 
 
 def _check_bonds(bonds: np.ndarray, num_atoms: int) -> None:

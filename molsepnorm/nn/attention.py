@@ -21,8 +21,6 @@ class BiasedSelfAttention(nn.Module):
 
     .. math:: \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{C/H}} + b\right) V
 
-    `FastSelfAttention` computes the same faster.
-
     Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, section 3.1.2.
     """
 
@@ -36,8 +34,7 @@ class BiasedSelfAttention(nn.Module):
     def forward(
         self, x: Tensor, pairs: PairTensors, groups: tuple[PaddedGroup, ...]
     ) -> Tensor:  # (ΣQ, C)
-        """Attend within each graph, from the first Q slots of x (M, C) to all slots, group after
-        group."""
+        """Attend within each graph, from its first Q slots in x (M, C) to all its slots."""
         return self.out(self.attend(x, pairs, groups))
 
     def attend(
@@ -53,7 +50,7 @@ def plain_attention(
     biases: Sequence[Tensor],  # for each group (H, graphs, Q, S)
     dropout: Callable[[Tensor], Tensor],
 ) -> Tensor:  # (ΣQ, C)
-    """Return the outputs of all heads by operations that have derivatives of any order."""
+    """Return the outputs of all heads, by operations with derivatives of any order."""
     outputs = []
     slots = [group.graphs * group.slots for group in groups]
     for rows, group, bias in zip(qkv.split(slots), groups, biases, strict=True):
@@ -67,8 +64,8 @@ def plain_attention(
 
 _LOG2_E = math.log2(math.e)
 _MIN_TOTAL, _MAX_TOTAL = 1e-30, 1e25
-"""Range of the sums of exponentials. A smaller sum has lost its digits. With a larger one the
-weighted sum of the values may overflow, or the gradients may vanish."""
+"""Range of the sums of exponentials. A smaller sum has lost its digits; with a larger one, values
+may overflow or gradients vanish."""
 
 
 class FastSelfAttention(BiasedSelfAttention):
@@ -107,8 +104,6 @@ class FastSelfAttention(BiasedSelfAttention):
 
 
 class _Location(NamedTuple):
-    """The rows of a group in the batch."""
-
     slots: slice  # rows of the input
     queries: slice  # rows of the output
     num_slots: int  # S
@@ -118,9 +113,8 @@ class _Location(NamedTuple):
 class _Attend(torch.autograd.Function):
     """Attention of all groups, from queries, keys and values to the concatenated heads.
 
-    Results and gradients of each group are written to their rows of a common tensor. With
-    autograd's own operations, splitting and joining the groups takes a quarter of a training step
-    of a small Graphormer on a CPU.
+    Results and gradients of each group are written to their rows of a common tensor. Splitting and
+    joining by autograd takes a quarter of a training step of a small Graphormer on a CPU.
     """
 
     @staticmethod
@@ -211,10 +205,9 @@ def _locations(groups: tuple[PaddedGroup, ...], bias: Sequence[Tensor]) -> Itera
 def _exponentials(q: Tensor, k: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Return the weights (H·graphs, Q, S) before normalisation, and their sums (H·graphs, Q, 1).
 
-    The rows of a molecule are short, so a softmax spends most of its time on finding the largest
-    logit. It is not subtracted unless the sums show that exponentials were too large or too small,
-    or the weights are float16, whose range is narrow. exp2 is used because exp is many
-    times slower where it underflows, as in padding.
+    On short rows, most of the time of a softmax is spent on finding the largest logit. It is only
+    subtracted if the sums show that exponentials were too large or too small, or in float16, whose
+    range is narrow. exp is many times slower than exp2 where it underflows, as in padding.
     """
     k, factor = k.transpose(1, 2), q.shape[-1] ** -0.5
     if q.dtype != torch.float16:

@@ -2,8 +2,7 @@
 
 The slots of all graphs are concatenated along one axis, M, so a linear layer, a norm or a dropout
 is one call for the whole batch. Attention needs rectangular tensors, so graphs of similar size form
-a padded group. A few groups keep the padding low although the graphs of a batch are drawn at
-random, which the graph token's batch norm needs.
+a padded group.
 
 Lightning sets the fields of a copied batch, so these dataclasses are not frozen. It reads the size
 of a batch from its first tensor, `graph_token`.
@@ -25,27 +24,21 @@ class PathTable:
     bonds: Tensor
     """float32 [V, L·K]: 1 in column k·K + e if the k-th bond of a path has label e. Bonds beyond
     the longest labelled path are left out. Sparse (CSR) on a CPU, dense elsewhere."""
-
     bonds_transposed: Tensor
     """float32 [L·K, V]: the transpose of `bonds`."""
-
     lengths: Tensor
     """float32 [V]: D', the number of labelled bonds of a path; 1 if there are none."""
-
     distances: Tensor
     """int64 [V]: the hop distance; 0 below `SELF`."""
-
     first_bonds: Tensor
-    """int64 [V]: the label of a path's first bond, which is the bond itself at distance 1; 0 if the
-    path has no bonds."""
-
+    """int64 [V]: the label of a path's first bond; 0 if the path has no bonds."""
     labels: int
     """K: the number of bond labels in use, which are 0 … K − 1."""
 
     def to(self, device: torch.device | str) -> PathTable:
         dense = torch.device(device).type != "cpu"  # a few megabytes, and no sparse kernels
         matrices = (self.bonds, self.bonds_transposed)
-        bonds, transposed = (each.to_dense() if dense else each for each in matrices)
+        bonds, transposed = (matrix.to_dense() if dense else matrix for matrix in matrices)
         return replace(
             self,
             bonds=bonds.to(device),
@@ -69,31 +62,22 @@ class GraphBatch:
 
     graph_token: Tensor
     """int64 [B]: the slot of each molecule's graph token."""
-
     atoms: Tensor
     """int64 [M, A]: atom features; 0 in slots without an atom."""
-
     degrees: Tensor
     """int64 [M]: atom degrees; 0 in slots without an atom."""
-
     mask: Tensor
     """bool [M]: true if a slot holds an atom, false for graph tokens and padding."""
-
     pairs: Tensor
     """int64 [P]: path codes, group after group, each (graphs, S, S) in row-major order."""
-
     groups: tuple[PaddedGroup, ...]
     """The shapes of the padded groups, in the order of slots and pairs."""
-
     paths: PathTable
     """The path vocabulary that the codes index."""
-
     max_bonds: int
     """D: maximum number of bonds on any atom of the data set."""
-
     features: Tensor | None = None
-    """float32 [B, F]: molecule-level features, in the order of `graph_token`; None if there are
-    none."""
+    """float32 [B, F]: molecule-level features, if there are any."""
 
     def __len__(self) -> int:
         return len(self.graph_token)

@@ -26,14 +26,7 @@ NORMS: dict[NormName, tuple[NormKind | None, NormKind]] = {
 }
 """Name -> norm of the graph token (None: it shares the norm of the atoms) and norm of the atoms."""
 
-
-FROM_DATA = (
-    "atom_sizes",
-    "bond_sizes",
-    "molecule_features",
-    "columns",
-    "outputs",
-)
+FROM_DATA = ("atom_sizes", "bond_sizes", "molecule_features", "columns", "outputs")
 """Fields of `GraphormerConfig` that follow from the data and cannot be set."""
 
 
@@ -50,6 +43,7 @@ class Norms(NamedTuple):
 
 
 _Positive = Annotated[int, Field(ge=1)]
+_MAX_WEIGHTS = 1 << 30
 _SIZE = Field(default=0, ge=0, le=1_000_000)
 
 
@@ -129,7 +123,6 @@ class GraphormerConfig:
 
     @property
     def norms(self) -> Norms:
-        """The kind of norm at every site."""
         token, nodes = NORMS[self.norm]
         graph = token or nodes
         first = "layer" if graph == "batch" else graph
@@ -149,20 +142,16 @@ class GraphormerConfig:
         needs_atoms = self.norms.shared and self.norms.nodes == "batch"
         return self.readout == "token" and not needs_atoms
 
-    @property
-    def _weights(self) -> int:
-        """Approximate number of weights in the linear maps of all layers."""
-        return self.layers * self.width * (4 * self.width + 2 * self.ffn_width)
-
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise ConfigError(
                 f"model.width must be a multiple of model.heads; got width={self.width}, "
                 f"heads={self.heads}. Try width={self.width - self.width % self.heads + self.heads}"
             )
-        if self._weights > _MAX_WEIGHTS:
+        weights = self.layers * self.width * (4 * self.width + 2 * self.ffn_width)
+        if weights > _MAX_WEIGHTS:
             raise ConfigError(
-                f"the network would have about {self._weights:,} parameters in its layers; at most "
+                f"the network would have about {weights:,} parameters in its layers; at most "
                 f"{_MAX_WEIGHTS:,} are supported. Lower model.width, model.ffn_width or "
                 "model.layers"
             )
@@ -171,12 +160,8 @@ class GraphormerConfig:
                 "model.max_path_length is at most model.max_distance; got "
                 f"max_path_length={self.max_path_length}, max_distance={self.max_distance}"
             )
-        needs_bonds = self.local != "none" or self.walks
-        if self.max_distance == 1 and needs_bonds:
+        if self.max_distance == 1 and (self.local != "none" or self.walks):
             raise ConfigError(
                 "model.max_distance: 1 makes all atoms of a fragment neighbours, and model.local, "
                 "node_walks and pair_walks read the bonds: use 2 or more"
             )
-
-
-_MAX_WEIGHTS = 1 << 30

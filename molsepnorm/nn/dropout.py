@@ -11,11 +11,7 @@ from torch.nn import functional as F
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` with a residual connection.
-
-    Raises:
-        ValueError: p is out of range.
-    """
+    """`nn.Dropout` with a residual connection."""
 
     def __init__(self, p: float) -> None:
         if not 0 <= p < 1:
@@ -27,7 +23,6 @@ class Dropout(nn.Dropout):
 
 
 def draws_at_random(network: nn.Module) -> bool:
-    """Return whether any dropout of the network is above zero."""
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
 
 
@@ -50,10 +45,9 @@ _VALUES = 256  # of a byte
 class ByteDropout(Dropout):
     """Dropout that compares random bytes, eight of them from each random 64-bit word.
 
-    On a CPU `nn.Dropout` draws one Bernoulli number per element, which takes a third of a training
-    step of a small Graphormer. Here the probability is rounded to the nearest 1/256 (0.1 becomes
-    0.1016, and less than 1/512 becomes 0) and the survivors are multiplied by exactly its inverse,
-    so the expectation is kept.
+    The Bernoulli numbers of `nn.Dropout` take a third of a training step of a small Graphormer on
+    a CPU. Here the probability is rounded to the nearest 1/256 (0.1 becomes 0.1016, and less than
+    1/512 becomes 0), and the scale of the survivors keeps the expectation.
     """
 
     def __init__(self, p: float) -> None:
@@ -77,8 +71,7 @@ class ByteDropout(Dropout):
         return torch.addcmul(residual, x, mask.to(x.dtype), value=self.scale)
 
     def dropout_mask(self, x: Tensor) -> Tensor | None:
-        """Return uint8, 0 for elements of x on the CPU to drop and else 1; None if none is
-        dropped."""
+        """Return uint8, 0 for elements of x to drop and else 1; None if none is dropped."""
         if not self.training or self.dropped == 0:
             return None
         words = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 7) // 8,))
@@ -93,5 +86,5 @@ class ByteDropout(Dropout):
 
     @property
     def scale(self) -> float:
-        """Factor of the survivors."""
+        """Factor of the elements that are kept."""
         return _VALUES / (_VALUES - self.dropped)

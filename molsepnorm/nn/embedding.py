@@ -1,4 +1,4 @@
-"""The input of the first layer: atom features, degrees, random walks and the graph token."""
+"""The input of the first layer."""
 
 from __future__ import annotations
 
@@ -40,11 +40,7 @@ class AtomEmbedding(nn.Module):
         self.register_buffer("first_rows", first_rows, persistent=False)
 
     def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> Tensor:  # (M, C)
-        """Embed every slot of a batch, with the `walk_probabilities` of `config.node_walks` steps.
-
-        Raises:
-            ConfigError: the atoms have another number of features.
-        """
+        """Embed every slot of a batch, with its `walk_probabilities`."""
         if batch.atoms.shape[1] != len(self.first_rows):
             raise ConfigError(
                 f"the network reads {len(self.first_rows)} features of each atom, and the batch "
@@ -75,9 +71,8 @@ class WalkEncoding(nn.Module):
     Representations", ICLR 2022, arXiv 2110.07875 (RWSE in Rampášek et al., NeurIPS 2022).
 
     Differences: fixed scales instead of a batch norm over the atoms. Walks return after an odd
-    number of steps only in odd rings. If no training molecule has such a ring, a batch norm divides
-    these channels by √ε, and the first five-membered ring has an encoding a hundred times too
-    large. Here the weights of such a channel get no gradient and stay 0.
+    number of steps only in odd rings. Without such rings in training, a batch norm would divide
+    these channels by √ε. Here their weights get no gradient and stay 0.
     """
 
     scale: Tensor
@@ -96,7 +91,8 @@ class WalkEncoding(nn.Module):
 
     def forward(self, x: Tensor, walks: Sequence[Tensor], mask: Tensor) -> Tensor:  # (M, C)
         """Add the encoding of `walk_probabilities` for W steps or more to the atoms of x (M, C)."""
-        own = [torch.diagonal(each, dim1=1, dim2=2) for each in walks]  # (graphs, W + 1, S)
-        steps = len(self.scale)
-        returns = torch.cat([each[:, 1 : steps + 1].mT.flatten(0, 1) for each in own])
+        steps = slice(1, len(self.scale) + 1)
+        returns = torch.cat(  # from the diagonals (graphs, W + 1, S)
+            [torch.diagonal(group, dim1=1, dim2=2)[:, steps].mT.flatten(0, 1) for group in walks]
+        )
         return x + self.linear(returns * self.scale) * mask[:, None]

@@ -1,4 +1,4 @@
-"""Graphormer with SepNorm: from a batch of molecules to one row of outputs per molecule."""
+"""Graphormer with SepNorm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Graphormer(nn.Module):
 
     Source: Ying et al., "Do Transformers Really Perform Badly for Graph Representation?",
     NeurIPS 2021, arXiv 2106.05234 (v1, pre-norm); norms by Chen et al., arXiv 2309.12931. Optional
-    parts name their sources where they are defined; see also `GraphormerConfig`.
+    parts name their sources where they are defined.
 
     Differences from the reference: canonical shortest paths (see `molecules.encodings`), a single
     degree table, and SepNorm. If only the graph token is read out, the last layer computes queries
@@ -57,7 +57,7 @@ class Graphormer(nn.Module):
         self.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:  # (B, outputs)
-        """Return the outputs of every molecule, in the order of the batch."""
+        """Return the outputs of every molecule."""
         return self.head(self.embed(batch))
 
     def embed(self, batch: GraphBatch) -> Tensor:  # (B, R)
@@ -74,15 +74,8 @@ class Graphormer(nn.Module):
         """Return the result of `embed`, and a vector for every slot; `batch.mask` marks atoms.
 
         The vectors are the output of the last norm, or the input of a last layer that computes the
-        graph token only.
-
-        Args:
-            batch: the molecules.
-            layer: stop after this layer, counted from 1, and return its read-out (B, `layer_width`)
-                and its vectors of all slots.
-
-        Raises:
-            ConfigError: the batch is not a `GraphBatch`.
+        graph token only. With `layer`, counted from 1, stop after that layer and return its
+        read-out (B, `layer_width`) and its vectors of all slots.
         """
         if not isinstance(batch, GraphBatch):
             raise ConfigError(
@@ -96,15 +89,14 @@ class Graphormer(nn.Module):
         pairs = self.pair_encoding(batch, walks)  # bias per head, neighbours
         *others, last = self.layers
         read = []
-        for number, each in enumerate(others, start=1):
-            x = each(x, pairs, batch)
+        for number, module in enumerate(others, start=1):
+            x = module(x, pairs, batch)
             if number == layer:
                 tokens = self.config.last_layer_is_token_only
                 return x[batch.graph_token] if tokens else self.readout(x, batch), x
             if self.config.readout == "layers":
                 read.append(self.readout(x, batch))
-        end = last(x, pairs, batch)
-        end = self.last_norm(end, batch.graph_token, batch.mask)
+        end = self.last_norm(last(x, pairs, batch), batch.graph_token, batch.mask)
         slots = x if self.config.last_layer_is_token_only else end
         read.append(self.readout(end, batch))
         if layer is not None:
@@ -112,11 +104,8 @@ class Graphormer(nn.Module):
         return self.molecule_features(torch.cat(read, dim=1), batch), slots
 
     def reset_parameters(self) -> None:
-        """Initialise all parameters as `config.init` says.
-
-        The head's weights of molecule-level features start at 0, so that a feature that is constant
-        in training never changes an output.
-        """
+        """Initialise all parameters as `config.init` says. The head's weights of molecule-level
+        features start at 0, so that one that is constant in training never changes an output."""
         initialize(self, self.config)
         if isinstance(self.head, ConditionalLinear):
             nn.init.zeros_(self.head.interactions)
@@ -132,10 +121,7 @@ def empty_network(config: GraphormerConfig, parts: Parts = FAST) -> Graphormer:
 
 
 def initialize(network: nn.Module, config: GraphormerConfig) -> None:
-    """Draw linear layers and embeddings as `config.init` says; other modules reset themselves.
-
-    Norms become the identity.
-    """
+    """Draw linear layers and embeddings as `config.init` says; other modules reset themselves."""
     std = 0.02 if config.init == "v1" else 0.5
     for module in network.modules():
         if isinstance(module, nn.Linear):

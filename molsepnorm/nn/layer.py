@@ -15,14 +15,13 @@ from molsepnorm.nn.parts import Parts
 
 
 class GraphormerLayer(nn.Module):
-    r"""Self-attention and a feed-forward block, each with a residual connection (pre-norm).
+    r"""Self-attention and a feed-forward block, each with a residual connection (pre-norm), and an
+    optional local branch, GINE.
 
     .. math::
 
         h' &= h + \mathrm{MHA}(\mathrm{norm}_1(h)) + \mathrm{GINE}(\mathrm{norm}_1(h)) \\
         h'' &= h' + \mathrm{FFN}(\mathrm{norm}_2(h'))
-
-    The local branch, GINE, is optional.
 
     Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, eqs. 8 and 9; the local branch of
     Rampášek et al., NeurIPS 2022, arXiv 2205.12454, section 3.
@@ -31,11 +30,9 @@ class GraphormerLayer(nn.Module):
     def __init__(self, config: GraphormerConfig, index: int, parts: Parts) -> None:
         super().__init__()
         width = config.width
-        attention_norm, ffn_norm = make_norms(config, index)
-        self.attention_norm = attention_norm
-        self.attention = parts.attention(
-            width, config.heads, parts.dropout(config.attention_dropout)
-        )
+        self.attention_norm, ffn_norm = make_norms(config, index)
+        dropout = parts.dropout(config.attention_dropout)
+        self.attention = parts.attention(width, config.heads, dropout)
         has_local = config.local == "gine"
         self.local = parts.local(width, config.bond_sizes) if has_local else Unchanged()
         self.ffn_norm = ffn_norm

@@ -23,7 +23,7 @@ class GINE(nn.Module):
             + \sum_{j \in \mathcal{N}(i)} \mathrm{ReLU}(h_j + \mathrm{emb}(e_{ij}))\Bigr)
 
     The embeddings of a bond's features are averaged. The result is 0 in slots without an atom.
-    Equal to `torch_geometric.nn.GINEConv`. `FastGINE` computes the same without a scatter.
+    Equal to `torch_geometric.nn.GINEConv`.
 
     Source: Hu et al., "Strategies for Pre-training Graph Neural Networks", ICLR 2020, arXiv
     1905.12265; beside attention as in Rampášek et al., "Recipe for a General, Powerful, Scalable
@@ -62,17 +62,14 @@ _NO_BOND = -1e30
 
 
 class FastGINE(GINE):
-    """`GINE` that gathers messages from tables of neighbours, so gradients repeat bit by bit.
-
-    Without gradients on a CPU, the entries without a bond, about half of all, are left out.
-    """
+    """`GINE` that gathers messages from tables of neighbours, so gradients repeat bit by bit."""
 
     def messages(self, x: Tensor, embeddings: Tensor, neighbours: Neighbours) -> Tensor:  # (M, C)
         if is_transformed():
             return super().messages(x, embeddings, neighbours)
         if torch.is_grad_enabled() or x.device.type != "cpu":
             return _Messages.apply(x, embeddings, neighbours)
-        slots, labels, first = neighbours.real
+        slots, labels, first = neighbours.real  # about half of the entries
         messages = x.index_select(0, slots).add_(embeddings.index_select(0, labels)).relu_()
         entries = torch.arange(len(slots))
         return F.embedding_bag(entries, messages, first, mode="sum")

@@ -1,4 +1,4 @@
-"""Molecule-level features, such as descriptors, as additional inputs of the head."""
+"""Molecule-level features as inputs of the head."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ class MoleculeFeatures(KeepsFloat32):
 
         y = [x, clip((features − mean) / sd, −10, 10)]
 
-    The mean and standard deviation are buffers in float32, since a rounded mean would shift a
-    feature such as temperatures of 298 to 300 K by more than its standard deviation. A missing
-    feature (NaN) is replaced by the mean.
+    They stay in float32, since a rounded mean would shift temperatures of 298 to 300 K by more than
+    their standard deviation. A missing feature (NaN) is replaced by the mean.
     """
 
     mean: Tensor
@@ -45,7 +44,6 @@ class MoleculeFeatures(KeepsFloat32):
         self.register_buffer("sd", torch.ones(count))
 
     def fit(self, features: Tensor) -> None:  # (G, F)
-        """Set the mean and standard deviation to those of the training molecules."""
         mean, sd = scaling(features)
         self.mean.copy_(mean)
         self.sd.copy_(sd)

@@ -27,11 +27,8 @@ class Unchanged(nn.Module):
 
 
 class GraphTokenSepNorm(SepNorm):
-    """`SepNorm` at a site where only graph tokens are left, x (B, C).
-
-    The norm of the atoms stays in the state dict. It is not trained, because
-    DistributedDataParallel would wait for its gradient.
-    """
+    """`SepNorm` at a site where only graph tokens are left, x (B, C). The norm of the atoms is not
+    trained, because DistributedDataParallel would wait for its gradient."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -1,4 +1,4 @@
-"""Tensors inside a network: the embeddings of molecules, layer by layer, and other outputs."""
+"""The outputs of modules inside a network."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def embedding_sites(network: Graphormer) -> tuple[str, ...]:
 def layer_embeddings(network: Graphormer, batch: GraphBatch) -> Tensor:  # (B, 2, sites, C)
     """Return each molecule's graph token [:, 0] and mean of its atoms [:, 1] at every site; NaN for
     the mean after a last layer that computes the graph token only."""
-    found = observed(network, batch, _modules(network), lambda x: _token_and_mean(x, batch))
-    return torch.stack(found, dim=2)
+    pairs = observed(network, batch, _modules(network), lambda x: _token_and_mean(x, batch))
+    return torch.stack(pairs, dim=2)
 
 
 def observed(
@@ -35,16 +35,16 @@ def observed(
     read: Callable[[Tensor], Tensor],
 ) -> list[Tensor]:
     """Embed a batch, and return `read` of the output of each module."""
-    found: list[Tensor] = []
+    values: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: Any, output: Tensor) -> None:
-        found.append(read(output))
+        values.append(read(output))
 
     with ExitStack() as hooks:
         for module in modules:
             hooks.enter_context(module.register_forward_hook(keep))
         network.embed(batch)
-    return found
+    return values
 
 
 def _modules(network: Graphormer) -> list[nn.Module]:

@@ -1,4 +1,4 @@
-"""The classes that a network is built from: readable ones, and equal ones written for speed."""
+"""The classes that a network is built from: readable ones, and fast ones that compute the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from molsepnorm.nn.readout import FastReadout, GraphTokenReadout, Readout
 
 
 class Parts(NamedTuple):
-    """Classes with a readable and a fast version. Both have the same parameters and calls."""
+    """Classes with a readable and a fast version, with the same parameters and calls."""
 
     attention: type[BiasedSelfAttention]
     local: type[GINE]
@@ -60,7 +60,6 @@ def _output_layer(width: int, outputs: int) -> nn.Linear:
 
 
 def in_head(name: str) -> bool:
-    """Return whether a parameter of a network belongs to its head."""
     return name.partition(".")[0] == "head"
 
 
@@ -69,12 +68,7 @@ INTERACTIONS = "head.interactions"
 
 
 def output_layer(names: Iterable[str]) -> tuple[str, str]:
-    """Return the names of the weight and the bias of the outputs, from the names of a network's
-    state.
-
-    >>> output_layer(["graph_token", "head.weight", "head.bias", "head.interactions"])
-    ('head.weight', 'head.bias')
-    """
+    """Return the names of the outputs' weight and bias among those of a network's state."""
     weight, bias = [n for n in names if in_head(n) and n != INTERACTIONS][-2:]
     return weight, bias
 
@@ -85,15 +79,9 @@ class ConditionalLinear(nn.Linear):
     .. math:: y_o = b_o + w_o \cdot [z, x, u] + \sum_c u_c \, v_{oc} \cdot z
 
     with z the read-out of the molecule (R channels), u the standardised feature columns (C
-    channels), and x the other molecule-level features (F channels). Without v, a
-    column would shift the outputs of all molecules by the same amount. With it, each word of a
-    column, such as the name of an assay, has output weights of its own. v starts at 0.
-
-    Args:
-        width: number of channels of the input, R + F + C.
-        outputs: number of outputs.
-        features: number of channels of the other features (F).
-        columns: number of channels of the feature columns (C).
+    channels), and x the other molecule-level features (F channels); the width is R + F + C. Without
+    v, a column would shift the outputs of all molecules by the same amount. With it, each word of a
+    column, such as the name of an assay, has its own output weights. v starts at 0.
     """
 
     def __init__(self, width: int, outputs: int, features: int, columns: int) -> None:

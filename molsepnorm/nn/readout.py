@@ -13,10 +13,8 @@ TYPICAL_ATOMS = 16
 
 
 class Readout(nn.Module):
-    """Read out the graph token, the mean or sum of the atoms, or the token and one of these.
-
-    A sum grows with the molecule, as penalised logP does; a mean does not. Sums are divided by 16.
-    """
+    """Read out the graph token, the mean or sum of the atoms, or the token and one of these. A sum
+    grows with the molecule, as penalised logP does."""
 
     def __init__(self, kind: ReadoutKind, width: int) -> None:
         super().__init__()

@@ -18,9 +18,9 @@ from molsepnorm.sepnorm.kernels import (
 class MaskedBatchNorm1d(nn.BatchNorm1d):
     """Batch norm over the channels of (…, d) whose statistics count only the rows of a mask.
 
-    All rows are normalised, but rows outside the mask have no influence on the statistics or their
-    gradients. Statistics are kept in float32, also under autocast. The variance of a single row is
-    0. As in `nn.BatchNorm1d`, `eval()` freezes the statistics and `requires_grad_(False)` does not.
+    Rows outside the mask are normalised, too. Statistics are kept in float32, also under autocast.
+    The variance of a single row is 0. As in `nn.BatchNorm1d`, `eval()` freezes the statistics and
+    `requires_grad_(False)` does not.
 
     It cannot be a norm of torch's `nn.TransformerEncoderLayer`, which computes a layer norm with
     its weights in evaluation. Use `SharedNorm(width, nn.BatchNorm1d)` there.
@@ -56,7 +56,7 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
     def _normalize_batch(
         self, rows: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the normalised rows, their mean, variance and the number of rows counted."""
+        """Return the normalised rows, their mean and variance, and the number of rows counted."""
         counts = rows.new_ones(len(rows), 1).bool() if mask is None else mask.reshape(-1, 1)
         if is_synchronized(self):
             mean, variance, count = all_process_statistics(rows, counts)
@@ -86,10 +86,8 @@ class MaskedBatchNorm1d(nn.BatchNorm1d):
 
 
 class _SynchronizedBatchNorm(MaskedBatchNorm1d):
-    """Batch norm over the channels of (n, d, …), as torch's, that counts the rows of all processes.
-
-    A mask has the shape of the input without d.
-    """
+    """A batch norm of torch, over the channels of (n, d, …), that counts the rows of all
+    processes."""
 
     synchronized = True
 
@@ -124,16 +122,11 @@ def synchronize_norms(network: nn.Module) -> None:
 
 
 def mask_aware(norm: nn.Module) -> nn.Module:
-    """Return a `MaskedBatchNorm1d` for a batch norm of torch, and other norms as they are.
-
-    The new norm shares all parameters and buffers with the old one. It counts the rows of all
-    processes if the old one is an `nn.SyncBatchNorm`.
-
-    Raises:
-        ConfigError: an `nn.SyncBatchNorm` counts the rows of a group of processes.
+    """Return a `MaskedBatchNorm1d` with the parameters and buffers of a batch norm of torch, and
+    other norms as they are. In place of an `nn.SyncBatchNorm` it counts the rows of all processes.
     """
     is_synchronous = isinstance(norm, nn.SyncBatchNorm)
-    if isinstance(norm, nn.SyncBatchNorm) and norm.process_group is not None:
+    if is_synchronous and norm.process_group is not None:
         raise ConfigError(
             "a batch norm of tokens with a mask counts the rows of all processes, not those of a "
             "process group: leave out process_group="
@@ -150,7 +143,6 @@ def _computes_as_torch(norm: _BatchNorm) -> bool:
 
 
 def _with_state_of(norm: _BatchNorm, kind: type[MaskedBatchNorm1d]) -> MaskedBatchNorm1d:
-    """Return a norm of another class with the state of a batch norm."""
     options = norm.eps, norm.momentum, norm.affine, norm.track_running_stats
     new = kind(norm.num_features, *options, device="meta")
     for name, parameter in norm._parameters.items():
@@ -161,11 +153,8 @@ def _with_state_of(norm: _BatchNorm, kind: type[MaskedBatchNorm1d]) -> MaskedBat
 
 
 def normalize_real(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:  # (…, d)
-    """Normalise x (…, d); a batch norm counts only the rows where the mask (…) is true.
-
-    Raises:
-        ConfigError: there is a mask, and a batch norm that cannot read it.
-    """
+    """Normalise x (…, d); a batch norm counts only the rows where the mask (…) is true. Refuse a
+    batch norm that cannot read the mask."""
     if isinstance(norm, MaskedBatchNorm1d):
         return norm(x, mask)
     if mask is not None and counts_rows(norm):
@@ -182,10 +171,8 @@ def contains_batch_norm(norm: nn.Module) -> bool:
 
 
 def counts_rows(norm: nn.Module) -> bool:
-    """Return whether it is or contains a batch norm that computes statistics of its input.
-
-    Batch norms do so in training, and without running statistics. They read a mask then.
-    """
+    """Return whether the norm contains a batch norm that computes statistics of its input, in
+    training or without running statistics. It reads a mask then."""
     return any(
         isinstance(module, _BatchNorm) and (module.training or module.running_mean is None)
         for module in norm.modules()
@@ -193,10 +180,7 @@ def counts_rows(norm: nn.Module) -> bool:
 
 
 def is_synchronized(norm: nn.Module) -> bool:
-    """Return whether a norm counts the rows of several processes."""
-    if not isinstance(norm, MaskedBatchNorm1d):
-        return False
-    return norm.synchronized and has_several_processes()
+    return isinstance(norm, MaskedBatchNorm1d) and norm.synchronized and has_several_processes()
 
 
 def _too_few_tokens(tokens: int) -> ValueError:

@@ -19,46 +19,32 @@ from molsepnorm.sepnorm.batch_norm import contains_batch_norm
 from molsepnorm.sepnorm.multi_token import MultiTokenSepNorm, Padding
 
 NormFactory = Callable[[int], nn.Module]
-"""A function that makes a norm from a number of channels."""
-
 Where = str | Iterable[str] | Callable[[str, nn.Module], bool]
-"""Names, in which `*` stands for anything, or a function of name and module."""
 
 
 class Rule(NamedTuple):
-    """The sites of one network, with names relative to it as regular expressions."""
+    """The sites of a network. Names are relative to it, as regular expressions."""
 
     norms: str
-    """The norms of sequences with special tokens; not those of patches without special tokens, of
-    queries and keys, of pooled vectors and of heads."""
+    """The norms of sequences with special tokens, so not those of heads, of queries and keys, of
+    pooled vectors and of patches without special tokens."""
     first: str = ""
-    """Those that are called before the first layer."""
+    """Those before the first layer."""
     special_tokens: int = 1
     batch_first: bool | None = True
     """None: unknown."""
 
 
-def _bert(bert: Any) -> Rule:
-    if any(getattr(module, "chunk_size_feed_forward", 0) for module in bert.modules()):
-        raise ConfigError(
-            f"this {type(bert).__name__} normalises sequences in pieces, and only the first piece "
-            "begins with CLS: make it with config.chunk_size_feed_forward = 0"
-        )
-    first = r"embeddings\.LayerNorm"
-    layers = r"encoder\.layer\.\d+\.((cross)?attention\.)?output\.LayerNorm"
-    return Rule(f"{first}|{layers}", first)
-
-
-def _vit(vit: Any) -> Rule:
-    layer = r"(encoder\.layer|layers)"  # in version 4 and 5
-    return Rule(
-        rf"{layer}\.\d+\.layernorm_(before|after)|layernorm", rf"{layer}\.0\.layernorm_before"
-    )
-
-
-def _mae_decoder(decoder: Any) -> Rule:
-    # its input is the encoder's output, so no norm is a first one
-    return Rule(r"decoder_layers\.\d+\.layernorm_(before|after)|decoder_norm")
+_BERT = Rule(
+    r"embeddings\.LayerNorm|encoder\.layer\.\d+\.((cross)?attention\.)?output\.LayerNorm",
+    first=r"embeddings\.LayerNorm",
+)
+_VIT = Rule(  # the layers of transformers 4 and 5
+    r"(encoder\.layer|layers)\.\d+\.layernorm_(before|after)|layernorm",
+    first=r"(encoder\.layer|layers)\.0\.layernorm_before",
+)
+# The input of this decoder is the output of the encoder, so no norm is a first one.
+_MAE_DECODER = Rule(r"decoder_layers\.\d+\.layernorm_(before|after)|decoder_norm")
 
 
 def _timm(vit: Any) -> Rule:
@@ -86,25 +72,24 @@ def _torch_encoder(encoder: Any) -> Rule:
     return layer._replace(norms=r"layers\.\d+\.norm[12]|norm", first=rf"layers\.0\.({layer.first})")
 
 
-RULES: dict[str, Callable[[Any], Rule]] = {
-    "transformers.models.bert.modeling_bert.BertModel": _bert,
-    "transformers.models.roberta.modeling_roberta.RobertaModel": _bert,
-    "transformers.models.vit.modeling_vit.ViTModel": _vit,
-    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEModel": _vit,
-    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEDecoder": _mae_decoder,
+RULES: dict[str, Rule | Callable[[Any], Rule]] = {
+    "transformers.models.bert.modeling_bert.BertModel": _BERT,
+    "transformers.models.roberta.modeling_roberta.RobertaModel": _BERT,
+    "transformers.models.vit.modeling_vit.ViTModel": _VIT,
+    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEModel": _VIT,
+    "transformers.models.vit_mae.modeling_vit_mae.ViTMAEDecoder": _MAE_DECODER,
     "timm.models.vision_transformer.VisionTransformer": _timm,
     "torch.nn.modules.transformer.TransformerEncoder": _torch_encoder,
     "torch.nn.modules.transformer.TransformerEncoderLayer": _torch_layer,
 }
-"""Class -> rule. The names are qualified, so that none of these libraries is imported. Subclasses
-are recognised, too."""
+"""Qualified name of a class, so that no library is imported -> rule, also for its subclasses."""
 
 _LAYER = r"(encoder\.layer|decoder_layers|layers|blocks)\.\d+"
 """The names of the layers of all known networks."""
 
 
 class Known(NamedTuple):
-    """A module of a known class inside a network."""
+    """A module and its rule."""
 
     name: str
     module: nn.Module
@@ -117,24 +102,28 @@ class Known(NamedTuple):
         return name.startswith(prefix) and fits is not None
 
 
-def _find_known(network: nn.Module) -> list[Known]:
+def _find_known(model: nn.Module) -> list[Known]:
     """Return the outermost modules of known classes, in order, without decoders, whose first token
     attends only to itself."""
-    found: list[Known] = []
+    known: list[Known] = []
     stacks: set[str] = set()
-    for name, module in network.named_modules():
-        names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__)
-        make = next((RULES[each] for each in names if each in RULES), None)
+    for name, module in model.named_modules():
+        classes = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(module).__mro__)
+        rule = next((RULES[each] for each in classes if each in RULES), None)
         decodes = getattr(getattr(module, "config", None), "is_decoder", False)
-        if make is None or decodes or any(known.inside(name) for known in found):
+        if rule is None or decodes or any(network.inside(name) for network in known):
             continue
-        rule = make(module)
+        if any(getattr(part, "chunk_size_feed_forward", 0) for part in module.modules()):
+            raise ConfigError(
+                f"this {type(module).__name__} normalises sequences in pieces, and only the first "
+                "piece begins with CLS: make it with config.chunk_size_feed_forward = 0"
+            )
         stack = re.sub(r"\d+(?!.*\d)", "*", name)  # its last number
-        if make is _torch_layer and stack in stacks:  # it follows another layer
-            rule = rule._replace(first="")
+        follows = rule is _torch_layer and stack in stacks  # another layer
         stacks.add(stack)
-        found.append(Known(name, module, rule))
-    return found
+        rule = rule if isinstance(rule, Rule) else rule(module)
+        known.append(Known(name, module, rule._replace(first="") if follows else rule))
+    return known
 
 
 def _known_norms(model: nn.Module, known: list[Known]) -> dict[str, nn.Module]:
@@ -143,10 +132,10 @@ def _known_norms(model: nn.Module, known: list[Known]) -> dict[str, nn.Module]:
     norms = {
         name: module
         for name, module in modules
-        if any(each.inside(name, each.rule.norms) for each in known)
+        if any(network.inside(name, network.rule.norms) for network in known)
     }
     for name, module in modules:
-        is_layer = any(each.inside(name, _LAYER) for each in known)
+        is_layer = any(network.inside(name, _LAYER) for network in known)
         if is_layer and not any(norm.startswith(f"{name}.") for norm in norms):
             raise ConfigError(
                 f"'{name}', a {type(module).__name__}, has no known norm: name all norms to "
@@ -166,15 +155,16 @@ def _matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict
     """Return the modules that a rule selects, at least one for each name."""
     rules: Any = [rule] if isinstance(rule, str) or callable(rule) else rule
     rules = [*rules] if isinstance(rules, Iterable) else []
-    right = [isinstance(each, str | Callable) and not isinstance(each, type) for each in rules]
-    if not rules or not all(right):
+    if not rules or any(
+        isinstance(each, type) or not isinstance(each, str | Callable) for each in rules
+    ):
         raise ConfigError(
             f"{argument}= must be a name such as 'layers.*.norm1', several of them, or a function "
             f"of a module's name and the module; got {rule!r}"
         )
-    found: set[str] = set()
+    selected: set[str] = set()
     for each in rules:
-        own = {
+        names = {
             name
             for name, module in modules.items()
             if (
@@ -183,19 +173,19 @@ def _matching(modules: dict[str, nn.Module], rule: Where, argument: str) -> dict
                 else fnmatchcase(name, each) and not isinstance(module, nn.Identity)
             )
         }
-        if not own:
+        if not names:
             norms = ", ".join(name for name, each in modules.items() if _width(each) is not None)
             raise ConfigError(
                 f"{argument}={each!r} matches no module; the norms are: {norms or 'none'}"
             )
-        found |= own
-    return {name: module for name, module in modules.items() if name in found}
+        selected |= names
+    return {name: module for name, module in modules.items() if name in selected}
 
 
 def _width(norm: nn.Module) -> int | None:
     """Return the number of channels of a norm of the last dimension; None for other modules."""
-    others = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)  # of another dimension
-    if isinstance(norm, others) or next(norm.children(), None) is not None:
+    of_others = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)
+    if isinstance(norm, of_others) or next(norm.children(), None) is not None:
         return None
     shape = getattr(norm, "normalized_shape", None)
     if shape is None and isinstance(weight := getattr(norm, "weight", None), torch.Tensor):
@@ -220,16 +210,12 @@ def convert_to_sepnorm(
     `nn.TransformerEncoder` and its layer need no `where`, alone or inside `model`.
 
     New norms start with the weights of the old one if their shapes fit (a weight is read as the
-    factor itself, not as an addition to 1), and layer and RMS norms keep its ε. Therefore
-    `cls_norm=nn.LayerNorm` changes no output before training. New norms can be trained even if the
-    old one is frozen. Make the optimiser afterwards, or add the new parameters to it.
+    factor itself, not as an addition to 1), and layer and RMS norms keep its ε. They can be trained
+    even if the old one is frozen. Make the optimiser afterwards, or add the new parameters to it.
 
-    Before the first layer a special token is the same vector in every sequence, and a batch norm
-    would amplify noise. These sites get `first_cls_norm` instead.
-
-    A batch norm of the tokens does not count padding. The mask is read from each call of the model,
-    from `attention_mask` or `src_key_padding_mask`. Special tokens come first, so padding must be
-    at the end. With gradient checkpointing call `backward` after each call.
+    A batch norm of the tokens does not count padding, which must be at the end, by the
+    `attention_mask` or `src_key_padding_mask` of each call of the model. With gradient
+    checkpointing call `backward` after each call.
 
     Args:
         model: changed in place; unchanged if an error is raised.
@@ -237,9 +223,9 @@ def convert_to_sepnorm(
         tok_norm: makes the norm of the other tokens. None keeps the existing module, so that
             optimisers with its parameters stay valid.
         where: modules to replace: one or several names as in `model.named_modules()`, in which `*`
-            matches anything, also dots; or a function of name and module. Inside a known network
-            the defaults of the arguments below are those of the network.
-        first_cls_norm: replaces `cls_norm` at sites before the first layer.
+            matches anything, also dots; or a function of name and module.
+        first_cls_norm: replaces `cls_norm` at sites before the first layer. A special token is the
+            same vector in every sequence there, and a batch norm would amplify noise.
         first: these sites, in the form of `where`. None: those of the known network; outside of
             known networks the first site in the order of modules.
         special_tokens: number of special slots at the beginning of each sequence. None: that of the
@@ -268,30 +254,30 @@ def convert_to_sepnorm(
                 f"this {type(model).__name__} is already converted: undo() that conversion first"
             )
     known = _find_known(model)
+    outside = Known("", model, Rule(""))
     if where is None:
         chosen = _known_norms(model, known)
     else:
-        chosen = _matching({n: each for n, each in model.named_modules() if n}, where, "where")
-    homes = {name: next((each for each in known if each.inside(name)), None) for name in chosen}
+        modules = {name: module for name, module in model.named_modules() if name}
+        chosen = _matching(modules, where, "where")
+    homes = {name: next((n for n in known if n.inside(name)), outside) for name in chosen}
     if first is None:
-        outside = [name for name, home in homes.items() if home is None]
-        inside = [n for n, home in homes.items() if home and home.inside(n, home.rule.first)]
-        first_ones = {*outside[:1], *inside}
+        first_names = [name for name, home in homes.items() if home is outside][:1]
+        first_names += [name for name, home in homes.items() if home.inside(name, home.rule.first)]
     else:
-        first_ones = {*_matching(chosen, first, "first")}
-    contexts: dict[Known | None, Padding] = {}
+        first_names = [*_matching(chosen, first, "first")]
+    paddings: dict[Known, Padding] = {}
     sites: list[Site] = []
     new: dict[nn.Module, MultiTokenSepNorm] = {}
     like = next(model.parameters(), None)
     for name, norm in chosen.items():
-        home, is_first = homes[name], name in first_ones
+        home, is_first = homes[name], name in first_names
         if (width := _width(norm)) is None:
             raise ConfigError(
                 f"'{name}' cannot be replaced by SepNorm: this {type(norm).__name__} is no norm "
                 "over the last dimension only. Choose layer or RMS norms by where="
             )
-        rule = Rule("") if home is None else home.rule
-        layout = rule.batch_first if batch_first is None else batch_first
+        layout = home.rule.batch_first if batch_first is None else batch_first
         if layout is None:
             raise ConfigError(
                 f"the layout of '{name}' is unknown, since its layer has no nn.MultiheadAttention: "
@@ -303,24 +289,22 @@ def convert_to_sepnorm(
             width,
             partial(make_like, first_cls_norm if is_first else cls_norm),
             (lambda _: norm) if tok_norm is None else partial(make_like, tok_norm),  # noqa: B023
-            special_tokens=rule.special_tokens if special_tokens is None else special_tokens,
+            special_tokens=home.rule.special_tokens if special_tokens is None else special_tokens,
             batch_first=layout,
         ).train(norm.training)
-        sepnorm.padding = contexts.setdefault(home, sepnorm.padding)
+        sepnorm.padding = paddings.setdefault(home, sepnorm.padding)
         classes = type(sepnorm.cls_norms[0]).__name__, type(sepnorm.tok_norm).__name__
-        shape = len(sepnorm.cls_norms), sepnorm.batch_first
-        sites.append(Site(name, width, *shape, is_first, *classes))
+        sites.append(Site(name, width, len(sepnorm.cls_norms), layout, is_first, *classes))
     # no checks follow, so the model may be changed
     changes = _changes(model, new)
     for module, attribute, _, value in changes:
         setattr(module, attribute, value)
-    needed = [each.padding for each in new.values() if contains_batch_norm(each.tok_norm)]
+    needed = [norm.padding for norm in new.values() if contains_batch_norm(norm.tok_norm)]
     hooks: list[RemovableHandle] = []
-    for home, padding in contexts.items():
-        network: Any = model if home is None else home.module
-        called = [network]
-        if isinstance(network, nn.TransformerEncoder):
-            called += network.layers  # which may be called one by one
+    for home, padding in paddings.items():
+        called = [home.module]
+        if isinstance(home.module, nn.TransformerEncoder):
+            called += home.module.layers  # which may be called one by one
         hooks += [padding.follow(module) for module in called if padding in needed]
     return Conversion(tuple(sites), changes, hooks)
 
@@ -329,18 +313,14 @@ def convert_to_sepnorm(
 def _make_norm_like(
     old: nn.Module, beside: nn.Parameter | None, factory: NormFactory, width: int
 ) -> nn.Module:
-    """Return a new norm with the weights of `old`, on the device of `beside`, at least float32.
-
-    Raises:
-        ConfigError: the function makes no module that maps (n, width) to the same shape.
-    """
+    """Return a new norm with the weights of `old`, on the device of `beside`, at least float32."""
     eps = getattr(old, "eps", getattr(old, "variance_epsilon", None))
     takes_eps = factory in (nn.LayerNorm, nn.RMSNorm) and eps is not None
     try:
         new = factory(width, eps=eps) if takes_eps else factory(width)  # type: ignore[call-arg]
         shape = new.eval()(next(new.parameters(), torch.empty(0)).new_zeros(2, width)).shape
         problem = "" if shape == (2, width) else f"a shape of {tuple(shape)} for (2, {width})"
-    except (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
+    except (RuntimeError, ValueError, TypeError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}"
     if problem:
         raise ConfigError(
@@ -357,8 +337,7 @@ def _make_norm_like(
     return new
 
 
-Change = tuple[nn.Module, str, Any, Any]
-"""A module, the name of an attribute, its old and its new value."""
+Change = tuple[nn.Module, str, Any, Any]  # module, name of an attribute, old and new value
 
 
 def _changes(model: nn.Module, new: dict[nn.Module, MultiTokenSepNorm]) -> list[Change]:
@@ -386,7 +365,6 @@ class Site:
     name: str
     """Qualified name of the module."""
     width: int
-    """Channels."""
     special_tokens: int
     batch_first: bool
     is_first: bool
@@ -394,7 +372,6 @@ class Site:
     cls_norm: str
     """Class of the norms of the special tokens."""
     tok_norm: str
-    """Class of the norm of the other tokens."""
 
 
 class Conversion:
@@ -415,9 +392,8 @@ class Conversion:
     def undo(self) -> None:
         """Restore the old norms, in place. A second call does nothing.
 
-        If `tok_norm` was None, the norm of the tokens is the old norm itself and keeps what it has
-        learned. Otherwise the old norm is restored unchanged. The weights of the special tokens'
-        norms are lost.
+        If `tok_norm` was None, the old norm has normalised the tokens and keeps what it learned.
+        The weights of the new norms are lost.
 
         Raises:
             ConfigError: a converted norm has been replaced since; nothing is changed.

@@ -1,4 +1,4 @@
-"""Batch norm of masked rows, written for speed, and their statistics over several processes."""
+"""Batch norm of masked rows with a hand-written gradient, and statistics over processes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def normalize(
-    x: Tensor,
-    counts: Tensor,
-    count: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
+    x: Tensor,  # (m, d); rows that do not count may hold anything
+    counts: Tensor,  # bool (m, 1): the rows that count
+    count: Tensor,  # n, at least 1
+    weight: Tensor | None,  # γ (d,); None: 1
+    bias: Tensor | None,  # β (d,); None: 0
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""Normalise rows by the mean and variance of those that count.
@@ -34,14 +34,6 @@ def normalize(
             - s_i d_i r^2 \sum_j \partial y_j d_j\Bigr)
 
     The hand-written gradient needs a third of the passes over memory of autograd's.
-
-    Args:
-        x: (m, d); rows that do not count may hold anything.
-        counts: bool (m, 1): the rows that count.
-        count: the number n of these rows, at least 1.
-        weight: γ (d,); 1 if missing.
-        bias: β (d,); 0 if missing.
-        eps: ε.
 
     Returns:
         y (m, d), and the mean and the biased variance (d,), which have no gradient.
@@ -82,19 +74,16 @@ class _Normalize(torch.autograd.Function):
 
 
 def _statistics(x: Tensor, counts: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the biased variance (d,) of the rows that count."""
     counted = torch.where(counts, x, 0)
     mean = counted.sum(0) / count
     return mean, counted.sub_(mean).pow_(2).mul_(_share(x, counts, count)).sum(0)
 
 
-def _share(x: Tensor, counts: Tensor, count: Tensor) -> Tensor:  # (m, 1)
-    """Return s_i, of the type of x."""
+def _share(x: Tensor, counts: Tensor, count: Tensor) -> Tensor:  # s, (m, 1)
     return counts.to(x.dtype) / count
 
 
 def has_several_processes() -> bool:
-    """Return whether `torch.distributed` runs with more than one process."""
     ready = distributed.is_available() and distributed.is_initialized()
     return ready and distributed.get_world_size() > 1
 
@@ -116,7 +105,8 @@ class _SumOverProcesses(torch.autograd.Function):
 def all_process_statistics(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""Return mean and biased variance (d,) of the rows of all processes, and their number.
 
-    From the number n_r, the mean and the variance of the rows of each process r:
+    `counts`, bool (m, 1), marks the rows of x (m, d) that count. From the number n_r, the mean and
+    the variance of the rows of each process r:
 
     .. math::
 
@@ -126,10 +116,6 @@ def all_process_statistics(x: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, T
     No terms cancel, unlike in a difference of means of squares, and each direction needs a single
     collective. All processes get the same bits. Source: Chan, Golub, LeVeque, "Updating formulae
     and a pairwise algorithm for computing sample variances", 1979.
-
-    Args:
-        x: (m, d), the rows of this process.
-        counts: bool (m, 1): the rows that count.
     """
     rows = counts.sum()
     mean = torch.where(counts, x, 0).sum(0) / rows.clamp(min=1)

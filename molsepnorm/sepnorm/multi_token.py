@@ -1,11 +1,11 @@
-"""SepNorm for sequences that begin with several special tokens, in both layouts."""
+"""SepNorm for sequences that begin with several special tokens, batch first or slots first."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from molsepnorm.errors import ConfigError
 from molsepnorm.sepnorm.batch_norm import counts_rows, mask_aware, normalize_real
-from molsepnorm.sepnorm.sepnorm import DropIn, normalize_special, rename_keys
+from molsepnorm.sepnorm.sepnorm import DropIn, normalize_special
 
 _MASKS = {
     "attention_mask": "positive at real tokens and 0 at padding",  # as in transformers
@@ -22,8 +22,7 @@ _MASKS = {
 """Names of padding masks -> the meaning of their values."""
 
 _PADDING = -1000.0
-"""Highest number at padding in a mask that is added to attention scores. The softmax is 0 there in
-float32. Usual numbers are −∞, the lowest number, −1e9 and −1e4."""
+"""Highest number at padding in a mask that is added to attention scores; the softmax is 0 there."""
 
 
 class Padding:
@@ -51,8 +50,8 @@ class Padding:
 
     def follow(self, module: nn.Module) -> RemovableHandle:
         parameters = inspect.signature(module.forward).parameters.values()
-        named = [each.name for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD]
-        positions = {name: named.index(name) for name in _MASKS if name in named}
+        names = [each.name for each in parameters if each.kind <= each.POSITIONAL_OR_KEYWORD]
+        positions = {name: names.index(name) for name in _MASKS if name in names}
         # no closure, so that networks with hooks can be copied and pickled
         return module.register_forward_pre_hook(partial(self._read, positions), with_kwargs=True)
 
@@ -60,11 +59,11 @@ class Padding:
         self, positions: dict[str, int], module: nn.Module, args: tuple, kwargs: dict[str, Any]
     ) -> None:
         self.real = self.unreadable = None
-        given = {name: args[i] for name, i in positions.items() if i < len(args)} | kwargs
-        name = next((name for name in _MASKS if given.get(name) is not None), None)
+        masks = {name: args[i] for name, i in positions.items() if i < len(args)} | kwargs
+        name = next((name for name in _MASKS if masks.get(name) is not None), None)
         if name is None:
             return
-        mask = given[name]
+        mask = masks[name]
         added = isinstance(mask, Tensor) and mask.is_floating_point()  # to attention scores
         if (
             not isinstance(mask, Tensor)
@@ -92,16 +91,29 @@ class MultiTokenSepNorm(DropIn):
         y_i = \mathrm{norm_{tok}}(x_i) \quad (i \ge k)
 
     Special tokens are CLS, distillation tokens and registers. With a single one and the batch
-    first, it equals `SepNorm`. `convert_to_sepnorm` puts it in place of norms that are called with
-    the sequences only, so a padding mask is read from `padding`.
+    first, it equals `SepNorm`. In a converted network it is called with the sequences only, and
+    reads the padding mask from `padding`.
 
     Source: Chen et al., "On Separate Normalization in Self-supervised Transformers", NeurIPS 2023,
     arXiv 2309.12931, section 3, for a single special token.
+
+    Args:
+        hidden_size: number of channels, C.
+        cls_norm: makes the norm of a special token; called once for each.
+        tok_norm: makes the norm of all other slots. A batch norm of torch becomes a
+            `MaskedBatchNorm1d`.
+        special_tokens: number of special slots at the beginning, k.
+        batch_first: true for sequences (B, S, C), false for (S, B, C).
+
+    Raises:
+        ConfigError: there is no special token, or an argument is of the wrong type.
 
     >>> norm = MultiTokenSepNorm(4, special_tokens=2)
     >>> norm(torch.randn(8, 5, 4)).shape
     torch.Size([8, 5, 4])
     """
+
+    published_names: ClassVar = {"cls_norm_layer": "cls_norms.0", "tok_norm_layer": "tok_norm"}
 
     def __init__(
         self,
@@ -112,19 +124,6 @@ class MultiTokenSepNorm(DropIn):
         special_tokens: int = 1,
         batch_first: bool = True,
     ) -> None:
-        """Make the norms.
-
-        Args:
-            hidden_size: number of channels, C.
-            cls_norm: makes the norm of a special token; called once for each.
-            tok_norm: makes the norm of all other slots. A batch norm of torch becomes a
-                `MaskedBatchNorm1d`.
-            special_tokens: number of special slots at the beginning, k.
-            batch_first: true for sequences (B, S, C), false for (S, B, C).
-
-        Raises:
-            ConfigError: there is no special token, or an argument is of the wrong type.
-        """
         super().__init__()
         if not isinstance(special_tokens, int) or special_tokens < 1:
             raise ConfigError(
@@ -157,19 +156,14 @@ class MultiTokenSepNorm(DropIn):
         slots = 1 if self.batch_first else 0
         self._check_shape(x, slots)
         real = self._real(x, mask) if counts_rows(self.tok_norm) else None
-        y = normalize_real(
-            self.tok_norm, self._others(x), None if real is None else self._others(real)
-        )
+        special = len(self.cls_norms)
+        others = (slice(None),) * slots + (slice(special, None),)
+        y = normalize_real(self.tok_norm, x[others], None if real is None else real[others])
         tokens = [
             normalize_special(norm, x.select(slots, slot)).to(y.dtype).unsqueeze(slots)
             for slot, norm in enumerate(self.cls_norms)
         ]
         return torch.cat([*tokens, y], dim=slots)
-
-    def _others(self, x: Tensor) -> Tensor:
-        """Return all slots but the special ones."""
-        special = len(self.cls_norms)
-        return x[:, special:] if self.batch_first else x[special:]
 
     def _check_shape(self, x: Tensor, slots: int) -> None:
         if x.is_nested:
@@ -179,18 +173,18 @@ class MultiTokenSepNorm(DropIn):
             raise ValueError(f"SepNorm expects {layout} or (slots, channels); got {tuple(x.shape)}")
         if x.shape[slots] < len(self.cls_norms):
             raise ValueError(
-                f"SepNorm was made for {len(self.cls_norms)} special tokens at the beginning of "
-                f"each sequence, and got {x.shape[slots]} slots: x is {tuple(x.shape)}, read as "
-                f"{layout}. Check special_tokens= and batch_first="
+                f"SepNorm was made for {len(self.cls_norms)} special tokens, and got "
+                f"{x.shape[slots]} slots: x is {tuple(x.shape)}, read as {layout}. Check "
+                "special_tokens= and batch_first="
             )
 
     def _real(self, x: Tensor, mask: Tensor | None) -> Tensor | None:  # x's first two dimensions
-        """Return the mask of real tokens."""
-        if mask is None and self.padding.unreadable:
-            raise ValueError(self.padding.unreadable)
-        mask = self.padding.real if mask is None else mask
+        """Return the mask of real tokens in the layout of x."""
         if mask is None:
-            return None
+            if self.padding.unreadable:
+                raise ValueError(self.padding.unreadable)
+            if (mask := self.padding.real) is None:
+                return None
         real = mask.unsqueeze(0) if mask.dim() == 1 else mask
         real = real if self.batch_first else real.transpose(0, 1)
         if real.shape != x.shape[:2]:
@@ -204,19 +198,14 @@ class MultiTokenSepNorm(DropIn):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Load weights, also those of a network that was not converted, or of the published module.
-
-        Each norm then gets a copy of the weights of the single norm, and keeps its own running
-        statistics.
-        """
-        names = {"cls_norm_layer": "cls_norms.0", "tok_norm_layer": "tok_norm"}
-        rename_keys(state_dict, prefix, names)
+        """Load weights, also those of a network that was not converted: each norm gets the weights
+        of the old one, and keeps its running statistics."""
         old = {name: state_dict.pop(prefix + name, None) for name in ("weight", "bias")}
         if any(value is not None for value in old.values()):
-            for name, own in self.state_dict().items():
+            for name, current in self.state_dict().items():
                 value = old.get(name.rpartition(".")[2])
-                if value is not None and value.shape == own.shape:
+                if value is not None and value.shape == current.shape:
                     state_dict.setdefault(prefix + name, value.clone())
-                elif not own.is_meta:
-                    state_dict.setdefault(prefix + name, own)
+                elif not current.is_meta:
+                    state_dict.setdefault(prefix + name, current)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -25,11 +25,11 @@ for name in ("at_least_float32", "_check_several"):
 
 
 class _NotFused(Tensor):
-    """A subclass of tensors; torch's fused encoder layer does not run with subclasses."""
+    """A tensor that torch's fused encoder layer does not accept."""
 
 
 class DropIn(nn.Module):
-    """A norm of token sequences in the place of another norm.
+    """A norm of token sequences that replaces another norm.
 
     In evaluation `nn.TransformerEncoderLayer` and `nn.TransformerEncoder` do not call their norms,
     but compute layer norms from the attributes `eps`, `weight` and `bias`. They do so only if the
@@ -37,20 +37,15 @@ class DropIn(nn.Module):
     """
 
     tok_norm: nn.Module
-
-    @property
-    def eps(self) -> float:
-        """NaN, which is not equal to anything."""
-        return torch.nan
+    eps = torch.nan  # not equal to anything
+    published_names: ClassVar = {"cls_norm_layer": "cls_norm", "tok_norm_layer": "tok_norm"}
 
     @property
     def weight(self) -> Tensor:
-        """The weight of the tokens' norm as a subclass of a tensor."""
         return self._not_fused("weight")
 
     @property
     def bias(self) -> Tensor:
-        """The bias of the tokens' norm as a subclass of a tensor."""
         return self._not_fused("bias")
 
     def _not_fused(self, name: str) -> Tensor:
@@ -58,20 +53,20 @@ class DropIn(nn.Module):
         return (torch.empty(0) if value is None else value).as_subclass(_NotFused)
 
     def add_module(self, name: str, module: nn.Module | None) -> None:
-        """Add a child. One that replaces a norm that reads a mask reads it, too.
-
-        `nn.SyncBatchNorm.convert_sync_batchnorm` replaces norms by this method.
-        """
+        """Add a child, as `nn.SyncBatchNorm.convert_sync_batchnorm` does to replace norms. The
+        successor of a norm that reads a mask reads it too."""
         if module is not None and isinstance(self._modules.get(name), MaskedBatchNorm1d):
             module = mask_aware(module)
         super().add_module(name, module)
 
-
-def rename_keys(state_dict: dict[str, Any], prefix: str, names: dict[str, str]) -> None:
-    """Rename modules in the keys of a state dict, old name -> new name, in place."""
-    for old, new in names.items():
-        for key in [key for key in state_dict if key.startswith(f"{prefix}{old}.")]:
-            state_dict[f"{prefix}{new}.{key[len(prefix) + len(old) + 1 :]}"] = state_dict.pop(key)
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        for old, new in self.published_names.items():
+            for key in [key for key in state_dict if key.startswith(f"{prefix}{old}.")]:
+                rest = key.removeprefix(f"{prefix}{old}")
+                state_dict[f"{prefix}{new}{rest}"] = state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
 class SepNorm(DropIn):
@@ -82,23 +77,14 @@ class SepNorm(DropIn):
     Source: Chen et al., "On Separate Normalization in Self-supervised Transformers",
     NeurIPS 2023, arXiv 2309.12931, section 3. The constructor is the published one.
 
-    Differences:
+    Differences: a batch norm of torch for the other tokens becomes a `MaskedBatchNorm1d`, which
+    normalises channels, as the paper means, and does not count padding. Besides (n, l, d) the
+    packed layout (m, d) of a `GraphBatch` is accepted if `tok_norm` normalises each row; otherwise
+    `tok_norm` gets (n, l − 1, d), as published.
 
-    - If `tok_norm` makes a batch norm of torch, it is replaced by a `MaskedBatchNorm1d`, which
-      normalises channels, as the paper means, and counts real tokens only, never padding.
-    - Besides (n, l, d) the packed layout (m, d) of a `GraphBatch` is accepted. Any other `tok_norm`
-      gets (n, l − 1, d), as published; a packed input needs one that normalises each row.
-
-    A state dict of the published module (`cls_norm_layer.…`, `tok_norm_layer.…`) can be loaded.
-
-    The batch dimension comes first. For sequences (l, n, d), as with torch's `batch_first=False`,
-    use `MultiTokenSepNorm(…, batch_first=False)` or `convert_to_sepnorm`.
-
-    As in PyTorch, `requires_grad_(False)` freezes only the weights. To freeze the running
-    statistics of a batch norm in training, call `norm.cls_norm.eval()` after each `model.train()`.
-
-    A batch norm of the graph token needs variance between the graphs. Before the first layer the
-    token is the same vector in every graph, so the first norm of `Graphormer` is of another kind.
+    A state dict of the published module (`cls_norm_layer.…`, `tok_norm_layer.…`) can be loaded. For
+    sequences (l, n, d), as with torch's `batch_first=False`, use
+    `MultiTokenSepNorm(…, batch_first=False)` or `convert_to_sepnorm`.
 
     >>> norm = SepNorm(4)
     >>> norm(torch.randn(8, 5, 4)).shape
@@ -131,18 +117,22 @@ class SepNorm(DropIn):
                 tensor of sequences is normalised as a packed input.
             graph_token: int64 (n,), the slots of the tokens; required if x is packed.
             mask: bool, x's shape without d: true at ordinary tokens, false at padding. It is read
-                by a batch norm of the ordinary tokens. Without a mask there is no padding. The
-                graph token is never counted, even if the mask is true there.
+                by a batch norm of the ordinary tokens, which never counts the graph token. Without
+                a mask there is no padding.
 
         Raises:
             ValueError: x or the mask has another shape; x is packed and `graph_token` is missing;
                 or a batch norm of the graph token is trained on a single graph.
-            ConfigError: x is packed and `tok_norm` does not normalise each row; there is a mask,
-                and `tok_norm` contains a batch norm that cannot read it; or torch.fx traces a batch
-                norm of the tokens.
+            ConfigError: x is packed and `tok_norm` does not normalise each row; `tok_norm` contains
+                a batch norm that cannot read the mask; or torch.fx traces a batch norm of tokens.
         """
         if isinstance(x, fx.Proxy):
-            return self._traced(x)
+            if contains_batch_norm(self.tok_norm):
+                raise ConfigError(
+                    "torch.fx cannot trace a batch norm of tokens that reads a mask: make SepNorm "
+                    "a leaf module (is_leaf_module of a torch.fx.Tracer), or use a layer norm"
+                )
+            return self._sequences(x, None)
         if x.is_nested:
             return self._nested(x)
         _check_shapes(x, mask, self.hidden_size)
@@ -166,26 +156,13 @@ class SepNorm(DropIn):
         return y.index_copy(0, graph_token, token)
 
     def tokens(self, x: Tensor) -> Tensor:  # (n, d), at least float32
-        """Normalise graph tokens, x (n, d).
-
-        Raises:
-            ValueError: a batch norm is trained on a single graph.
-        """
+        """Normalise graph tokens, x (n, d); a `ValueError` if a batch norm trains on one graph."""
         return normalize_special(self.cls_norm, x)
 
     def _sequences(self, x: Tensor, mask: Tensor | None) -> Tensor:  # (n, l, d)
         token = self.tokens(x[:, 0]).unsqueeze(1)
         y = normalize_real(self.tok_norm, x[:, 1:], None if mask is None else mask[:, 1:])
         return torch.cat([token.to(y.dtype), y], dim=1)
-
-    def _traced(self, x: Tensor) -> Tensor:
-        """Record the operations on sequences (n, l, d), for torch.fx."""
-        if contains_batch_norm(self.tok_norm):
-            raise ConfigError(
-                "torch.fx cannot trace a batch norm of tokens that reads a mask: make SepNorm a "
-                "leaf module (is_leaf_module of a torch.fx.Tracer), or use a layer norm of tokens"
-            )
-        return self._sequences(x, None)
 
     def _nested(self, x: Tensor) -> Tensor:
         """Normalise sequences of different lengths, as torch's encoder makes them in evaluation."""
@@ -195,22 +172,9 @@ class SepNorm(DropIn):
         rows = self.forward(torch.cat(sequences), starts).split(sizes.tolist())
         return torch.nested.as_nested_tensor(list(rows), layout=x.layout)
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        rename_keys(
-            state_dict, prefix, {"cls_norm_layer": "cls_norm", "tok_norm_layer": "tok_norm"}
-        )
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
 
 class SharedNorm(DropIn):
-    """One norm for all tokens, with the call of `SepNorm`: the baseline that SepNorm replaces.
-
-    Args:
-        hidden_size: number of channels, d.
-        norm: makes the norm from the number of channels.
-    """
+    """One norm for all tokens, with the call of `SepNorm`: the baseline that SepNorm replaces."""
 
     def __init__(self, hidden_size: int, norm: Callable[[int], nn.Module] = nn.LayerNorm) -> None:
         super().__init__()
@@ -219,17 +183,13 @@ class SharedNorm(DropIn):
 
     @property
     def tok_norm(self) -> nn.Module:  # type: ignore[override]
-        """The norm of all tokens."""
         return self.norm
 
     def forward(
         self, x: Tensor, graph_token: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:  # same shape as x
-        """Normalise all slots alike. Arguments as in `SepNorm`; a batch norm counts the token, too.
-
-        Raises:
-            ValueError: x or the mask has another shape.
-        """
+        """Normalise all slots alike. Arguments and errors are those of `SepNorm`; a batch norm also
+        counts the graph token."""
         if not x.is_nested:
             _check_shapes(x, mask, self.hidden_size)
         if x.dim() == 2:
@@ -242,14 +202,8 @@ class SharedNorm(DropIn):
 
 
 def normalize_special(norm: nn.Module, x: Tensor) -> Tensor:  # (n, d), at least float32
-    """Normalise one special token of each of n sequences, x (n, d).
-
-    In float32 or more, unless the norm itself has weights of a lower precision.
-
-    Raises:
-        ValueError: a batch norm is trained on a single sequence; if it is synchronised, all
-            processes together have a single one.
-    """
+    """Normalise one special token of each of n sequences, in float32 or more unless the weights of
+    the norm have a lower precision. A batch norm cannot train on a single sequence."""
     if norm.training and isinstance(norm, _BatchNorm) and not is_synchronized(norm):
         _check_several(x)
     weight = getattr(norm, "weight", None)
@@ -258,7 +212,6 @@ def normalize_special(norm: nn.Module, x: Tensor) -> Tensor:  # (n, d), at least
 
 
 def _check_several(x: Tensor) -> None:
-    """Check that the tokens x (n, d) of a batch norm in training are several."""
     if len(x) == 1:
         raise ValueError(
             "SepNorm's batch norm of the graph token (or CLS) cannot train on a batch of one graph "
@@ -267,12 +220,9 @@ def _check_several(x: Tensor) -> None:
         )
 
 
-_OF_ROWS = (nn.LayerNorm, nn.RMSNorm, nn.Identity, _BatchNorm)
-
-
 def _check_packable(norm: nn.Module) -> None:
-    """Check that a norm of the tokens normalises packed rows (m, d)."""
-    if not any(isinstance(module, _OF_ROWS) for module in norm.modules()):
+    row_norms = (nn.LayerNorm, nn.RMSNorm, nn.Identity, _BatchNorm)
+    if not any(isinstance(module, row_norms) for module in norm.modules()):
         raise ConfigError(
             f"the norm of the tokens, a {type(norm).__name__}, expects sequences and got packed "
             "rows (m, d) of all sequences: pass an input of shape (n, l, d) (enable_nested_tensor="
@@ -282,11 +232,6 @@ def _check_packable(norm: nn.Module) -> None:
 
 
 def _check_shapes(x: Tensor, mask: Tensor | None, width: int) -> None:
-    """Check that x is (n, l, d) or (m, d) with d channels, and the mask (n, l) or (m,).
-
-    Raises:
-        ValueError: a shape is wrong.
-    """
     if x.dim() not in (2, 3) or x.shape[-1] != width or (x.dim() == 3 and not x.shape[1]):
         raise ValueError(
             "the norm expects (sequences, slots, channels) with at least one slot, or packed "

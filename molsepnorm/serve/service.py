@@ -31,7 +31,7 @@ from molsepnorm.errors import (
     did_you_mean,
 )
 from molsepnorm.model import PropertyModel
-from molsepnorm.molecules.drawing import DIVERGING, Panel, draw_grid, draw_structure
+from molsepnorm.molecules.drawing import Panel, draw_grid, draw_structure
 from molsepnorm.molecules.featurize.atom_order import traced
 from molsepnorm.predict import Prediction, Predictor, predict_rows
 from molsepnorm.predict.uncertainty import require_calibrated
@@ -234,7 +234,7 @@ class Service:
                 float(np.abs(each.atoms).max(initial=0)),
                 Panel(found.structure, each.atoms),
             )
-            svg = draw_grid([panel], DIVERGING, limit, each.unit, png=False)
+            svg = draw_grid([panel], limit, each.unit, png=False)
             content["targets"][name]["svg"] = svg.decode()
         return content
 

@@ -55,9 +55,9 @@ def test_an_element_of_a_page_is_xml_with_escaped_texts():
 @pytest.mark.parametrize(("count", "size"), [(1, (280, 310)), (5, (1120, 550))])
 def test_a_grid_has_a_place_for_every_molecule(count, size):
     panels = [ETHANOL] * count
-    png = draw_grid(panels, DIVERGING, 1.0, "contribution to µ", png=True)
+    png = draw_grid(panels, 1.0, "contribution to µ", png=True)
     assert png[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">II", png[16:24]) == size
-    root = ET.fromstring(draw_grid(panels, DIVERGING, 1.0, "contribution to µ", png=False))
+    root = ET.fromstring(draw_grid(panels, 1.0, "contribution to µ", png=False))
     ellipses = [each for each in root.iter() if each.tag.endswith("ellipse")]
     assert len(ellipses) == 2 * count
 

@@ -180,7 +180,7 @@ def _picture(explanations: Sequence[Explanation], path: Path | str, target: str)
     units = {each.targets[target].unit for each in done}
     unit = f"contribution to {units.pop() if len(units) == 1 else target}"
     as_png = Path(path).suffix.lower() == ".png"
-    return draw_grid(panels, DIVERGING, _limit(done, target), unit, as_png)
+    return draw_grid(panels, _limit(done, target), unit, as_png)
 
 
 def _numbers(

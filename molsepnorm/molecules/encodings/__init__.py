@@ -1,7 +1,5 @@
-"""Encode `MolGraph`s as the integers that a graph transformer reads: degrees and pair codes.
-
-The code of an atom pair (i, j) represents its hop distance and the bonds along its canonical
-shortest path; `PathVocabulary` translates codes.
+"""Encode `MolGraph`s as integers: degrees, and for each atom pair (i, j) a code of its hop distance
+and the bonds along its canonical shortest path, which a `PathVocabulary` translates.
 
 >>> import molsepnorm
 >>> propene = molsepnorm.molecules.featurize.get("zinc")("C=CC")
@@ -9,10 +7,10 @@ shortest path; `PathVocabulary` translates codes.
 >>> encoded.degrees.tolist()
 [1, 2, 1]
 >>> codes = encoded.pairs.reshape(3, 3)
->>> encoded.paths.describe(codes[0, 2])          # a double bond, then a single bond
-'distance 2, bonds 1-0'
->>> encoded.paths.describe(codes[2, 0])          # the reverse direction
-'distance 2, bonds 0-1'
+>>> encoded.paths.bonds_along(codes[0, 2])          # a double bond, then a single bond
+[1, 0]
+>>> encoded.paths.bonds_along(codes[2, 0])          # the reverse direction
+[0, 1]
 """
 
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode

@@ -26,16 +26,12 @@ class EncodingSpec:
 
     bond_sizes: tuple[int, ...]
     """Number of values of each bond feature."""
-
     max_degree: int = 15
     """Maximum degree; atoms with more bonds share its embedding."""
-
     max_distance: int = 39
     """Maximum hop distance; larger distances share its bias."""
-
     max_path_length: int = 20
     """L, the number of bonds at the start of a path whose labels are encoded."""
-
     molecule_features: int = 0
     """F, the number of molecule-level features."""
 
@@ -55,7 +51,6 @@ class EncodingSpec:
 
     @property
     def num_bond_labels(self) -> int:
-        """Number of bond labels; a label is one combination of all bond features."""
         return prod(self.bond_sizes)
 
 
@@ -65,22 +60,16 @@ class EncodedGraphs:
 
     sizes: np.ndarray
     """int64 [G]: atoms of each molecule."""
-
     atoms: np.ndarray
     """uint8 [Σ N, A]: atom features."""
-
     degrees: np.ndarray
     """uint8 [Σ N]: clipped degrees."""
-
     pairs: np.ndarray
     """int32 [Σ N²]: path codes, each molecule's N × N matrix row by row."""
-
     paths: PathVocabulary
     """The vocabulary of the codes."""
-
     max_bonds: int
     """Maximum number of bonds on any atom."""
-
     features: np.ndarray | None = None
     """float32 [G, F]: molecule-level features; None if there are none."""
 
@@ -97,8 +86,6 @@ def encode(
     """Encode molecules together; a few hundred at once are fastest.
 
     Args:
-        graphs: the molecules.
-        spec: the sizes that the model and its data share.
         atom_sizes: the number of values of each atom feature in the model; None: not checked.
         numbers: the molecules' numbers in error messages. [default: 0, 1, …]
 
@@ -106,9 +93,7 @@ def encode(
         ConfigError: an element of `graphs` is not a `MolGraph`, its features do not match `spec`
             and `atom_sizes`, or a molecule-level feature is not finite.
     """
-    require_graphs(graphs, numbers)
-    if numbers is None:
-        numbers = range(len(graphs))
+    numbers = require_graphs(graphs, numbers)
     if not graphs:
         nothing = np.zeros(0, dtype=np.uint8)
         paths = PathVocabulary.from_levels([])
@@ -118,10 +103,8 @@ def encode(
     sizes = np.array([graph.num_atoms for graph in graphs], dtype=np.int64)
     first_atom = np.cumsum(sizes) - sizes
     bond_counts = [graph.num_bonds for graph in graphs]
-    ends = (
-        np.concatenate([graph.bonds for graph in graphs])
-        + np.repeat(first_atom, bond_counts)[:, None]
-    )
+    ends = np.concatenate([graph.bonds for graph in graphs])
+    ends = ends + np.repeat(first_atom, bond_counts)[:, None]
     atom_sizes = atom_sizes or (256,) * graphs[0].atom_features.shape[1]
     atoms = _features("atom", [graph.atom_features for graph in graphs], atom_sizes, numbers)
     bonds = _features("bond", [graph.bond_features for graph in graphs], spec.bond_sizes, numbers)
@@ -146,27 +129,26 @@ def encode(
 
 
 def bond_labels(features: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
-    """Combine the features of each bond into one integer; the first feature changes fastest.
-
-    >>> bond_labels(np.array([[0, 0], [1, 0], [0, 1]]), sizes=(4, 2)).tolist()
-    [0, 1, 4]
-    """
+    """Combine the features of each bond into one integer; the first feature changes fastest."""
     return features.astype(np.int64) @ np.cumprod((1, *sizes[:-1]))
 
 
-def require_graphs(graphs: object, numbers: Sequence[int] | np.ndarray | None = None) -> None:
-    """Raise a `ConfigError` unless `graphs` is a sequence of `MolGraph`s."""
+def require_graphs(
+    graphs: object, numbers: Sequence[int] | np.ndarray | None = None
+) -> Sequence[int] | np.ndarray:
+    """Raise a `ConfigError` unless `graphs` is a sequence of `MolGraph`s; return their numbers."""
     if not isinstance(graphs, Sequence) or isinstance(graphs, str):
         raise ConfigError(f"graphs must be a list of MolGraph; got {repr(graphs)[:80]}")
-    for index, graph in enumerate(graphs):
+    numbers = range(len(graphs)) if numbers is None else numbers
+    for number, graph in zip(numbers, graphs, strict=True):
         if not isinstance(graph, MolGraph):
-            number = index if numbers is None else numbers[index]
             raise ConfigError(
                 f"molecule {number} must be a MolGraph; got {type(graph).__name__}: "
                 f"{repr(graph)[:80]}. molsepnorm.featurize.get(name)(smiles) makes one of a "
                 "SMILES, and molsepnorm.featurize.pyg.from_data(data, bond_offset=…) of PyTorch "
                 "Geometric's data"
             )
+    return numbers
 
 
 def _features(

@@ -3,8 +3,6 @@
 ZINC's 130 million atom pairs share a few thousand bond sequences. A `PathVocabulary` stores the
 sequences as a trie, in which each node is its parent's path plus one bond. An atom pair then needs
 one integer, and a model computes the bias of each node once per step.
-
-Codes below `SELF` are not paths; `SELF` is the empty path.
 """
 
 from __future__ import annotations
@@ -28,10 +26,8 @@ class PathVocabulary:
 
     parents: np.ndarray
     """int32 [V]: the code of the path without its last bond; 0 up to `SELF`."""
-
     bonds: np.ndarray
     """int16 [V]: the last bond's label, or `NO_BOND`."""
-
     depths: np.ndarray
     """int16 [V]: the hop distance, clipped at the maximum; −1 below `SELF`."""
 
@@ -56,20 +52,12 @@ class PathVocabulary:
         return bonds
 
     def bonds_along(self, code: int) -> list[int]:
-        """Return the bond labels along one path, first bond first."""
         labels: list[int] = []
         while code > SELF:
             if self.bonds[code] != NO_BOND:
                 labels.append(int(self.bonds[code]))
             code = int(self.parents[code])
         return labels[::-1]
-
-    def describe(self, code: int) -> str:
-        """Return a readable description of a code."""
-        if code <= SELF:
-            return ("padding", "graph token", "unreachable", "the atom itself")[code]
-        bonds = "-".join(map(str, self.bonds_along(code)))
-        return f"distance {self.depths[code]}, bonds {bonds}"
 
     @staticmethod
     def from_levels(levels: list[tuple[np.ndarray, np.ndarray]]) -> PathVocabulary:
@@ -89,10 +77,7 @@ class PathVocabulary:
 
 
 class PathMerger:
-    """Merges the vocabularies of many chunks into that of a whole data set.
-
-    `add` returns provisional codes for a chunk; `finish` returns the map to final codes.
-    """
+    """Merges the vocabularies of many chunks into that of a whole data set."""
 
     def __init__(self) -> None:
         self._ids: dict[int, int] = {}  # parent's number * _BONDS + bond + 1 -> number
@@ -129,14 +114,7 @@ class PathMerger:
         return PathVocabulary.from_levels(levels), final
 
 
-PADDING = 0
-"""The second slot of the pair is padding and must not be attended to."""
-
-GRAPH_TOKEN = 1
-"""At least one slot of the pair is the graph token."""
-
-UNREACHABLE = 2
-"""Two atoms of different fragments, such as the ions of a salt."""
-
-SELF = 3
-"""An atom and itself: the empty path, which is the first of the path codes."""
+PADDING, GRAPH_TOKEN, UNREACHABLE, SELF = 0, 1, 2, 3
+"""Codes of pairs whose second slot is padding, which must not be attended to; with a graph token;
+of atoms of different fragments, such as the ions of a salt; and of an atom and itself, the empty
+path, which is the first of the path codes."""

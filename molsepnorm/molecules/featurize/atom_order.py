@@ -27,9 +27,9 @@ def in_smiles_order(
     implicit are left out.
     """
     forms = [_stable_form(text) for text in smiles]
-    made = iter(featurizer.many([form[0] for form in forms if isinstance(form, tuple)]))
+    graphs = iter(featurizer.many([form[0] for form in forms if isinstance(form, tuple)]))
     return [
-        _reordered(next(made), form[1], featurizer) if isinstance(form, tuple) else form
+        _reordered(next(graphs), form[1], featurizer) if isinstance(form, tuple) else form
         for form in forms
     ]
 
@@ -41,10 +41,9 @@ class Traced:
     smiles: str
     """A SMILES that is its own canonical form, without isotopes."""
     places: np.ndarray
-    """int64 [N]: index of each of its atoms in `Chem.MolFromSmiles` of the given SMILES."""
+    """int64 [N]: index of each of its atoms in `Chem.MolFromSmiles` of the original SMILES."""
     size: int
-    """Number of atoms of `Chem.MolFromSmiles` of the given SMILES. It is larger than N if RDKit
-    keeps hydrogens as atoms, such as deuterium, that featurisers count as implicit."""
+    """Number of atoms there, more than N if RDKit keeps hydrogens as atoms, such as deuterium."""
     ranks: np.ndarray
     """int64 [N]: equal for atoms that a symmetry exchanges."""
 
@@ -52,8 +51,8 @@ class Traced:
 def traced(smiles: str) -> Traced:
     """Return the stable form of a SMILES, and the way back to its atoms.
 
-    >>> found = traced("OC[13CH3]")
-    >>> found.smiles, found.places.tolist()
+    >>> form = traced("OC[13CH3]")
+    >>> form.smiles, form.places.tolist()
     ('CCO', [2, 1, 0])
     >>> traced("CC(C)O").ranks.tolist()
     [0, 3, 0, 2]
@@ -67,25 +66,24 @@ def traced(smiles: str) -> Traced:
     text, order = form
     with rdBase.BlockLogs():
         mol = Chem.MolFromSmiles(text)
-        given = Chem.MolFromSmiles(smiles.strip())
-        size = given.GetNumAtoms()
-        for atom in given.GetAtoms():
+        original = Chem.MolFromSmiles(smiles.strip())
+        for atom in original.GetAtoms():
             atom.SetIntProp(_PLACE, atom.GetIdx())
             atom.SetIsotope(0)
             atom.SetAtomMapNum(0)
-        heavy = [atom.GetIntProp(_PLACE) for atom in implicit_hydrogens(given).GetAtoms()]
+        heavy = [atom.GetIntProp(_PLACE) for atom in implicit_hydrogens(original).GetAtoms()]
     if len(heavy) != mol.GetNumAtoms():
         raise InvalidMolecule("its atoms cannot be traced through RDKit's canonical SMILES")
     rank = np.arange(len(heavy)) if order is None else np.argsort(np.argsort(order))
-    return Traced(text, np.array(heavy)[rank], size, _symmetry_ranks(mol))
+    return Traced(text, np.array(heavy)[rank], original.GetNumAtoms(), _symmetry_ranks(mol))
 
 
 def _symmetry_ranks(mol: Chem.Mol) -> np.ndarray:  # int64 (N,)
-    """Return equal numbers for atoms that RDKit's ranks do not distinguish, and for atoms that a
-    symmetry of the graph exchanges if stereochemistry is no more than a mark on each atom.
+    """Return equal numbers for atoms that a symmetry of the graph exchanges, if stereochemistry is
+    no more than a mark on each atom.
 
-    RDKit's ranks alone tell the two sides of a ring such as `C[C@H]1CC[C@@H](O)CC1` apart, and
-    which side comes first depends on the spelling.
+    RDKit's ranks distinguish the two sides of a ring such as `C[C@H]1CC[C@@H](O)CC1`, in an order
+    that depends on the spelling.
     """
     ranks = list(Chem.CanonicalRankAtoms(mol, breakTies=False))
     marks = [
@@ -93,14 +91,14 @@ def _symmetry_ranks(mol: Chem.Mol) -> np.ndarray:  # int64 (N,)
         for atom in mol.GetAtoms()
     ]
     marked = Chem.Mol(mol)
-    for atom, each in zip(marked.GetAtoms(), ranks, strict=True):
-        atom.SetIsotope(marks[ranks.index(each)])
+    for atom, rank in zip(marked.GetAtoms(), ranks, strict=True):
+        atom.SetIsotope(marks[ranks.index(rank)])
     return np.array(Chem.CanonicalRankAtoms(marked, breakTies=False, includeChirality=False))
 
 
 def _stable_form(smiles: str) -> tuple[str, list[int] | None] | InvalidMolecule:
     """Return a SMILES that is its own canonical form, and the place of each of its atoms in the
-    given SMILES (None if equal); or the reason why there is none."""
+    original SMILES (None if equal); or the reason why there is none."""
     text, places = smiles, None
     try:
         for _ in range(_ROUNDS):
@@ -114,9 +112,7 @@ def _stable_form(smiles: str) -> tuple[str, list[int] | None] | InvalidMolecule:
         return error
     except Chem.MolSanitizeException:  # RDKit also reads a few molecules with wrong valences
         pass
-    return InvalidMolecule(
-        "the order of its atoms cannot be traced through RDKit's canonical SMILES"
-    )
+    return InvalidMolecule("its atoms cannot be traced through RDKit's canonical SMILES")
 
 
 def _rewritten(text: str) -> tuple[str, list[int]]:

@@ -13,49 +13,40 @@ from molsepnorm.molecules.featurize.smiles import MAX_CHARACTERS, excess
 EXTENSION = re.compile(r"(\S+)[ \t]+(\|[^|]*\|)")
 """A SMILES, and its extension after blanks."""
 
-_ATOMS = r"\d{1,9}(?:[.,]\d{1,9})*"  # indices of atoms and bonds
+_INDICES = r"\d{1,9}(?:[.,]\d{1,9})*"
 _ENHANCED = "enhanced stereochemistry"
 _AXES = "axial chirality"
 _WEDGES = "wedges"
 _COORDINATES = "coordinates"
 _APPLIED = "applied"
 _PARTS = {
-    _ENHANCED: rf"r|[ao&]\d*:{_ATOMS}",
+    _ENHANCED: rf"r|[ao&]\d*:{_INDICES}",
     _COORDINATES: r"\([-+\d.,;eE ]*\)",
     "atom labels": r"\$(?!_AV:)[^$]*\$",
     "atom values": r"\$_AV:[^$]*\$|atomProp(?::[^:,]*)+|SgD:[\d,]*(?::[^:,]*)*",
-    "fragment groups": rf"f:{_ATOMS}",
+    "fragment groups": rf"f:{_INDICES}",
     "lone pairs": r"lp:\d+:\d+(?:,\d+:\d+)*",
-    _WEDGES: rf"w[UD]:{_ATOMS}",
+    _WEDGES: rf"w[UD]:{_INDICES}",
     # RDKit works these into the SMILES: radicals, coordinate bonds, wavy bonds, cis and trans
-    _APPLIED: rf"\^[1-7]:{_ATOMS}|(?:C|w|ctu|c|t):{_ATOMS}",
+    _APPLIED: rf"\^[1-7]:{_INDICES}|(?:C|w|ctu|c|t):{_INDICES}",
 }
-_OF_BONDS = ("c", "t", "ctu")
-"""Parts that list bonds. Those of radicals list atoms, the others an atom and a bond, as in 0.1."""
 _PART = re.compile(
     "(?:" + "|".join(f"({pattern})" for pattern in _PARTS.values()) + r")(?:,(?!$)|$)"
 )
 _REFUSED = {
-    "Sg": "a polymer or another bracketed group",
-    "SgH": "a polymer or another bracketed group",
+    **dict.fromkeys(("Sg", "SgH"), "a polymer or another bracketed group"),
+    **dict.fromkeys(("RG", "LOG", "LO"), "an R group"),
+    **dict.fromkeys(("rb", "s", "u"), "a query"),
     "m": "variable attachment",
     "LN": "a link node",
-    "RG": "an R group",
-    "LOG": "an R group",
-    "LO": "an R group",
     "H": "a hydrogen bond",
-    "rb": "a query",
-    "s": "a query",
-    "u": "a query",
 }
 _VARIABLE_ATOM = re.compile(r"_?R\d*|_.*|.*_[ep]")  # R1, _R1, _AP1, star_e, QH_p
 
 
 def losses(smiles: str, extension: str) -> list[str]:
-    """Return what an extension says that a SMILES cannot, and a model therefore ignores.
-
-    RDKit reads wedges only if there are coordinates. It then uses both, and no SMILES can express
-    the axial chirality of an atropisomer.
+    """Return the kinds of information in an extension that SMILES cannot express and a model
+    ignores. RDKit reads wedges only with coordinates, and SMILES have no axial chirality.
 
     >>> losses("CC", "|&1:1,r|"), losses("CC", "|(0,0,;1,0,),$a;b$|"), losses("N[Cu]", "|C:0.0|")
     (['enhanced stereochemistry'], ['coordinates', 'atom labels'], [])
@@ -63,8 +54,8 @@ def losses(smiles: str, extension: str) -> list[str]:
     ['wedges without coordinates']
 
     Raises:
-        InvalidMolecule: the extension changes the molecule in a way that no SMILES can express (a
-            polymer, an R group, variable attachment, a link node, a query), or is unknown.
+        InvalidMolecule: the extension is unknown, or changes the molecule in a way that no SMILES
+            can express: a polymer, an R group, variable attachment, a link node, a query.
     """
     kinds = [kind for kind in _parts(extension) if kind != _APPLIED]
     if _WEDGES not in kinds:
@@ -78,7 +69,6 @@ def losses(smiles: str, extension: str) -> list[str]:
 
 
 def has_axes(mol: Chem.Mol) -> bool:
-    """Return whether RDKit has found an axis of an atropisomer."""
     return any(bond.GetStereo().name.startswith("STEREOATROP") for bond in mol.GetBonds())
 
 
@@ -99,20 +89,14 @@ def announce_losses(smiles: Iterable[str], source: object, said: set[str]) -> No
 
 
 def worked_in(smiles: str, extension: str) -> str:
-    """Return one SMILES that represents a SMILES and its extension, as far as SMILES can.
+    """Return one SMILES for a SMILES and its extension.
 
     Radicals, coordinate bonds, cis or trans bonds, and wedges with coordinates become part of the
-    SMILES, as RDKit reads them. The rest is ignored, see `losses`: groups of stereocentres (`&1:`,
-    `o1:`, `a:`, `r`), atropisomers, coordinates, labels. A SMILES that is too large or that RDKit
-    cannot read is returned unchanged, so that a featuriser refuses it.
+    SMILES, as RDKit reads them. The rest is ignored, see `losses`. A SMILES that is too large or
+    that RDKit cannot read is returned unchanged, so that a featuriser refuses it.
 
     >>> worked_in("C[C@H](O)F", "|&1:1|"), worked_in("N[Cu]", "|C:0.0|")
     ('C[C@H](O)F', '[NH3]->[Cu]')
-    >>> worked_in("*CO*", "|Sg:n:1,2::ht|")
-    Traceback (most recent call last):
-    ...
-    molsepnorm.errors.InvalidMolecule: the CXSMILES extension '|Sg:n:1,2::ht|' describes a polymer \
-or another bracketed group, which a model cannot read
 
     Raises:
         InvalidMolecule: as `losses`, or RDKit cannot read the extension.
@@ -126,8 +110,8 @@ or another bracketed group, which a model cannot read
         if mol is None and Chem.MolFromSmiles(smiles) is None:
             return smiles
         # RDKit ignores atoms and bonds that do not exist; hydrogens count as they are written
-        given = Chem.MolFromSmiles(smiles, sanitize=False)
-        sizes = given.GetNumAtoms(), given.GetNumBonds()
+        original = Chem.MolFromSmiles(smiles, sanitize=False)
+        sizes = original.GetNumAtoms(), original.GetNumBonds()
         if mol is not None and all(_exist(part, *sizes) for part in applied):
             return Chem.MolToSmiles(mol)
     raise InvalidMolecule(f"RDKit cannot read the CXSMILES extension {_short(extension)}")
@@ -135,17 +119,16 @@ or another bracketed group, which a model cannot read
 
 def _exist(part: str, num_atoms: int, num_bonds: int) -> bool:
     """Return whether a molecule has all atoms and bonds of a part such as `C:0.1,2.3`."""
-    kind, _, listed = part.partition(":")
-    limits = [num_bonds] if kind in _OF_BONDS else [num_atoms, num_bonds]
+    kind, _, entries = part.partition(":")  # each entry: a bond; or an atom, and perhaps a bond
+    limits = [num_bonds] if kind in ("c", "t", "ctu") else [num_atoms, num_bonds]
     return all(
         int(index) < limit
-        for each in listed.split(",")
-        for index, limit in zip(each.split("."), limits, strict=False)
+        for entry in entries.split(",")
+        for index, limit in zip(entry.split("."), limits, strict=False)
     )
 
 
 def _parts(extension: str) -> dict[str, list[str]]:
-    """Return the texts of each kind of part, in order."""
     if len(extension) > MAX_CHARACTERS:
         raise InvalidMolecule(
             f"a CXSMILES extension of {len(extension):,} characters; at most {MAX_CHARACTERS:,} "
@@ -160,12 +143,12 @@ def _parts(extension: str) -> dict[str, list[str]]:
         if part is None:
             raise _refusal(extension, _REFUSED.get(re.split(r"[:,]", inner[position:])[0]))
         assert part.lastindex is not None
-        kind = names[part.lastindex - 1]
+        kind, text = names[part.lastindex - 1], part[part.lastindex]
         if kind == "atom labels":
-            labels = part[part.lastindex].strip("$").split(";")
+            labels = text.strip("$").split(";")
             if any(_VARIABLE_ATOM.fullmatch(label.strip()) for label in labels):
                 raise _refusal(extension, "an R group, an attachment point or a query atom")
-        parts.setdefault(kind, []).append(part[part.lastindex])
+        parts.setdefault(kind, []).append(text)
         position = part.end()
     return parts
 

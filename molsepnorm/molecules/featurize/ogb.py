@@ -29,13 +29,11 @@ class OgbFeaturizer(Featurizer):
 
     The graph equals `ogb.utils.mol.smiles2graph` of the SMILES, or of its canonical form if a
     tetrahedral centre is marked, since chirality tags depend on the order of the atoms. Isotopes
-    are ignored. A hydrogen that marks the geometry of a double bond, as in `[H]/N=C/C`, is an atom
-    in OGB; here it becomes implicit, so the graph is that of `N=CC`.
+    are ignored. A hydrogen that marks the geometry of a double bond, an atom in OGB, is implicit.
 
     Atom: element, chirality tag, degree with hydrogens, formal charge, hydrogens, radical
     electrons, hybridisation, aromatic, in a ring. Bond: type, stereo, conjugated. Rare values
-    share the last index, as in OGB. OGB fails on an unknown bond stereo, which SMILES cannot
-    express; here it is read as 'any'.
+    share the last index, as in OGB.
 
     The `ogb` package is not imported, since its import contacts a server to look for updates.
 
@@ -50,22 +48,15 @@ class OgbFeaturizer(Featurizer):
     atom_sizes, bond_sizes = SIZES["ogb"][:2]
 
     def __call__(self, smiles: str) -> MolGraph:
-        """Return the graph of one molecule; every element and bond type is supported.
-
-        Raises:
-            InvalidMolecule: the SMILES cannot be read.
-        """
         return _graph(oriented_mol(smiles), smiles)
 
 
 def _graph(mol: Chem.Mol, smiles: str) -> MolGraph:
     atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
     bonds = list(map(mol.GetBondWithIdx, range(mol.GetNumBonds())))
-    # One feature after the other is faster than one atom after the other. Calls into RDKit take
-    # most of the time, so they are skipped if the SMILES rules a feature out: there is no
-    # tetrahedral centre without @, no bond geometry without a slash, no radical without brackets,
-    # and no dative bond without these or an arrow. The extension of a CXSMILES can add each of
-    # them.
+    # Calls into RDKit take most of the time. They are skipped if the SMILES rules a feature out:
+    # there is no tetrahedral centre without @, no bond geometry without a slash, no radical without
+    # brackets, and no dative bond without these or an arrow, unless CXSMILES adds one.
     extended = "|" in smiles
     brackets, centres = extended or "[" in smiles, extended or "@" in smiles
     dative = brackets or "->" in smiles or "<-" in smiles
@@ -99,7 +90,6 @@ def _graph(mol: Chem.Mol, smiles: str) -> MolGraph:
 
 @cache
 def _atom(values: tuple) -> bytes:
-    """Return the nine features of an atom with these properties of RDKit."""
     chirality, element, degree, bonded, charge, radicals, hybridization, *flags = values
     return bytes(
         (
@@ -117,7 +107,6 @@ def _atom(values: tuple) -> bytes:
 
 @cache
 def _bond(values: tuple) -> bytes:
-    """Return the three features of a bond with these properties of RDKit."""
     kind, stereo, conjugated = values
     return bytes((_BOND_TYPE.get(kind, 4), _BOND_STEREO.get(stereo, 5), conjugated))
 

@@ -23,10 +23,9 @@ def to_data(
     """Return the graph as PyTorch Geometric's `Data`, each bond as two adjacent directed edges.
 
     The layout is OGB's: `x` int64 [N, A], `edge_index` int64 [2, 2M] and `edge_attr` int64 [2M, K];
-    if given, also `molecule_features` float32 [1, F], `y` float32 [1, T] and `smiles`.
+    perhaps also `molecule_features` float32 [1, F], `y` float32 [1, T] and `smiles`.
 
-    >>> import molsepnorm
-    >>> data = to_data(molsepnorm.molecules.featurize.get("zinc")("CC=O"), y=1.5)
+    >>> data = to_data(get("zinc")("CC=O"), y=1.5)
     >>> data
     Data(x=[3, 1], edge_index=[2, 4], edge_attr=[4, 1], y=[1, 1])
     >>> data.edge_index.tolist(), data.edge_attr.flatten().tolist()
@@ -55,31 +54,21 @@ def from_data(data: Data, bond_offset: int | None = None) -> MolGraph:
     change, so chirality tags of OGB's data sets remain different from those of the featurisers.
 
     Args:
-        bond_offset: the attribute of the first bond label, which is subtracted from `edge_attr`. It
-            is required, since a molecule without a triple bond does not show whether labels begin
-            at 0 or at 1. It is 1 for PyTorch Geometric's ZINC, whose bonds are 1, 2, 3, and 0 for
-            OGB's data sets and `to_data`. For other data it is the smallest `edge_attr` of the
-            whole data set.
-
-    >>> data = Data(
-    ...     x=torch.tensor([0, 1]),
-    ...     edge_index=torch.tensor([[0, 1], [1, 0]]),
-    ...     edge_attr=torch.tensor([2, 2]),
-    ... )
-    >>> from_data(data, bond_offset=1).bond_features.tolist()
-    [[1]]
+        bond_offset: the attribute of the first bond label, which is subtracted from `edge_attr`;
+            required. It is 1 for PyTorch Geometric's ZINC, 0 for OGB's data sets and `to_data`, and
+            otherwise the smallest `edge_attr` of the whole data set.
 
     Raises:
         ConfigError: `bond_offset` is missing, or not a non-negative integer, or `data` is a batch.
-        InvalidMolecule: one of the three arrays is missing or has a wrong shape, an edge occurs in
-            one direction only, twice, from an atom to itself or with different attributes, or
-            `MolGraph` refuses the arrays.
+        InvalidMolecule: an array is missing or has a wrong shape, an edge occurs in one direction
+            only, twice, from an atom to itself or with different attributes, or `MolGraph` refuses
+            the arrays.
     """
     bond_offset = checked_offset(bond_offset)
     if isinstance(data, Batch) or "batch" in data or "ptr" in data:
         raise ConfigError(
-            "the data are a batch of PyTorch Geometric, where a single molecule is expected: pass "
-            "the data set in place of its DataLoader, or batch.to_data_list()"
+            "the data are a batch of PyTorch Geometric instead of a single molecule: pass the data "
+            "set instead of its DataLoader, or batch.to_data_list()"
         )
     x = _array(data, "x", "[N] or [N, A]")
     edge_index = _array(data, "edge_index", "[2, E]")
@@ -109,17 +98,12 @@ def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph
 
     The tags of OGB's data sets depend on the order in which a SMILES is written. The graph is
     therefore made from `data.smiles` if RDKit can read it, and otherwise must have no tags.
-
-    Raises:
-        ConfigError: there are chirality tags and no SMILES, or the atoms have other features than
-            those of the SMILES.
-        InvalidMolecule: as `from_data`.
     """
     graph = from_data(data, bond_offset)
     tags = slice(CHIRALITY, CHIRALITY + (featurizer == "ogb"))
     smiles = getattr(data, "smiles", None)
-    own = get(featurizer).many([smiles] if isinstance(smiles, str) else [])
-    if not own or isinstance(own[0], InvalidMolecule):
+    made = get(featurizer).many([smiles])[0] if isinstance(smiles, str) else None
+    if not isinstance(made, MolGraph):
         if graph.atom_features[:, tags].any():
             raise ConfigError(
                 "the graph has chirality tags, whose meaning depends on the order of its SMILES, "
@@ -127,22 +111,20 @@ def featurized(data: Data, bond_offset: int | None, featurizer: str) -> MolGraph
                 "it as in to_data(graph, y, smiles)"
             )
         return graph
-    found, expected = (
-        sorted(np.delete(each.atom_features, tags, axis=1).tolist()) for each in (graph, own[0])
+    atoms, expected = (
+        sorted(np.delete(each.atom_features, tags, axis=1).tolist()) for each in (graph, made)
     )
-    if len(found) == len(expected) and found != expected:
+    if len(atoms) == len(expected) and atoms != expected:
         raise ConfigError(
             f"the atoms of the graph with the SMILES {smiles} have other features than those of "
             f"the featuriser {featurizer}. from_smiles and MoleculeNet of PyTorch Geometric number "
             "the values in another way: pass the SMILES instead, or graphs of "
             f"molsepnorm.molecules.featurize.get('{featurizer}')"
         )
-    return replace(own[0], features=graph.features)
+    return replace(made, features=graph.features)
 
 
 def checked_offset(bond_offset: int | None) -> int:
-    """Return `bond_offset`, or raise a `ConfigError` if it is missing or no non-negative
-    integer."""
     if bond_offset is None:
         raise ConfigError(
             "bond_offset is missing: pass the attribute of the first bond label. It is 1 for "
@@ -156,7 +138,7 @@ def checked_offset(bond_offset: int | None) -> int:
 
 
 def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> list[int]:
-    """Return the row of the first edge of each bond; both directions must occur."""
+    """Return the row of the first edge of each bond."""
     row_of = {(i, j): row for row, (i, j) in enumerate(edges)}
     rows = []
     for row, (i, j) in enumerate(edges):
@@ -167,8 +149,7 @@ def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> li
         elif i == j:
             problem = f"edge ({i}, {j}) joins an atom to itself; drop self-loops"
         elif back is None:
-            problem = f"edge ({i}, {j}) is in edge_index without ({j}, {i}); every bond must occur "
-            problem += "in both directions"
+            problem = f"edge ({i}, {j}) is in edge_index without ({j}, {i}), its reverse"
         elif attributes[row] != attributes[back]:
             problem = f"edges ({i}, {j}) and ({j}, {i}) have different edge_attr: "
             problem += f"{attributes[row]} and {attributes[back]}"

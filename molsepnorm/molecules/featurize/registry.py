@@ -1,12 +1,11 @@
-"""`Featurizer`, the base class of featurisers, and featurisers by name: built-in, registered by a
-call, or listed as entry points."""
+"""The base class of featurisers, and the registry of featurisers by name."""
 
 from __future__ import annotations
 
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple
@@ -43,17 +42,13 @@ class Featurizer(ABC):
 
     name: ClassVar[str]
     """The name under which `molsepnorm.featurize.get` finds it."""
-
     version: ClassVar[str] = "1"
-    """To be changed whenever the graphs change: models trained with another version are then
-    refused, and data sets are encoded again."""
-
+    """Change it whenever the graphs change: models trained with another version are then refused,
+    and data sets are encoded again."""
     atom_sizes: ClassVar[tuple[int, ...]]
     """Number of values of each of the A atom features, at most 256."""
-
     bond_sizes: ClassVar[tuple[int, ...]]
     """Number of values of each bond feature, at most 256."""
-
     molecule_features: ClassVar[tuple[str, ...]] = ()
     """Names of the F numbers in `MolGraph.features`, such as descriptors."""
 
@@ -69,25 +64,20 @@ class Featurizer(ABC):
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
         """Return a graph or an error for each SMILES."""
         require_several(smiles, "smiles")
-        return [self._or_error(self, text) for text in smiles]
+        return [self._graph_or_error(text) for text in smiles]
 
     def stream(self, smiles: Iterable[str]) -> Iterator[MolGraph | InvalidMolecule]:
         """Yield a graph or an error for each SMILES, in constant memory."""
         require_several(smiles, "smiles")
-        each = iter(smiles)
-        chunks = iter(lambda: list(islice(each, _CHUNK)), [])
+        rest = iter(smiles)
+        chunks = iter(lambda: list(islice(rest, _CHUNK)), [])
         return chain.from_iterable(map(self.many, chunks))
 
-    def _or_error(self, make: Callable[[str], MolGraph], smiles: str) -> MolGraph | InvalidMolecule:
+    def _graph_or_error(self, smiles: str) -> MolGraph | InvalidMolecule:
         try:
-            graph = make(smiles)
-            if graph.features is not None or self.molecule_features:
-                self._check_features(graph, smiles)
-            return graph
+            graph = self(smiles)
         except InvalidMolecule as error:
             return error
-
-    def _check_features(self, graph: MolGraph, smiles: str) -> None:
         names = self.molecule_features
         values = [] if graph.features is None else graph.features.tolist()
         if len(values) != len(names):
@@ -97,7 +87,8 @@ class Featurizer(ABC):
             )
         for name, value in zip(names, values, strict=True):
             if not np.isfinite(value):
-                raise InvalidMolecule(f"molecule-level feature '{name}' is {value}, not finite")
+                return InvalidMolecule(f"molecule-level feature '{name}' is {value}, not finite")
+        return graph
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the class by reference, if another process can import it."""
@@ -130,10 +121,10 @@ _registered: dict[str, EntryPoint | type[Featurizer]] = {
 
 
 def register(featurizer: type[Featurizer]) -> type[Featurizer]:
-    """Make a featuriser available under its name, in this process.
+    """Make a featuriser available under its name, in this process; also as a class decorator.
 
-    This also works as a class decorator. An installed package should list its featurisers as entry
-    points of the group `molsepnorm.featurizers` instead, which every process finds::
+    An installed package should list its featurisers as entry points of the group
+    `molsepnorm.featurizers` instead, which every process finds::
 
         [project.entry-points."molsepnorm.featurizers"]
         my-features = "my_package:MyFeaturizer"
@@ -144,23 +135,19 @@ def register(featurizer: type[Featurizer]) -> type[Featurizer]:
     """
     _check(featurizer, getattr(featurizer, "name", None))
     entry = _entry(featurizer.name)
-    location = f"{featurizer.__module__}:{featurizer.__qualname__}"
-    if isinstance(entry, type):
-        known = f"{entry.__module__}:{entry.__qualname__}"
-    else:
-        known = entry.value if entry else location
-    if location != known:
-        raise ConfigError(f"the name '{featurizer.name}' is taken by {known}: choose another name")
+    holder = entry.value if isinstance(entry, EntryPoint) else _location(entry or featurizer)
+    if _location(featurizer) != holder:
+        raise ConfigError(f"the name '{featurizer.name}' is taken by {holder}: choose another name")
     _registered[featurizer.name] = featurizer
     return featurizer
 
 
-def get(name: str) -> Featurizer:
-    """Return the featuriser with this name.
+def _location(cls: type[Featurizer]) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
 
-    Raises:
-        ConfigError: it is unknown (the message suggests the nearest name), or cannot be loaded.
-    """
+
+def get(name: str) -> Featurizer:
+    """Return the featuriser with this name."""
     return _class_of(name)()
 
 
@@ -182,8 +169,8 @@ class _Sizes(Mapping[str, FeatureSizes]):
 
 
 SIZES: Mapping[str, FeatureSizes] = _Sizes()
-"""The featurisers with their declared features. zinc: the 28 atom and 3 bond types of ZINC. ogb:
-OGB's 9 atom and 3 bond features."""
+"""Name of each featuriser -> its features. zinc: the 28 atom and 3 bond types of ZINC. ogb: OGB's 9
+atom and 3 bond features."""
 
 
 def _class_of(name: str) -> type[Featurizer]:
@@ -209,20 +196,20 @@ def _class_of(name: str) -> type[Featurizer]:
 def _entry(name: str) -> EntryPoint | type[Featurizer] | None:
     if name in _registered:
         return _registered[name]
-    found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
-    if len(found) > 1:
+    entries = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
+    if len(entries) > 1:
         raise ConfigError(
-            f"several packages register a featuriser '{name}': {', '.join(sorted(found))}. "
+            f"several packages register a featuriser '{name}': {', '.join(sorted(entries))}. "
             "Uninstall all but one of them"
         )
-    return next(iter(found.values()), None)
+    return next(iter(entries.values()), None)
 
 
 def _check(cls: object, name: str | None) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Featurizer)):
         raise ConfigError(f"a featuriser must be a subclass of Featurizer; got {cls!r:.80}")
     if problem := _problem(cls, name):
-        raise ConfigError(f"featuriser {cls.__module__}:{cls.__qualname__}: {problem}")
+        raise ConfigError(f"featuriser {_location(cls)}: {problem}")
 
 
 def _problem(cls: type[Featurizer], name: str | None) -> str | None:

@@ -11,38 +11,28 @@ from rdkit.Chem import rdCoordGen, rdDepictor
 
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.cxsmiles import has_axes
-from molsepnorm.molecules.featurize.smiles import (
-    MAX_ATOMS,
-    MAX_RINGS,
-    Unwritten,
-    read_smiles,
-)
+from molsepnorm.molecules.featurize.smiles import MAX_ATOMS, MAX_RINGS, Unwritten, read_smiles
 
 _V2000 = re.compile(r"(?:.*\n){3}([ \d]{2}\d)([ \d]{2}\d)")
 _V3000 = re.compile(r"M  V30 COUNTS (\d{1,9}) (\d{1,9})")
 
-_FLAT = Chem.ChiralType.CHI_UNSPECIFIED
-_STAR = "AtomNull"  # RDKit's query of a plain *
-_PLAIN_LABELS = ("*", "R")  # of a plain *, which RDKit writes as R
 _ALIAS = re.compile(r"(?:H\d*)?([A-Z][a-z]?)(?:H\d*)?\d*[+-]?")  # such as H2N or CH3, of the atom
 _QUERY_SYMBOL = re.compile(r"^(?:(?: *-?\d+\.\d+){3} |M  V30 \d+ )(?:AH|LP?) ", re.MULTILINE)
 """Any atom, hydrogen included, and a list of atoms; RDKit reads both as a plain *."""
-_GROUPS = {
+_GROUPS = {  # of stereocentres -> sign in CXSMILES
     Chem.StereoGroupType.STEREO_ABSOLUTE: "a",
     Chem.StereoGroupType.STEREO_AND: "&{}",
     Chem.StereoGroupType.STEREO_OR: "o{}",
 }
-"""Signs of groups of stereocentres in CXSMILES."""
+# the bracketed groups that change the molecule; others, such as DAT and SUP, are notes
 _POLYMERS = {"SRU", "MON", "COP", "CRO", "GRA", "MOD", "MER", "ANY", "MIX", "FOR"}
-"""Types of bracketed groups that change the molecule; others, such as DAT and SUP, are notes."""
 
 
 def smiles_of(block: str) -> str:
     """Return the canonical SMILES of a molfile's structure, V2000 or V3000.
 
     Stereochemistry is perceived from wedges and positions; groups of stereocentres and the wedges
-    of atropisomers follow as CXSMILES. Explicit hydrogens become implicit; isotopes and atom-map
-    numbers are kept.
+    of atropisomers follow as CXSMILES. Explicit hydrogens become implicit.
 
     If RDKit refuses a structure (a carbon with five bonds), the SMILES of the drawing is returned,
     which a featuriser refuses with RDKit's reason. If the block cannot be read, is too large, or
@@ -63,9 +53,8 @@ def smiles_of(block: str) -> str:
 def drawn(smiles: str, title: str = "") -> str:
     """Return a molfile of a SMILES, drawn in two dimensions, with this title.
 
-    A SMILES that RDKit cannot read becomes a molfile without atoms. Molecules with more than 999
-    atoms or bonds become V3000. If the wedges of RDKit's layout do not tell the handedness of each
-    stereocentre, as in some cages, CoordGen draws the molecule.
+    An invalid SMILES becomes a molfile without atoms. If the wedges of RDKit's layout do not show
+    the handedness of each stereocentre, as in some cages, CoordGen draws the molecule.
 
     >>> drawn("C1CC", "a ring").split("\\n")[3]
     '  0  0  0  0  0  0  0  0  0  0999 V2000'
@@ -78,7 +67,8 @@ def drawn(smiles: str, title: str = "") -> str:
             mol = Chem.Mol()
         mol.SetProp("_Name", title)
         block: str = Chem.MolToMolBlock(mol)
-        if any(atom.GetChiralTag() != _FLAT for atom in mol.GetAtoms()):
+        unmarked = Chem.ChiralType.CHI_UNSPECIFIED
+        if any(atom.GetChiralTag() != unmarked for atom in mol.GetAtoms()):
             text = Chem.MolToSmiles(mol)
             if smiles_of(block) != text:
                 rdCoordGen.AddCoords(mol)
@@ -88,12 +78,8 @@ def drawn(smiles: str, title: str = "") -> str:
 
 
 def mol_to_smiles(mol: Chem.Mol) -> str:
-    """Return the SMILES of an RDKit molecule.
-
-    It is `Unwritten` if the molecule is too large, or has a part that no SMILES can express: a
-    polymer, variable attachment, a haptic bond, a link node, an attachment point, an R group, an
-    abbreviation, a query.
-    """
+    """Return the SMILES of an RDKit molecule; `Unwritten` if it is too large, or has a part that no
+    SMILES can express, such as a polymer, an R group, an abbreviation or a query."""
     if mol.GetNumAtoms() > 2 * MAX_ATOMS:
         return Unwritten(_too_many(mol.GetNumAtoms()))
     if what := _variable_part(mol):
@@ -102,10 +88,8 @@ def mol_to_smiles(mol: Chem.Mol) -> str:
 
 
 def _extension(mol: Chem.Mol) -> str:
-    """Return the stereochemistry that the SMILES just written lacks as its extension, or "".
-
-    RDKit's own CXSMILES of groups of stereocentres may have the other enantiomer.
-    """
+    """Return the stereochemistry that the SMILES just written lacks, as its extension, or "".
+    RDKit's CXSMILES of groups of stereocentres may have the other enantiomer."""
     order = {atom: place for place, atom in enumerate(_output_order(mol))}
     parts = []
     if has_axes(mol):
@@ -120,23 +104,20 @@ def _extension(mol: Chem.Mol) -> str:
 
 
 def _output_order(mol: Chem.Mol) -> list[int]:
-    """Return the atoms in the order of the last SMILES that was written."""
+    """Return the atoms in the order of the SMILES that was written last."""
     return [*mol.GetPropsAsDict(True, True).get("_smilesAtomOutputOrder", [])]
 
 
 def written(molecule: Any) -> Any:
-    """Return the SMILES of an RDKit molecule, and anything else as it is."""
     return mol_to_smiles(molecule) if isinstance(molecule, Chem.Mol) else molecule
 
 
 def atoms_in_smiles(molecule: Any) -> tuple[Any, np.ndarray | None]:
-    """Return the SMILES of an RDKit molecule, and the index in the molecule of each atom of the
-    SMILES that is not a hydrogen, int64 (N,). Anything else is returned as it is, with None.
+    """Return the SMILES of an RDKit molecule, and the index in the molecule of each heavy atom of
+    the SMILES, int64 (N,). Anything else is returned as it is, with None.
 
-    >>> atoms_in_smiles(Chem.MolFromSmiles("OCC"))[0]
-    'CCO'
-    >>> atoms_in_smiles(Chem.MolFromSmiles("OCC"))[1].tolist()
-    [2, 1, 0]
+    >>> atoms_in_smiles(Chem.MolFromSmiles("OCC"))
+    ('CCO', array([2, 1, 0]))
     """
     text = written(molecule)
     if not isinstance(molecule, Chem.Mol) or isinstance(text, Unwritten):
@@ -155,7 +136,6 @@ def _too_many(atoms: int) -> str:
 
 
 def _excess(block: str) -> str | None:
-    """Return why a block is too large for RDKit by its counts, or None."""
     counts = _V3000.search(block) or _V2000.match(block.replace("\r\n", "\n"))
     if counts is None:
         if len(block) > (limit := 200 * MAX_ATOMS):
@@ -170,7 +150,6 @@ def _excess(block: str) -> str | None:
 
 
 def _variable_part(mol: Chem.Mol) -> str | None:
-    """Return the part of a structure that no SMILES can express, or None."""
     if any(group.GetProp("TYPE") in _POLYMERS for group in Chem.GetMolSubstanceGroups(mol)):
         return "a polymer or another bracketed group"
     atoms, bonds = mol.GetAtoms(), mol.GetBonds()
@@ -180,23 +159,21 @@ def _variable_part(mol: Chem.Mol) -> str | None:
         return "a link node"
     if any(atom.HasProp("molAttchpt") for atom in atoms):
         return "an attachment point"
-    if any(map(_is_r_group, atoms)):
-        return "an R group"
+    for atom in atoms:
+        label = atom.GetProp("dummyLabel") if atom.HasProp("dummyLabel") else "*"
+        if atom.HasProp("_MolFileRLabel") or label not in ("*", "R"):  # RDKit writes * as R
+            return "an R group"
     for atom in atoms:
         alias = atom.GetProp("molFileAlias").strip() if atom.HasProp("molFileAlias") else ""
-        found = _ALIAS.fullmatch(alias)
-        if alias and not (found and found[1] == atom.GetSymbol()):
+        element = _ALIAS.fullmatch(alias)
+        if alias and not (element and element[1] == atom.GetSymbol()):
             return f"the abbreviation '{alias}'"
-    if any(atom.HasQuery() and atom.DescribeQuery().strip() != _STAR for atom in atoms):
+    # AtomNull is RDKit's query of a plain *
+    if any(atom.HasQuery() and atom.DescribeQuery().strip() != "AtomNull" for atom in atoms):
         return "a query atom"
     if any(bond.HasQuery() for bond in bonds):
         return "a query bond"
     return None
-
-
-def _is_r_group(atom: Chem.Atom) -> bool:
-    label = atom.GetProp("dummyLabel") if atom.HasProp("dummyLabel") else "*"
-    return bool(atom.HasProp("_MolFileRLabel")) or label not in _PLAIN_LABELS
 
 
 def _as_drawn(block: str) -> str:

@@ -12,21 +12,20 @@ from rdkit import Chem, rdBase
 from molsepnorm.errors import InvalidMolecule
 
 MAX_ATOMS = 1000
-"""Larger molecules are refused: RDKit writes SMILES recursively, and a chain of thousands of atoms
-overflows the stack, which kills the process (seen with 4,000 atoms on a 1 MiB thread stack)."""
+"""RDKit writes SMILES recursively. A chain of thousands of atoms overflows the stack, which kills
+the process (seen with 4,000 atoms on a 1 MiB thread stack)."""
 
 MAX_RINGS = 512
-"""SMILES with more ring closures are refused: RDKit's ring search takes minutes, or kills the
-process, if hundreds of atoms have many neighbours each. A fullerene of `MAX_ATOMS` has 501."""
+"""RDKit's search for rings takes minutes, or kills the process, if hundreds of atoms have many
+neighbours each. A fullerene of `MAX_ATOMS` has 501 ring closures."""
 
 MAX_CHARACTERS = 40 * MAX_ATOMS
-"""Longer SMILES are refused: RDKit's time grows with the square of their length."""
+"""RDKit's time grows with the square of the length of a SMILES."""
 
 RECENT = 256
 """Number of molecules that `oriented_mol` keeps."""
 
-CANONICAL = "its canonical form "
-_ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
+ISOTOPE_OR_MAP = re.compile(r"\[\d|:\d+\]")  # [13C] or [CH3:1]
 _LOG_PREFIX = re.compile(r"^\[[\d:]+\] (?:SMILES Parse Error: )?")
 _INCHI_KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 _POSITION = re.compile(r"around position (\d+)")
@@ -41,7 +40,7 @@ _SANITIZE = Chem.SanitizeFlags.SANITIZE_ALL ^ _ATROPISOMERS
 
 
 class Unwritten(str):
-    """An empty cell in place of a structure without a SMILES; featurisers refuse it with `reason`.
+    """An empty SMILES of a structure that has none; featurisers refuse it with `reason`.
 
     >>> canonical_smiles(Unwritten("5,000 atoms"))
     Traceback (most recent call last):
@@ -60,10 +59,9 @@ def canonical_smiles(smiles: str) -> str:
     """Return RDKit's canonical isomeric SMILES, without isotopes and atom-map numbers.
 
     Deuterium and explicit hydrogens become implicit. A double bond whose geometry depends on one,
-    as in `[H]/N=C/C`, loses this geometry. Salts and mixtures stay whole. Surrounding whitespace
-    is ignored. A CXSMILES extension is worked in, see `cxsmiles.worked_in`. Other text after the
-    SMILES, such as a name, is refused instead of cut off, since a space in the middle of a SMILES
-    would go unnoticed.
+    as in `[H]/N=C/C`, loses this geometry. A CXSMILES extension is worked in, see
+    `cxsmiles.worked_in`. Other text after the SMILES, such as a name, is refused, since a space in
+    the middle of a SMILES would go unnoticed.
 
     >>> canonical_smiles(" OC[13CH3] "), canonical_smiles("[2H]C"), canonical_smiles("[Na+].[Cl-]")
     ('CCO', 'C', '[Cl-].[Na+]')
@@ -76,12 +74,12 @@ def canonical_smiles(smiles: str) -> str:
         InvalidMolecule: `smiles` is not a string (an empty cell of a table is None or NaN), is
             empty, contains whitespace, a non-ASCII character or the `~` or `[#6]` of SMARTS, is
             too large (see `excess`), has an extension that no SMILES can express, or RDKit cannot
-            read it; the message contains RDKit's reason.
+            read it, for the reason in the message.
     """
-    text = _one_token(smiles)
+    text = one_token(smiles)
     with rdBase.BlockLogs():
         mol = _read_implicit(text)
-        cleared = bool(_ISOTOPE_OR_MAP.search(text))
+        cleared = bool(ISOTOPE_OR_MAP.search(text))
         if cleared:
             for atom in mol.GetAtoms():
                 atom.SetIsotope(0)
@@ -90,27 +88,18 @@ def canonical_smiles(smiles: str) -> str:
         # Reading it again removes cleared hydrogens and stereocentres that existed only by isotope,
         # and fixes the dative bonds that RDKit adds around a metal.
         if cleared or "->" in text or "<-" in text:
-            text = Chem.MolToSmiles(_read_implicit(text, CANONICAL))
+            text = Chem.MolToSmiles(_read_implicit(text, "its canonical form "))
         return text
 
 
 def read_smiles(smiles: str) -> Chem.Mol:
-    """Return the sanitised molecule as it is written, with isotopes and atom-map numbers.
-
-    Raises:
-        InvalidMolecule: as `canonical_smiles`.
-    """
-    return _read(_one_token(smiles))
+    """Return the sanitised molecule as it is written, with isotopes and atom-map numbers."""
+    return _read(one_token(smiles))
 
 
 def canonical_mol(smiles: str) -> Chem.Mol:
-    """Return the sanitised molecule with atoms and bonds in the order of its canonical SMILES.
-
-    The atom order, Kekulé structure and chirality tags are thus the same for all SMILES of a
-    molecule.
-
-    >>> [atom.GetSymbol() for atom in canonical_mol("OCC").GetAtoms()]
-    ['C', 'C', 'O']
+    """Return the sanitised molecule with atoms and bonds in the order of its canonical SMILES, so
+    that Kekulé structure and chirality tags are the same for all SMILES of a molecule.
 
     Raises:
         InvalidMolecule: as `canonical_smiles`. RDKit also cannot read its own canonical form of
@@ -118,21 +107,16 @@ def canonical_mol(smiles: str) -> Chem.Mol:
     """
     text = canonical_smiles(smiles)
     with rdBase.BlockLogs():
-        return _read(text, CANONICAL)
+        return _read(text, "its canonical form ")
 
 
 def oriented_mol(smiles: str) -> Chem.Mol:
-    """Return the sanitised molecule without isotopes, with atoms in the order of the text if no tag
-    depends on it.
+    """Return the sanitised molecule without isotopes, with atoms in the order of the text, or of
+    its canonical form if it has isotopes or marks of tetrahedral centres.
 
-    The chirality tag of a tetrahedral centre depends on the order of its neighbours, so a SMILES
-    with such a tag is converted to canonical form first. So is one with isotopes, which
-    fingerprints and masses would contain. Everything else that RDKit derives,
-    except Kekulé structures, is independent of the order. Without stereo marks, stereo perception
-    and the removal of explicit hydrogens are skipped.
-
-    The last `RECENT` molecules are kept, since a model may read the features, the fingerprint and
-    the descriptors of a molecule one after the other. The result must not be changed.
+    Chirality tags depend on the order of the atoms; everything else that RDKit derives, except
+    Kekulé structures, does not. The last `RECENT` molecules are kept, since a model may read the
+    features, the fingerprint and the descriptors of a molecule. The result must not be changed.
 
     >>> [atom.GetSymbol() for atom in oriented_mol("OCC").GetAtoms()]
     ['O', 'C', 'C']
@@ -142,15 +126,23 @@ def oriented_mol(smiles: str) -> Chem.Mol:
     Raises:
         InvalidMolecule: as `canonical_mol`.
     """
-    return _oriented(_one_token(smiles))
+    return _oriented(one_token(smiles))
 
 
 @functools.lru_cache(maxsize=RECENT)
 def _oriented(text: str) -> Chem.Mol:
     # The canonical form has no isotopes and no maps. RDKit keeps mapped hydrogens as atoms, and
     # counts stereocentres and stereo bonds between equal groups with different maps.
-    if "@" in text or _ISOTOPE_OR_MAP.search(text):
+    if "@" in text or ISOTOPE_OR_MAP.search(text):
         return canonical_mol(text)
+    return implicit_mol(text)
+
+
+def implicit_mol(text: str) -> Chem.Mol:
+    """Return the sanitised molecule with implicit hydrogens, and atoms in the order of the text.
+
+    Without stereo marks, stereo perception and the removal of explicit hydrogens are skipped.
+    """
     with rdBase.BlockLogs():
         if _NEEDS_ALL.search(text):
             return _read_implicit(text)
@@ -161,8 +153,8 @@ def _oriented(text: str) -> Chem.Mol:
 
 
 def implicit_hydrogens(mol: Chem.Mol) -> Chem.Mol:
-    """Return the molecule with implicit hydrogens, also those that mark the geometry of a double
-    bond, which RDKit otherwise keeps as atoms. The stereochemistry is assigned again.
+    """Return the molecule with implicit hydrogens, also where RDKit keeps one as an atom because it
+    marks the geometry of a double bond.
 
     >>> Chem.MolToSmiles(implicit_hydrogens(Chem.MolFromSmiles("[H]/N=C(/C)N")))
     'CC(=N)N'
@@ -175,12 +167,9 @@ def implicit_hydrogens(mol: Chem.Mol) -> Chem.Mol:
 
 
 def excess(text: str) -> str | None:
-    """Return the reason if a SMILES is too large for RDKit, judging by its text; otherwise None.
+    """Return the reason if the text of a SMILES shows that it is too large for RDKit, or None.
 
-    Explicit hydrogen atoms do not count as atoms, since RDKit removes them.
-
-    >>> excess("CCO"), excess("c" * 5000)
-    (None, '5,000 atoms; at most 1,000 are supported')
+    Explicit hydrogens, which RDKit removes, do not count as atoms.
     """
     if len(text) <= MAX_ATOMS:
         return None
@@ -201,9 +190,9 @@ def excess(text: str) -> str | None:
     return None
 
 
-def _one_token(smiles: object) -> str:
-    """Return the SMILES without surrounding whitespace and with its CXSMILES extension worked in,
-    after checking its characters and size."""
+def one_token(smiles: object) -> str:
+    """Return the SMILES without surrounding whitespace and with its CXSMILES extension worked in;
+    check its characters and size."""
     if not isinstance(smiles, str):
         raise InvalidMolecule(f"not a text value: {_short(smiles)}")
     text = smiles.strip()
@@ -236,7 +225,8 @@ def _one_token(smiles: object) -> str:
 def _read(text: str, form: str = "") -> Chem.Mol:
     mol = Chem.MolFromSmiles(text)
     if mol is None:
-        raise unreadable(text, _reason(text), form)
+        reason = textwrap.shorten(_reason(text), 80, placeholder=" …")
+        raise InvalidMolecule(f"RDKit cannot read {form}{_short(text)}: {reason}")
     return _checked_size(mol)
 
 
@@ -254,14 +244,7 @@ def _checked_size(mol: Chem.Mol) -> Chem.Mol:
     return mol
 
 
-def unreadable(text: str, reason: str, form: str = "") -> InvalidMolecule:
-    """Return the error for a SMILES, or its `CANONICAL` form, that RDKit cannot read."""
-    reason = textwrap.shorten(reason, 80, placeholder=" …")
-    return InvalidMolecule(f"RDKit cannot read {form}{_short(text)}: {reason}")
-
-
 def _reason(text: str) -> str:
-    """Return what the text is if it is no SMILES of a molecule, or the reason in RDKit's log."""
     if text.startswith("InChI="):
         return "it is an InChI; convert it to SMILES first"
     if _INCHI_KEY.fullmatch(text):
@@ -279,6 +262,5 @@ def _reason(text: str) -> str:
 
 
 def _short(value: object) -> str:
-    """Return the value's repr, cut to the width of a table cell in front of its last quote."""
     written = repr(value)
     return written if len(written) <= 60 else f"{written[:58]}…{written[-1]}"

@@ -21,8 +21,7 @@ _STEPS = 1000
 """Maximum number of tautomers of a molecule, and of transforms that are tried; RDKit's default."""
 
 _ATOM_STEPS = 50_000
-"""Maximum number of transforms times atoms, since the time of a transform grows with the molecule:
-one of 1,000 atoms takes some seconds instead of minutes."""
+"""Maximum number of transforms times atoms. A molecule of 1,000 atoms then takes seconds."""
 
 
 def standardized(smiles: Sequence[str], level: Level) -> Sequence[str]:
@@ -30,37 +29,30 @@ def standardized(smiles: Sequence[str], level: Level) -> Sequence[str]:
 
     A SMILES that cannot be standardised becomes an empty text that holds the reason (`Unwritten`),
     which featurisers refuse with this reason. At the level `none`, `smiles` itself is returned.
-
-    >>> standardized(["CC(=O)[O-].[Na+]", "Oc1ccccn1"], "parent")
-    ['CC(=O)O', 'Oc1ccccn1']
     """
     if level == "none":
         return smiles
     from molsepnorm.molecules.featurize.smiles import Unwritten
 
-    forms: list[str] = []
-    for text in smiles:
+    def standard(text: str) -> str:
         try:
-            forms.append(standard_smiles(text, level))
+            return standard_smiles(text, level)
         except InvalidMolecule as error:
-            forms.append(Unwritten(str(error)))
-    return forms
+            return Unwritten(str(error))
+
+    return [standard(text) for text in smiles]
 
 
 def standard_smiles(smiles: str, level: Level) -> str:
-    """Return the canonical SMILES of a standardised molecule.
+    """Return the canonical SMILES of a standardised molecule, equal for all SMILES of a molecule.
 
     - none: the molecule as it is.
     - salts: RDKit's cleanup (bonds to metals are cut, functional groups and charges are written in
       one way), and then the largest fragment.
     - parent: also without charges, where protons can be moved.
-    - tautomer: also as RDKit's canonical tautomer. Stereochemistry of the atoms and bonds that
-      take part in tautomerism is removed.
-
-    RDKit works on the canonical form of the molecule, so all SMILES of a molecule give the same
-    result. The search for tautomers ends after 1,000 transforms or tautomers, or after
-    50,000 / atoms transforms of a molecule with more than 50 heavy atoms. Two tautomers of a
-    molecule for which it ends early may keep different forms.
+    - tautomer: also as RDKit's canonical tautomer, without the stereochemistry of atoms and bonds
+      that take part in tautomerism. The search ends after 1,000 tautomers or transforms, or
+      50,000 / atoms transforms; the tautomers of such a molecule may keep different forms.
 
     >>> standard_smiles("C[NH3+].[Cl-]", "salts"), standard_smiles("C[NH3+].[Cl-]", "parent")
     ('C[NH3+]', 'CN')
@@ -86,9 +78,8 @@ def standard_smiles(smiles: str, level: Level) -> str:
 
 
 def molecule_key(smiles: str, level: Level) -> str:
-    """Return the canonical SMILES of a standardised molecule, which is the same for all its SMILES;
-    the text itself if RDKit cannot read it, as for some molecules of OGB's sets, which come as
-    graphs.
+    """Return the canonical SMILES of a standardised molecule, or the text itself if RDKit cannot
+    read it, as for some graphs of OGB's data sets.
 
     >>> molecule_key("OCC", "none"), molecule_key("C[NH3+].[Cl-]", "parent")
     ('CCO', 'CN')
@@ -103,18 +94,13 @@ def molecule_key(smiles: str, level: Level) -> str:
 
 def protomer_key(smiles: str) -> str:
     """Return a text that is the same for the salts, the charged forms and most tautomers of a
-    compound; few other molecules have it too.
+    compound: a hash of the largest fragment without bond orders and charges.
 
-    It is a hash of the largest fragment without bond orders and charges. Tautomers that move a
-    hydrogen from or to a carbon atom have different keys.
+    A few other molecules have it too. Tautomers that move a hydrogen from or to a carbon atom have
+    different keys.
 
-    >>> protomer_key("CC(=O)[O-].[Na+]") == protomer_key("CC(=O)O")
+    >>> protomer_key("Oc1ccccn1.[Na+]") == protomer_key("O=c1cccc[nH]1")
     True
-    >>> protomer_key("Oc1ccccn1") == protomer_key("O=c1cccc[nH]1")
-    True
-
-    Raises:
-        InvalidMolecule: as `canonical_smiles`.
 
     Source: rdkit.Chem.rdMolHash, HetAtomProtomer.
     """

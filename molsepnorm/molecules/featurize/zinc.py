@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -12,11 +12,10 @@ from rdkit import Chem, rdBase
 from molsepnorm.errors import InvalidMolecule, require_several
 from molsepnorm.molecules.featurize.registry import SIZES, Featurizer
 from molsepnorm.molecules.featurize.smiles import (
-    CANONICAL,
-    MAX_ATOMS,
-    canonical_smiles,
-    excess,
-    unreadable,
+    ISOTOPE_OR_MAP,
+    canonical_mol,
+    implicit_mol,
+    one_token,
 )
 from molsepnorm.molecules.molecule import MolGraph
 
@@ -29,35 +28,7 @@ ATOM_LABELS = (
 
 _ATOM_INDEX = {label: index for index, label in enumerate(ATOM_LABELS)}
 _BOND_TYPES = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
-_ATOM_TOKEN = re.compile(r"\[[^\]]+\]|Br|Cl|[BCNOPSFIbcnops*]")
-_BRACKET = re.compile(
-    r"\[(?P<element>[A-Za-z][a-z]?|\*|#\d+)(?:@@?(?:[A-Z]{2}\d+)?)?"
-    r"(?P<hydrogens>H\d*)?(?P<charge>[+-]\d*)?\]"
-)
-
-# SMILES whose text determines the labels: without hydrogen atoms, isotopes, atom maps, metals,
-# radicals, dative bonds, phosphorus and iodine. (RDKit rewrites some forms of the last two.)
-_PLAIN = re.compile(r"[][A-Za-z0-9@+\-=#()/\\.%]+")
-_FIRM = re.compile(
-    r"[CNOFScnos]|Cl|Br|\[nH]|\[[CNS]@@?]|\[C@@?H]|\[[CNOScnos](@@?)?(H[123]?)?[+-]]"
-)
-_MARKED = _ATOM_INDEX["C H1"]  # the label of `[C@H]`, if it is a stereocentre
-_FLAGS = Chem.SanitizeFlags
-_SANITIZE = (
-    _FLAGS.SANITIZE_PROPERTIES
-    | _FLAGS.SANITIZE_SYMMRINGS
-    | _FLAGS.SANITIZE_KEKULIZE
-    | _FLAGS.SANITIZE_SETAROMATICITY
-    | _FLAGS.SANITIZE_ADJUSTHS
-)
-# RDKit removes some marks on elements other than carbon, depending on hybridisation.
-_SANITIZE_MARKED = (
-    _SANITIZE
-    | _FLAGS.SANITIZE_SETCONJUGATION
-    | _FLAGS.SANITIZE_SETHYBRIDIZATION
-    | _FLAGS.SANITIZE_CLEANUPCHIRALITY
-)
-_UNSPECIFIED = Chem.ChiralType.CHI_UNSPECIFIED
+_UNMARKED = Chem.ChiralType.CHI_UNSPECIFIED
 # Older RDKit releases choose the Kekulé structure by the order of the atoms.
 _RANKED = "canonical" in (Chem.Kekulize.__doc__ or "")
 
@@ -65,114 +36,88 @@ _RANKED = "canonical" in (Chem.Kekulize.__doc__ or "")
 class ZincFeaturizer(Featurizer):
     """ZINC's labels: one of 28 for an atom; single, double or triple for a bond.
 
-    The label of an atom is determined by its token in the kekulised SMILES, so hydrogens count
-    only inside brackets: the carbon of `[C@H]` is 'C H1', that of a plain `C` is 'C', and pyrrole's
-    `[nH]`, which becomes `N` by kekulisation, is 'N'.
+    The label of an atom is determined by its token in the kekulised canonical SMILES, so hydrogens
+    count only inside brackets: the carbon of `[C@H]` is 'C H1', that of a plain `C` is 'C', and
+    pyrrole's `[nH]`, which becomes `N` by kekulisation, is 'N'.
 
-    Atoms are in the order of the SMILES if its text determines the labels, otherwise in the order
-    of its canonical form.
+    Atoms are in the order of the SMILES, or of its canonical form if it has isotopes or maps.
 
     The graphs equal those of PyTorch Geometric's ZINC, including Kekulé structures, except for the
-    order of the atoms (checked on its 2,000 validation and test molecules) and for bond labels,
-    which are 1, 2, 3 there and 0, 1, 2 here; see `molsepnorm.featurize.pyg.from_data`.
+    order of the atoms and for bond labels, which are 1, 2, 3 there and 0, 1, 2 here; see
+    `molsepnorm.featurize.pyg.from_data`.
 
     >>> graph = ZincFeaturizer()("C[NH2+]Cc1cc[nH]c1")
     >>> [ATOM_LABELS[index] for index in graph.atom_features[:, 0]]
     ['C', 'N H2 +', 'C', 'C', 'C', 'C', 'N', 'C']
     >>> graph.bond_features[:, 0].tolist()
     [0, 0, 0, 0, 1, 1, 0, 0]
-    >>> ZincFeaturizer()("C[Si](C)(C)C")
-    Traceback (most recent call last):
-    ...
-    molsepnorm.errors.InvalidMolecule: atom 'Si' is not among ZINC's 28 atom labels; ...
     """
 
     name = "zinc"
     atom_sizes, bond_sizes = SIZES["zinc"][:2]
 
     def __call__(self, smiles: str) -> MolGraph:
-        """Return the graph of one molecule.
-
-        Raises:
-            InvalidMolecule: the SMILES cannot be read, an atom has none of the 28 labels, or a
-                bond is neither single, double nor triple after kekulisation.
-        """
         graph = self.many([smiles])[0]
         if isinstance(graph, InvalidMolecule):
             raise graph
         return graph
 
     def many(self, smiles: Sequence[str]) -> list[MolGraph | InvalidMolecule]:
-        """Return a graph or an error for each SMILES."""
         require_several(smiles, "smiles")
-        labels = list(map(_firm_labels, smiles))
+        molecules: list[tuple[bytes, np.ndarray] | InvalidMolecule] = []
         with rdBase.BlockLogs():
-            orders = [
-                None if known is None else _bond_orders(text, known)
-                for text, known in zip(smiles, labels, strict=True)
-            ]
-        pairs = zip(labels, orders, strict=True)
-        graphs = iter(_graphs([(a, b) for a, b in pairs if a is not None and b is not None]))
-        return [
-            next(graphs) if matrix is not None else self._or_error(_by_canonical_form, text)
-            for text, matrix in zip(smiles, orders, strict=True)
-        ]
+            for text in smiles:
+                try:
+                    molecules.append(_labels_and_orders(text))
+                except InvalidMolecule as error:
+                    molecules.append(error)
+        graphs = iter(_graphs([each for each in molecules if isinstance(each, tuple)]))
+        return [next(graphs) if isinstance(each, tuple) else each for each in molecules]
 
 
-def _by_canonical_form(smiles: str) -> MolGraph:
-    """Return the graph of any SMILES, more slowly."""
-    text = canonical_smiles(smiles)
-    labels = bytes(map(_atom_index, _ATOM_TOKEN.findall(text)))
-    # RDKit wrote the text, so it needs no second sanitisation. Atoms are in the order of tokens.
-    with rdBase.BlockLogs():
-        mol = Chem.MolFromSmiles(text, sanitize=False)
-        Chem.FastFindRings(mol)
-        try:
-            Chem.Kekulize(mol, clearAromaticFlags=True)
-        except Chem.KekulizeException as error:
-            raise unreadable(text, str(error), CANONICAL) from None
-    for bond in mol.GetBonds():
-        if (kind := bond.GetBondType()) not in _BOND_TYPES:
-            raise InvalidMolecule(
-                f"bond type '{kind.name.lower()}' is not among ZINC's (single, double, triple); "
-                "the 'ogb' features support every bond type"
-            )
-    return _graphs([(labels, Chem.GetAdjacencyMatrix(mol, True).astype(np.uint8))])[0]
-
-
-def _firm_labels(text: str) -> bytes | None:
-    """Return the atoms' labels in order, or None if the text does not determine them."""
-    if not (_RANKED and isinstance(text, str) and _PLAIN.fullmatch(text)) or excess(text):
-        return None
+def _labels_and_orders(smiles: str) -> tuple[bytes, np.ndarray]:
+    """Return the labels of N atoms, and the bond orders of the Kekulé structure, uint8 [N, N].
+    RDKit chooses it by canonical ranks, so it is the same for all SMILES of a molecule."""
+    text = one_token(smiles)
+    is_canonical = not _RANKED or ISOTOPE_OR_MAP.search(text)
+    mol = canonical_mol(text) if is_canonical else implicit_mol(text)
+    atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
+    properties = (
+        map(Chem.Atom.GetSymbol, atoms),
+        map(Chem.Atom.GetFormalCharge, atoms),
+        map(Chem.Atom.GetTotalNumHs, atoms),
+        map(Chem.Atom.GetTotalValence, atoms),
+        map(Chem.Atom.GetChiralTag, atoms) if "@" in text else repeat(_UNMARKED),
+    )
+    labels = bytes(map(_label, *properties))
     try:
-        labels = bytes(map(_firm_index, _ATOM_TOKEN.findall(text)))
-    except InvalidMolecule:
-        return None
-    return labels if len(labels) <= MAX_ATOMS else None
+        Chem.Kekulize(mol, clearAromaticFlags=True)
+    except Chem.KekulizeException as error:
+        raise InvalidMolecule(f"RDKit finds no Kekulé structure: {error}") from None
+    if any(sign in text for sign in "$:<>"):  # other SMILES have no other bonds
+        for bond in mol.GetBonds():
+            if (kind := bond.GetBondType()) not in _BOND_TYPES:
+                raise InvalidMolecule(
+                    f"bond type '{kind.name.lower()}' is not among ZINC's (single, double, "
+                    "triple); the 'ogb' features support every bond type"
+                )
+    return labels, Chem.GetAdjacencyMatrix(mol, True).astype(np.uint8)
 
 
-def _bond_orders(text: str, labels: bytes) -> np.ndarray | None:
-    """Return the kekulised bond orders, uint8 [N, N], with atoms in the order of the text.
-
-    None if RDKit refuses the text, or if a `[C@H]` is not a stereocentre. RDKit chooses the Kekulé
-    structure by canonical ranks, so it is the same for all SMILES of a molecule.
-    """
-    mol = Chem.MolFromSmiles(text, sanitize=False)
-    marked = _MARKED in labels
-    others = text.count("@") - text.count("@@") > text.count("C@")
-    steps = _SANITIZE_MARKED if marked and others else _SANITIZE
-    if mol is None or Chem.SanitizeMol(mol, steps, True):
-        return None
-    if marked:
-        Chem.AssignStereochemistry(mol, True)
-        for atom, label in enumerate(labels):
-            if label == _MARKED and mol.GetAtomWithIdx(atom).GetChiralTag() == _UNSPECIFIED:
-                return None
-    try:
-        Chem.Kekulize(mol, True)
-    except Chem.KekulizeException:
-        return None
-    return Chem.GetAdjacencyMatrix(mol, True).astype(np.uint8)
+@functools.cache
+def _label(symbol: str, charge: int, hydrogens: int, valence: int, mark: Chem.ChiralType) -> int:
+    label = symbol
+    usual = Chem.GetPeriodicTable().GetDefaultValence(symbol)
+    if hydrogens and (charge or valence != usual or mark != _UNMARKED):  # written in brackets
+        label += f" H{hydrogens}"
+    if charge:
+        label += f" {charge:+}".removesuffix("1")
+    if label not in _ATOM_INDEX:
+        raise InvalidMolecule(
+            f"atom '{label}' is not among ZINC's 28 atom labels; "
+            "the 'ogb' features support every element"
+        )
+    return _ATOM_INDEX[label]
 
 
 def _graphs(molecules: list[tuple[bytes, np.ndarray]]) -> list[MolGraph]:
@@ -192,31 +137,3 @@ def _graphs(molecules: list[tuple[bytes, np.ndarray]]) -> list[MolGraph]:
         MolGraph(np.frombuffer(labels, dtype=np.uint8)[:, None], bonds[start:end], kinds[start:end])
         for (labels, _), start, end in zip(molecules, [0, *bond_ends], bond_ends, strict=False)
     ]
-
-
-@functools.cache
-def _atom_index(token: str) -> int:
-    """Return the label of an atom's token, such as `C`, `n` or `[C@@H]`."""
-    label = token.capitalize()
-    if bracket := _BRACKET.fullmatch(token):
-        label = bracket["element"].capitalize()
-        charge, hydrogens = bracket["charge"], bracket["hydrogens"]
-        plain_when_kekulised = bracket["element"].islower() and not charge  # [nH] becomes N
-        if hydrogens and not plain_when_kekulised:
-            label += f" H{hydrogens[1:] or 1}"
-        if charge:
-            label += f" {charge}"
-    if label not in _ATOM_INDEX:
-        raise InvalidMolecule(
-            f"atom '{label}' is not among ZINC's 28 atom labels; "
-            "the 'ogb' features support every element"
-        )
-    return _ATOM_INDEX[label]
-
-
-@functools.cache
-def _firm_index(token: str) -> int:
-    """Return the label of a token that is the same in the canonical SMILES."""
-    if not _FIRM.fullmatch(token):
-        raise InvalidMolecule(token)
-    return _atom_index(token)

@@ -1,4 +1,4 @@
-"""The attention bias: spatial encoding, edge encoding and the graph token's virtual distance."""
+"""The attention bias."""
 
 from __future__ import annotations
 
@@ -23,22 +23,20 @@ class AttentionBias(nn.Module):
 
     .. math:: b_{ij} = s_D + \frac{1}{D'} \sum_{k=1}^{D'} W_k \, \mathrm{emb}(e_k)
 
-    A pair with the graph token has a learned bias of its own, atoms of different fragments another,
-    and padding −∞.
+    Pairs with the graph token share a learned bias, atoms of different fragments another, and
+    padding has −∞.
 
     The sum depends only on the bonds of the path, so it is computed once for every entry of the
-    path vocabulary, as a weighted sum of terms T[k, e_k]. The bias is then a single look-up, and no
-    tensor of shape (B, N, N, L, H) is needed. The gradient of `F.embedding` is summed in a fixed
-    order, so that runs repeat bit by bit; that of indexing is not.
+    path vocabulary. The bias is then a single look-up, and no tensor of shape (B, N, N, L, H) is
+    needed. The gradient of `F.embedding`, unlike that of indexing, is summed in a fixed order.
 
     Source: Ying et al., NeurIPS 2021, arXiv 2106.05234, sections 3.1.2, 3.1.3 and 3.2. The paths
     are canonical here; those of the reference depend on the order of the atoms.
 
     Args:
-        heads: H.
         bond_sizes: number of values of each bond feature. The embeddings of a bond's features are
             averaged, as in the reference.
-        max_distance: the largest distance with a bias of its own.
+        max_distance: the largest distance with its own bias.
         max_path_length: L.
     """
 

@@ -1,4 +1,4 @@
-"""The encoding of slot pairs, computed once per step and read by every layer."""
+"""The encoding of slot pairs, computed once per step for all layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from molsepnorm.nn.parts import Parts
 
 
 class PairEncoding(nn.Module):
-    """Graphormer's attention bias, and optionally a bias from random walks and the neighbours."""
+    """The attention bias, optionally with one from random walks, and the neighbours if needed."""
 
     def __init__(self, config: GraphormerConfig, parts: Parts) -> None:
         super().__init__()
@@ -29,7 +29,6 @@ class PairEncoding(nn.Module):
         self.pair_bias = PairBias(steps + 1, config.pair_hidden, heads) if steps else None
 
     def forward(self, batch: GraphBatch, walks: Sequence[Tensor] = ()) -> PairTensors:
-        """Encode the slot pairs, with the `walk_probabilities` of `config.pair_walks` steps."""
         bias = self.bias(batch)
         if self.pair_bias is not None:
             walk_bias = self.pair_bias([group[..., : self.steps + 1] for group in walks])
@@ -43,8 +42,7 @@ def walk_probabilities(
 ) -> list[Tensor]:
     r"""Return the probabilities of random walks for each group, (graphs, S, S, W + 1).
 
-    Entry w of pair (i, j) is the probability that a walk from i is at j after w steps. In memory
-    the probabilities after w steps are next to each other.
+    Entry w of pair (i, j) is the probability that a walk from i is at j after w steps.
 
     .. math:: P_{ij} = [I, M, M^2, \ldots, M^W]_{ij}, \qquad M = D^{-1} A
 
@@ -52,8 +50,7 @@ def walk_probabilities(
     steps the list is empty.
 
     Source: Ma et al., "Graph Inductive Biases in Transformers without Message Passing", ICML 2023,
-    arXiv 2305.17589, section 3.1 (relative random-walk probabilities, RRWP). There K counts all
-    powers, power 0 included, and is W + 1 here.
+    arXiv 2305.17589, section 3.1 (relative random-walk probabilities, RRWP), with K = W + 1.
     """
     parts: list[Tensor] = []
     if not steps:
@@ -87,9 +84,8 @@ class PairBias(nn.Module):
         self,
         features: Sequence[Tensor],  # for each group (graphs, S, S, F)
     ) -> list[Tensor]:  # for each group (H, graphs, S, S)
-        """Return the bias, in the precision of the features."""
         with torch.autocast(features[0].device.type, enabled=False):
-            return [self._bias(each) for each in features]
+            return [self._bias(group) for group in features]
 
     def _bias(self, features: Tensor) -> Tensor:  # (graphs, S, S, F) -> (H, graphs, S, S)
         columns = features.movedim(-1, 0).flatten(1).T  # as walk probabilities lie in memory

@@ -1,4 +1,4 @@
-"""The bonds of a batch as tables of fixed width, and what the layers read about pairs of slots."""
+"""The bonds of a batch as tables of fixed width, and the tensors of slot pairs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,10 @@ class Neighbours:
     slots: Tensor
     """int64 [M, D]: the slots of an atom's neighbours, in increasing order. D is 1 if there are no
     bonds at all."""
-
     bonds: Tensor
     """int64 [M, D]: the labels of the bonds, counted from 1; 0 if there is no bond."""
-
     entries: Tensor
     """int64 [M, D]: the indices of the entries, from 0 to M·D − 1."""
-
     reverse: Tensor
     """int64 [M, D]: the entry of the same bond at its other end; an entry without a bond refers to
     itself."""
@@ -59,9 +56,9 @@ def neighbours_of(batch: GraphBatch) -> Neighbours:
         bonded = hops == 1
         index = torch.arange(size, device=codes.device)
         # bonded slots first, in increasing order
-        found = min(width, size)
-        columns = (torch.where(bonded, 2 * size, size) - index).topk(found, dim=-1).indices
-        rest = 0, width - found
+        count = min(width, size)
+        columns = (torch.where(bonded, 2 * size, size) - index).topk(count, dim=-1).indices
+        rest = 0, width - count
         real = F.pad(bonded.gather(-1, columns), rest)  # (graphs, S, D)
         columns = F.pad(columns, rest)
         row = first + size * torch.arange(graphs, device=codes.device)[:, None, None]
@@ -86,5 +83,4 @@ class PairTensors:
     """The bonds of the whole batch."""
 
     def first_query(self) -> PairTensors:
-        """Return the tensors for the graph token's queries."""
         return replace(self, bias=[group[:, :, :1] for group in self.bias])

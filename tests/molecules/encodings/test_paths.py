@@ -73,19 +73,16 @@ def test_the_bonds_of_all_paths_are_those_along_each(molgraphs, data):
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "bonds"),
     [
-        (PADDING, "padding"),
-        (GRAPH_TOKEN, "graph token"),
-        (UNREACHABLE, "unreachable"),
-        (SELF, "the atom itself"),
-        (SELF + 1, "distance 1, bonds 2"),
-        (SELF + 2, "distance 2, bonds 2-0"),
-        (SELF + 3, "distance 3, bonds 2-0"),
+        *((code, []) for code in (PADDING, GRAPH_TOKEN, UNREACHABLE, SELF)),
+        (SELF + 1, [2]),
+        (SELF + 2, [2, 0]),
+        (SELF + 3, [2, 0]),
     ],
 )
-def test_codes_are_described_in_words(code, words):
-    assert vocabulary([(2, 0, NO_BOND)]).describe(code) == words
+def test_the_bonds_along_a_path(code, bonds):
+    assert vocabulary([(2, 0, NO_BOND)]).bonds_along(code) == bonds
 
 
 @given(parts=st.lists(PATHS, min_size=1, max_size=6), seed=st.integers(0, 2**32 - 1))
@@ -102,5 +99,8 @@ def test_merging_does_not_depend_on_the_order_or_the_cut(parts, seed):
         assert sorted(final.tolist()) == list(range(len(expected)))
         for chunk, numbers in zip(chunks, provisional, strict=True):
             assert numbers.dtype == final.dtype == np.int32
-            for code in range(len(chunk)):
-                assert merged.describe(final[numbers[code]]) == chunk.describe(code)
+            assert final[numbers[: SELF + 1]].tolist() == list(range(SELF + 1))
+            for code in range(SELF + 1, len(chunk)):
+                new = final[numbers[code]]
+                assert merged.depths[new] == chunk.depths[code]
+                assert merged.bonds_along(new) == chunk.bonds_along(code)
