@@ -125,8 +125,7 @@ def _exit(*lines: str, code: int = 1) -> NoReturn:
 
 
 @click.group(
-    cls=_LazyGroup,
-    context_settings={"help_option_names": HELP_OPTIONS, "show_default": True},
+    cls=_LazyGroup, context_settings={"help_option_names": HELP_OPTIONS, "show_default": True}
 )
 @click.version_option(__version__, prog_name="molsepnorm")
 def main() -> None:

@@ -234,10 +234,7 @@ def report(run: Path, output: Path | None) -> None:
 @table_options
 @output_option("Folder to write.", required=True)
 def export(
-    model_folders: tuple[Path, ...],
-    source: Path | None,
-    options: ReadOptions,
-    output: Path,
+    model_folders: tuple[Path, ...], source: Path | None, options: ReadOptions, output: Path
 ) -> None:
     """Write a model as ONNX, which maps tensors to predictions.
 

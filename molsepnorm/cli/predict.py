@@ -134,11 +134,7 @@ def _opened(output: Path | None) -> Iterator[Path | TextIO]:
     help="Layer of the embeddings; default: the input of the head.",
 )
 def embed(
-    model_folder: Path,
-    molecules: Molecules,
-    output: Path,
-    atoms: bool,
-    layer: int | None,
+    model_folder: Path, molecules: Molecules, output: Path, atoms: bool, layer: int | None
 ) -> None:
     """Write embeddings of molecules, from a file, --smiles or standard input.
 
@@ -181,11 +177,7 @@ def embed(
 )
 @output_option("Page, picture or numbers, by extension: .html, .png, .svg or .json.", required=True)
 def explain(
-    model_folder: Path,
-    molecules: Molecules,
-    targets: list[str] | None,
-    pairs: int,
-    output: Path,
+    model_folder: Path, molecules: Molecules, targets: list[str] | None, pairs: int, output: Path
 ) -> None:
     """Explain predictions by the contributions of atoms and fragments.
 

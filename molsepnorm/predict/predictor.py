@@ -18,14 +18,7 @@ from molsepnorm.errors import ConfigError, warn_of_data
 from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.parts import networks_of
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.predict.encode import (
-    Cells,
-    EncodedRows,
-    Prepare,
-    Row,
-    checked_rows,
-    encoded_groups,
-)
+from molsepnorm.predict.encode import Cells, EncodedRows, Prepare, Row, checked_rows, encoded_groups
 from molsepnorm.predict.inference import Embed, Embeddings, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
 from molsepnorm.predict.uncertainty import require_calibrated, require_domain

@@ -94,10 +94,7 @@ class Service:
     """
 
     def __init__(
-        self,
-        models: Mapping[str, PropertyModel],
-        limits: Limits | None = None,
-        device: str = "cpu",
+        self, models: Mapping[str, PropertyModel], limits: Limits | None = None, device: str = "cpu"
     ) -> None:
         self.limits = limits or Limits()
         self._device = device
