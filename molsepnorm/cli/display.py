@@ -312,6 +312,25 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
+class _LogFile(io.StringIO):
+    """Text that `flush` moves to a file, once its folder exists. The file is opened each time, so
+    that an error names it, and nothing is lost if the process is killed."""
+
+    has_folder = False
+
+    def __init__(self, path: Path, mode: str) -> None:
+        super().__init__()
+        self._path, self._mode = path, mode
+
+    def flush(self) -> None:
+        if self.has_folder:
+            path, mode = self._path, self._mode
+            with clear_errors(path, "write"), open(path, mode, encoding="utf-8") as file:
+                file.write(self.getvalue())
+            self._mode = "a"
+            self.truncate(self.seek(0))
+
+
 class RunLog(TrainingDisplay):
     """A callback that appends what `TrainingDisplay` prints to the file `log.txt` of a run folder.
 
@@ -323,21 +342,15 @@ class RunLog(TrainingDisplay):
     def __init__(self, folder: Path | str) -> None:
         super().__init__()
         run = RunFolder(folder)
-        self._path, self._mode = run.path / LOG, "a" if run.has_begun else "w"
-        self.console = make_console(file=io.StringIO(), force_terminal=False, color_system=None)
+        self._file = _LogFile(run.path / LOG, "a" if run.has_begun else "w")
+        self.console = make_console(file=self._file, force_terminal=False, color_system=None)
         now = datetime.now().astimezone().isoformat(" ", "seconds")
         self.write(f"{now}, molsepnorm {__version__}{', resumed' if run.has_begun else ''}")
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        waiting = self.console.file
-        if isinstance(waiting, io.StringIO):  # the folder of the run exists now
-            with clear_errors(self._path, "write"):
-                # line by line, so that the log is complete if the process is killed
-                file = open(self._path, self._mode, encoding="utf-8", buffering=1)  # noqa: SIM115
-                file.write(waiting.getvalue())
-            self.console.file = file
+        self._file.has_folder = True
         super().on_start(config, dataset, model, folder)
 
     def write(self, line: str) -> None:

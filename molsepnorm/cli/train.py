@@ -6,6 +6,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from molsepnorm.cli.options import (
     training_options,
 )
 from molsepnorm.cli.signals import rank, stop_on_signal
-from molsepnorm.errors import MolsepnormError
+from molsepnorm.errors import MolsepnormError, StorageError
 
 if TYPE_CHECKING:
     from molsepnorm.training import TrainConfig
@@ -99,7 +100,8 @@ def run_training(
                 ],
             )
         except MolsepnormError as error:
-            log.write(f"Error: {error}")
+            with suppress(StorageError):  # of the log; the disk may be full
+                log.write(f"Error: {error}")
             raise
         finally:
             display.close()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from molsepnorm.cli import display
 from molsepnorm.cli.display import RunLog
-from molsepnorm.errors import DivergedError
+from molsepnorm.errors import DivergedError, StorageError
 from molsepnorm.tasks.metrics import significant
 from molsepnorm.training import load_config, train
-from molsepnorm.training.callback import StopWhen
+from molsepnorm.training.callback import Callback, StopWhen
 from molsepnorm.training.loop import Trainer
 
 from .conftest import invoke
@@ -94,6 +96,18 @@ def test_the_log_ends_with_the_error(refused, ok, tiny, write_table, tmp_path, m
     assert log.endswith("\nError: the loss is nan\n")
     ok(*command)
     assert "Error" not in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_a_full_disk_is_an_error_that_names_the_log(write_table, tmp_path):
+    class FullDisk(Callback):
+        def on_epoch(self, record, epochs):
+            (folder / "log.txt").unlink()
+            (folder / "log.txt").symlink_to("/dev/full")
+
+    config = load_config(write_table(tmp_path / "data.csv", y=NUMBERS), overrides=SETTINGS)
+    folder = tmp_path / "run"
+    with pytest.raises(StorageError, match=f"{folder}/log.txt: the disk is full"):
+        train(config, folder, callback=[FullDisk(), RunLog(folder)])
 
 
 def test_an_ensemble_has_one_log(ok, tiny, write_table, tmp_path):
