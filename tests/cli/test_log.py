@@ -39,7 +39,7 @@ def test_a_line_says_every_ten_seconds_what_is_done(ok, tiny, write_table, tmp_p
     options = ("--data", table, "--targets", "y", *tiny, "-o", tmp_path / "run")
     lines = invoke("train", *options).stderr.splitlines()
     phases = [*dict.fromkeys(line.rpartition(": ")[0] for line in lines if line[-5:] == " 0:00")]
-    assert phases[0] == "Reading the data"
+    assert phases[0].startswith("Reading the data")
     assert phases[-1] == "Kernel regression, forest and scores"
 
 
