@@ -112,17 +112,14 @@ def check(
 
 
 def _given(ctx: click.Context) -> dict[str, str]:
-    """Return the options of the data that the user gave, as they are written in a command."""
-    values = {
-        param.opts[0]: ctx.params[param.name or ""]
-        for param in ctx.command.params
-        if getattr(param, "heading", None) not in (None, "Output")
-    }
-    return {
-        name: ",".join(value) if isinstance(value, list) else str(value)
-        for name, value in values.items()
-        if value is not None
-    }
+    """Return the options of the data that the user gave, as in a command; a flag's value is ""."""
+    given = {}
+    for param in ctx.command.params:
+        value = ctx.params.get(param.name or "")
+        if getattr(param, "heading", None) not in (None, "Output") and value is not None:
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            given[param.opts[0]] = "" if isinstance(value, bool) else text
+    return given
 
 
 @data.command(name="list", cls=cli.GroupedCommand)
@@ -211,7 +208,7 @@ def _print_commands(report: TableReport, given: Mapping[str, str], copy: Path | 
 
 
 def _words(options: Mapping[str, str]) -> list[str]:
-    return [word for option in options.items() for word in option]
+    return [word for option in options.items() for word in option if word]
 
 
 _CHANGES = {
