@@ -211,30 +211,19 @@ def explain(
     "the first that is called like an identifier]",
 )
 @cli.option(
-    "--filter",
-    heading="Choice",
-    help="Keep the rows that fulfil a condition, such as 'logS > -4 and similarity > 0.3'.",
+    "--filter", heading="Choice", help="Condition, such as 'logS > -4 and similarity > 0.3'."
 )
 @cli.option("--top", type=click.IntRange(min=1), help="Keep only this many best rows.")
+@cli.option("--by", help="Target or column for --top. [default: the only target, or its pIC50]")
 @cli.option(
-    "--by",
-    help="With --top: the target or column of predicted numbers. [default: the only target, or its "
-    "pIC50]",
-)
-@cli.option(
-    "--ascending/--descending",
-    default=None,
-    help="With --top: keep the smallest or the largest values. [default: largest]",
+    "--ascending/--descending", default=None, help="Order for --top. [default: largest first]"
 )
 @cli.output_option(
     "Folder of the results. If it holds an unfinished screen, that one continues.", required=True
 )
 @sources.uncertainty_options
 @cli.option(
-    "--rows-per-part",
-    type=click.IntRange(min=1),
-    default=10_000,
-    help="Number of rows that are predicted and written together.",
+    "--rows-per-part", type=click.IntRange(min=1), default=10_000, help="Rows of a Parquet file."
 )
 @cli.setting_options("run.device", "run.precision", defaults=True)
 @sources.processes_option

@@ -172,18 +172,15 @@ class Done:
     name: str
     """Name of the task."""
     counts: dict[str, int]
-    """Number of `rows` of the task, of those that were `kept`, and of those that were `rejected`
-    because they failed."""
+    """Number of `rows`, of those that were `kept`, and of those that failed, `rejected`."""
     scores: np.ndarray | None = None
     """float64 [kept]: see `Ranking.scores`; None without a ranking."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Predicts the rows of a task, and writes those that pass the filter and the ranking.
-
-    The part is written last, and as a whole: where it exists, the task is finished.
-    """
+    """Predicts the rows of a task, and writes those that pass the filter and the ranking. The part
+    is written last, so the task is finished where it exists."""
 
     predictor: Predictor
     library: Library
@@ -235,9 +232,8 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
                 "it out of --columns, or rename it"
             )
     columns = _columns(predictor, library)
-    chosen = ranking = None
-    if options.filter is not None:
-        chosen = Filter(options.filter, columns)
+    chosen = None if options.filter is None else Filter(options.filter, columns)
+    ranking = None
     if options.top is not None:
         ranking = _ranking(predictor, columns, options)
     elif options.by is not None or options.ascending is not None:
