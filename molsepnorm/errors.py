@@ -1,6 +1,4 @@
-"""Every error that molsepnorm raises on purpose.
-
-::
+"""Every error that molsepnorm raises on purpose::
 
     MolsepnormError           what went wrong, where, what was expected, what to do
     ├── ConfigError           a setting, option, column or name that does not exist or does not fit
@@ -11,8 +9,8 @@
     ├── ModelError            a model folder that is incomplete, damaged or too new
     └── StorageError          a place that cannot be read or written, or a full disk
 
-The command line prints the message alone and exits with the class's `exit_code`: 2 if the request
-was wrong, 1 if carrying it out failed. It prints a `DataWarning` on standard error.
+The command line prints the message alone and exits with the class's `exit_code`: 2 for a wrong
+request, 1 for one that failed. It prints a `DataWarning` on standard error.
 """
 
 from __future__ import annotations
@@ -44,11 +42,8 @@ __all__ = [
 
 
 class MolsepnormError(Exception):
-    """The root of the tree: catch this one to catch them all.
-
-    Args:
-        lines: of the message. A line may quote a text with line breaks of its own.
-    """
+    """The base class of all errors. Its arguments are the lines of the message, which may quote
+    text with line breaks."""
 
     exit_code = 1
 
@@ -105,7 +100,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     "Known: 'IC50, nM', pH."
     """
     known = sorted(known)
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {name.lower(): name for name in known}
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
     return f"{hint}Known: {separated(known)}."
@@ -151,21 +146,12 @@ def listed(names: Sequence[str]) -> str:
 
 
 def require_several(values: object, name: str) -> None:
-    """Refuse a single text where several are expected: Python would iterate over its characters.
+    """Raise a `ConfigError` if the argument `name` is a text, a mapping, a table, a set or no
+    iterable: Python would iterate over characters, keys or column names.
 
-    A mapping or a table is refused too: iteration gives its keys or column names.
-
-    >>> require_several(["CCO"], "smiles")
     >>> require_several("CCO", "smiles")
     Traceback (most recent call last):
     molsepnorm.errors.ConfigError: smiles must be a list, and is one text: write ['CCO']
-
-    Args:
-        values: the argument of a public function.
-        name: of the argument.
-
-    Raises:
-        ConfigError: `values` is a text, a mapping, a table, a set or no iterable.
     """
     if isinstance(values, str | bytes | bytearray):
         shown = repr(values) if len(values) <= 60 else f"{values[:59]!r}…"
@@ -183,7 +169,7 @@ def require_several(values: object, name: str) -> None:
 
 @contextmanager
 def prefixed(where: object) -> Iterator[None]:
-    """Let the messages of errors within begin with where they happened.
+    """Prefix the messages of errors in the block with where they happened.
 
     >>> with prefixed("runs/a"):
     ...     raise ConfigError("no such split")

@@ -1,8 +1,8 @@
 """Worker processes that share a stream of tasks.
 
-Each worker has its own pipe, which is closed when either end dies. Running tasks can therefore be
-stopped (`concurrent.futures` cannot), workers end when the main process is killed, and an error
-reports how a worker died.
+Each worker has its own pipe, which closes when either end dies. So running tasks can be stopped
+(not with `concurrent.futures`), workers end when the main process is killed, and an error reports
+how a worker died.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class Workers:
         busy: dict[Any, int] = {}
         done: dict[int, tuple[bool, Any]] = {}
         window = _AHEAD * len(idle)
-        given = turn = 0
+        sent = turn = 0
         while True:
-            while idle and given < turn + window and (task := next(tasks, None)):
-                given, connection = task[0] + 1, idle.pop()
+            while idle and sent < turn + window and (task := next(tasks, None)):
+                sent, connection = task[0] + 1, idle.pop()
                 with self._alive(connection):
                     connection.send(task[1])
                 busy[connection] = task[0]
@@ -85,11 +85,11 @@ class Workers:
                 turn += 1
                 yield result
             elif busy:
-                found: list[Any] = wait(list(busy))
-                for ready in found:
-                    with self._alive(ready):
-                        done[busy.pop(ready)] = ready.recv()
-                    idle.append(ready)
+                ready: list[Any] = wait(list(busy))
+                for connection in ready:
+                    with self._alive(connection):
+                        done[busy.pop(connection)] = connection.recv()
+                    idle.append(connection)
             else:
                 return
 
@@ -127,8 +127,8 @@ def _serve(connection: Connection, inherited: list[Connection], work: Callable[[
     """Do a worker's tasks until the other end of its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the main process ends us
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for each in inherited:
-        each.close()
+    for other in inherited:
+        other.close()
     torch.set_num_threads(1)
     gc.freeze()  # existing objects are neither searched nor, in a fork, copied
     with suppress(EOFError, OSError):

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
     from molsepnorm.data.datasets import Dataset
 
-# Characters that move the cursor or change colours or the writing direction, and surrogates, which
-# cannot be encoded. Line ends and tabs are kept.
+# Controls of cursor, colour and writing direction, without line ends and tabs, and surrogates.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
-_NUMBER = 6  # characters of a number in a table
-_WIDTH = 200  # characters of a line of a table in a file or a pipe
+_NUMBER = 6  # characters of a column of numbers
+_WIDTH = 200  # characters of a line in a file or a pipe
 
 
 def escaped(text: str) -> str:
@@ -38,16 +37,12 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return the text with its control characters, line ends and tabs escaped.
-
-    >>> print(one_line("a\ncolumn"))
-    a\ncolumn
-    """
+    """Return the text with its control characters, line ends and tabs escaped."""
     return escaped(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def fitting(message: str) -> str:
-    """Return an error's message, shortened if it quotes a very long value."""
+    """Shorten a message that quotes a very long value."""
     return message if len(message) <= 4000 else f"{message[:4000]} …"
 
 
@@ -57,15 +52,13 @@ def say(text: str, err: bool = False) -> None:
 
 
 def print_json(content: Any) -> None:
-    """Print JSON for people and programs to read."""
     click.echo(json.dumps(content, indent=2))
 
 
 def make_table(
     title: str, headings: Iterable[str], rows: Iterable[Iterable[str]], *, plain: bool = False
 ) -> Table:
-    """Return a table whose cells wrap, without lines if it is plain; headings of numbers begin
-    with >."""
+    """Return a table whose cells wrap, without lines if `plain`; > marks headings of numbers."""
     from rich.box import HEAVY_HEAD
     from rich.table import Table
 
@@ -85,18 +78,15 @@ def print_dataset(console: Console, dataset: Dataset, more: str = "") -> None:
     for warning in dataset.warnings:
         console.print(warning)
     if dataset.rejected:
-        first = dataset.rejected[0]
+        first, rows = dataset.rejected[0], counted(len(dataset.rejected), "row")
         word, number = dataset.position(first.row)
-        console.print(
-            f"Skipped: {counted(len(dataset.rejected), 'row')} that cannot be read, such as "
-            f"{word} {number}, '{first.smiles}': {first.reason}{more}",
-            style="yellow",
-        )
+        skipped = f"Skipped: {rows} that cannot be read, such as {word} {number}"
+        console.print(f"{skipped}, '{first.smiles}': {first.reason}{more}", style="yellow")
 
 
 def make_console(**options: Any) -> Console:
     """Return a console of rich without markup that escapes control characters, tabs and line ends.
-    Lines that are not for a terminal have room for wide tables."""
+    It has room for wide tables if it is not a terminal."""
     from rich.console import Console
 
     class Plain(Console):

@@ -1,4 +1,4 @@
-"""`molsepnorm data`: check a table, list the named data sets."""
+"""`molsepnorm data`: check a table, and list the named data sets."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from molsepnorm.cli import options as cli
 from molsepnorm.cli.console import make_console, make_table, print_json
-from molsepnorm.cli.options import (
-    FILE,
-    GroupedCommand,
-    configuration,
-    json_option,
-    option,
-    setting_options,
-)
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
@@ -29,12 +22,13 @@ if TYPE_CHECKING:
     from molsepnorm.data.datasets import ListedSet
     from molsepnorm.data.datasets.dataset import TargetSummary
 
-_MAX_TARGETS = 30  # maximum number of targets that are listed
-_MAX_ROWS = 3  # maximum number of rows listed for each group
-_MAX_GROUPS = 5  # maximum number of groups listed for each finding
+_MAX_TARGETS = 30  # that are listed
+_MAX_ROWS = 3  # of a group
+_MAX_GROUPS = 5  # of a finding
 _MAX_SMILES = 50  # characters
-_WIDE = 120  # terminal columns from which the descriptions of data sets are shown
+_WIDE = 120  # columns of a terminal that shows the descriptions of data sets
 _KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
+_NOT_CHECKED = ("data.dataset", "data.table", "data.data_dir", "data.on_invalid")
 _FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
 _STOPS = ("targets", "weights", "features", "split", "constant")
 
@@ -49,20 +43,20 @@ def data() -> None:
     """
 
 
-@data.command(cls=GroupedCommand)
-@click.argument("file", type=FILE)
-@setting_options("data", without=("data.dataset", "data.table", "data.data_dir", "data.on_invalid"))
-@option(
+@data.command(cls=cli.GroupedCommand)
+@click.argument("file", type=cli.FILE)
+@cli.setting_options("data", without=_NOT_CHECKED)
+@cli.option(
     "--fix",
     "copy",
     heading="Output",
-    type=FILE,
+    type=cli.FILE,
     metavar="OUT.csv",
     help="Write a cleaned copy, and the removed and changed rows to OUT.removed.csv.",
 )
-@option("--force", is_flag=True, help="Replace existing files of --fix.")
-@option("--strict", is_flag=True, help="Exit with status 1 if problems are found.")
-@json_option
+@cli.option("--force", is_flag=True, help="Replace existing files of --fix.")
+@cli.option("--strict", is_flag=True, help="Exit with status 1 if problems are found.")
+@cli.json_option
 @click.pass_context
 def check(
     ctx: click.Context,
@@ -94,7 +88,7 @@ def check(
     from molsepnorm.data.tables.formats import hold
     from molsepnorm.training.recipes import encoding
 
-    config = configuration({**options, "data": file})
+    config = cli.configuration({**options, "data": file})
     if copy is not None:
         removed_path(copy, file, force)  # raises before the work if no copy can be written there
     with hold(file):
@@ -118,19 +112,19 @@ def check(
 
 
 def _given(ctx: click.Context) -> dict[str, str]:
-    """Return the options of the data that the user gave, as they are written in a command."""
+    """Return the options of the data that the user gave, as in a command; a flag's value is ""."""
     given = {}
     for param in ctx.command.params:
         value = ctx.params.get(param.name or "")
-        of_data = getattr(param, "heading", None) not in (None, "Output")
-        if isinstance(param, click.Option) and of_data and value is not None:
-            given[param.opts[0]] = ",".join(value) if isinstance(value, list) else str(value)
+        if getattr(param, "heading", None) not in (None, "Output") and value is not None:
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            given[param.opts[0]] = "" if isinstance(value, bool) else text
     return given
 
 
-@data.command(name="list", cls=GroupedCommand)
-@setting_options("data.data_dir")
-@json_option
+@data.command(name="list", cls=cli.GroupedCommand)
+@cli.setting_options("data.data_dir")
+@cli.json_option
 def list_(data_dir: Path | None, as_json: bool) -> None:
     """List the named data sets, and which of them are on this machine.
 
@@ -141,15 +135,12 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     from molsepnorm.data.datasets import list_sets
 
     sets = list_sets(data_dir)
-    if as_json:
-        print_json(
-            [
-                {**vars(each), **each.about._asdict(), "folder": each.folder and str(each.folder)}
-                for each in sets
-            ]
-        )
-    else:
+    if not as_json:
         _print_sets(sets)
+        return
+    folders = [each.folder and str(each.folder) for each in sets]
+    about = [{**vars(each), **each.about._asdict()} for each in sets]
+    print_json([{**a, "folder": folder} for a, folder in zip(about, folders, strict=True)])
 
 
 def _print_report(report: TableReport) -> None:
@@ -165,10 +156,8 @@ def _print_report(report: TableReport) -> None:
         console.print(f"Split: {parts}")
     if report.targets:
         console.print(_targets(report.targets))
-        if len(report.targets) > _MAX_TARGETS:
-            console.print(
-                f"{len(report.targets) - _MAX_TARGETS:,} more targets are in the output of --json"
-            )
+        if (more := len(report.targets) - _MAX_TARGETS) > 0:
+            console.print(f"{more:,} more targets are in the output of --json")
     sections = {"Problems": report.problems, "For information": report.information}
     for heading, findings in sections.items():
         if findings:
@@ -187,7 +176,7 @@ def _print_commands(report: TableReport, given: Mapping[str, str], copy: Path | 
     """Print the commands that clean the table and train with the recommended options.
 
     Args:
-        given: the options of the data that the user gave, such as {"--targets": "y"}.
+        given: the options of the user, such as {"--targets": "y"}.
         copy: the cleaned copy, if it was written.
     """
     from molsepnorm.files.tables import name_of_copy
@@ -219,7 +208,16 @@ def _print_commands(report: TableReport, given: Mapping[str, str], copy: Path | 
 
 
 def _words(options: Mapping[str, str]) -> list[str]:
-    return [word for option in options.items() for word in option]
+    return [word for option in options.items() for word in option if word]
+
+
+_CHANGES = {
+    "marked": "with a marked number, such as 45*, replaced by the number",
+    "invalid": "with an invalid label emptied",
+    "filled": "filled from another row of the molecule",
+    "means": "with different numbers replaced by their mean",
+    "conflicts": "emptied, because classes, or lower and upper bounds, conflict",
+}
 
 
 def _print_clean(clean: CleanTable, copy: str, removed: str) -> None:
@@ -228,13 +226,7 @@ def _print_clean(clean: CleanTable, copy: str, removed: str) -> None:
         f"{copy}: {counted(len(clean.table), 'row')}; {clean.removed:,} removed, "
         f"{clean.changed:,} changed"
     )
-    for what, text in (
-        ("marked", "with a marked number, such as 45*, replaced by the number"),
-        ("invalid", "with an invalid label emptied"),
-        ("filled", "filled from another row of the molecule"),
-        ("means", "with different numbers replaced by their mean"),
-        ("conflicts", "emptied, because classes, or lower and upper bounds, conflict"),
-    ):
+    for what, text in _CHANGES.items():
         if count := clean.merged.get(what, 0):
             console.print(f"- {counted(count, 'cell')} {text}")
     for name, count in clean.differing.items():
@@ -250,20 +242,13 @@ def _print_clean(clean: CleanTable, copy: str, removed: str) -> None:
 def _print_sets(sets: Iterable[ListedSet]) -> None:
     console = make_console()
     headings = ["name", ">molecules", ">tasks", "kind", "metric", "raw files"]
-    if console.width >= _WIDE:
-        headings.append("what")
+    headings += ["what"] * (console.width >= _WIDE)
     rows = []
     for each in sets:
-        about = each.about
-        cells = (
-            each.name,
-            "" if about.molecules is None else f"{about.molecules:,}",
-            f"{about.tasks:,}",
-            _KINDS[about.kind],
-            about.metric,
-            "" if each.raw == "missing" else each.raw,
-            about.about,
-        )
+        about, raw = each.about, "" if each.raw == "missing" else each.raw
+        molecules = "" if about.molecules is None else f"{about.molecules:,}"
+        kind = _KINDS[about.kind]
+        cells = (each.name, molecules, f"{about.tasks:,}", kind, about.metric, raw, about.about)
         rows.append(cells[: len(headings)])
     console.print(make_table("Data sets", headings, rows, plain=True))
     console.print("Missing raw files are downloaded when a set is first used.")
@@ -292,7 +277,6 @@ def _line(group: Group) -> str:
         if len(smiles) > _MAX_SMILES:
             smiles = smiles[: _MAX_SMILES - 1] + "…"
         rows.append(f"{row.where} {smiles}".strip())
-    if len(group.places) > _MAX_ROWS:
-        rows.append("…")
+    rows += ["…"] * (len(group.places) > _MAX_ROWS)
     number = f"{group.count:,}" if group.count > 1 else ""
     return ": ".join(filter(None, (group.what[: 2 * _MAX_SMILES], number, ", ".join(rows))))

@@ -1,5 +1,4 @@
-"""Progress and results of training: a live bar on a terminal, plain lines elsewhere, a log, and
-tables of data, scores and trials."""
+"""Progress of training, on a terminal and in a log, and tables of data, scores and trials."""
 
 from __future__ import annotations
 
@@ -15,15 +14,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich import progress as bars
 from rich.table import Table
 
 from molsepnorm._version import __version__
@@ -52,9 +43,9 @@ from molsepnorm.training.run_folder.folder import LOG, RunFolder
 if TYPE_CHECKING:
     from molsepnorm.tuning import TrialRecord, Tuning
 
-_MAX_EPOCH_LINES = 20  # maximum number of epochs that a run prints without a terminal
-_BEST = 5  # maximum number of trials that are listed
-_BEAT = 10.0  # seconds between two lines of `TrainingDisplay.heartbeat`
+_MAX_EPOCH_LINES = 20  # of a run without a terminal
+_BEST = 5  # trials that are listed
+_BEAT = 10.0  # seconds
 _KINDS = {"regression": "a number", "binary": "yes / no"}
 
 
@@ -86,10 +77,10 @@ class TrainingDisplay(_Display):
 
     def __init__(self, quiet: bool = False) -> None:
         super().__init__(quiet)
-        self._live: Progress | None = None
+        self._live: bars.Progress | None = None
         self._describing = False  # whether features are being computed
         self._epochs = 0
-        self._enter("Reading the data")
+        self._enter("Reading the data and preparing the model")
 
     @contextmanager
     def heartbeat(self) -> Iterator[None]:
@@ -112,14 +103,14 @@ class TrainingDisplay(_Display):
     def _enter(self, phase: str) -> None:
         self._phase, self._since = phase, time.monotonic()
 
-    def _open(self, total: int, *columns: str | ProgressColumn) -> None:
+    def _open(self, total: int, *columns: str | bars.ProgressColumn) -> None:
         if self.console.is_terminal:
-            self._live = Progress(*columns, console=self.console)
+            self._live = bars.Progress(*columns, console=self.console)
             self._bar = self._live.add_task("", total=total, text="")
             self._live.start()
 
     def close(self) -> None:
-        """Remove the bar from the terminal, if there is one."""
+        """Remove the bar from the terminal."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -142,8 +133,8 @@ class TrainingDisplay(_Display):
                 self.on_warning(warning)
         else:
             self._describe(config, dataset, model, ensemble or folder)
-        text = TextColumn("{task.fields[text]}", markup=False)
-        self._open(self._epochs, BarColumn(), text, TimeElapsedColumn())
+        text = bars.TextColumn("{task.fields[text]}", markup=False)
+        self._open(self._epochs, bars.BarColumn(), text, bars.TimeElapsedColumn())
         if self._live is None and not is_further_member:
             self.console.print(f"* marks the best epoch so far by validation {self._metric}")
 
@@ -159,10 +150,8 @@ class TrainingDisplay(_Display):
                 kind += f"; {target.positive_class} is positive"
             self.console.print(f"Target: {target.name} ({kind})")
         if len(targets) > MAX_TARGETS:
-            self.console.print(
-                f"{MAX_TARGETS} of {len(targets)} targets are listed. "
-                f"All are in {folder}/targets.csv"
-            )
+            listed = f"{MAX_TARGETS} of {len(targets)} targets are listed"
+            self.console.print(f"{listed}. All are in {folder}/targets.csv")
         print_dataset(self.console, dataset, f". All are in {folder}/rejected.csv")
         self._warnings.update(dataset.warnings)
         self.console.print(splits_table(dataset))
@@ -177,7 +166,8 @@ class TrainingDisplay(_Display):
         if not self._describing:
             self.close()  # the bar of training
             self._enter("Features of the molecules")
-            self._open(of, "Features", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            columns = bars.BarColumn(), bars.MofNCompleteColumn(), bars.TimeRemainingColumn()
+            self._open(of, "Features", *columns)
         self._describing = done < of
         if self._live is not None:
             self._live.update(self._bar, completed=done)
@@ -251,9 +241,9 @@ class TrainingDisplay(_Display):
         name = shlex.quote(str(folder))
         use = f"Fine-tune: molsepnorm train --data FILE --from {name}"
         if model.task.targets:
-            parts = composition(model, metrics.epochs if metrics else self._epochs)
+            epochs = metrics.epochs if metrics else self._epochs
+            self.console.print(f"Model: {composition(model, epochs)}.")
             molecules = "--input new.csv" if model.inputs.names else "--smiles CCO"
-            self.console.print(f"Model: {parts}.")
             use = f"Predict: molsepnorm predict --model {name} {molecules}"
         if metrics and folder is not None and (report := RunFolder(folder).report).exists():
             self.console.print(f"Report: {report}")
@@ -261,11 +251,11 @@ class TrainingDisplay(_Display):
 
     def _print_scores(self, metrics: Metrics) -> None:
         if not self.quiet:
-            made = f"Best epoch: {metrics.best_epoch} of {metrics.epochs}, by validation "
-            made += metrics.chosen_by
-            if metrics.members:
-                made = f"Mean of {len(metrics.members)} models"
-            self.console.print(f"{made}. Time: {_clock(metrics.seconds)}")
+            epochs = f"{metrics.best_epoch} of {metrics.epochs}, by validation {metrics.chosen_by}"
+            mean = metrics.members and f"Mean of {len(metrics.members)} models"
+            self.console.print(
+                f"{mean or f'Best epoch: {epochs}'}. Time: {_clock(metrics.seconds)}"
+            )
         self.console.print(scores_table(score_columns(metrics)))
         for line in label_notes(metrics.labels):
             self.console.print(line)
@@ -284,9 +274,11 @@ class ReplicatesDisplay(_Display):
             return
         metrics = Metrics.from_json(result.metrics)
         name = headline(metrics.chosen_by, metrics.val)
-        val, test = (significant(each[name]) for each in (metrics.val, metrics.test))
-        run, clock = f"{folder.parent.name} {folder.name}", _clock(metrics.seconds)
-        self.console.print(f"{run}: val {name} {val}, test {name} {test}, {clock}")
+        val, test = significant(metrics.val[name]), significant(metrics.test[name])
+        self.console.print(
+            f"{folder.parent.name} {folder.name}: val {name} {val}, test {name} {test}, "
+            f"{_clock(metrics.seconds)}"
+        )
 
 
 class TuningDisplay(_Display):
@@ -294,12 +286,11 @@ class TuningDisplay(_Display):
 
     def on_trial(self, trial: TrialRecord, tuning: Tuning) -> None:
         """Print a trial that has ended; * marks the best one so far."""
-        kind = ", the recipe" if trial.recipe else ""
-        best = " *" if trial in tuning.ranked[:1] else ""
-        score = f", val {tuning.metric.name} {significant(trial.score)}{best}"
-        score = "" if trial.score is None else score
-        clock = _clock(trial.seconds or 0.0)
-        self.console.print(f"trial {trial.number}{kind}: {trial.state}{score}, {clock}")
+        line = f"trial {trial.number}{', the recipe' if trial.recipe else ''}: {trial.state}"
+        if trial.score is not None:
+            best = " *" if trial in tuning.ranked[:1] else ""
+            line += f", val {tuning.metric.name} {significant(trial.score)}{best}"
+        self.console.print(f"{line}, {_clock(trial.seconds or 0.0)}")
 
 
 def _loss(loss: float) -> str:
@@ -312,42 +303,48 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-class RunLog(TrainingDisplay):
-    """A callback that appends what `TrainingDisplay` prints to the file `log.txt` of a run folder.
+class _LogFile(io.StringIO):
+    """Text that `flush` moves to a file, once its folder exists. The file is opened each time, so
+    that an error names it, and nothing is lost if the process is killed."""
 
-    >>> import molsepnorm
-    >>> config = molsepnorm.load_config("data/demo.csv")
-    >>> molsepnorm.train(config, "runs/a", callback=RunLog("runs/a"))  # doctest: +SKIP
-    """
+    has_folder = False
+
+    def __init__(self, path: Path, mode: str) -> None:
+        super().__init__()
+        self._path, self._mode = path, mode
+
+    def flush(self) -> None:
+        if self.has_folder:
+            path, mode = self._path, self._mode
+            with clear_errors(path, "write"), open(path, mode, encoding="utf-8") as file:
+                file.write(self.getvalue())
+            self._mode = "a"
+            self.truncate(self.seek(0))
+
+
+class RunLog(TrainingDisplay):
+    """Appends what `TrainingDisplay` prints to the file `log.txt` of a run folder."""
 
     def __init__(self, folder: Path | str) -> None:
         super().__init__()
         run = RunFolder(folder)
-        self._path, self._mode = run.path / LOG, "a" if run.has_begun else "w"
-        self.console = make_console(file=io.StringIO(), force_terminal=False, color_system=None)
+        self._file = _LogFile(run.path / LOG, "a" if run.has_begun else "w")
+        self.console = make_console(file=self._file, force_terminal=False, color_system=None)
         now = datetime.now().astimezone().isoformat(" ", "seconds")
-        self.write(f"{now}, molsepnorm {__version__}{', resumed' if run.has_begun else ''}")
+        resumed = ", resumed" if run.has_begun else ""
+        self.console.print(f"{now}, molsepnorm {__version__}{resumed}")
 
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        waiting = self.console.file
-        if isinstance(waiting, io.StringIO):  # the folder of the run exists now
-            with clear_errors(self._path, "write"):
-                # line by line, so that the log is complete if the process is killed
-                file = open(self._path, self._mode, encoding="utf-8", buffering=1)  # noqa: SIM115
-                file.write(waiting.getvalue())
-            self.console.file = file
+        self._file.has_folder = True
         super().on_start(config, dataset, model, folder)
-
-    def write(self, line: str) -> None:
-        self.console.print(line)
 
 
 def tuning_table(tuning: Tuning) -> Table:
     """Return the recipe and the best trials, with their settings."""
     recipe, ranked = tuning.recipe, tuning.ranked
-    early = sum(each.state == "stopped early" for each in tuning.trials)
+    early = sum(trial.state == "stopped early" for trial in tuning.trials)
     title = (
         f"Best of {len(ranked) + early} trials, {early} of them stopped early: mean validation "
         f"{tuning.metric.label} of {counted(tuning.splits, 'split')}"
@@ -356,11 +353,11 @@ def tuning_table(tuning: Tuning) -> Table:
     headings = ["trial", f">val {tuning.metric.name}", *(f">{n.rpartition('.')[2]}" for n in names)]
     further = [] if recipe is None or recipe in ranked[:_BEST] else [recipe]
     rows = []
-    for each in ranked[:_BEST] + further:
-        values = (each.settings[name] for name in names)
+    for trial in ranked[:_BEST] + further:
+        values = (trial.settings[name] for name in names)
         cells = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
-        number = "recipe" if each.recipe else str(each.number)
-        rows.append([number, significant(each.score), *cells])
+        number = "recipe" if trial.recipe else str(trial.number)
+        rows.append([number, significant(trial.score), *cells])
     return make_table(title, headings, rows)
 
 
@@ -368,17 +365,17 @@ def splits_table(dataset: Dataset) -> Table:
     """Return the numbers of rows, labels and bounds of each split, and the distributions."""
     bounded = dataset.bounds is not None
     headings = ["target", ">labels", *[">bounds"] * bounded, ">missing", "distribution"]
-    cells = []
+    rows = []
     for split in SPLITS:
-        rows = dataset.splits[split]
-        first = (split, f"{len(rows):,}")
+        first = (split, f"{len(dataset.splits[split]):,}")
         if not dataset.targets:
-            cells.append([*first])
-        for each in islice(dataset.summaries(rows), MAX_TARGETS):
-            counts = (each.labels, *[each.bounds] * bounded, each.missing)
-            cells.append([*first, each.name, *(f"{n:,}" for n in counts), each.distribution or "-"])
+            rows.append([*first])
+        for target in islice(dataset.summaries(dataset.splits[split]), MAX_TARGETS):
+            counts = (target.labels, *[target.bounds] * bounded, target.missing)
+            texts = (f"{count:,}" for count in counts)
+            rows.append([*first, target.name, *texts, target.distribution or "-"])
             first = ("", "")
-    return make_table("Splits", ["split", ">rows", *(headings if dataset.targets else ())], cells)
+    return make_table("Splits", ["split", ">rows", *(headings if dataset.targets else ())], rows)
 
 
 def scores_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -406,10 +403,10 @@ def label_notes(labels: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 def leak_notes(summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence if the scores of some runs in `summary.json` are too optimistic."""
-    if found := summary.get("leaks"):
-        name, reasons = next(iter(found.items()))
+    if leaks := summary.get("leaks"):
+        name, reasons = next(iter(leaks.items()))
         yield (
-            f"The scores of {len(found)} of {counted(len(summary['runs']), 'run')} are too "
+            f"The scores of {len(leaks)} of {counted(len(summary['runs']), 'run')} are too "
             f"optimistic. {name}: {'; '.join(reasons)}."
         )
 
@@ -418,14 +415,10 @@ def replicates_table(summary: Mapping[str, Any]) -> Table:
     """Return the mean and standard deviation over several runs or folds, a row for each metric."""
     pooled = summary.get("out_of_fold")
     what = counted(len(summary["runs"]), "run")
-    columns = {"val": summary["val"], "test": summary["test"]}
+    columns = {"val": summary["val"], **_compared(summary, "test")}
     if pooled is not None:
         what = counted(len(pooled["molecules"]), "fold")
-        columns = {"out of fold": summary["test"]}
-    if "test_constant" in summary:
-        columns["trivial baseline"] = summary["test_constant"]
-    if "baseline" in summary:
-        columns["forest"] = summary["baseline"]["test"]
+        columns = _compared(summary, "out of fold")
     headings = [f">{name}" for name in columns] + [">all rows"] * (pooled is not None)
     rows = []
     for metric in listed_metrics(summary["test"]):
@@ -436,6 +429,15 @@ def replicates_table(summary: Mapping[str, Any]) -> Table:
     return make_table(f"{summary['data']}: mean ± sd of {what}", ["metric", *headings], rows)
 
 
+def _compared(summary: Mapping[str, Any], title: str) -> dict[str, Any]:
+    """Return the test scores of the model, under this title, and of what it is compared with."""
+    others = {
+        "trivial baseline": summary.get("test_constant"),
+        "forest": summary.get("baseline", {}).get("test"),
+    }
+    return {title: summary["test"], **{name: each for name, each in others.items() if each}}
+
+
 def _row_name(metric: str, names: Iterable[str]) -> str:
     return f"{'relative ' * is_relative(metric, names)}{metric}"
 
@@ -443,9 +445,7 @@ def _row_name(metric: str, names: Iterable[str]) -> str:
 def folds_table(summary: Mapping[str, Any]) -> Table:
     """Return the score of each fold, from a summary with out-of-fold predictions."""
     metric = headline(summary["chosen_by"], summary["test"])
-    columns = {"model": summary["test"], "trivial baseline": summary["test_constant"]}
-    if "baseline" in summary:
-        columns["forest"] = summary["baseline"]["test"]
+    columns = _compared(summary, "model")
     title = f"{_label(summary, metric)} of each fold"
     rows = []
     for fold, count in enumerate(summary["out_of_fold"]["molecules"]):
@@ -461,22 +461,20 @@ def ablation_tables(ablation: Ablation) -> tuple[Table, Table]:
     scores, differences = [], []
     for score, label in labels.items():
         for name, replicates in ablation.replicates.items():
-            own = replicates.summary
-            spreads = (_mean_and_sd(own[split][score]) for split in ("val", "test"))
-            scores.append([label, name, *spreads, f"{own['parameters']:,}"])
+            summary = replicates.summary
+            spreads = (_mean_and_sd(summary[split][score]) for split in ("val", "test"))
+            scores.append([label, name, *spreads, f"{summary['parameters']:,}"])
         for name, by_split in ablation.differences[score].items():
-            for split, each in by_split.items():
-                assert each.mean is not None
-                ends = " to ".join(map(signed, each.interval or ()))
-                p = "" if each.p is None else f"{each.p:.2g}"
-                differences.append([label, name, split, signed(each.mean), ends, p])
-    what = ["score", "variant"]
+            for split, gap in by_split.items():
+                assert gap.mean is not None
+                ends = " to ".join(map(signed, gap.interval or ()))
+                p = "" if gap.p is None else f"{gap.p:.2g}"
+                differences.append([label, name, split, signed(gap.mean), ends, p])
     title = f"Mean ± sd of {counted(len(base.runs), 'run')}"
-    other = f"Difference from {first}, by pairs of runs"
-    return (
-        make_table(title, [*what, ">val", ">test", ">parameters"], scores),
-        make_table(other, [*what, "split", ">mean", ">95 % interval", ">p"], differences),
-    )
+    headings = ["score", "variant", ">val", ">test", ">parameters"]
+    other_title = f"Difference from {first}, by pairs of runs"
+    other_headings = ["score", "variant", "split", ">mean", ">95 % interval", ">p"]
+    return make_table(title, headings, scores), make_table(other_title, other_headings, differences)
 
 
 def _label(summary: Mapping[str, Any], metric: str) -> str:

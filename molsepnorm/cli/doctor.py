@@ -7,16 +7,16 @@ from dataclasses import asdict
 
 import click
 
+from molsepnorm.cli import options as cli
 from molsepnorm.cli.console import print_json
-from molsepnorm.cli.options import GroupedCommand, json_option
 
 
-@click.command(cls=GroupedCommand)
-@json_option
+@cli.command()
+@cli.json_option
 def doctor(as_json: bool) -> None:
     """Check this installation and its devices.
 
-    Prints versions, devices and folders. Then it compares the network on each device with plain
+    Prints versions, devices and folders, and compares the network on each device with plain
     operations in float64. Exits with status 1 if a check fails.
 
     \b
@@ -38,6 +38,6 @@ def doctor(as_json: bool) -> None:
             click.echo(f"  {check.name}: {check.state} ({check.seconds:.1f} s). {check.said}")
     passed = all(check.state == "ok" for check in checks)
     if as_json:
-        print_json({**machine, "checks": [asdict(each) for each in checks], "passed": passed})
+        print_json({**machine, "checks": [asdict(check) for check in checks], "passed": passed})
     if not passed:
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""`molsepnorm evaluate` and `molsepnorm analyze`: trained models, scored and compared."""
+"""`molsepnorm evaluate` and `analyze`: score and compare trained models."""
 
 from __future__ import annotations
 
@@ -7,45 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from molsepnorm.cli import options as cli
 from molsepnorm.cli.console import make_console, make_table, print_dataset, print_json
-from molsepnorm.cli.options import (
-    FILE,
-    GroupedCommand,
-    configuration,
-    json_option,
-    model_option,
-    option,
-    output_option,
-    reading_options,
-    setting_options,
-)
 from molsepnorm.errors import counted
 
 if TYPE_CHECKING:
     from molsepnorm.devices import Precision
 
 
-@click.command(cls=GroupedCommand)
-@model_option
-@setting_options("data.dataset", "data.table", "data.data_dir")
-@reading_options()
-@setting_options("data.missing_values", "data.relation_column", "data.unit_column", "data.limits")
-@setting_options(
+@cli.command()
+@cli.model_option
+@cli.setting_options("data.dataset", "data.table", "data.data_dir")
+@cli.reading_options()
+@cli.setting_options(
+    "data.missing_values", "data.relation_column", "data.unit_column", "data.limits"
+)
+@cli.setting_options(
     "data.targets",
     help="Columns of the targets, separated by commas. [default: the model's targets]",
 )
-@option(
+@cli.option(
     "--split",
     help="Split to score: train, val, test or all. [default: test; all for a table that the model "
     "was not trained on]",
 )
-@option(
+@cli.option(
     "--allow-leak",
     is_flag=True,
     help="Score the model on a data set that its card excludes; the output then says so.",
 )
-@setting_options("run.device", "run.precision", defaults=True)
-@json_option
+@cli.setting_options("run.device", "run.precision", defaults=True)
+@cli.json_option
 def evaluate(
     model_folder: Path,
     split: str | None,
@@ -69,80 +61,75 @@ def evaluate(
     from molsepnorm.tasks import json_scores
     from molsepnorm.training import evaluate as score
     from molsepnorm.training.results.summary import INTERVAL
+    from molsepnorm.training.run_folder.folder import RunFolder
 
-    own = None if options["dataset"] or options["data"] else _own_config(model_folder)
-    data = configuration({**options, "config": own}).data
+    run = None
+    if not options["dataset"] and not options["data"]:
+        run = RunFolder.of_model(model_folder)
+        if run is None:
+            raise click.UsageError(
+                f"{model_folder} is not the folder of a run, which names its data: add --data "
+                "FILE.csv or --dataset NAME"
+            )
+    data = cli.configuration({**options, "config": run and run.config}).data
     announce_unfinished(model_folder)
-    found = score(model_folder, data, split, device, precision, allow_leak)
-    scores = json_scores(found.scores)
+    result = score(model_folder, data, split, device, precision, allow_leak)
+    scores, name = json_scores(result.scores), result.dataset.name
     if as_json:
-        about = {"data": found.dataset.name, "split": found.split, "molecules": found.molecules}
-        about |= {"not_finite": found.not_finite} if found.not_finite else {}
-        about |= {"leak": found.leak} if found.leak else {}
-        about |= {"labels": found.labels} if found.labels else {}
-        print_json({**about, **scores, "interval_95": found.intervals})
+        about = {"data": name, "split": result.split, "molecules": result.molecules}
+        for key in ("not_finite", "leak", "labels"):
+            if value := getattr(result, key):
+                about[key] = value
+        print_json({**about, **scores, "interval_95": result.intervals})
         return
     console = make_console()
-    console.print(f"{found.dataset.name}: {counted(found.molecules, 'molecule')} ({found.split})")
-    print_dataset(console, found.dataset)
-    if found.leak:
-        console.print(f"The scores are too optimistic: {found.leak}", style="yellow")
-    if found.not_finite:
+    console.print(f"{name}: {counted(result.molecules, 'molecule')} ({result.split})")
+    print_dataset(console, result.dataset)
+    if result.leak:
+        console.print(f"The scores are too optimistic: {result.leak}", style="yellow")
+    if result.not_finite:
         console.print(
-            f"The predictions of {counted(found.not_finite, 'molecule')} are not finite numbers, "
+            f"The predictions of {counted(result.not_finite, 'molecule')} are not finite numbers, "
             "so the scores of these targets are undefined: the model's weights are damaged, or its "
             "values overflow"
         )
-    intervals = {INTERVAL: found.intervals} if found.intervals else {}
-    console.print(scores_table({found.split: scores, **intervals}))
-    for line in label_notes(found.labels):
+    intervals = {INTERVAL: result.intervals} if result.intervals else {}
+    console.print(scores_table({result.split: scores, **intervals}))
+    for line in label_notes(result.labels):
         console.print(line)
 
 
-def _own_config(model_folder: Path) -> Path:
-    """Return the configuration of the run that trained a model."""
-    from molsepnorm.training.run_folder.folder import RunFolder
-
-    run = RunFolder.of_model(model_folder)
-    if run is None:
-        raise click.UsageError(
-            f"{model_folder} is not the folder of a run, which names its data: add --data FILE.csv "
-            "or --dataset NAME"
-        )
-    return run.config
-
-
-@click.command(cls=GroupedCommand)
-@option(
+@cli.command()
+@cli.option(
     "--model",
     "models",
     heading="Models",
     multiple=True,
     required=True,
-    type=FILE,
+    type=cli.FILE,
     metavar="RUN",
     help="Folder of a run or of a saved model, or of an ablation or benchmark for all runs in it. "
     "May be repeated; more folders may follow.",
 )
-@click.argument("more", nargs=-1, type=FILE, metavar="[RUN]...")
-@setting_options("data.dataset", "data.table", "data.data_dir")
-@reading_options()
-@setting_options(
+@click.argument("more", nargs=-1, type=cli.FILE, metavar="[RUN]...")
+@cli.setting_options("data.dataset", "data.table", "data.data_dir")
+@cli.reading_options()
+@cli.setting_options(
     "data.targets",
     help="Targets of the model that are correlated with the embeddings, separated by commas. "
     "[default: the first three]",
 )
-@option(
+@cli.option(
     "--split",
     help="Split to analyse: train, val, test or all. [default: val; all for a table that the model "
     "was not trained on]",
 )
-@option(
+@cli.option(
     "--molecules", type=click.IntRange(min=2), default=2000, help="Maximum number of molecules."
 )
-@setting_options("run.device", defaults=True)
-@output_option("Folder of the figure and the numbers.", default=Path("geometry"))
-@json_option
+@cli.setting_options("run.device", defaults=True)
+@cli.output_option("Folder of the figure and the numbers.", default=Path("geometry"))
+@cli.json_option
 def analyze(
     models: tuple[Path, ...],
     more: tuple[Path, ...],
@@ -172,19 +159,17 @@ def analyze(
 
     if options["smiles_column"] is not None and options["data"] is None:
         raise click.UsageError("--smiles-column needs a table: give --data FILE.csv")
-    named = options["dataset"] is not None or options["data"] is not None
-    data = configuration(options).data if named else None
+    is_named = options["dataset"] is not None or options["data"] is not None
+    data = cli.configuration(options).data if is_named else None
     require_folder(output)
     loaded = load_models([*models, *more], data, split, molecules)
-    console = make_console()
-    progress = (lambda name: None) if as_json else (lambda name: console.print(f"{name} …"))
-    analysis = run(loaded, device, progress, targets)
+    console = make_console(quiet=as_json)
+    analysis = run(loaded, device, lambda name: console.print(f"{name} …"), targets)
     write(analysis, output)
     if as_json:
         print_json(analysis.to_json())
         return
-    groups, *rows = analysis.table()
+    (first, *groups), *rows = analysis.table()
     title = f"Graph token after the last layer, {analysis.molecules:,} molecules"
-    headings = (groups[0], *(f">{group}" for group in groups[1:]))
-    console.print(make_table(title, headings, rows))
+    console.print(make_table(title, (first, *(f">{group}" for group in groups)), rows))
     console.print(f"All layers: {output / 'geometry.png'}, {output / 'geometry.json'}")

@@ -1,4 +1,4 @@
-"""The command `molsepnorm`; its subcommands are imported when they are used."""
+"""The command `molsepnorm`, which imports the module of a subcommand when it is used."""
 
 from __future__ import annotations
 
@@ -44,14 +44,12 @@ _SECTIONS = {
 
 _COMMANDS = [name for section in _SECTIONS.values() for name in section]
 
-_HOMES = dict.fromkeys(("embed", "explain", "screen"), "predict")
-_HOMES |= {"pretrain": "train", "analyze": "evaluate"}
-"""The module of each command whose name is another one."""
+_HOMES = dict.fromkeys(("pretrain", "benchmark", "tune"), "train") | {"analyze": "evaluate"}
+_HOMES |= dict.fromkeys(("embed", "explain", "screen"), "predict")
+"""Modules of the commands that have no module of their name."""
 
 
 class _LazyGroup(click.Group):
-    """A group that imports a command's module when the command is used."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:
         return _COMMANDS
 
@@ -66,23 +64,18 @@ class _LazyGroup(click.Group):
                 formatter.write_dl([*commands.items()])
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Escape control characters that an error quotes."""
-        try:
+        with _escaped_errors():
             return super().make_context(*args, **extra)
-        except click.ClickException as error:
-            error.message = escaped(fitting(error.message))  # type: ignore[misc]
-            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Print the library's errors without a traceback, and exit with their status."""
         try:
-            with _printed_warnings():
+            with _printed_warnings(), _escaped_errors():
                 return super().invoke(ctx)
         except MolsepnormError as error:
             _exit(*error.lines, code=error.exit_code)
         except click.ClickException as error:
             give_way(error.exit_code)
-            error.message = escaped(fitting(error.message))  # type: ignore[misc]
             raise
         except BrokenPipeError:
             raise  # the reader of our output has closed it; click exits quietly
@@ -97,15 +90,23 @@ class _LazyGroup(click.Group):
 
 
 @contextmanager
+def _escaped_errors() -> Iterator[None]:
+    """Escape control characters that an error of click quotes."""
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = escaped(fitting(error.message))  # type: ignore[misc]
+        raise
+
+
+@contextmanager
 def _printed_warnings() -> Iterator[None]:
     """Print each warning about data once, on standard error; other warnings as Python does."""
     printed: set[str] = set()
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def print_warning(
-            message: Warning | str, category: type[Warning], *more: Any, **named: Any
-        ) -> None:
+        def print_warning(message: Any, category: type[Warning], *more: Any, **named: Any) -> None:
             if not issubclass(category, DataWarning):
                 show(message, category, *more, **named)
             elif str(message) not in printed:
@@ -125,8 +126,7 @@ def _exit(*lines: str, code: int = 1) -> NoReturn:
 
 
 @click.group(
-    cls=_LazyGroup,
-    context_settings={"help_option_names": HELP_OPTIONS, "show_default": True},
+    cls=_LazyGroup, context_settings={"help_option_names": HELP_OPTIONS, "show_default": True}
 )
 @click.version_option(__version__, prog_name="molsepnorm")
 def main() -> None:

@@ -1,26 +1,20 @@
-"""Models as files: shipped ones, their integrity, ensembles, reports, and export."""
+"""`molsepnorm models`: list, verify, join, report and export models."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from molsepnorm.cli import options as cli
 from molsepnorm.cli.console import make_console, make_table, one_line, print_json, say
-from molsepnorm.cli.options import (
-    FILE,
-    GroupedCommand,
-    json_option,
-    models_option,
-    option,
-    output_option,
-)
 from molsepnorm.cli.signals import stop_on_signal
 from molsepnorm.cli.sources import load_predictor, refuse_repeated, table_options
-from molsepnorm.errors import counted
+from molsepnorm.errors import ConfigError, counted, did_you_mean
 
 if TYPE_CHECKING:
     from molsepnorm.data.tables.formats import ReadOptions
@@ -30,7 +24,7 @@ _SHOWN = 5  # rejected rows that are printed
 
 
 class _ShowByDefault(click.Group):
-    """A group whose command is `show` unless another one is given."""
+    """A group with the default command `show`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in (*self.commands, *ctx.help_option_names):
@@ -40,10 +34,10 @@ class _ShowByDefault(click.Group):
 
 @click.group(cls=_ShowByDefault)
 def models() -> None:
-    """List the models that come with molsepnorm, or print the card of one; verify, join and
-    export models.
+    """List, verify, join and export models.
 
-    The name of a model can be given wherever a model folder is expected. `show` may be left out.
+    A model that comes with molsepnorm can be named wherever a model folder is expected. `show`
+    lists these models, or prints the card of one, and may be left out.
 
     \b
     molsepnorm models
@@ -54,9 +48,9 @@ def models() -> None:
     """
 
 
-@models.command(cls=GroupedCommand)
-@click.argument("folder", type=FILE)
-@json_option
+@models.command(cls=cli.GroupedCommand)
+@click.argument("folder", type=cli.FILE)
+@cli.json_option
 def verify(folder: Path, as_json: bool) -> None:
     """Compare the files of a model with their digests, and load the model.
 
@@ -73,23 +67,21 @@ def verify(folder: Path, as_json: bool) -> None:
 
     checks = verified(folder)
     if as_json:
-        from dataclasses import asdict
-
-        print_json([asdict(each) for each in checks])
+        print_json([asdict(check) for check in checks])
     else:
-        width = max(len(each.file) for each in checks)
-        for each in checks:
-            say(one_line(f"{each.file:<{width}}  {each.status}"))
-    damaged = [each for each in checks if each.status == "damaged"]
-    for each in damaged:
-        say(one_line(f"Error: {each.problem}"), err=True)
+        width = max(len(check.file) for check in checks)
+        for check in checks:
+            say(one_line(f"{check.file:<{width}}  {check.status}"))
+    damaged = [check for check in checks if check.status == "damaged"]
+    for check in damaged:
+        say(one_line(f"Error: {check.problem}"), err=True)
     if damaged:
         sys.exit(1)
 
 
-@models.command(cls=GroupedCommand)
+@models.command(cls=cli.GroupedCommand)
 @click.argument("name", required=False)
-@json_option
+@cli.json_option
 def show(name: str | None, as_json: bool) -> None:
     """List the models that come with molsepnorm, or print the card of one.
 
@@ -97,40 +89,36 @@ def show(name: str | None, as_json: bool) -> None:
     molsepnorm models show
     molsepnorm models show molsepnorm-small --json
     """
-    from dataclasses import asdict
-
-    from molsepnorm.errors import ConfigError, did_you_mean
     from molsepnorm.pretrained import read_card, shipped_models
 
     folders = shipped_models()
     if name is not None and name not in folders:
         raise ConfigError(f"no model '{name}' comes with molsepnorm. {did_you_mean(name, folders)}")
-    sizes = {
-        each: sum(path.stat().st_size for path in folder.iterdir())
-        for each, folder in folders.items()
-    }
-    cards = [read_card(folders[each]) for each in ([name] if name else folders)]
+    cards = [
+        (read_card(folder), sum(path.stat().st_size for path in folder.iterdir()))
+        for folder in ([folders[name]] if name else folders.values())
+    ]
     if as_json:
-        content = [{**asdict(card), "bytes": sizes[card.name]} for card in cards]
+        content = [{**asdict(card), "bytes": size} for card, size in cards]
         print_json(content[0] if name else content)
     elif name:
-        _print_card(cards[0], sizes[name])
+        _print_card(*cards[0])
     else:
-        _print_list(cards, sizes)
+        _print_list(cards)
 
 
-def _print_list(cards: Iterable[ModelCard], sizes: Mapping[str, int]) -> None:
+def _print_list(cards: Iterable[tuple[ModelCard, int]]) -> None:
     headings = ("name", ">parameters", ">size", "trained on", "objectives", "must not be scored on")
     rows = (
         (
             card.name,
             f"{card.parameters:,}",
-            _megabytes(sizes[card.name]),
-            ", ".join(f"{each.molecules:,} of {each.name}" for each in card.sources),
+            _megabytes(size),
+            ", ".join(f"{source.molecules:,} of {source.name}" for source in card.sources),
             ", ".join(card.objectives),
             ", ".join(card.excludes),
         )
-        for card in cards
+        for card, size in cards
     )
     console = make_console()
     console.print(make_table("Models", headings, rows, plain=True))
@@ -145,13 +133,11 @@ def _print_card(card: ModelCard, size: int) -> None:
     console.print(about)
     if card.scores:
         headings = ("data set", "metric", "method", ">mean", ">sd", ">seeds")
-        rows = (
-            (
-                *(each.dataset, each.metric, each.method, f"{each.mean:.3f}"),
-                *(f"{each.sd:.3f}" if each.seeds > 1 else "", str(each.seeds)),
-            )
-            for each in card.scores
-        )
+        rows = []
+        for score in card.scores:
+            sd = f"{score.sd:.3f}" if score.seeds > 1 else ""
+            names = score.dataset, score.metric, score.method
+            rows.append((*names, f"{score.mean:.3f}", sd, str(score.seeds)))
         console.print(make_table("Scores", headings, rows))
     if card.predicts:
         console.print(f"Predict with it: molsepnorm predict --model {card.name} --input my.csv")
@@ -159,9 +145,9 @@ def _print_card(card: ModelCard, size: int) -> None:
 
 
 def _rows(card: ModelCard, size: int) -> Iterable[tuple[Any, ...]]:
-    for each in card.sources:
-        digest = f"sha256 {each.sha256[:12]}…"
-        yield "trained on", f"{each.molecules:,} molecules of {each.name} ({digest})"
+    for source in card.sources:
+        digest = f"sha256 {source.sha256[:12]}…"
+        yield "trained on", f"{source.molecules:,} molecules of {source.name} ({digest})"
     yield "objectives", ", ".join(f"{name} ({w:g})" for name, w in card.objectives.items())
     yield "network", f"{card.architecture}; {card.parameters:,} parameters, {_megabytes(size)}"
     yield "training", f"{card.hours:g} hours on {card.machine}"
@@ -170,18 +156,17 @@ def _rows(card: ModelCard, size: int) -> Iterable[tuple[Any, ...]]:
     for dataset, reason in card.excludes.items():
         yield "must not be scored on", f"{dataset}: {reason}"
     if card.excludes:
-        note = "These data sets are recognised by name; a table with their molecules is not."
-        yield "", note
+        yield "", "These data sets are recognised by name; a table with their molecules is not."
 
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB"
 
 
-@models.command(cls=GroupedCommand)
-@click.argument("folders", metavar="MODELS...", nargs=-1, required=True, type=FILE)
-@output_option("Folder of the joined model.", required=True)
-@option("--force", is_flag=True, help="Replace an existing model.")
+@models.command(cls=cli.GroupedCommand)
+@click.argument("folders", metavar="MODELS...", nargs=-1, required=True, type=cli.FILE)
+@cli.output_option("Folder of the joined model.", required=True)
+@cli.option("--force", is_flag=True, help="Replace an existing model.")
 def join(folders: tuple[Path, ...], output: Path, force: bool) -> None:
     """Join trained models into one model, which predicts their mean.
 
@@ -203,9 +188,9 @@ def join(folders: tuple[Path, ...], output: Path, force: bool) -> None:
     say(f"{parts} of {counted(len(folders), 'model')}. Model: {output}")
 
 
-@models.command(cls=GroupedCommand)
-@click.argument("run", type=FILE)
-@output_option("Page to write. [default: report.html in the folder of the run]")
+@models.command(cls=cli.GroupedCommand)
+@click.argument("run", type=cli.FILE)
+@cli.output_option("Page to write. [default: report.html in the folder of the run]")
 def report(run: Path, output: Path | None) -> None:
     """Write the report of a finished run, an HTML page.
 
@@ -221,29 +206,26 @@ def report(run: Path, output: Path | None) -> None:
     say(one_line(f"Report: {write_report(run, output)}"))
 
 
-@models.command(cls=GroupedCommand)
-@models_option
-@option(
+@models.command(cls=cli.GroupedCommand)
+@cli.models_option()
+@cli.option(
     "--encode",
     "source",
     heading="Molecules",
-    type=FILE,
+    type=cli.FILE,
     help="Write the molecules of this file as inputs of the exported model: CSV, TSV, Parquet, "
     "Excel, SDF or .smi, optionally compressed. By default the model is written.",
 )
 @table_options
-@output_option("Folder to write.", required=True)
+@cli.output_option("Folder to write.", required=True)
 def export(
-    model_folders: tuple[Path, ...],
-    source: Path | None,
-    options: ReadOptions,
-    output: Path,
+    model_folders: tuple[Path, ...], source: Path | None, options: ReadOptions, output: Path
 ) -> None:
     """Write a model as ONNX, which maps tensors to predictions.
 
     The folder has model.onnx, model.json, which describes the inputs and outputs, and example.npz.
-    The file is compared with `molsepnorm predict` before it is put in place. With
-    --encode, molecules are written as inputs of an exported model, 64 to a file.
+    The file is compared with `molsepnorm predict` before it is put in place. With --encode,
+    molecules are written as inputs of an exported model, 64 to a file.
 
     \b
     molsepnorm models export --model runs/logS --output logS-onnx
@@ -251,33 +233,23 @@ def export(
     """
     if source is None and options != type(options)():
         raise click.UsageError("--smiles-column and other options on tables belong to --encode")
+    from molsepnorm.interop.export import check_export, encode_table, export_onnx
+
     with stop_on_signal():
         if source is None:
-            _export(model_folders, output)
-        else:
-            _encode(model_folders, source, options, output)
-
-
-def _export(folders: tuple[Path, ...], output: Path) -> None:
-    from molsepnorm.interop.export import check_export, export_onnx
-
-    check_export(output)  # before the model is loaded
-    model = load_predictor(folders, "cpu", 1, "fp32").model
-    report = export_onnx(model, output)
-    say(f"Model: {report.file}")
-    say(
-        f"Largest difference from molsepnorm predict on {report.molecules} molecules: "
-        f"{report.difference:.1e} ({report.unit})"
-    )
-
-
-def _encode(folders: tuple[Path, ...], source: Path, options: ReadOptions, output: Path) -> None:
-    from molsepnorm.interop.export import encode_table
-
-    model = load_predictor(folders, "cpu", 1, "fp32").model
-    found = encode_table(model, source, output, options)
-    for line in found.rejected[:_SHOWN]:
+            check_export(output)  # before the model is loaded
+        model = load_predictor(model_folders, "cpu", 1, "fp32").model
+        if source is None:
+            report = export_onnx(model, output)
+            say(f"Model: {report.file}")
+            say(
+                f"Largest difference from molsepnorm predict on {report.molecules} molecules: "
+                f"{report.difference:.1e} ({report.unit})"
+            )
+            return
+        encoded = encode_table(model, source, output, options)
+    for line in encoded.rejected[:_SHOWN]:
         say(f"Left out: {line}", err=True)
-    if others := len(found.rejected[_SHOWN:]):
+    if others := len(encoded.rejected[_SHOWN:]):
         say(f"Left out: {counted(others, 'other row')}", err=True)
-    say(f"{counted(found.molecules, 'molecule')} in {counted(found.files, 'file')}: {output}")
+    say(f"{counted(encoded.molecules, 'molecule')} in {counted(encoded.files, 'file')}: {output}")

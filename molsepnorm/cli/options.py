@@ -1,13 +1,11 @@
-"""Options that several commands share, and the configuration that they make.
-
-The options of settings come from `settings.json`, which `make settings` generates, so that a
-command's help imports neither pydantic nor torch.
-"""
+"""Options that several commands share, and the configuration that they make. The options of
+settings come from the generated `settings.json`, so `--help` needs neither pydantic nor torch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,28 +23,18 @@ HELP_OPTIONS = ["-h", "--help"]
 
 
 class GroupedCommand(click.Command):
-    """A command whose help lists its options under headings. It refuses an option that is given
-    twice, because click would use the last one.
-
-    A heading holds for the options after it. Options that few people need are listed by --help-all
-    only."""
+    """A command that lists its options under headings, each of which holds for the options after
+    it. Only --help-all lists the options that are not `common`. An option that is given twice is an
+    error; click would use the last one."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         # click keeps the help option of a command's first context, which may have no parent
         attributes.setdefault("context_settings", {"help_option_names": HELP_OPTIONS})
         super().__init__(*args, **attributes)
         if not all(getattr(param, "common", True) for param in self.params):
-            self.params.append(
-                _Option(
-                    ["--help-all"],
-                    heading="Help",
-                    is_flag=True,
-                    is_eager=True,
-                    expose_value=False,
-                    callback=_print_all_options,
-                    help="Show all options and exit.",
-                )
-            )
+            flag: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
+            flag |= {"callback": _print_all_options, "help": "Show all options and exit."}
+            self.params.append(_Option(["--help-all"], heading="Help", **flag))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(args=[*args])
@@ -61,10 +49,9 @@ class GroupedCommand(click.Command):
         for param in self.get_params(ctx):
             if not getattr(param, "common", True) and not ctx.meta.get(_ALL):
                 continue
-            line = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if line is not None:
-                own = "Help" if "--help" in param.opts else getattr(param, "heading", None)
-                heading = own or heading
+            if isinstance(param, click.Option) and (line := param.get_help_record(ctx)):
+                default = "Help" if "--help" in param.opts else heading
+                heading = getattr(param, "heading", None) or default
                 groups.setdefault(heading, []).append(line)
         for name, lines in groups.items():
             with formatter.section(name):
@@ -92,21 +79,18 @@ class _Option(click.Option):
 
 
 option = partial(click.option, cls=_Option)
+command = partial(click.command, cls=GroupedCommand)
 
 
-def split_names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
-    """A callback: names separated by commas. None is an error, such as an unset shell variable."""
-    if value is None:
-        return None
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    if not names:
+def split_names(_: Any, __: Any, value: str | None) -> list[str] | None:
+    """A callback that splits names at commas. There must be at least one."""
+    names = [name.strip() for name in (value or "").split(",") if name.strip()]
+    if value is not None and not names:
         raise click.BadParameter(f"'{value}' has no name: write names such as a,b, or leave it out")
-    return names
+    return names or None
 
 
 class _FileType(click.Path):
-    """The path of a file or folder; it cannot be empty."""
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not str(value).strip() or "\0" in str(value):
             self.fail(f"{str(value)!a} is not a path", param, ctx)
@@ -114,7 +98,7 @@ class _FileType(click.Path):
 
 
 FILE = _FileType(path_type=Path)
-
+"""The path of a file or folder, which cannot be empty."""
 
 _SETTINGS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("settings.json").read_text(encoding="utf-8")
@@ -129,7 +113,6 @@ _TYPES = {"integer": click.INT, "number": click.FLOAT, "path": FILE}
 
 
 def _parameter(setting: dict[str, Any]) -> str:
-    """Return `smiles_column` for --smiles-column."""
     return setting["options"][0].lstrip("-").replace("-", "_")
 
 
@@ -150,14 +133,14 @@ def setting_options(
         help: text that replaces the setting's own.
     """
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for setting in reversed(_SETTINGS):
             either = {setting["name"], setting["name"].partition(".")[0]}
             if (names and not either & {*names}) or either & {*without}:
                 continue
             choice = click.Choice(setting["choices"]) if setting["choices"] else None
             flag: dict[str, Any] = {"is_flag": True, "flag_value": not setting["default"]}
-            command = option(
+            function = option(
                 _parameter(setting),
                 *setting["options"],
                 heading=setting["heading"],
@@ -168,8 +151,8 @@ def setting_options(
                 show_default=False,
                 common=common is None or setting["name"] in common,
                 help=help or setting["help"],
-            )(command)
-        return command
+            )(function)
+        return function
 
     return decorate
 
@@ -180,30 +163,27 @@ reading_options = partial(setting_options, *(f"data.{name}" for name in READING)
 
 
 def named_texts(texts: Sequence[str], example: str) -> dict[str, str]:
-    """Return the texts after the = of `name=text` pairs, by name."""
-    found: dict[str, str] = {}
+    """Split `name=text` pairs, and return the texts by name."""
+    by_name: dict[str, str] = {}
     for pair in texts:
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals:
             raise click.BadParameter(f"'{pair}' should look like {example}")
-        if name in found:
-            raise click.BadParameter(f"{name} was given twice: {found[name]} and {text}")
-        found[name] = text
-    return found
+        if name in by_name:
+            raise click.BadParameter(f"{name} was given twice: {by_name[name]} and {text}")
+        by_name[name] = text
+    return by_name
 
 
-def parse_settings(
-    _: click.Context, __: click.Parameter, values: tuple[str, ...]
-) -> dict[str, Any]:
-    """A callback: `section.name=value` pairs, the values read as YAML."""
+def _parse_settings(_: Any, __: Any, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """A callback that reads the values of `section.name=value` as YAML, or else as text."""
     settings: dict[str, Any] = {}
-    for name, text in named_texts(values, "model.layers=6").items():
+    for name, text in named_texts(pairs, "model.layers=6").items():
         from molsepnorm.training.recipes import parse_yaml
 
-        try:
+        settings[name] = text
+        with suppress(ValueError):
             settings[name] = parse_yaml(text)
-        except ValueError:
-            settings[name] = text
     return settings
 
 
@@ -214,7 +194,7 @@ def recipe_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "settings",
         multiple=True,
         metavar="SECTION.NAME=VALUE",
-        callback=parse_settings,
+        callback=_parse_settings,
         help="Any setting by its name, such as model.layers=6; may be repeated. "
         "docs/settings.md lists all settings.",
     )
@@ -226,33 +206,29 @@ def recipe_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def training_options(*without: str) -> Decorator:
-    """Add the options of all settings to a command, except some, and those of `recipe_options`."""
+    """Add `recipe_options` and the options of all settings except `without` to a command."""
     others = setting_options(without=("data", *without), common=_COMMON)
     data = setting_options("data", common=_COMMON)
     return lambda command: data(recipe_options(others(command)))
 
 
 def configuration(options: dict[str, Any], varied: Mapping[str, Any] | None = None) -> TrainConfig:
-    """Return the configuration for the options of a command, and for settings that vary."""
+    """Return the configuration for the options of a command, which override `varied`."""
     from molsepnorm.training import load_config
     from molsepnorm.training.config import is_architecture
 
     if options.get("dataset") and options.get("data"):
         raise click.UsageError("--dataset and --data are both sources: give one of them")
-    table, preset = options.get("data"), options.get("preset")
+    table, file, preset = (options.get(name) for name in ("data", "config", "preset"))
     overrides = {**(varied or {}), **given_settings(options)}
-    config = load_config(
-        options.get("dataset") or table,
-        config=options.get("config"),
-        preset=preset,
-        overrides=overrides,
-    )
-    may_start = table and "from" in options and not options.get("config")
+    source = options.get("dataset") or table
+    config = load_config(source, config=file, preset=preset, overrides=overrides)
+    may_start = table and "from" in options and not file
     if may_start and config.finetune.start is None and "finetune.start" not in overrides:
-        own = [*filter(is_architecture, overrides), f"the preset {preset}"]
+        reasons = [*filter(is_architecture, overrides), f"the preset {preset}"]
         say(
-            f"Training starts from random weights, because {own[0]} changes the architecture of "
-            "the pre-trained network. Confirm with --from none.",
+            f"Training starts from random weights, because {reasons[0]} changes the architecture "
+            "of the pre-trained network. Confirm with --from none.",
             err=True,
         )
     return config
@@ -278,8 +254,8 @@ def given_settings(options: dict[str, Any]) -> dict[str, Any]:
 _MAX_SEEDS = 10_000
 
 
-def _parse_seeds(_: click.Context, __: click.Parameter, value: str | None) -> list[int] | None:
-    """A callback: 0-9, or 0,3,7, or both."""
+def _parse_seeds(_: Any, __: Any, value: str | None) -> list[int] | None:
+    """A callback that reads seeds such as 0-9 or 0,3,7."""
     if value is None:
         return None
     seeds: list[int] = []
@@ -303,11 +279,14 @@ seeds_option = option(
 _MODEL = "Folder of a run or of a saved model, or a name that `molsepnorm models` lists"
 _model_option = partial(option, "--model", heading="Model", required=True, type=FILE)
 model_option = _model_option("model_folder", help=f"{_MODEL}.")
-models_option = _model_option(
-    "model_folders",
-    multiple=True,
-    help=f"{_MODEL}; may be repeated, to average the predictions of models with the same targets.",
-)
+
+
+def models_option(
+    purpose: str = "to average the predictions of models with the same targets",
+) -> Decorator:
+    """Add --model, which may be repeated, to a command."""
+    help = f"{_MODEL}; may be repeated, {purpose}."
+    return _model_option("model_folders", multiple=True, help=help)
 
 
 def output_option(help: str, **attributes: Any) -> Decorator:

@@ -1,4 +1,4 @@
-"""`molsepnorm predict`, `embed`, `explain` and `screen`: a trained model, applied to molecules."""
+"""The commands that apply a model to molecules: `predict`, `embed`, `explain` and `screen`."""
 
 from __future__ import annotations
 
@@ -6,32 +6,16 @@ import io
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
+from molsepnorm.cli import options as cli
+from molsepnorm.cli import sources
 from molsepnorm.cli.console import escaped, make_console, say
-from molsepnorm.cli.options import (
-    GroupedCommand,
-    model_option,
-    models_option,
-    option,
-    output_option,
-    setting_options,
-    split_names,
-)
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.cli.sources import (
-    Molecules,
-    load_predictor,
-    processes_option,
-    report,
-    source_options,
-    table_options,
-    uncertainty_options,
-)
 from molsepnorm.errors import StorageError, counted
 from molsepnorm.files.tables import check_embeddings_output, check_output
 
@@ -43,32 +27,33 @@ if TYPE_CHECKING:
 _SECONDS = 30.0  # between two lines of the progress of a screen without a terminal
 
 
-@click.command(cls=GroupedCommand)
-@models_option
-@source_options
-@output_option(
+@cli.command()
+@cli.models_option()
+@sources.source_options
+@cli.output_option(
     "File: .csv, .tsv, .sdf (all also with .gz), .parquet or .xlsx. [default: CSV to standard "
     "output]"
 )
-@uncertainty_options
-@option(
+@sources.uncertainty_options
+@cli.option(
     "--digits",
     type=click.IntRange(min=1, max=17),
     help="Significant digits of predicted numbers. [default: 6 or more, and all in Parquet]",
 )
-@option(
+@cli.option(
     "--overwrite-columns",
+    "overwrite",
     is_flag=True,
     help="Replace columns of the file that have the name of a new column, such as y_pred or error.",
 )
 def predict(
     model_folders: tuple[Path, ...],
-    molecules: Molecules,
+    molecules: sources.Molecules,
     output: Path | None,
     level: float | None,
     domain: bool,
     digits: int | None,
-    overwrite_columns: bool,
+    overwrite: bool,
 ) -> None:
     """Predict the properties of molecules, from a file, --smiles or standard input.
 
@@ -94,16 +79,13 @@ def predict(
         predictor = molecules.predictor(model_folders, level, domain)
         from molsepnorm.predict import predict_rows
 
+        rows = molecules.rows(predictor)
         with _opened(output) as out:
-            rows, failed = predict_rows(
-                predictor,
-                out=out,
-                digits=digits,
-                overwrite=overwrite_columns,
-                **molecules.rows(predictor),
+            count, failed = predict_rows(
+                predictor, out=out, digits=digits, overwrite=overwrite, **rows
             )
     if output or failed:
-        report(rows, failed, output, "predicted")
+        sources.report(count, failed, output, "predicted")
 
 
 class _Terminal(io.TextIOBase):
@@ -122,23 +104,14 @@ def _opened(output: Path | None) -> Iterator[Path | TextIO]:
     sys.stdout.flush()  # so that a full disk raises here, not when the interpreter exits
 
 
-@click.command(cls=GroupedCommand)
-@model_option
-@source_options
-@output_option("File: .parquet, .csv or .tsv; the last two also with .gz.", required=True)
-@option("--atoms", is_flag=True, help="Also write the embeddings of the atoms; Parquet only.")
-@option(
-    "--layer",
-    type=int,
-    metavar="N",
-    help="Layer of the embeddings; default: the input of the head.",
-)
+@cli.command()
+@cli.model_option
+@sources.source_options
+@cli.output_option("File: .parquet, .csv or .tsv; the last two also with .gz.", required=True)
+@cli.option("--atoms", is_flag=True, help="Also write the embeddings of the atoms; Parquet only.")
+@cli.option("--layer", type=int, help="Layer of the embeddings; default: the input of the head.")
 def embed(
-    model_folder: Path,
-    molecules: Molecules,
-    output: Path,
-    atoms: bool,
-    layer: int | None,
+    model_folder: Path, molecules: sources.Molecules, output: Path, atoms: bool, layer: int | None
 ) -> None:
     """Write embeddings of molecules, from a file, --smiles or standard input.
 
@@ -160,29 +133,31 @@ def embed(
         rows, failed = embed_rows(
             predictor, output=output, atoms=atoms, layer=layer, **molecules.rows(predictor)
         )
-    report(rows, failed, output, "embedded")
+    sources.report(rows, failed, output, "embedded")
 
 
-@click.command(cls=GroupedCommand)
-@model_option
-@source_options
-@option(
+@cli.command()
+@cli.model_option
+@sources.source_options
+@cli.option(
     "--targets",
     heading="Explanation",
-    callback=split_names,
+    callback=cli.split_names,
     help="Targets to explain, separated by commas. [default: all]",
 )
-@option(
+@cli.option(
     "--pairs",
     type=click.IntRange(min=2, max=10_000),
     default=8,
     help="Number of pairs of random orders of the atoms. Twice as many take twice the time, and "
     "divide the squared error of a contribution by two.",
 )
-@output_option("Page, picture or numbers, by extension: .html, .png, .svg or .json.", required=True)
+@cli.output_option(
+    "By extension a page, picture or numbers: .html, .png, .svg, .json.", required=True
+)
 def explain(
     model_folder: Path,
-    molecules: Molecules,
+    molecules: sources.Molecules,
     targets: list[str] | None,
     pairs: int,
     output: Path,
@@ -203,32 +178,22 @@ def explain(
     with stop_on_signal():
         predictor = molecules.predictor([model_folder])
         predictor.model.require_targets()
-        from molsepnorm.analysis.explanations import explain_rows
-        from molsepnorm.analysis.explanations.files import (
-            MAX_PICTURE,
-            PICTURES,
-            chosen_targets,
-            require_format,
-            write_explanations,
-        )
+        from molsepnorm.analysis.explanations import explain_rows, files
 
-        chosen = chosen_targets(predictor.targets, targets)
-        require_format(output, chosen)
-        found = explain_rows(
-            predictor,
-            pairs=pairs,
-            most=MAX_PICTURE if output.suffix.lower() in PICTURES else None,
-            **molecules.rows(predictor),
-        )
-        write_explanations(found, output, model_folder.name or str(model_folder), chosen)
-    failed = sum(each.error is not None for each in found)
+        chosen = files.chosen_targets(predictor.targets, targets)
+        files.require_format(output, chosen)
+        most = files.MAX_PICTURE if output.suffix.lower() in files.PICTURES else None
+        explained = explain_rows(predictor, pairs=pairs, most=most, **molecules.rows(predictor))
+        name = model_folder.name or str(model_folder)
+        files.write_explanations(explained, output, name, chosen)
+    failed = sum(each.error is not None for each in explained)
     failures = f"; {failed:,} could not be explained, see the reasons there" if failed else ""
-    say(f"{counted(len(found), 'molecule')} written to {output}{failures}", err=True)
+    say(f"{counted(len(explained), 'molecule')} written to {output}{failures}", err=True)
 
 
-@click.command(cls=GroupedCommand)
-@models_option
-@option(
+@cli.command()
+@cli.models_option()
+@cli.option(
     "-i",
     "--input",
     "inputs",
@@ -238,42 +203,30 @@ def explain(
     help="File, or pattern in quotation marks such as 'lib/*.parquet'; may be repeated. CSV, TSV, "
     "Parquet, .smi, SDF or Excel, optionally compressed.",
 )
-@table_options
-@option(
+@sources.table_options
+@cli.option(
     "--columns",
-    callback=split_names,
+    callback=cli.split_names,
     help="Columns of the input for the output, separated by commas. [default: that of SMILES, and "
     "the first that is called like an identifier]",
 )
-@option(
-    "--filter",
-    heading="Choice",
-    help="Keep the rows that fulfil a condition on columns, such as 'logS > -4 and "
-    "similarity > 0.3'.",
+@cli.option(
+    "--filter", heading="Choice", help="Condition, such as 'logS > -4 and similarity > 0.3'."
 )
-@option("--top", type=click.IntRange(min=1), help="Keep only this many best rows.")
-@option(
-    "--by",
-    help="With --top: the target or column of predicted numbers. [default: the only target, or its "
-    "pIC50]",
+@cli.option("--top", type=click.IntRange(min=1), help="Keep only this many best rows.")
+@cli.option("--by", help="Target or column for --top. [default: the only target, or its pIC50]")
+@cli.option(
+    "--ascending/--descending", default=None, help="Order for --top. [default: largest first]"
 )
-@option(
-    "--ascending/--descending",
-    default=None,
-    help="With --top: keep the smallest or the largest values. [default: largest]",
-)
-@output_option(
+@cli.output_option(
     "Folder of the results. If it holds an unfinished screen, that one continues.", required=True
 )
-@uncertainty_options
-@option(
-    "--rows-per-part",
-    type=click.IntRange(min=1),
-    default=10_000,
-    help="Number of rows that are predicted and written together.",
+@sources.uncertainty_options
+@cli.option(
+    "--rows-per-part", type=click.IntRange(min=1), default=10_000, help="Rows of a Parquet file."
 )
-@setting_options("run.device", "run.precision", defaults=True)
-@processes_option
+@cli.setting_options("run.device", "run.precision", defaults=True)
+@sources.processes_option
 def screen(
     model_folders: tuple[Path, ...],
     inputs: tuple[str, ...],
@@ -297,14 +250,16 @@ def screen(
     molsepnorm screen --model runs/logS --input 'lib/*.parquet' --output best --top 10000
     molsepnorm screen --model runs/logS --input my.csv --output near --domain --filter in_domain
     """
-    with ExitStack() as stack:
-        stack.enter_context(stop_on_signal())
-        predictor = load_predictor(model_folders, device, processes, precision, level, domain)
+    with stop_on_signal():
+        predictor = sources.load_predictor(
+            model_folders, device, processes, precision, level, domain
+        )
         from molsepnorm.predict.screening import ScreenOptions
         from molsepnorm.predict.screening import screen as screen_library
 
-        show = stack.enter_context(_display(top := chosen["top"]))
-        result = screen_library(predictor, inputs, output, ScreenOptions(options, **chosen), show)
+        with _display(top := chosen["top"]) as show:
+            wanted = ScreenOptions(options, **chosen)
+            result = screen_library(predictor, inputs, output, wanted, show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"
@@ -314,18 +269,14 @@ def screen(
 
 @contextmanager
 def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
-    """Yield a function that shows the progress of a screen on standard error: a bar on a terminal,
-    lines elsewhere."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    """Yield a function that shows the progress of a screen, as a bar on a terminal or as lines."""
+    from rich import progress as bars
 
     console = make_console(stderr=True)
     task, printed = None, time.monotonic()
-    text = TextColumn("{task.description}", markup=False)
-    with Progress(
-        *(BarColumn(), text, TimeRemainingColumn()),
-        console=console,
-        disable=not console.is_terminal,
-    ) as bar:
+    text = bars.TextColumn("{task.description}", markup=False)
+    columns = bars.BarColumn(), text, bars.TimeRemainingColumn()
+    with bars.Progress(*columns, console=console, disable=not console.is_terminal) as bar:
 
         def show(progress: ScreenProgress) -> None:
             nonlocal task, printed
@@ -333,8 +284,8 @@ def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
                 if progress.ranked_by is not None:
                     console.print(f"Ranked by {progress.ranked_by}")
                 if progress.parts:
-                    done = counted(progress.parts, "part"), counted(progress.rows, "row")
-                    console.print(f"{done[0]} with {done[1]} are finished already")
+                    parts, rows = counted(progress.parts, "part"), counted(progress.rows, "row")
+                    console.print(f"{parts} with {rows} are finished already")
                 task = bar.add_task("", completed=progress.rows)
             total = progress.expected  # None unless all files are Parquet
             kept = f", {progress.kept:,} kept" if top is None else ""

@@ -1,7 +1,4 @@
-"""Stop training on Ctrl-C or SIGTERM; under torchrun, print from the first process only.
-
-This module must not import torch, so that usage errors appear at once.
-"""
+"""Stop training on Ctrl-C or SIGTERM; under torchrun, print from the first process only."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ def rank() -> int | None:
 def give_way(code: int) -> None:
     """Give the first process time to print an error that all processes have met.
 
-    When it exits, torchrun ends the others, which then exit from here with `code`. A process that
-    is still alive after a few seconds has an error of its own, and returns.
+    When it exits, torchrun ends the others, which then exit from here with `code`. The function
+    returns if only this process has the error.
     """
     if rank():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(code))
@@ -38,12 +35,12 @@ def give_way(code: int) -> None:
 
 
 class Stop:
-    """The signal that stopped training, if any."""
+    """The signal that stopped training."""
 
     signal: int | None = None
 
     def leave(self) -> NoReturn:
-        """Say that a stopped series of runs can be continued, and exit."""
+        """Exit from a stopped series of runs."""
         assert self.signal is not None
         say("Stopped and saved. Run the same command again to continue.", err=True)
         sys.exit(128 + self.signal)
@@ -51,8 +48,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signal(training: Callable[[], bool] = lambda: False) -> Iterator[Stop]:
-    """In this context, the first SIGINT or SIGTERM stops training after the current step, or after
-    the final scores.
+    """The first SIGINT or SIGTERM stops training after the current step, or the final scores.
 
     A second signal, or one before `training` has begun, ends the process at once. Under torchrun,
     further signals are ignored: torchrun repeats the signal as soon as one process has exited, when

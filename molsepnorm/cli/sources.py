@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import click
 
+from molsepnorm.cli import options as cli
 from molsepnorm.cli.console import say
-from molsepnorm.cli.options import FILE, READING, option, reading_options, setting_options
 from molsepnorm.errors import ConfigError, DataError, counted
 from molsepnorm.files.writing import is_encodable
 
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from molsepnorm.devices import Precision
     from molsepnorm.predict import Predictor
 
-_LEVEL = 0.9  # of intervals unless --level is given
-
-_CHUNK_LINES = 1024  # lines of standard input that are read together
+_LEVEL = 0.9  # of intervals, by default
+_CHUNK_LINES = 1024  # of standard input, read together
 
 
 @dataclass(frozen=True)
 class Molecules:
-    """The options of `source_options`: molecules, and how they are predicted."""
+    """The values of `source_options`."""
 
     smiles: tuple[str, ...]
     source: Path | None
@@ -64,7 +63,7 @@ class Molecules:
     def rows(self, predictor: Predictor) -> dict[str, Any]:
         """Return the arguments of `predict_rows` that describe the table of molecules."""
         features = predictor.model.inputs.names  # columns whose decimal commas are read
-        chunks: Iterable[pd.DataFrame]
+        column = self.options.smiles_column
         if self.source is not None:
             from molsepnorm.data.tables import read_chunks
 
@@ -72,126 +71,110 @@ class Molecules:
             chunks = read_chunks(self.source, options=self.options, numbers=features)
         elif self.smiles:
             name = "--smiles"
-            chunks = _lists([[*self.smiles]], name, self.options.smiles_column)
+            chunks = _lists([[*self.smiles]], name, column)
         else:
             name = "standard input"
             if self.options.encoding is not None and isinstance(sys.stdin, io.TextIOWrapper):
                 sys.stdin.reconfigure(encoding=self.options.encoding)
             chunks = _chunks(sys.stdin, name, self.options, features)
-        return {
-            "chunks": chunks,
-            "smiles_column": self.options.smiles_column,
-            "source": name,
-            "on_invalid": self.on_invalid,
-        }
+        about = {"smiles_column": column, "source": name, "on_invalid": self.on_invalid}
+        return {"chunks": chunks, **about}
 
 
-def _check_encoding(
-    _: click.Context, __: click.Parameter, texts: tuple[str, ...]
-) -> tuple[str, ...]:
-    """A callback: refuse texts that cannot be written to the output."""
+def _check_encoding(_: Any, __: Any, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """A callback that refuses texts that cannot be written to the output."""
     for text in texts:
         if not is_encodable(text):
             raise click.BadParameter(f"{text!a} is not in the terminal's encoding, or not UTF-8")
     return texts
 
 
-def _with_options(command: Callable[..., Any], *options: Any) -> Callable[..., Any]:
-    for add in reversed(options):
-        command = add(command)
-    return command
+processes_option = cli.option(
+    "--processes",
+    type=click.IntRange(min=1, max=1024),
+    help="Number of worker processes; 1 runs everything in the main process. "
+    "[default: one per core]",
+)
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options from --smiles to --processes, which the command gets as `Molecules` by the
-    name `molecules`."""
+    """Add the options from --smiles to --processes; the command gets them as `molecules`."""
 
+    @cli.option(
+        "--smiles",
+        heading="Molecules",
+        multiple=True,
+        callback=_check_encoding,
+        help="SMILES of a molecule; may be repeated.",
+    )
+    @cli.option(
+        "-i",
+        "--input",
+        "source",
+        type=cli.FILE,
+        help="File with SMILES: CSV, TSV, Parquet, Excel, SDF or .smi, optionally compressed.",
+    )
+    @table_options
+    @cli.option(
+        "--on-invalid",
+        type=click.Choice(["keep", "fail"]),
+        default="keep",
+        help="Keep a row with an invalid SMILES and give the reason, or fail.",
+    )
+    @cli.setting_options("run.device", "run.precision", defaults=True)
+    @processes_option
     @wraps(command)
     def run(**arguments: Any) -> Any:
-        own = {name: arguments.pop(name) for name in Molecules.__dataclass_fields__}
-        return command(molecules=Molecules(**own), **arguments)
+        values = {name: arguments.pop(name) for name in Molecules.__dataclass_fields__}
+        return command(molecules=Molecules(**values), **arguments)
 
-    return _with_options(
-        run,
-        option(
-            "--smiles",
-            heading="Molecules",
-            multiple=True,
-            callback=_check_encoding,
-            help="SMILES of a molecule; may be repeated.",
-        ),
-        option(
-            "-i",
-            "--input",
-            "source",
-            type=FILE,
-            help="File with SMILES: CSV, TSV, Parquet, Excel, SDF or .smi, optionally compressed.",
-        ),
-        table_options,
-        option(
-            "--on-invalid",
-            type=click.Choice(["keep", "fail"]),
-            default="keep",
-            help="Keep a row with an invalid SMILES and give the reason, or fail.",
-        ),
-        setting_options("run.device", "run.precision", defaults=True),
-        processes_option,
-    )
+    return run
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options on how a table is written, which the command gets as `ReadOptions` by the
-    name `options`."""
+    """Add the options on how a table is written; the command gets them as `ReadOptions` by the name
+    `options`."""
 
+    @cli.reading_options(defaults=True)
     @wraps(command)
     def run(**arguments: Any) -> Any:
         from molsepnorm.data.tables.formats import ReadOptions
 
-        options = ReadOptions(*(arguments.pop(name) for name in READING))
+        options = ReadOptions(*(arguments.pop(name) for name in cli.READING))
         return command(options=options, **arguments)
 
-    return reading_options(defaults=True)(run)
+    return run
 
 
 def uncertainty_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --uncertainty, --level and --domain. The command gets a `level` that is None unless
-    intervals are wanted, and `domain`."""
+    """Add --uncertainty, --level and --domain; the command gets `level`, which is None without
+    --uncertainty, and `domain`."""
 
+    @cli.option(
+        "--uncertainty",
+        is_flag=True,
+        help="Add the standard deviation of the error and an interval of each value, or a "
+        "calibrated probability and the possible classes.",
+    )
+    @cli.option(
+        "--level",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="With --uncertainty: the share of molecules whose value the interval contains. "
+        f"[default: {_LEVEL}]",
+    )
+    @cli.option(
+        "--domain",
+        is_flag=True,
+        help="Add the similarity to the nearest training molecule, the error to expect at this "
+        "similarity, whether that is known, and the nearest molecule with its measured values.",
+    )
     @wraps(command)
     def run(uncertainty: bool, level: float | None, **arguments: Any) -> Any:
         if level is not None and not uncertainty:
             raise click.UsageError("--level is the level of intervals: add --uncertainty")
         return command(level=level or (_LEVEL if uncertainty else None), **arguments)
 
-    return _with_options(
-        run,
-        option(
-            "--uncertainty",
-            is_flag=True,
-            help="Add the standard deviation of the error and an interval of each value, or a "
-            "calibrated probability and the possible classes.",
-        ),
-        option(
-            "--level",
-            type=click.FloatRange(0, 1, min_open=True, max_open=True),
-            help="With --uncertainty: the share of molecules whose value the interval contains. "
-            f"[default: {_LEVEL}]",
-        ),
-        option(
-            "--domain",
-            is_flag=True,
-            help="Add the similarity to the nearest training molecule, the error to expect at this "
-            "similarity, whether that is known, and the nearest molecule with its measured values.",
-        ),
-    )
-
-
-processes_option = option(
-    "--processes",
-    type=click.IntRange(min=1, max=1024),
-    help="Number of worker processes; 1 runs everything in the main process. "
-    "[default: one per core]",
-)
+    return run
 
 
 def load_predictor(
@@ -204,8 +187,8 @@ def load_predictor(
 ) -> Predictor:
     """Load a model, or the mean of several; by default there is a process for each core."""
     refuse_repeated(folders)
-    # Importing the libraries makes about 100,000 objects that live until the process ends. To
-    # search them for garbage takes a quarter of the time of predicting one SMILES.
+    # The imports make about 100,000 objects that stay. To search them for garbage takes a quarter
+    # of the time of predicting one SMILES.
     gc.disable()
     try:
         from molsepnorm.devices import usable_cores
@@ -225,7 +208,7 @@ def load_predictor(
 
 
 def announce_unfinished(folder: Path) -> None:
-    """Say on standard error which epoch a model is of, if its run has not ended."""
+    """Say on standard error which epoch a model is of if its run is not finished."""
     run = folder if (folder / "config.yaml").is_file() else folder.resolve().parent
     history = run / "history.csv"
     if (run / "metrics.json").exists() or not (run / "splits.json").is_file():
@@ -249,14 +232,14 @@ def refuse_repeated(folders: Sequence[Path]) -> None:
         return
     from molsepnorm.model.folder import find_folder
 
-    found = [find_folder(each).resolve() for each in folders]  # a run and its model folder are one
-    if len({*found}) < len(found):
-        repeated = next(f for f, each in zip(folders, found, strict=True) if found.count(each) > 1)
-        raise ConfigError(f"the model {repeated} was given twice: name each model once")
+    models = [find_folder(folder).resolve() for folder in folders]  # of a run, its model folder
+    for folder, model in zip(folders, models, strict=True):
+        if models.count(model) > 1:
+            raise ConfigError(f"the model {folder} was given twice: name each model once")
 
 
 def report(rows: int, failed: int, output: Path | None, done: str) -> None:
-    """Say how many rows were written and failed; an error if all failed."""
+    """Say how many rows were written and failed, or raise a `DataError` if all failed."""
     written = f" to {output}" if output else ""
     if rows == failed > 0:
         raise DataError(
@@ -269,18 +252,17 @@ def report(rows: int, failed: int, output: Path | None, done: str) -> None:
 def _chunks(
     stream: TextIO, name: str, options: ReadOptions, features: Sequence[str]
 ) -> Iterator[Any]:
-    """Yield rows of a stream: a CSV or TSV whose header has the column, or one SMILES per line."""
+    """Yield the rows of a CSV or TSV whose header has the column of SMILES, or else its lines."""
     from molsepnorm.data.tables import read_chunks
     from molsepnorm.data.tables.columns import smiles_column_of
 
     column = options.smiles_column
     try:
         first = stream.readline().removeprefix("\ufeff")
-        # the csv module refuses fields longer than its limit
-        short = len(first) < csv.field_size_limit()
+        is_short = len(first) < csv.field_size_limit()  # the csv module refuses longer fields
         for mark in ",\t;":
             header = csv.reader([first], delimiter=mark)
-            names = next(header, []) if short else first.strip().split(mark)
+            names = next(header, []) if is_short else first.strip().split(mark)
             if options.header_row or smiles_column_of(names, column, name) in names:
                 table = cast(TextIO, chain([first], stream))
                 yield from read_chunks(table, name, options=options, numbers=features)
@@ -299,7 +281,7 @@ def _chunks(
 
 
 def _lists(parts: Iterable[list[str]], name: str, column: str) -> Iterator[pd.DataFrame]:
-    """Yield lists of SMILES as tables, whose first row is line 1."""
+    """Yield lists of SMILES as tables with the numbers of their lines."""
     import pandas as pd
 
     from molsepnorm.molecules.featurize.cxsmiles import announce_losses

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import importlib
 import io
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
@@ -22,7 +23,7 @@ Write: TypeAlias = Callable[[Sequence[Any]], None]
 _ROWS = 8192  # of a row group of Parquet
 _EXCEL_ROWS, _EXCEL_COLUMNS, _EXCEL_TEXT = 1_048_576, 16_384, 32_767
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_NOT_IN_SDF = re.compile(r"\$\$\$\$|>[^\n]*<")  # begins of values that readers take for marks
+_SDF_MARK = re.compile(r"\$\$\$\$|>[^\n]*<")
 
 
 @contextmanager
@@ -41,14 +42,13 @@ def open_table(
     - SDF: every row is a molecule, drawn in two dimensions, with all cells as properties. A cell of
       a column `name` is the title. A row whose SMILES cannot be read is a record without atoms.
       Line breaks in cells become spaces.
-    - Excel: text cells, which are never formulas. A cell is a number if its text is the shortest
-      one of that number, such as 0.5 but not 007, or if its column is one of `numbers`.
+    - Excel: a cell is a number if its text is the shortest one of that number, such as 0.5 but not
+      007, or if its column is one of `numbers`. Other cells are text, never formulas.
 
-    All but Excel's text that occurs in several cells is written in memory that does not grow.
+    Memory does not grow with the rows, but for Excel with its different texts.
 
     Args:
         output: a file of one of `files.tables.FORMATS`, or an open text file for CSV.
-        columns: names of the columns.
         smiles_column: index of the column of SMILES.
         numbers: columns whose cells are numbers or blank.
 
@@ -146,20 +146,19 @@ def _sdf(file: TextIO, columns: Sequence[str], smiles_column: int) -> Write:
 
 def _one_line(cell: str) -> str:
     text = " ".join(cell.splitlines())
-    return f" {text}" if _NOT_IN_SDF.match(text) else text
+    return f" {text}" if _SDF_MARK.match(text) else text  # a value must not begin like a mark
 
 
 @contextmanager
 def _excel(
     path: Path, output: Path, columns: Sequence[str], numbers: Collection[str]
 ) -> Iterator[Write]:
+    advice = "Write a .csv or .parquet file"
     if len(columns) > _EXCEL_COLUMNS:
         raise ConfigError(
-            f"{output}: {len(columns):,} columns; a sheet has at most {_EXCEL_COLUMNS:,}. Write a "
-            ".csv or .parquet file"
+            f"{output}: {len(columns):,} columns; a sheet has at most {_EXCEL_COLUMNS:,}. {advice}"
         )
-    openpyxl = importlib.import_module("openpyxl")
-    book = openpyxl.Workbook(write_only=True)
+    book = importlib.import_module("openpyxl").Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
     make = importlib.import_module("openpyxl.cell").WriteOnlyCell
     are_numbers = [name in numbers for name in columns]
@@ -169,7 +168,7 @@ def _excel(
         if len(text) > _EXCEL_TEXT:
             raise DataError(
                 f"{output}, row {rows + 1}: a text of {len(text):,} characters; a cell of a "
-                f"workbook holds at most {_EXCEL_TEXT:,}. Write a .csv or .parquet file"
+                f"workbook holds at most {_EXCEL_TEXT:,}. {advice}"
             )
         cell = make(sheet, _NOT_IN_XML.sub("\ufffd", text))
         cell.data_type = "s"  # a text that begins with = would become a formula
@@ -178,17 +177,16 @@ def _excel(
     def value(text: str, is_number: bool) -> Any:
         if not text:
             return None
-        number = _number(text)
-        if number is not None and (is_number or f"{number:.15g}" == text):
-            return number
+        with suppress(ValueError):
+            number = float(text)
+            if math.isfinite(number) and (is_number or f"{number:.15g}" == text):
+                return number
         return text_cell(text)
 
     def write(cells: Sequence[str]) -> None:
         nonlocal rows
         if rows == _EXCEL_ROWS:
-            raise DataError(
-                f"{output}: a sheet has at most {_EXCEL_ROWS:,} rows. Write a .csv or .parquet file"
-            )
+            raise DataError(f"{output}: a sheet has at most {_EXCEL_ROWS:,} rows. {advice}")
         sheet.append([value(cell, number) for cell, number in zip(cells, are_numbers, strict=True)])
         rows += 1
 
@@ -199,11 +197,3 @@ def _excel(
     finally:
         sheet.close()
     book.save(path)
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if abs(number) < float("inf") else None

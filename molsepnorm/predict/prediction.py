@@ -21,36 +21,33 @@ class Prediction:
     smiles: str
     values: dict[str, float | str] | None
     """By target: a value in the unit of the table, the probability of class 1, or the most probable
-    class; None if the row failed. A target with a transform also has the value on the scale that is
-    learned, under <target>_log10 or <target>_pic50."""
+    class; None if the row failed. A target with a transform also has the learned value, under
+    <target>_log10 or <target>_pic50."""
     error: str | None = None
     """The reason why the row failed."""
     probabilities: dict[str, dict[str, float]] = field(default_factory=dict)
     """Probability of each class, by multi-class target."""
     spread: dict[str, float] = field(default_factory=dict)
     """Standard deviation over the model's networks, by target; empty for a model of one network.
-    For a multi-class target it is that of the most probable class. With a transform it is that of
-    the learned value, under its name."""
+    It is that of the most probable class, or with a transform of the learned value, by its name."""
     uncertainty: dict[str, float | str] = field(default_factory=dict)
-    """Columns of uncertainty by name, see `uncertainty_columns`; empty unless they are wanted."""
+    """Columns of uncertainty by name, see `uncertainty_columns`."""
     domain: dict[str, float | bool | str | None] = field(default_factory=dict)
     """Columns of the applicability domain by name, see `domain_columns`; a label that the nearest
-    training molecule lacks is None. Empty unless they are wanted."""
+    training molecule lacks is None."""
 
     def _repr_html_(self) -> str:
-        """Return a small table with a drawing of the molecule, for notebooks."""
         return prediction_html(self)
 
 
 def predictions_of(task: Task, smiles: Sequence[str], frame: pd.DataFrame) -> Iterator[Prediction]:
     """Yield the predictions for some SMILES, one by one, from `Predictor.predicted`."""
-    known = {*frame.columns}
     targets = [(each, each.prediction_column, each.output_columns) for each in task.targets]
-    spreads = {t.learned_name: f"{t.learned_name}_spread" for t in task.targets}
-    spreads = {name: column for name, column in spreads.items() if column in known}
-    sure = [name for t in task.targets for name in t.uncertainty_columns if name in known]
+    names = [target.learned_name for target in task.targets]
+    spreads = {name: f"{name}_spread" for name in names if f"{name}_spread" in frame}
+    sure = [name for t in task.targets for name in t.uncertainty_columns if name in frame]
     pairs = [(target.expected_column, target.nearest_column) for target in task.targets]
-    near = [name for name in (*DOMAIN_COLUMNS, *chain(*pairs)) if name in known]
+    near = [name for name in (*DOMAIN_COLUMNS, *chain(*pairs)) if name in frame]
     for text, row in zip(smiles, frame.to_dict("records"), strict=True):
         if row["error"] is not None:
             yield Prediction(text, None, row["error"])
@@ -82,9 +79,8 @@ def prediction_html(prediction: Prediction) -> str:
     rows += (prediction.values or {}).items()
     for target, shares in prediction.probabilities.items():
         rows += ((f"{target}, probability of {name}", share) for name, share in shares.items())
-    rows += ((f"{name}_spread", each) for name, each in prediction.spread.items())
-    rows += prediction.uncertainty.items()
-    rows += prediction.domain.items()
+    rows += ((f"{name}_spread", value) for name, value in prediction.spread.items())
+    rows += chain(prediction.uncertainty.items(), prediction.domain.items())
     cells = [(name, _text(value)) for name, value in rows]
     return f"<div>{draw_structure(prediction.smiles, _SIZE) or ''}{table(cells)}</div>"
 

@@ -18,14 +18,7 @@ from molsepnorm.errors import ConfigError, warn_of_data
 from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.parts import networks_of
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.predict.encode import (
-    Cells,
-    EncodedRows,
-    Prepare,
-    Row,
-    checked_rows,
-    encoded_groups,
-)
+from molsepnorm.predict.encode import Cells, EncodedRows, Prepare, Row, checked_rows, encoded_groups
 from molsepnorm.predict.inference import Embed, Embeddings, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
 from molsepnorm.predict.uncertainty import require_calibrated, require_domain
@@ -33,31 +26,24 @@ from molsepnorm.workers import results_of
 
 Result = TypeVar("Result")
 
-_TASK = 2048  # maximum number of SMILES in a task: fewer need more padding, more delay the first
-_MIN_SHARE = 128  # SMILES for which another process pays off
+_TASK = 2048  # SMILES of a task: fewer need more padding, more delay the first
+_MIN_SHARE = 128  # SMILES that another process pays off for
 
 
 class Predictor:
-    """Predicts from SMILES. A row with an invalid SMILES, or with a prediction that is not finite,
-    fails by itself; the other rows are predicted.
+    """Predicts from SMILES. A row fails if its SMILES is invalid or its prediction is not finite;
+    the other rows are predicted.
 
     Other SMILES of a molecule, other batches and other numbers of processes change predictions by
     rounding only: up to 2e-6 of their spread for trained networks, and 1e-4 for kernel regressions.
 
-    >>> predictor = Predictor.from_pretrained("runs/zinc-1")              # doctest: +SKIP
-    >>> predictor.predict(["CCO", "not a molecule"])                      # doctest: +SKIP
-    [Prediction(smiles='CCO', values={'penalised_logp': 0.41}, error=None),
-     Prediction(smiles='not a molecule', values=None, error="RDKit cannot read ...")]
-
     Args:
-        model: a trained model.
         device: cpu, cuda, cuda:1, …, or auto.
         processes: number of worker processes, which are started for a call with enough SMILES; 1
             runs everything in this process. Each predicts with one thread, or encodes for the GPU.
             Where the system cannot fork, a script needs `if __name__ == "__main__":`.
         precision: precision of matrix products: fp32, tf32 on a GPU, or bf16.
-        level: add intervals or sets of classes that hold the label with this probability, such as
-            0.9; None for predictions alone.
+        level: add intervals or sets of classes that hold the label with this probability.
         domain: add the most similar training molecule, its labels, and whether the molecule is in
             the domain of the model.
 
@@ -86,8 +72,7 @@ class Predictor:
         self.processes = processes
         self.precision: Precision = precision
         self.targets = model.task.names
-        self.level = level
-        self.domain = domain
+        self.level, self.domain = level, domain
         self._prepare = Prepare(model, self.device)
         self._prepare_near = Prepare(model, self.device, molecules=molecules)
         self._run = Run(model, self.device, precision, level, molecules)
@@ -97,7 +82,7 @@ class Predictor:
 
     @property
     def columns(self) -> dict[str, np.dtype]:
-        """Type of the columns of all targets by name, see `predicted`."""
+        """Types of the columns of `predicted` but for `error`, by name."""
         return dict(self._empty().drop(columns="error").dtypes)
 
     def _empty(self) -> pd.DataFrame:
@@ -112,7 +97,7 @@ class Predictor:
         level: float | None = None,
         domain: bool = False,
     ) -> Predictor:
-        """Load the model from a run's folder or a model folder, or by the name of a shipped one."""
+        """Load a model from the folder of a run or a model, or by the name of a shipped one."""
         model = PropertyModel.from_pretrained(folder)
         return Predictor(model, device, processes, precision, level, domain)
 
@@ -121,8 +106,8 @@ class Predictor:
 
         Args:
             smiles: SMILES or RDKit molecules.
-            columns: the cells of the model's feature columns, by name: a mapping or a DataFrame,
-                whose other columns are not used. Only for a model that has such columns.
+            columns: the cells of the feature columns, by name, if the model has some. Other columns
+                of a DataFrame are not used.
 
         Raises:
             ConfigError: the model was pre-trained without targets, or the arguments do not fit it.
@@ -130,7 +115,7 @@ class Predictor:
         return list(self.stream(smiles, columns))
 
     def stream(self, smiles: Iterable[str], columns: Cells | None = None) -> Iterator[Prediction]:
-        """Yield the predictions one by one, in memory that does not grow with their number."""
+        """Yield the predictions one by one, in constant memory."""
         self.model.require_targets()
         rows = self.rows(smiles, columns)  # checked now, not at the first prediction
         return (
@@ -140,21 +125,16 @@ class Predictor:
         )
 
     def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:
-        """Return a table with a row for each SMILES, whose columns `predicted` describes.
+        """Return a table with a row for each SMILES and the columns of `predicted`.
 
         It has the index of a pandas Series, so that
         `df["p"] = predictor.to_frame(df["smiles"])["logS_pred"]` fits.
-
-        >>> predictor.to_frame(["CCO", "not a molecule"])                 # doctest: +SKIP
-                   smiles  logS_pred                   error
-        0             CCO       0.41                    None
-        1  not a molecule        NaN  RDKit cannot read ...
         """
-        found, texts = [self._empty()], []
+        tables, texts = [self._empty()], []
         for part, table in self.predicted(self.rows(smiles, columns)):
-            found.append(table)
+            tables.append(table)
             texts += [row[0] for row in part]
-        frame = pd.concat(found, ignore_index=True)
+        frame = pd.concat(tables, ignore_index=True)
         frame.insert(0, "smiles", pd.Series(texts, dtype=object))
         if isinstance(smiles, pd.Series):
             frame.index = smiles.index
@@ -172,9 +152,6 @@ class Predictor:
         The embedding of a molecule is the input of the network's head, or with `layer` the
         read-out of that layer; see `Graphormer.embed_with_atoms` for the vectors of the atoms.
 
-        >>> predictor.embed(["CCO", "not a molecule"]).molecules.shape    # doctest: +SKIP
-        (2, 80)
-
         Args:
             smiles, columns: as for `predict`.
             atoms: add the embeddings of the atoms, in the order of the given molecule.
@@ -184,9 +161,8 @@ class Predictor:
             ConfigError: as for `predict`; `atoms`, and the model standardises structures, which
                 changes the atoms; or there is no such layer.
         """
-        parts = self.embed_stream(smiles, atoms, columns, layer)
         none = self._embed(atoms, layer)(EncodedRows([], []))
-        return Embeddings.joined([none, *parts])
+        return Embeddings.joined([none, *self.embed_stream(smiles, atoms, columns, layer)])
 
     def embed_stream(
         self,
@@ -209,18 +185,18 @@ class Predictor:
         return self._parts(rows, prepare, self._embed(atoms, layer))
 
     def embedding_width(self, layer: int | None = None) -> int:
-        """Return the width of the embeddings of molecules, see `embed`."""
         return self._embed(False, layer).width
 
     def _embed(self, atoms: bool, layer: int | None) -> Embed:
         return Embed(self.model, self.device, self._run.precision, atoms, layer)
 
     def predict_graphs(self, graphs: Sequence[MolGraph]) -> np.ndarray:
-        """Return predictions for molecular graphs: float32 (G, O), a column for each output.
+        """Return predictions for molecular graphs: float32 (G, O), one column per output, in the
+        order of the targets and their classes.
 
-        The columns are in the order of the targets and their classes. A target with a transform is
-        on the scale that is learned. If a prediction of a molecule is not finite, its row is NaN.
-        A model that standardises structures expects graphs of standardised SMILES.
+        A target with a transform is on the learned scale. If a prediction of a molecule is not
+        finite, its row is NaN. A model that standardises structures expects graphs of standardised
+        SMILES.
 
         Raises:
             ConfigError: the model was pre-trained without targets, or needs more than the graphs;
@@ -232,13 +208,10 @@ class Predictor:
                 "the model reads feature columns, fingerprint counts or descriptors, which a graph "
                 "does not have: predict from SMILES"
             )
-        groups = [
-            (index, encoded, ExtraArrays.none(len(index)))
-            for index, encoded in encoded_groups(
-                graphs, self.model.encoding, self.model.network.config.atom_sizes
-            )
-        ]
-        return self._run.predict(EncodedRows([None] * len(graphs), groups))[0].values
+        sizes = self.model.network.config.atom_sizes
+        groups = encoded_groups(graphs, self.model.encoding, sizes)
+        rows = [(index, encoded, ExtraArrays.none(len(index))) for index, encoded in groups]
+        return self._run.predict(EncodedRows([None] * len(graphs), rows))[0].values
 
     def rows(
         self, smiles: Iterable[Any], columns: Cells | None = None, ordered: bool = False
@@ -251,9 +224,9 @@ class Predictor:
 
         The columns are those of `Task.tables`, for several networks <target>_spread, with `level`
         those of `uncertainty_columns`, with `domain` those of `domain_columns`, and `error`, the
-        reason why a row failed; its other cells are then missing. <target>_spread is that of the
-        learned value, or of the probability of the most probable class. A feature column with
-        numbers outside the range of the training rows is announced once.
+        reason why a row failed, whose other cells are missing. <target>_spread is that of the
+        learned value, or of the probability of the most probable class. A `DataWarning` says once
+        that a feature column has numbers outside the range of the training rows.
         """
         self.model.require_targets()
         warned: set[str] = set()
@@ -261,18 +234,17 @@ class Predictor:
             yield part, table
             for column in self.model.inputs.columns:
                 if column.name in outside - warned:
-                    warned.add(column.name)
                     warn_of_data(
                         f"column '{column.name}' has numbers outside the range of the training "
-                        f"rows, {column.low:.6g} to {column.high:.6g}; the model is not tested "
-                        "there"
+                        f"rows, {column.low:.6g} to {column.high:.6g}; the model is untested there"
                     )
+            warned |= outside
 
     def _parts(
         self, rows: Iterator[Row], prepare: Prepare, run: Callable[[EncodedRows], Result]
     ) -> Iterator[tuple[list[Row], Result]]:
-        """Cut the stream into tasks, and yield each with its result. A network on a GPU is run by
-        this process, on rows that worker processes encode."""
+        """Yield tasks of the stream with their results. Worker processes encode and run the rows; a
+        network on a GPU is run by this process."""
         pending: deque[list[Row]] = deque()
         width = 1 + len(self.model.inputs.columns)
 
@@ -296,16 +268,15 @@ def _encoded_and_run(
 
 
 def _in_given_order(part: Embeddings, orders: Sequence[np.ndarray | None]) -> Embeddings:
-    """Return embeddings with the atoms in the order of the given molecules, which
-    `atoms_in_smiles` found."""
+    """Return embeddings with the atoms in the order of the molecules, see `atoms_in_smiles`."""
     assert part.atoms is not None
-    atoms, errors, molecules = [], list(part.errors), part.molecules.copy()
-    for row, (own, order) in enumerate(zip(part.atoms, orders, strict=True)):
-        if order is not None and errors[row] is None:
-            if len(order) == len(own):
-                own = own[np.argsort(order)]
-            else:
-                own, molecules[row] = own[:0], np.nan
-                errors[row] = "its hydrogens hide the order of its atoms: pass a SMILES"
-        atoms.append(own)
+    atoms, errors, molecules = list(part.atoms), list(part.errors), part.molecules.copy()
+    for row, order in enumerate(orders):
+        if order is None or errors[row] is not None:
+            continue
+        if len(order) == len(atoms[row]):
+            atoms[row] = atoms[row][np.argsort(order)]
+        else:
+            atoms[row], molecules[row] = atoms[row][:0], np.nan
+            errors[row] = "its hydrogens hide the order of its atoms: pass a SMILES"
     return replace(part, molecules=molecules, errors=errors, atoms=atoms)

@@ -22,7 +22,7 @@ from molsepnorm.predict.predictor import Predictor
 ERROR = "error"
 """Name of the column with the reasons why rows failed."""
 
-_ALL_DIGITS = 9  # which identify every float32
+_ALL_DIGITS = 9  # of float32
 _CHANNEL_DIGITS = 6  # of embeddings in a CSV
 _EMBEDDING, _ATOMS = "embedding", "atom_embeddings"
 
@@ -49,16 +49,15 @@ def predict_rows(
         source: name of the table in errors.
         on_invalid: keep a row that fails, or raise an error.
         digits: significant digits of numbers; by default six, or more for a target whose values
-            differ little for their size (`Target.digits`), and in Parquet nine, which are all
-            digits of float32.
+            differ little for their size (`Target.digits`), and in Parquet all nine.
         overwrite: replace columns of the table that have the name of a new column.
 
     Returns:
         The number of rows, and the number of rows that failed.
 
     Raises:
-        ConfigError: the model was pre-trained without targets; the column of SMILES or a feature
-            column is missing; or the table has one of the new columns, which `overwrite` replaces.
+        ConfigError: the model has no targets; the column of SMILES or a feature column is missing;
+            or the table has one of the new columns, and `overwrite` is false.
         DataError: a row failed and `on_invalid` is fail.
         StorageError: `out` cannot be written.
     """
@@ -71,13 +70,10 @@ def predict_rows(
     if digits is None:
         is_parquet = isinstance(out, Path) and check_output(out) == ".parquet"
         digits = _ALL_DIGITS if is_parquet else predictor.model.task.digits
-    parts = (
-        (rows, found[ERROR], cells(found, digits))
-        for rows, found in predictor.predicted(iter(table))
-    )
+    parts = predictor.predicted(iter(table))
     numbers = {name for name, dtype in columns.items() if dtype.kind == "f"}
-    _write(out, table, parts, [*columns], numbers)
-    return table.rows, table.failed
+    written = ((rows, values[ERROR], cells(values, digits)) for rows, values in parts)
+    return _write(out, table, written, [*columns], numbers)
 
 
 def embed_rows(
@@ -93,8 +89,7 @@ def embed_rows(
 ) -> tuple[int, int]:
     """Write a table with embeddings, keeping its rows, their order and all columns.
 
-    The suffix of the file names the format. An existing file is replaced when the new one is
-    complete.
+    The end of the file's name chooses the format.
 
     - Parquet (.parquet, .pq): the column `embedding` has R float32 numbers in every row, NaN if the
       row failed: `np.stack(table["embedding"])` has shape (n, R). With `atoms`, the column
@@ -106,13 +101,12 @@ def embed_rows(
     Args:
         chunks, source, on_invalid: as for `predict_rows`, whose result is returned.
         atoms: also write the embeddings of the atoms, in Parquet.
-        layer: the layer of the embeddings, see `Predictor.embed`.
+        layer: see `Predictor.embed`.
 
     Raises:
         ConfigError: the format cannot hold the embeddings; a column or the layer is missing; or the
             table has one of the new columns.
-        DataError: a row failed and `on_invalid` is fail.
-        StorageError: the file cannot be written.
+        DataError, StorageError: as for `predict_rows`.
     """
     output = Path(output)
     suffix = check_embeddings_output(output, atoms)
@@ -130,24 +124,22 @@ def embed_rows(
             types[_ATOMS] = arrow.list_(arrow.list_(arrow.float32(), channels))
         names = [*types]
 
-    def cells_of(found: Embeddings) -> Iterator[Sequence[Any]]:
+    def cells_of(part: Embeddings) -> Iterator[Sequence[Any]]:
         if types:
-            of_atoms = [] if found.atoms is None else [map(list, found.atoms)]
-            return zip(found.molecules, *of_atoms, found.errors, strict=True)
-        frame = pd.DataFrame(found.molecules, columns=names)
-        return cells(frame.assign(**{ERROR: found.errors}), _CHANNEL_DIGITS)
+            of_atoms = [] if part.atoms is None else [map(list, part.atoms)]
+            return zip(part.molecules, *of_atoms, part.errors, strict=True)
+        frame = pd.DataFrame(part.molecules, columns=names)
+        return cells(frame.assign(**{ERROR: part.errors}), _CHANNEL_DIGITS)
 
-    table.check([*names, *[_ATOMS] * bool(types), ERROR])  # none of another model stays
+    table.check([*names, *[_ATOMS] * bool(types), ERROR])  # no atoms of another model stay
     parts = predictor.embedded(iter(table), atoms, layer)
-    _write(output, table, ((rows, e.errors, cells_of(e)) for rows, e in parts), names, types=types)
-    return table.rows, table.failed
+    written = ((rows, part.errors, cells_of(part)) for rows, part in parts)
+    return _write(output, table, written, names, types=types)
 
 
 class TableRows:
-    """The rows of a table, whose columns are checked and kept; arguments as for `predict_rows`.
-
-    Iteration yields rows for a `Predictor`, each with its index and all its cells at the end.
-    """
+    """The rows of a table for a `Predictor`, each with its index and all its cells at the end.
+    Arguments as for `predict_rows`."""
 
     def __init__(
         self,
@@ -162,8 +154,7 @@ class TableRows:
         self.is_empty = first is None
         self.header = [] if first is None else names_in_file(first)
         """Names of the columns in the file, where that of SMILES may have another."""
-        self.rows = self.failed = 0
-        """Number of rows that were kept so far, and of those that failed."""
+        self.rows = self.failed = 0  # so far
         self._columns = [] if first is None else [str(name) for name in first]
         self._chunks = chunks if first is None else chain([first], chunks)
         self._smiles_column, self._source, self._on_invalid = smiles_column, source, on_invalid
@@ -171,8 +162,8 @@ class TableRows:
         self._kept = list(range(len(self.header)))  # indices of the columns that stay
 
     def check(self, added: Sequence[str], overwrite: bool | None = None) -> None:
-        """Raise a `ConfigError` unless there are the columns of SMILES and of features, and none of
-        those to be added; `overwrite` leaves these out, or is None if that cannot be chosen."""
+        """Raise a `ConfigError` if a column of SMILES or features is missing, or one of those to be
+        added is there. `overwrite` drops the latter, and is None where that cannot be chosen."""
         if self._features:
             require_feature_columns(self._features, self._columns, self._source)
         for name in (self._smiles_column, *self._features):
@@ -189,21 +180,16 @@ class TableRows:
 
     @property
     def smiles_place(self) -> int:
-        """Index of the column of SMILES among those that stay."""
         return self._kept.index(self._columns.index(self._smiles_column))
 
     def __iter__(self) -> Iterator[Row]:
         for chunk in self._chunks:
-            read = [chunk[name] for name in (self._smiles_column, *self._features)]
-            every = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
-            yield from zip(*read, chunk.index, every, strict=True)
+            inputs = [chunk[name] for name in (self._smiles_column, *self._features)]
+            cells = zip(*(column for _, column in chunk.items()), strict=True)  # names may repeat
+            yield from zip(*inputs, chunk.index, cells, strict=True)
 
     def kept(self, row: Row, error: str | None) -> tuple[str, ...]:
-        """Return the cells that stay, given the reason why the row failed, or None.
-
-        Raises:
-            DataError: it failed and `on_invalid` is fail.
-        """
+        """Return the cells that stay, or raise a `DataError` if `on_invalid` is fail."""
         *_, index, cells = row
         self.rows += 1
         if error is not None:
@@ -234,10 +220,11 @@ def _write(
     columns: Sequence[str],
     numbers: Collection[str] = (),
     types: Mapping[str, Any] = {},
-) -> None:
-    """Write parts of rows, each row with its error and its new cells; see `open_table`."""
+) -> tuple[int, int]:
+    """Write rows with their errors and new cells, see `open_table`; return how many, and failed."""
     header = [*table.header, *columns, ERROR]
     with open_table(out, header, table.smiles_place, numbers, types) as write:
         for rows, errors, added in parts:
             for row, error, new in zip(rows, errors, added, strict=True):
                 write([*table.kept(row, error), *new])
+    return table.rows, table.failed

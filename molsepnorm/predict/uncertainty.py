@@ -1,5 +1,4 @@
-"""Uncertainty of predictions: intervals, calibrated probabilities, sets of classes, and whether a
-molecule is like the training molecules."""
+"""Intervals, calibrated probabilities, sets of classes, and the applicability domain."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from molsepnorm.tasks.target import BOUND_SIGNS
 DOMAIN_COLUMNS = ("similarity", "in_domain", "nearest_smiles")
 """The columns of the applicability domain that do not depend on the targets."""
 
-_SEPARATOR = "|"
-_NOTHING = "none"  # the set without a class; in brackets if a class has this name
+_SEPARATOR, _NOTHING = "|", "none"  # in a set of classes
 _SMALL = 1e-3  # of a target's scale: keeps the logarithm of the spread finite
 
 
@@ -31,17 +29,17 @@ def error_signals(
         spread: [n, O], standard deviation of the networks' predictions, if there are several.
         distance: [n], from the training molecules, if the model compares molecules with them.
     """
-    signals_of = []
+    by_target = []
     for target, columns in zip(task.targets, task.columns(), strict=True):
         signals = {}
         if spread is not None and target.kind == "regression":
             with np.errstate(invalid="ignore"):
-                own = spread[:, columns.start].astype(np.float64)
-                signals["spread of the networks"] = np.log(own + _SMALL * target.scale)
+                sd = spread[:, columns.start].astype(np.float64)
+                signals["spread of the networks"] = np.log(sd + _SMALL * target.scale)
         if distance is not None:
             signals["distance from the training molecules"] = distance.astype(np.float64)
-        signals_of.append(signals)
-    return signals_of
+        by_target.append(signals)
+    return by_target
 
 
 def require_calibrated(model: PropertyModel, level: float) -> None:
@@ -55,13 +53,13 @@ def require_calibrated(model: PropertyModel, level: float) -> None:
             "is trained on a table, and this one was joined, converted or trained on other data. "
             "Train it again, or leave the intervals out"
         )
-    for each in model.calibration:
-        if isinstance(each, Intervals):
-            each.half_widths(np.ones(1), level)
+    for calibration in model.calibration:
+        if isinstance(calibration, Intervals):
+            calibration.half_widths(np.ones(1), level)
 
 
 def uncertainty_columns(
-    model: PropertyModel, found: Predicted, level: float
+    model: PropertyModel, predicted: Predicted, level: float
 ) -> list[dict[str, np.ndarray]]:
     """Return the columns of uncertainty by name, for each target.
 
@@ -70,16 +68,16 @@ def uncertainty_columns(
     transform, the standard deviation is that of the learned value, and the interval is given on
     both scales. Other targets have <target>_calibrated, the calibrated probability of class 1 or of
     the predicted class, and <target>_set, the classes that are possible at this level, separated
-    by |, or "none". As in a CSV file with this separator, a class that contains | or " is quoted.
+    by |, or "none" ("(none)" if a class has this name). A class with | or " is quoted as in CSV.
     """
     task, tables = model.task, []
-    signals = error_signals(task, found.spread, found.distance)
-    pairs = zip(task.targets, task.columns(), model.calibration, signals, strict=True)
-    for target, columns, calibration, its in pairs:
-        values = found.values[:, columns].astype(np.float64)
+    signals = error_signals(task, predicted.spread, predicted.distance)
+    parts = zip(task.targets, task.columns(), model.calibration, signals, strict=True)
+    for target, columns, calibration, error_signal in parts:
+        values = predicted.values[:, columns].astype(np.float64)
         valid = np.asarray(np.isfinite(values).all(axis=1))
         if isinstance(calibration, Intervals):
-            sd = np.where(valid, calibration.sd(its, len(values)), np.nan)
+            sd = np.where(valid, calibration.sd(error_signal, len(values)), np.nan)
             half = calibration.half_widths(sd, level)
             ends = values[:, 0] - half, values[:, 0] + half
             arrays = [sd, *ends]
@@ -102,11 +100,6 @@ def uncertainty_columns(
 
 
 def _quoted(name: str) -> str:
-    """Return a class as it is written in a set.
-
-    >>> print(_quoted("a"), _quoted("a|b"))
-    a "a|b"
-    """
     if _SEPARATOR in name or '"' in name:
         return '"' + name.replace('"', '""') + '"'
     return name
@@ -130,12 +123,12 @@ def domain_columns(
     """Return the columns of the applicability domain by name.
 
     `similarity` is the Tanimoto similarity of Morgan fingerprints (radius 2, 2,048 bits) to the
-    most similar training molecule, `nearest_smiles`; empty if none is similar at all. `in_domain`
-    says whether the model's errors are known at this similarity, see `Domain`, and all numbers of
-    feature columns are in the range of the training rows. <target>_expected_error is the mean error
-    of validation molecules of this similarity. <target>_nearest is the label of the training
-    molecule in the unit of the table, as text such as ">10" if some labels of the target are
-    bounds; missing if the model has feature columns and the molecule has different labels.
+    most similar training molecule, `nearest_smiles`; empty if none is similar. `in_domain` is true
+    if the model's errors are known at this similarity, see `Domain`, and all numbers of feature
+    columns are in the range of the training rows. <target>_expected_error is the mean error of
+    validation molecules of this similarity. <target>_nearest is the label of the training molecule
+    in the unit of the table, as text such as ">10" if some labels of the target are bounds; missing
+    if the model has feature columns and the molecule has different labels.
     """
     assert model.domain is not None
     assert encoded.similarity is not None and encoded.nearest is not None

@@ -3,7 +3,6 @@
 # Without `from __future__ import annotations`: FastAPI reads the annotations of local functions.
 
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
@@ -41,22 +40,17 @@ def _encodable(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
-"""Text that a response can repeat: JSON may escape halves of characters, which UTF-8 cannot hold.
-"""
+"""Text that UTF-8 can hold; JSON may escape halves of characters."""
 Cell = Text | Annotated[float, Strict()] | None
-Level = Annotated[
-    float | None,
-    Field(
-        gt=0,
-        lt=1,
-        description="Add intervals or sets of classes that hold the label with this probability, "
-        "such as 0.9.",
-    ),
-]
-Domain = Annotated[
-    bool, Field(description="Add the nearest training molecule, and whether it is near enough.")
-]
+_LEVEL = "Add intervals or sets of classes that hold the label with this probability, such as 0.9."
+_DOMAIN = "Add the nearest training molecule, and whether it is near enough."
+Level = Annotated[float | None, Field(gt=0, lt=1, description=_LEVEL)]
+Domain = Annotated[bool, Field(description=_DOMAIN)]
 ModelName = Annotated[Text | None, Field(description="Name of the model; the first by default.")]
+Columns = Annotated[
+    dict[Text, list[Cell]] | None,
+    Field(description="Cells of the model's feature columns, by name."),
+]
 
 
 class PredictRequest(BaseModel, extra="forbid"):
@@ -64,10 +58,7 @@ class PredictRequest(BaseModel, extra="forbid"):
     model: ModelName = None
     level: Level = None
     domain: Domain = False
-    columns: Annotated[
-        dict[Text, list[Cell]] | None,
-        Field(description="Cells of the model's feature columns, by name."),
-    ] = None
+    columns: Columns = None
 
 
 class PredictResponse(BaseModel):
@@ -78,24 +69,18 @@ class PredictResponse(BaseModel):
 class ExplainRequest(BaseModel, extra="forbid"):
     smiles: Annotated[Text, Field(description="The molecule.")]
     model: ModelName = None
-    columns: dict[Text, list[Cell]] | None = None
+    columns: Columns = None
 
 
 def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
     """Return the application of a server with these names; None for any name."""
     # Requests that wait for their turn may hold all threads: what needs no turn is async.
-    app = FastAPI(
-        title="molsepnorm",
-        version=__version__,
-        summary="Predictions of molecular properties.",
-        docs_url=None,
-        redoc_url=None,
-    )
+    summary = "Predictions of molecular properties."
+    pages: dict[str, Any] = {"docs_url": None, "redoc_url": None}
+    app = FastAPI(title="molsepnorm", version=__version__, summary=summary, **pages)
 
     @app.middleware("http")
-    async def guarded(
-        request: Request, answer: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
+    async def guarded(request: Request, answer: Any) -> Response:
         refused = _refusal(request, hosts, service.limits.megabytes)
         response = refused or await answer(request)
         response.headers.update(_HEADERS)
@@ -121,8 +106,8 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
 
     @app.post("/predict", summary="Predictions for some SMILES", response_model=PredictResponse)
     def predict(request: PredictRequest) -> Response:
-        found, notes = service.predict(**dict(request))
-        answer = PredictResponse(predictions=found, notes=notes)
+        predictions, notes = service.predict(**dict(request))
+        answer = PredictResponse(predictions=predictions, notes=notes)
         return Response(answer.model_dump_json(), media_type="application/json")
 
     @app.post(
@@ -139,13 +124,13 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         domain: Domain = False,
     ) -> Response:
         content = await request.body()
-        found = await run_in_threadpool(service.table, content, name, model, level, domain)
+        result = await run_in_threadpool(service.table, content, name, model, level, domain)
         headers = {
-            "x-smiles-column": quote(found.smiles_column),
-            "x-failed": str(found.failed),
-            "x-notes": quote("\n".join(found.notes)),
+            "x-smiles-column": quote(result.smiles_column),
+            "x-failed": str(result.failed),
+            "x-notes": quote("\n".join(result.notes)),
         }
-        return Response(found.csv.encode(), media_type="text/csv; charset=utf-8", headers=headers)
+        return Response(result.csv.encode(), media_type="text/csv; charset=utf-8", headers=headers)
 
     @app.post("/api/explain", summary="Contributions of the atoms and fragments of a molecule")
     def explain(request: ExplainRequest) -> dict[str, Any]:
@@ -179,11 +164,8 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
 
 
 def _refusal(request: Request, hosts: set[str] | None, megabytes: float) -> Response | None:
-    """Refuse requests from other web sites and bodies that are too large.
-
-    A page of another site could reach a server on this computer through the browser. Its requests
-    have another origin, or, if its name was made to point here, another host.
-    """
+    """Refuse bodies that are too large, and requests from pages of other sites, which have another
+    origin, or another host if their name was made to point here."""
     host, origin = request.headers.get("host", ""), request.headers.get("origin")
     try:
         is_known = hosts is None or urlsplit(f"//{host}").hostname in hosts

@@ -9,9 +9,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,14 +23,7 @@ from molsepnorm.analysis.explanations import explain
 from molsepnorm.analysis.explanations.files import explanation_json
 from molsepnorm.data.tables import read_chunks
 from molsepnorm.data.tables.columns import names_in_file
-from molsepnorm.errors import (
-    ConfigError,
-    DataError,
-    DataWarning,
-    MolsepnormError,
-    counted,
-    did_you_mean,
-)
+from molsepnorm.errors import ConfigError, DataError, DataWarning, MolsepnormError, did_you_mean
 from molsepnorm.model import PropertyModel
 from molsepnorm.molecules.drawing import Panel, draw_grid, draw_structure
 from molsepnorm.molecules.featurize.atom_order import traced
@@ -38,19 +32,15 @@ from molsepnorm.predict.uncertainty import require_calibrated
 
 T = TypeVar("T")
 
-_BLOCK = 128
-"""Maximum number of rows that are predicted before another request has its turn."""
+_BLOCK = 128  # rows that are predicted before another request has its turn
 _WORK = 1_000_000
 """Maximum sum of the squared lengths of their SMILES, unless there is only one. A molecule of 1,000
 atoms takes about a second on one core, so 128 of them would take two minutes."""
-_MAX_COLUMNS = 2_000
-"""Columns of a table; the time of a row grows with their number."""
+_MAX_COLUMNS = 2_000  # of a table; the time of a row grows with their number
 _FORMATS = (".csv", ".tsv", ".txt", ".smi", ".smiles", ".sdf")
 """Tables that are accepted: those whose size in memory is known from their size as a file."""
-_MAX_EXPLAINED = 80
-"""Atoms of a molecule that is explained; the time grows with the third power of their number."""
-_LEVELS = (0.8, 0.9, 0.95)
-"""Levels of intervals that the page offers."""
+_MAX_EXPLAINED = 80  # atoms; the time grows with the third power of their number
+_LEVELS = (0.8, 0.9, 0.95)  # of the intervals that the page offers
 _SIZE = 240, 170  # pixels of a molecule
 _SMILES = "smiles"
 _SHOWN = ("name", "kind", "learned_name", "classes")  # of a target
@@ -66,13 +56,11 @@ class LimitError(MolsepnormError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a request."""
+    """The limits of a request: its molecules, the size of its body, and its time."""
 
     rows: int = 10_000
     megabytes: float = 20
-    """Size of the body."""
     seconds: float = 60
-    """Time from its arrival to the response."""
 
 
 class PredictedTable(NamedTuple):
@@ -83,7 +71,7 @@ class PredictedTable(NamedTuple):
     failed: int
     """Number of rows without a prediction."""
     notes: list[str]
-    """How the table was read, where that should be checked."""
+    """The data warnings."""
 
 
 class Service:
@@ -94,10 +82,7 @@ class Service:
     """
 
     def __init__(
-        self,
-        models: Mapping[str, PropertyModel],
-        limits: Limits | None = None,
-        device: str = "cpu",
+        self, models: Mapping[str, PropertyModel], limits: Limits | None = None, device: str = "cpu"
     ) -> None:
         self.limits = limits or Limits()
         self._device = device
@@ -132,7 +117,7 @@ class Service:
         domain: bool = False,
         columns: Mapping[str, Sequence[Any]] | None = None,
     ) -> tuple[list[Prediction], list[str]]:
-        """Return the predictions for some SMILES, and notes about the data.
+        """Return the predictions for some SMILES, and the data warnings.
 
         Args:
             smiles, columns: as for `Predictor.predict`.
@@ -145,18 +130,17 @@ class Service:
         deadline = self._deadline()
         self._require_size(len(smiles))
         predictor = self._predictor(model, level, domain)
-        if wrong := [name for name, cells in (columns or {}).items() if len(cells) != len(smiles)]:
-            raise ConfigError(
-                f"the feature column {wrong[0]} has {len((columns or {})[wrong[0]]):,} cells for "
-                f"{counted(len(smiles), 'molecule')}"
-            )
+        for name, cells in (columns or {}).items():
+            if len(cells) != len(smiles):
+                count = f"{len(cells):,} cells for {len(smiles):,} SMILES"
+                raise ConfigError(f"the feature column {name} has {count}")
 
         def block(rows: slice) -> list[Prediction]:
-            cells = columns and {name: each[rows] for name, each in columns.items()}
-            return predictor.predict(smiles[rows], cells)
+            cells_of = columns and {name: cells[rows] for name, cells in columns.items()}
+            return predictor.predict(smiles[rows], cells_of)
 
-        found, notes = self._in_turns(smiles, deadline, block)
-        return [each for part in found for each in part], notes
+        parts, notes = self._in_turns(smiles, deadline, block)
+        return [*chain(*parts)], notes
 
     def table(
         self,
@@ -166,11 +150,11 @@ class Service:
         level: float | None = None,
         domain: bool = False,
     ) -> PredictedTable:
-        """Return a table with predictions; the name of the file names its format. The other
-        arguments are those of `predict`."""
+        """Return a table with predictions. The end of `name`, the name of the file, is its format.
+        The other arguments are those of `predict`."""
         deadline = self._deadline()
         predictor = self._predictor(model, level, domain)
-        name = name.replace("\0", "")  # which names of codecs cannot have
+        name = name.replace("\0", "")  # codecs refuse it
         suffix = PurePosixPath(name).suffix.lower()
         if suffix not in _FORMATS:
             raise ConfigError(
@@ -203,10 +187,10 @@ class Service:
         texts, failed = [head], 0
         for chunk in chunks:
             work = partial(predicted, chunk)
-            found, more = self._in_turns(chunk[_SMILES].tolist(), deadline, work)
+            parts, more = self._in_turns(chunk[_SMILES].tolist(), deadline, work)
             notes += (note for note in more if note not in notes)
-            texts += (text.removeprefix(head) for text, _ in found)
-            failed += sum(count for _, count in found)
+            texts += (text.removeprefix(head) for text, _ in parts)
+            failed += sum(count for _, count in parts)
         return PredictedTable("".join(texts), columns[_SMILES], failed, notes)
 
     def explain(
@@ -225,16 +209,14 @@ class Service:
                     f"this molecule has {atoms} atoms, and the server explains up to "
                     f"{_MAX_EXPLAINED}: use molsepnorm explain"
                 )
-            (found,) = explain(predictor, [smiles], columns)
-        if found.error is not None:
-            raise DataError(found.error)
-        content = explanation_json(found, [*found.targets])
-        for name, each in found.targets.items():
-            limit, panel = (
-                float(np.abs(each.atoms).max(initial=0)),
-                Panel(found.structure, each.atoms),
-            )
-            svg = draw_grid([panel], limit, each.unit, png=False)
+            (explanation,) = explain(predictor, [smiles], columns)
+        if explanation.error is not None:
+            raise DataError(explanation.error)
+        content = explanation_json(explanation, [*explanation.targets])
+        for name, target in explanation.targets.items():
+            panel = Panel(explanation.structure, target.atoms)
+            limit = float(np.abs(target.atoms).max(initial=0))
+            svg = draw_grid([panel], limit, target.unit, png=False)
             content["targets"][name]["svg"] = svg.decode()
         return content
 
@@ -282,23 +264,19 @@ class Service:
     def _in_turns(
         self, smiles: Sequence[str], deadline: float, work: Callable[[slice], T]
     ) -> tuple[list[T], list[str]]:
-        """Return `work` of the rows of each turn, and notes about the data."""
-        found: list[T] = []
+        """Return `work` of the rows of each turn, and the data warnings."""
+        parts: list[T] = []
         notes: dict[str, None] = {}
         for rows in _blocks(smiles):
             with self._turn(deadline) as more:
-                found.append(work(rows))
+                parts.append(work(rows))
             notes |= dict.fromkeys(more)
-        return found, list(notes)
+        return parts, list(notes)
 
     @contextmanager
     def _turn(self, deadline: float) -> Iterator[list[str]]:
-        """Wait until no other request computes. Yield a list, which has the warnings about data
-        when the turn ends.
-
-        RDKit's log, from which the reasons for invalid SMILES are read, and Python's warnings are
-        shared by all threads.
-        """
+        """Wait until no other request computes, since threads share Python's warnings and RDKit's
+        log of invalid SMILES. Yield a list, which has the data warnings when the turn ends."""
         if not self._lock.acquire(timeout=self._left(deadline)):
             raise LimitError(
                 f"the server was busy for {self.limits.seconds:g} seconds: try again later", 503
@@ -310,7 +288,7 @@ class Service:
                 yield notes
         finally:
             self._lock.release()
-        texts = (str(each.message) for each in caught if issubclass(each.category, DataWarning))
+        texts = (str(note.message) for note in caught if issubclass(note.category, DataWarning))
         notes += dict.fromkeys(texts)
 
 
@@ -324,18 +302,16 @@ def _blocks(smiles: Sequence[str]) -> Iterator[slice]:
     """
     start, work = 0, 0
     for row, text in enumerate(smiles):
-        own = len(text) ** 2
-        if row > start and (row - start == _BLOCK or work + own > _WORK):
+        if row > start and (row - start == _BLOCK or work + len(text) ** 2 > _WORK):
             yield slice(start, row)
             start, work = row, 0
-        work += own
+        work += len(text) ** 2
     yield slice(start, len(smiles))
 
 
 def _has_level(model: PropertyModel, level: float) -> bool:
     """Return whether a model has intervals at a level; few validation molecules give few levels."""
-    try:
+    with suppress(ConfigError):
         require_calibrated(model, level)
-    except ConfigError:
-        return False
-    return True
+        return True
+    return False

@@ -20,8 +20,8 @@ class TrialRecord:
     state: str
     """complete, stopped early, interrupted (it does not count), or running."""
     score: float | None
-    """Mean over the splits of the best validation score; of a trial that was stopped early, over
-    the splits and epochs so far. None if there is none."""
+    """Mean over the splits of the best validation score, of those so far if the trial was stopped
+    early. None if there is none."""
     scores: tuple[float, ...]
     """Best validation score of each finished split."""
     seconds: float | None
@@ -38,15 +38,14 @@ class Tuning:
 
     folder: Path
     metric: Metric
-    """The metric that compares the trials."""
     splits: int
-    """Number of splits that each trial is trained on."""
+    """Number of splits of each trial."""
     config: TrainConfig
     """The recipe."""
     trials: tuple[TrialRecord, ...] = ()
     """All trials in the folder, in the order in which they began."""
     importance: dict[str, float] | None = None
-    """Share of each setting in the variance of the scores; None before the end, and with too few
+    """Share of each setting in the variance of the scores, once the search has ended with enough
     complete trials."""
     finished: bool = True
     """False if a callback stopped the search; the same call continues it."""
@@ -54,19 +53,19 @@ class Tuning:
     @property
     def others_run(self) -> bool:
         """True if other processes still run trials in the folder."""
-        return any(each.state == "running" for each in self.trials)
+        return any(trial.state == "running" for trial in self.trials)
 
     @property
     def ranked(self) -> list[TrialRecord]:
-        """The complete trials, the best one first; equal scores in the order of the trials."""
-        complete = [each for each in self.trials if each.state == "complete"]
+        """The complete trials, the best one first; of equal scores, the earlier one."""
+        complete = [trial for trial in self.trials if trial.state == "complete"]
         sign = -1 if self.metric.higher_is_better else 1
-        return sorted(complete, key=lambda each: sign * (each.score or 0.0))
+        return sorted(complete, key=lambda trial: sign * (trial.score or 0.0))
 
     @property
     def recipe(self) -> TrialRecord | None:
         """The trial of the recipe, once it is complete."""
-        return next((each for each in self.ranked if each.recipe), None)
+        return next((trial for trial in self.ranked if trial.recipe), None)
 
     @property
     def best(self) -> TrainConfig | None:
@@ -83,28 +82,22 @@ def write_files(tuning: Tuning) -> None:
     """Write the table of trials, the best configuration, and the importance of the settings."""
     import pandas as pd
 
-    rows = [
-        {
-            "trial": each.number,
-            "state": each.state,
-            "recipe": int(each.recipe),
-            "seconds": each.seconds,
-            "score": each.score,
-            **{f"score_{number}": score for number, score in enumerate(each.scores)},
-            **each.settings,
-        }
-        for each in tuning.trials
-    ]
+    rows = []
+    for trial in tuning.trials:
+        row = {"trial": trial.number, "state": trial.state, "recipe": int(trial.recipe)}
+        row |= {"seconds": trial.seconds, "score": trial.score}
+        scores = {f"score_{number}": score for number, score in enumerate(trial.scores)}
+        rows.append(row | scores | trial.settings)
     with replacing(tuning.folder / "trials.csv") as scratch:
         pd.DataFrame(rows, dtype=object).to_csv(scratch, index=False)
     if tuning.best is not None:
         tuning.best.save(tuning.folder / "best.yaml")
     if tuning.importance:
-        _draw_importance(tuning, tuning.importance)
+        _draw_importance(tuning, sorted(tuning.importance.items(), key=lambda item: item[1]))
 
 
-def _draw_importance(tuning: Tuning, importance: dict[str, float]) -> None:
-    names, shares = zip(*sorted(importance.items(), key=lambda item: item[1]), strict=True)
+def _draw_importance(tuning: Tuning, importance: list[tuple[str, float]]) -> None:
+    names, shares = zip(*importance, strict=True)
     figure = new_figure(6.4, 1.2 + 0.32 * len(names))
     axes = figure.subplots()
     axes.bar_label(axes.barh(names, shares, color="#4477aa"), fmt="{:.0%}", padding=3)

@@ -34,8 +34,8 @@ from molsepnorm.tuning.result import TrialRecord, Tuning
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-_MARKS = 4
-"""Number of times per run at which a trial may be stopped."""
+_MARKS = 4  # times per run at which a trial may be stopped
+_MOLECULES, _MAX_SPLITS = 500, 5  # validation molecules of a trial, and its splits
 
 
 def tune(
@@ -50,7 +50,7 @@ def tune(
     callback: Callback | Iterable[Callback] | None = None,
     report: Callable[[TrialRecord, Tuning], None] = lambda trial, tuning: None,
 ) -> Tuning:
-    """Search for the settings with the best validation score; the test split is not used.
+    """Search for the settings with the best validation score, without the test split.
 
     The first trial is the recipe. Further trials are drawn by Optuna's tree-structured Parzen
     estimator, and stopped early if they are worse than the median at the same point of training.
@@ -60,18 +60,13 @@ def tune(
     replicates with the same test molecules, by default as many as it takes to validate on 500
     molecules, at most five.
 
-    >>> config = load_config("my.csv", overrides={"data.targets": ["logS"]})    # doctest: +SKIP
-    >>> tuning = tune(config, "runs/tune-logS", budget="1h")                    # doctest: +SKIP
-    >>> train_best(tuning).metrics["test"]                                      # doctest: +SKIP
-
     Args:
         config: the recipe.
         folder: folder of the trials and of the results.
         trials: number of trials in the folder, the recipe's and those stopped early included.
         budget: time of the search, such as 1h; the recipe's trial is always completed.
-        space, fixed: the search space, see `make_space`.
-        splits: number of splits of each trial.
-        callback: receives the events of every run and may stop the search; one or several.
+        space, fixed: see `make_space`.
+        callback: one or several, which receive the events of every run and may stop the search.
         report: called with each trial that has ended in this process, and the result so far.
 
     Raises:
@@ -95,20 +90,20 @@ def tune(
     tuning = Tuning(Path(folder), metric, len(data), config)
     common = [config.resolved().content(), repr(values), [each.digest for each in data]]
     digest = short_digest(json.dumps([common, [each.split_rows() for each in data]]))
-    recipe, both = config.changed({"run.metric": metric.name}), Callbacks(callback)
+    recipe = config.changed({"run.metric": metric.name})
 
     def train(trial: Trial, settings: dict[str, Any], seconds: float) -> float:
         try:
-            own = recipe.changed(settings)
+            tried = recipe.changed(settings)
         except ConfigError:  # each value is valid, but not all of them together
             raise optuna.TrialPruned from None
-        own = own.model_copy(update={"run": own.run.network_alone()})
+        tried = tried.model_copy(update={"run": tried.run.network_alone()})
         end = time.monotonic() + seconds
         watch = _Watch(trial, metric.name, len(data))
-        stops = [watch, both, StopWhen(lambda: time.monotonic() > end)]
+        stops = [watch, Callbacks(callback), StopWhen(lambda: time.monotonic() > end)]
         try:
             for dataset in data:
-                result = train_on(own, dataset, model=start, callback=stops)
+                result = train_on(tried, dataset, model=start, callback=stops)
                 if not result.finished and not (watch.behind or time.monotonic() > end):
                     raise Interrupted
                 if not result.finished or not watch.end_split():
@@ -128,9 +123,8 @@ def tune(
 def train_best(
     tuning: Tuning, callback: Callback | Iterable[Callback] | None = None
 ) -> TrainingResult:
-    """Train the best configuration in the folder `best`, and score it once on the test split.
-
-    A run that was stopped is continued, and a finished one is returned.
+    """Train the best configuration in the folder `best`, and score it once on the test split. A
+    stopped run is continued, and a finished one is returned.
 
     Raises:
         ConfigError: no trial is complete, or the folder has a run of another configuration.
@@ -150,7 +144,7 @@ def train_best(
 
 
 class _Watch(Callback):
-    """Follows the validation scores of a trial, and stops it if it is behind."""
+    """Keeps the validation scores of a trial, and stops it early."""
 
     def __init__(self, trial: Trial, metric: str, splits: int) -> None:
         self.scores: list[float] = []
@@ -160,8 +154,7 @@ class _Watch(Callback):
 
     def on_epoch(self, record: EpochRecord, epochs: int) -> bool:
         if record.best:
-            is_loss = self._metric == "loss"
-            self._best = record.val_loss if is_loss else record.scores[self._metric]
+            self._best = {"loss": record.val_loss, **record.scores}[self._metric]
         mark = _MARKS * record.epoch // max(epochs, 1)
         step = len(self.scores) * _MARKS + mark
         if mark > self._mark and step < self._splits * _MARKS and math.isfinite(self._best):
@@ -178,35 +171,32 @@ class _Watch(Callback):
         return math.isfinite(best)
 
 
-_MOLECULES, _MAX_SPLITS = 500, 5
-"""A trial validates on this number of molecules, over at most this number of splits."""
-
-
 def check_search(config: TrainConfig, trials: int | None, budget: str | None) -> float:
     """Check the arguments of `tune` without the data; return the budget in seconds."""
-    data = config.data
+    data, objective = config.data, config.objective.name
     data.require_split()
-    refused = {
-        "give the number of trials (--trials 50), a budget (--budget 1h), or both": (
-            trials is None and budget is None
-        ),
-        f"at least one trial is needed; got {trials}": trials is not None and trials < 1,
-        f"objective.name is {config.objective.name}: only {SUPERVISED} is tuned": (
-            config.objective.name != SUPERVISED
-        ),
-        "run.budget is not used in a search, where run.epochs is the length of a trial: leave it "
-        "out": config.run.budget is not None,
-        "data.test_set: false (--no-test) makes each fold a test split in turn, so a search would "
-        "choose settings by molecules that score the best one later: leave it out": (
-            data.folds is not None and not data.test_set
-        ),
-        "the data are a pipe, and a search may be continued later: write them to a file": any(
-            path is not None and is_stream(path) for path in (data.table, data.splits_file)
-        ),
-    }
-    for message, is_refused in refused.items():
-        if is_refused:
-            raise ConfigError(message)
+    if trials is None and budget is None:
+        raise ConfigError(
+            "give the number of trials (--trials 50), a budget (--budget 1h), or both"
+        )
+    if trials is not None and trials < 1:
+        raise ConfigError(f"at least one trial is needed; got {trials}")
+    if objective != SUPERVISED:
+        raise ConfigError(f"objective.name is {objective}: only {SUPERVISED} is tuned")
+    if config.run.budget is not None:
+        raise ConfigError(
+            "run.budget is not used in a search, where run.epochs is the length of a trial: leave "
+            "it out"
+        )
+    if data.folds is not None and not data.test_set:
+        raise ConfigError(
+            "data.test_set: false (--no-test) makes each fold a test split in turn, so a search "
+            "would choose settings by molecules that score the best one later: leave it out"
+        )
+    if any(path is not None and is_stream(path) for path in (data.table, data.splits_file)):
+        raise ConfigError(
+            "the data are a pipe, and a search may be continued later: write them to a file"
+        )
     try:
         return math.inf if budget is None else seconds_of(budget)
     except ValueError as error:
@@ -226,11 +216,11 @@ def load_splits(config: TrainConfig, splits: int | None) -> list[Dataset]:
         splits = folds or _default_splits(config, first)
     if splits < 1:
         raise ConfigError(f"at least one split is needed; got {splits}")
-    numbers = [config.data.fold + number for number in range(1, splits)]
-    others = [
-        config.changed({"data.fold": number % folds if folds else number}) for number in numbers
-    ]
-    return [_without_test(each) for each in [first, *map(load_dataset, others)]]
+    data = [first]
+    for fold in range(config.data.fold + 1, config.data.fold + splits):
+        fold = fold % folds if folds else fold
+        data.append(load_dataset(config.changed({"data.fold": fold})))
+    return [*map(_without_test, data)]
 
 
 def _default_splits(config: TrainConfig, data: Dataset) -> int:
@@ -239,9 +229,10 @@ def _default_splits(config: TrainConfig, data: Dataset) -> int:
         config.changed({"data.fold": config.data.fold + 1})
     except ConfigError:
         return 1
+    if config.data.splits_file is not None:
+        return 1
     molecules = len(np.unique(data.molecule_ids[data.splits["val"]]))
-    is_given = config.data.splits_file is not None
-    return 1 if is_given else min(_MAX_SPLITS, math.ceil(_MOLECULES / molecules))
+    return min(_MAX_SPLITS, math.ceil(_MOLECULES / molecules))
 
 
 def _without_test(dataset: Dataset) -> Dataset:

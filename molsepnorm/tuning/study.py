@@ -15,12 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import optuna
 from filelock import FileLock
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna import distributions
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback, fail_stale_trials
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -41,7 +36,7 @@ _NOT_TUNED = {
 }
 """Settings of `run` and `finetune` that all trials share."""
 
-Space: TypeAlias = dict[str, BaseDistribution]
+Space: TypeAlias = dict[str, distributions.BaseDistribution]
 """The values of each setting, by its dotted name."""
 
 _FILE = "trials.db"
@@ -52,11 +47,8 @@ _STATES = {
     TrialState.RUNNING: "running",
 }
 _COUNTED = TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED
-_STARTUP = 5
-"""Number of trials that are drawn at random, and of complete trials before one is stopped early."""
-
-_HEARTBEAT, _GRACE = 15, 60
-"""Seconds between signs of life of a trial, and without one until it is repeated."""
+_STARTUP = 5  # trials that are drawn at random, or complete before one is stopped early
+_HEARTBEAT, _GRACE = 15, 60  # seconds between a trial's signs of life, or without, to repeat it
 
 
 def make_space(
@@ -76,17 +68,17 @@ def make_space(
         ConfigError: a setting cannot be tuned, a value is invalid, or no setting is left.
     """
     where: Path | str = "the search space"
-    default = source is None
-    if not isinstance(source, Mapping):
-        where = config_folder() / "tune.yaml" if source is None else Path(source)
+    values = source
+    if not isinstance(values, Mapping):
+        where = config_folder() / "tune.yaml" if values is None else Path(values)
         sections = read_yaml(where).items()
-        source = {f"{name}.{key}": each for name, own in sections for key, each in own.items()}
+        values = {f"{name}.{key}": value for name, keys in sections for key, value in keys.items()}
     space: Space = {}
-    for name, value in source.items():
+    for name, value in values.items():
         try:
-            space[name] = _values(config, name, value, fixed)
+            space[name] = _distribution(config, name, value, fixed)
         except ConfigError as error:
-            if not default:
+            if source is not None:
                 lines = (line.replace("the configuration: ", "") for line in error.lines)
                 raise ConfigError(*(f"{where}: {line}" for line in lines)) from None
     if not space:
@@ -94,48 +86,51 @@ def make_space(
     return space
 
 
-def value_of(config: TrainConfig, name: str) -> Any:
-    """Return the plain value of a setting by its dotted name."""
+def _value(config: TrainConfig, name: str) -> Any:
     section, _, key = name.partition(".")
     return config.content()[section][key]
 
 
-def _values(config: TrainConfig, name: str, given: Any, fixed: Collection[str]) -> BaseDistribution:
-    """Return the values of a setting, with the recipe's own."""
-    ends = isinstance(given, dict) and {"low", "high"} <= given.keys() <= {"low", "high", "log"}
-    log = given.get("log", False) if ends else False
-    if not (ends or isinstance(given, list)) or not isinstance(log, bool):
+def _distribution(
+    config: TrainConfig, name: str, values: Any, fixed: Collection[str]
+) -> distributions.BaseDistribution:
+    """Return the values of a setting, with the recipe's."""
+    ends = isinstance(values, dict) and {"low", "high"} <= values.keys() <= {"low", "high", "log"}
+    log = values.get("log", False) if ends else False
+    if not (ends or isinstance(values, list)) or not isinstance(log, bool):
         raise ConfigError(
             f"{name} must be a list of choices, such as [0.0, 0.1], or a range, such as "
-            f"{{low: 0.0001, high: 0.01, log: true}}; got {shown(given)}"
+            f"{{low: 0.0001, high: 0.01, log: true}}; got {shown(values)}"
         )
     _require_tunable(config, name, fixed)
-    wanted = [given["low"], given["high"]] if ends else given
+    wanted = [values["low"], values["high"]] if ends else values
     changed = [config.changed({name: value}) for value in wanted]  # refuses unknown settings
-    own, values = value_of(config, name), [value_of(each, name) for each in changed]
     if any(encoding(each) != encoding(config) for each in changed):
         raise ConfigError(f"{name} cannot be tuned: it changes how the molecules are encoded")
+    plain = [_value(each, name) for each in [*changed, config]]
     try:
         if not ends:
-            return CategoricalDistribution(tuple(dict.fromkeys([*values, own])))
-        kinds = {type(each) for each in (*values, own)}
+            return distributions.CategoricalDistribution(tuple(dict.fromkeys(plain)))
+        kinds = {*map(type, plain)}
         if not kinds <= {int, float}:
             raise ValueError(
-                f"the recipe has {shown(own)}, and a range holds numbers: write a list of choices"
+                f"the recipe has {shown(plain[-1])}, and a range holds numbers: write a list of "
+                "choices"
             )
-        kind = IntDistribution if kinds == {int} else FloatDistribution
-        kind(values[0], values[1], log=log)  # refuses an empty range, and 0 on a logarithmic scale
-        return kind(min(*values, own), max(*values, own), log=log)
+        kind: Any = distributions.FloatDistribution
+        if kinds == {int}:
+            kind = distributions.IntDistribution
+        kind(*plain[:2], log=log)  # refuses an empty range, and 0 on a logarithmic scale
+        return kind(min(plain), max(plain), log=log)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
 def _require_tunable(config: TrainConfig, name: str, fixed: Collection[str]) -> None:
     section, _, key = str(name).partition(".")
-    start = config.finetune.start
+    start, reason = config.finetune.start, None
     if key not in config.content().get(section, {}):
         return
-    reason = None
     if name in fixed:
         reason = "is set on its own as well, and a setting is either set or tuned: leave one out"
     elif section not in _SECTIONS or (section in ("run", "finetune") and key in _NOT_TUNED):
@@ -187,8 +182,8 @@ def open_study(tuning: Tuning, space: Space, digest: str) -> Iterator[optuna.Stu
             study.set_user_attr("search", digest)
             fail_stale_trials(study)
             known = study.get_trials(states=(*_COUNTED, TrialState.WAITING))
-            if not any(each.user_attrs.get("recipe") for each in known):
-                recipe = {name: value_of(tuning.config, name) for name in space}
+            if not any(trial.user_attrs.get("recipe") for trial in known):
+                recipe = {name: _value(tuning.config, name) for name in space}
                 study.enqueue_trial(recipe, user_attrs={"recipe": True})
         yield study
         storage.engine.dispose()
@@ -205,8 +200,8 @@ def open_study(tuning: Tuning, space: Space, digest: str) -> Iterator[optuna.Stu
 class _Median(optuna.pruners.BasePruner):
     """Stop a trial whose score is worse than the median of the complete trials at this step.
 
-    `optuna.pruners.MedianPruner` compares the best score up to the step, which is misleading here,
-    since a score is a mean over the splits so far.
+    `optuna.pruners.MedianPruner` compares the best score up to the step, but here a score is a mean
+    over the splits so far.
     """
 
     def __init__(self, metric: Metric) -> None:
@@ -217,10 +212,10 @@ class _Median(optuna.pruners.BasePruner):
         if step is None or trial.user_attrs.get("recipe"):
             return False
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        values = [each.intermediate_values for each in complete]
-        scores = [each[step] for each in values if step in each]
-        own = trial.intermediate_values[step]
-        return len(scores) >= _STARTUP and self._metric.better(float(np.median(scores)), own)
+        values = [other.intermediate_values.get(step) for other in complete]
+        scores = [value for value in values if value is not None]
+        score = trial.intermediate_values[step]
+        return len(scores) >= _STARTUP and self._metric.better(float(np.median(scores)), score)
 
 
 class Interrupted(Exception):
@@ -238,14 +233,14 @@ def run_trials(
 ) -> Tuning:
     """Run trials until there are enough, or a callback stops one, and return the result.
 
-    The recipe has no time limit. `train` returns the score of a trial with these settings, within
-    some seconds.
+    `train` returns the score of a trial with these settings within some seconds, which are infinite
+    for the recipe.
     """
 
     def is_done() -> bool:
         if not study.get_trials(states=(TrialState.WAITING,)):
-            found = study.get_trials(deepcopy=False, states=_COUNTED)
-            if len(found) >= trials or _spent(study) >= seconds:
+            counted = study.get_trials(deepcopy=False, states=_COUNTED)
+            if len(counted) >= trials or _spent(study) >= seconds:
                 return True
         if (tuning.folder / "best" / "metrics.json").exists():
             raise ConfigError(
@@ -255,7 +250,7 @@ def run_trials(
         return False
 
     def objective(trial: Trial) -> float:
-        # a seed of its own for each trial, so that processes do not repeat each other's
+        # each trial has another seed, so that processes do not repeat each other's
         seed = (tuning.config.run.seed + trial.number) % (1 << 32)
         study.sampler = optuna.samplers.TPESampler(n_startup_trials=_STARTUP, seed=seed)
         settings = {name: _suggest(trial, name, space) for name in space}
@@ -273,24 +268,26 @@ def run_trials(
 
     if not is_done():
         study.optimize(objective, callbacks=[after], catch=Interrupted)
-    shares = _importance(study) if tuning.finished else None
-    tuning = replace(tuning, trials=_records(study), importance=shares)
+    tuning = replace(tuning, trials=_records(study))
+    if tuning.finished:
+        tuning = replace(tuning, importance=_importance(study))
     write_files(tuning)
     return tuning
 
 
 def _suggest(trial: Trial, name: str, space: Space) -> Any:
     values: Any = space[name]
-    if isinstance(values, CategoricalDistribution):
+    if isinstance(values, distributions.CategoricalDistribution):
         return trial.suggest_categorical(name, values.choices)
-    draw = trial.suggest_int if isinstance(values, IntDistribution) else trial.suggest_float
+    is_int = isinstance(values, distributions.IntDistribution)
+    draw = trial.suggest_int if is_int else trial.suggest_float
     return draw(name, values.low, values.high, log=values.log)
 
 
 def _spent(study: optuna.Study) -> float:
     """Return the seconds during which at least one trial ran; interrupted ones are not counted."""
     trials, now = study.get_trials(deepcopy=False, states=_COUNTED), datetime.now()
-    spans = [(each.datetime_start or now, each.datetime_complete or now) for each in trials]
+    spans = [(trial.datetime_start or now, trial.datetime_complete or now) for trial in trials]
     total, end = 0.0, datetime.min
     for first, last in sorted(spans):
         total += max(0.0, (last - max(first, end)).total_seconds())
@@ -305,7 +302,7 @@ def _importance(study: optuna.Study) -> dict[str, float] | None:
     Source: Hutter et al., "An Efficient Approach for Assessing Hyperparameter Importance"
     (fANOVA), ICML 2014.
     """
-    values = [each.value for each in study.get_trials(states=(TrialState.COMPLETE,))]
+    values = [trial.value for trial in study.get_trials(states=(TrialState.COMPLETE,))]
     if len(values) < _STARTUP or len(set(values)) == 1:
         return None
     return get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))

@@ -113,6 +113,8 @@ def test_fix_replaces_no_file_and_the_advice_names_none(table, tmp_path, monkeyp
     assert "replace it with --force" in _error("check", path, "--fix", copy, code=2)
     assert copy.read_text() == "kept"
     assert "--fix my_clean_2.csv" in _ok("check", path, "--targets", "y")
+    folds = ("--targets", "y", "--folds", 3, "--no-test")
+    assert "--targets y --folds 3 --no-test --fix" in _ok("check", path, *folds)
     training = ("train", "--data", str(table(("CCO", "high", 1))), "--targets", "y")
     assert "--fix my_clean_2.csv" in invoke(*training).stderr
     assert "41 rows" in _ok("check", table(*BAD), "--fix", copy, "--force")

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import runs
 from molsepnorm.training import TrainConfig, load_config
 
-TINY = {
-    "data.featurizer": "zinc",
-    "model.layers": 1,
-    "model.width": 16,
-    "model.ffn_width": 16,
-    "model.heads": 2,
-    "model.max_path_length": 3,
-    "run.epochs": 2,
-    "run.batch_size": 8,
-    "run.threads": 1,
-}
-ENDS = {"O": -1.0, "N": -1.2, "Cl": 0.9, "F": 0.4, "C(=O)O": -1.5, "c1ccccc1": 2.0}
+TINY = {**runs.TINY, "run.epochs": 2, "run.threads": 1}
 
 
 @pytest.fixture
@@ -31,14 +20,12 @@ def write_table(tmp_path: Path) -> Callable[..., Path]:
 
     def write(name: str, other: dict[int, float] | None = None) -> Path:
         rows = [
-            ("C" * n + end, 0.5 * n + value) for n in range(1, 6) for end, value in ENDS.items()
+            ("C" * n + end, round(0.5 * n + value, 3))
+            for n in range(1, 6)
+            for end, value in runs.ENDS.items()
         ]
-        with open(tmp_path / name, "w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["smiles", "y"])
-            for row, (smiles, y) in enumerate(rows):
-                writer.writerow([smiles, (other or {}).get(row, round(y, 3))])
-        return tmp_path / name
+        cells = ((smiles, (other or {}).get(row, y)) for row, (smiles, y) in enumerate(rows))
+        return runs.write_rows(tmp_path / name, ["smiles", "y"], *cells)
 
     return write
 

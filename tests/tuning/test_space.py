@@ -46,7 +46,7 @@ def test_a_file_has_the_sections_of_a_recipe(configure, tmp_path):
     assert make_space(configure(), path) == {
         "optim.lr": FloatDistribution(1e-4, 1e-2, log=True),
         "optim.weight_decay": FloatDistribution(0, 1),
-        "optim.ema": CategoricalDistribution((None, 0.5, 0.99)),
+        "optim.ema": CategoricalDistribution((None, 0.5, 0.9)),
         "run.epochs": IntDistribution(1, 9),
     }
 

@@ -37,12 +37,12 @@ class FilterColumns:
         """Return the column of this name or short name, which Python's parser returns as NFKC."""
         known = {normalize("NFKC", each): each for each in (*self.aliases, *self.kinds)}
         name = known.get(normalize("NFKC", name), name)
-        if name in self.aliases and name in self.kinds:
-            raise ConfigError(
-                f"{where}: '{name}' is a column of the input and a target: write "
-                f"'{self.aliases[name]}' for the prediction, or leave the column out"
-            )
         column = self.aliases.get(name, name)
+        if column != name and name in self.kinds:
+            raise ConfigError(
+                f"{where}: '{name}' is a column of the input and a target: write '{column}' for "
+                "the prediction, or leave the column out"
+            )
         if column not in self.kinds:
             raise ConfigError(
                 f"{where}: there is no column '{name}'. {did_you_mean(name, known.values())} "
@@ -97,14 +97,14 @@ class Filter:
     def __call__(self, table: pd.DataFrame) -> np.ndarray:  # bool (n,)
         """Return which rows fulfil the condition. Columns of `numbers` hold numbers."""
         types = {"yes/no": bool, "number": np.float64, "probability": np.float64}
-        own = {
+        values = {
             name: table[column].astype(types.get(self._columns.kinds[column], table[column].dtype))
             for name, column in self._names.items()
         }
-        found = pd.eval(self._expression, engine="python", resolvers=[own])
-        if not isinstance(found, pd.Series) or found.dtype != bool:
+        fulfilled = pd.eval(self._expression, engine="python", resolvers=[values])
+        if not isinstance(fulfilled, pd.Series) or fulfilled.dtype != bool:
             self._fail(f"it is no condition: {_EXAMPLE}")
-        return found.to_numpy()
+        return fulfilled.to_numpy()
 
     def _example(self) -> pd.DataFrame:
         values = {"number": 0.0, "probability": 0.0, "yes/no": False}
@@ -128,25 +128,25 @@ class Filter:
     def _check(self, node: ast.Compare) -> None:
         """Check a comparison, and note which cells it compares with what."""
         sides = [leaf for side in (node.left, *node.comparators) for leaf in ast.walk(side)]
-        columns = [self._names[each.id] for each in sides if isinstance(each, ast.Name)]
-        values = [each.value for each in sides if isinstance(each, ast.Constant)]
-        probable = [each for each in columns if self._columns.kinds[each] == "probability"]
+        columns = [self._names[leaf.id] for leaf in sides if isinstance(leaf, ast.Name)]
+        values = [leaf.value for leaf in sides if isinstance(leaf, ast.Constant)]
+        by_kind: dict[str, list[str]] = {}
+        for column in columns:
+            by_kind.setdefault(self._columns.kinds[column], []).append(column)
+        cells, probable = by_kind.pop("cell", []), by_kind.pop("probability", [])
         known = {bool: "yes/no", str: "text"}
-        kinds: set[str] = {self._columns.kinds[each] for each in columns if each not in probable}
-        kinds |= {known.get(type(value), "number") for value in values}
+        kinds = {*by_kind, *(known.get(type(value), "number") for value in values)}
         kinds |= {"number"} if probable else set()
-        text = re.sub(
-            r"_column_\d+_",
-            lambda match: f"`{self._quoted.get(match[0], match[0])}`",
-            ast.unparse(node),
-        )
-        if not kinds & {"number", "text"} and "cell" in kinds:
+        text = ast.unparse(node)
+        for placeholder, name in self._quoted.items():
+            text = text.replace(placeholder, f"`{name}`")
+        if cells and not kinds & {"number", "text"}:
             self._fail(f"'{text}': compare a column with a number or a text")
-        if len(kinds - {"cell"}) > 1:
-            self._fail(f"'{text}' compares a {' with a '.join(sorted(kinds - {'cell'}))}")
-        (kind,) = kinds - {"cell"}
+        if len(kinds) > 1:
+            self._fail(f"'{text}' compares a {' with a '.join(sorted(kinds))}")
+        (kind,) = kinds
         if kind in self._compared:
-            self._compared[kind].update(e for e in columns if self._columns.kinds[e] == "cell")
+            self._compared[kind].update(cells)
         if probable and any(isinstance(sign, ast.Eq | ast.NotEq) for sign in node.ops):
             self._fail(
                 f"'{text}': '{probable[0]}' is a probability, which hardly ever equals a number: "
@@ -158,7 +158,7 @@ class Filter:
             self._fail(f"'{text}': a {kind} is compared with == or !=")
         for column in columns:
             classes = self._columns.classes.get(column, ())
-            if classes and (wrong := [each for each in values if each not in classes]):
-                self._fail(
-                    f"'{column}' has no class {wrong[0]!r}. {did_you_mean(str(wrong[0]), classes)}"
-                )
+            for value in values:
+                if classes and value not in classes:
+                    hint = did_you_mean(str(value), classes)
+                    self._fail(f"'{column}' has no class {value!r}. {hint}")

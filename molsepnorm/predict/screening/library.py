@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,23 +38,22 @@ class LibraryFile:
     name: str
     """The path as it was given."""
     path: Path
-    """The absolute path, which holds for processes with another working folder."""
+    """The absolute path."""
     size: int
     """In bytes."""
     modified: int
     """Time of the last change in nanoseconds."""
     columns: tuple[str, ...]
-    """Names of the columns, where that of SMILES may have another name than in the library."""
+    """Names of the columns; that of SMILES has its name in the library."""
     smiles_column: str
     """Name of the column of SMILES in the file."""
     rows: int | None
-    """Number of rows; None if that is known only once the file is read."""
+    """Number of rows; None unless the file is Parquet."""
 
 
 @dataclass(frozen=True)
 class ScreenTask:
-    """Some rows of a file. Each process reads its rows of a Parquet file; other files can be read
-    only from the start, and the task holds its rows."""
+    """Some rows of a file."""
 
     source: LibraryFile
     number: int
@@ -63,6 +62,7 @@ class ScreenTask:
     stop: int
     """Numbers of the first row, from 0, and of the row after the last."""
     held: pd.DataFrame | None = None
+    """The rows; None if the file is Parquet, whose rows can be read alone."""
 
     @property
     def name(self) -> str:
@@ -72,10 +72,9 @@ class ScreenTask:
         """Return the rows as `tables.read_chunks` does, with the columns of the library."""
         if self.held is not None:
             return self.held
-        renamed = {library.smiles_column: self.source.smiles_column}
-        in_file = [renamed.get(each, each) for each in library.columns]
-        given = self.source.path, self.source.name, self.start, self.stop
-        table = read_parquet_rows(*given, in_file)
+        source, renamed = self.source, {library.smiles_column: self.source.smiles_column}
+        in_file = [renamed.get(name, name) for name in library.columns]
+        table = read_parquet_rows(source.path, source.name, self.start, self.stop, in_file)
         table.columns = library.columns
         for name in library.features:
             table[name] = with_points(table[name], library.reading.decimal)
@@ -118,9 +117,9 @@ class Library:
                 for number, start in enumerate(range(0, source.rows or 1, rows)):
                     yield ScreenTask(source, number, start, min(start + rows, source.rows))
                 continue
-            given = source.path, source.name, rows, self.reading
             start = 0
-            for number, table in zip(count(), read_chunks(*given, self.features), strict=False):
+            tables = read_chunks(source.path, source.name, rows, self.reading, self.features)
+            for number, table in enumerate(tables):
                 yield ScreenTask(source, number, start, start + len(table), table[self.columns])
                 start += len(table)
 
@@ -130,11 +129,11 @@ def find_files(inputs: Sequence[str]) -> list[str]:
 
     The files of a pattern are sorted. A path that exists is no pattern.
     """
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for text in map(str, inputs):
         names = [text]
         if not os.path.exists(text) and glob.has_magic(text):
-            names = sorted(each for each in glob.glob(text, recursive=True) if os.path.isfile(each))
+            names = sorted(filter(os.path.isfile, glob.glob(text, recursive=True)))
             if not names:
                 raise ConfigError(f"no file matches '{text}': check the folder and the pattern")
         for name in names:
@@ -143,10 +142,10 @@ def find_files(inputs: Sequence[str]) -> list[str]:
                     f"{name} is not a file: name files, or a pattern in quotation marks such as "
                     "'lib/*.parquet'"
                 )
-            found.setdefault(os.path.realpath(name), name)
-    if not found:
+            files.setdefault(os.path.realpath(name), name)
+    if not files:
         raise ConfigError("no files are named: give at least one")
-    return list(found.values())
+    return list(files.values())
 
 
 def open_library(
@@ -167,13 +166,13 @@ def open_library(
         for column in dict.fromkeys([smiles_column, *(columns or ()), *features]):
             require_column(source.columns, column, source.name)
     if columns is None:
-        shared = [
-            each
-            for each in dict.fromkeys(sources[0].columns)
-            if _IDENTIFIER.fullmatch(each.lower())
-            and all(source.columns.count(each) == 1 for source in sources)
-        ]
-        columns = shared[:1]
+        shared = (
+            name
+            for name in sources[0].columns
+            if _IDENTIFIER.fullmatch(name.lower())
+            and all(source.columns.count(name) == 1 for source in sources)
+        )
+        columns = [*islice(shared, 1)]
     carried = tuple(dict.fromkeys([smiles_column, *columns]))
     return Library(sources, reading, carried, tuple(features))
 
@@ -188,7 +187,8 @@ def _source(number: int, name: str, reading: ReadOptions) -> LibraryFile:
         names = [smiles_column if each == in_file else each for each in names]
     else:
         first = next(read_chunks(path, name, 1, reading))
-        names, shown = [str(each) for each in first.columns], names_in_file(first)
-        in_file = dict(zip(names, shown, strict=True)).get(smiles_column, smiles_column)
-    given = number, name, path, about.st_size, about.st_mtime_ns
-    return LibraryFile(*given, tuple(names), in_file, rows)
+        names = [*map(str, first.columns)]
+        shown = dict(zip(names, names_in_file(first), strict=True))
+        in_file = shown.get(smiles_column, smiles_column)
+    stamp = about.st_size, about.st_mtime_ns
+    return LibraryFile(number, name, path, *stamp, tuple(names), in_file, rows)

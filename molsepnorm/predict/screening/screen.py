@@ -1,8 +1,7 @@
 """`screen`: predict a library of any size, and keep the rows that matter.
 
-The folder of a screen has a manifest and numbered parts, each written once. A part is finished as
-soon as its file exists. The file has the counts of its task, so that a later start continues the
-screen.
+The folder of a screen has a manifest and numbered parts. A part is finished once its file exists,
+which has the counts of its task, so that a later start continues the screen.
 """
 
 from __future__ import annotations
@@ -41,10 +40,8 @@ from molsepnorm.workers import Workers
 Job: TypeAlias = tuple[ScreenTask, float]
 """A task, and the score below which no row can be among the best."""
 
-_FILE, _ROW = "source_file", "source_row"  # columns that are added: where a row comes from
+_FILE, _ROW = "source_file", "source_row"  # columns that are added
 _MANIFEST, _PARTS, _REJECTED, _TOP = "manifest.json", "parts", "rejected", "top"
-"""The manifest, the folders of the results and of the rows that failed, and the name of the files
-of the best rows."""
 _KEY = b"molsepnorm"  # of the counts of a part in the metadata of its file
 
 
@@ -61,14 +58,13 @@ class ScreenOptions:
     top: int | None = None
     """Number of rows to keep; None for all that pass the filter."""
     by: str | None = None
-    """The target or column whose largest values `top` keeps; by default the only target, which the
-    transform pic50 ranks by its pIC50."""
+    """The target or column whose largest values `top` keeps; by default the only target, with the
+    transform pic50 its pIC50."""
     ascending: bool | None = None
-    """Keep the smallest values, or the largest (False, and None by default). If `by` is a
-    concentration of a target with the transform pic50, None is refused: its smallest values are the
-    most potent."""
+    """Keep the smallest values instead. Must be set if `by` is a concentration with the transform
+    pic50, whose smallest values are the most potent."""
     rows_per_part: int = 10_000
-    """Number of rows of a task, and of a part unless rows are left out."""
+    """Number of rows that are predicted and written together."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +72,13 @@ class ScreenProgress:
     """Counts of a screen that is under way or finished."""
 
     rows: int = 0
-    """Number of rows that are done, those of earlier starts included."""
+    """Number of rows that are done, also by earlier starts."""
     kept: int = 0
     """Number of rows that pass the filter; once the screen is finished, of those in the output."""
     rejected: int = 0
-    """Number of rows that failed; they are in the folder `rejected`."""
+    """Number of rows that failed."""
     parts: int = 0
-    """Number of Parquet files in the folder `parts`."""
+    """Number of files in the folder `parts`."""
     expected: int | None = None
     """Number of all rows; None unless all files are Parquet."""
     ranked_by: str | None = None
@@ -113,9 +109,8 @@ def screen(
         on_progress: called at the start and after each part.
 
     Raises:
-        ConfigError: an option is wrong, a column is missing in a file, the output holds something
-            else or a screen of another model, with other options or of other files, or another
-            process is screening into it; nothing has been computed.
+        ConfigError: before anything is computed: an option is wrong, a column is missing, the
+            output holds something else or another screen, or another process uses it.
         DataError, StorageError: a file is damaged, or cannot be read or written. Finished parts
             stay.
     """
@@ -137,8 +132,8 @@ def screen(
     with ExitStack() as stack:
         do: Callable[[Iterable[Job]], Iterator[Done]] = partial(map, work)
         if predictor.device.type == "cpu" and predictor.processes > 1:
-            given = predictor.precision, predictor.level, predictor.domain
-            alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *given))
+            shared = predictor.precision, predictor.level, predictor.domain
+            alone = replace(work, predictor=Predictor(predictor.model, "cpu", 1, *shared))
             do = stack.enter_context(Workers(predictor.processes, alone)).map
         # A worker that is forked while the folder is locked would keep the lock after a SIGKILL.
         stack.enter_context(locked(folder, "screening"))
@@ -177,18 +172,15 @@ class Done:
     name: str
     """Name of the task."""
     counts: dict[str, int]
-    """Number of `rows` of the task, of those that were `kept`, and of those that were `rejected`
-    because they failed."""
+    """Number of `rows`, of those that were `kept`, and of those that failed, `rejected`."""
     scores: np.ndarray | None = None
     """float64 [kept]: see `Ranking.scores`; None without a ranking."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Predicts the rows of a task, and writes those that pass the filter and the ranking.
-
-    The part is written last, and as a whole: where it exists, the task is finished.
-    """
+    """Predicts the rows of a task, and writes those that pass the filter and the ranking. The part
+    is written last, so the task is finished where it exists."""
 
     predictor: Predictor
     library: Library
@@ -202,8 +194,8 @@ class Work:
         library = self.library
         table = task.read(library)
         features = {name: table[name].tolist() for name in library.features} or None
-        found = self.predictor.to_frame(table[library.smiles_column].tolist(), features)
-        errors = found.pop(ERROR)
+        predicted = self.predictor.to_frame(table[library.smiles_column].tolist(), features)
+        errors = predicted.pop(ERROR)
         rows = table.index.to_numpy(dtype=np.int64)
         table = table[[*library.carried]].reset_index(drop=True)
         table[_FILE], table[_ROW] = task.source.name, rows
@@ -215,7 +207,7 @@ class Work:
                     text = table[name][row]
                     errors[row] = f"the filter needs a number in {name}: '{text}'"
         valid = errors.isna()
-        kept = pd.concat([table, found.drop(columns="smiles")], axis=1)[valid]
+        kept = pd.concat([table, predicted.drop(columns="smiles")], axis=1)[valid]
         if self.chosen is not None:
             kept = kept[self.chosen(kept.assign(**numbers))]
         scores = None
@@ -240,9 +232,8 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
                 "it out of --columns, or rename it"
             )
     columns = _columns(predictor, library)
-    chosen = ranking = None
-    if options.filter is not None:
-        chosen = Filter(options.filter, columns)
+    chosen = None if options.filter is None else Filter(options.filter, columns)
+    ranking = None
     if options.top is not None:
         ranking = _ranking(predictor, columns, options)
     elif options.by is not None or options.ascending is not None:
@@ -253,26 +244,23 @@ def _work(predictor: Predictor, library: Library, folder: Path, options: ScreenO
 def _content(work: Work, options: ScreenOptions) -> dict[str, Any]:
     about, _ = packed(work.predictor.model)
     del about["molsepnorm"]  # the version may change
-    given = asdict(options)
-    settings = given.pop("reading") | given
+    settings = asdict(options)
+    settings = settings.pop("reading") | settings
     settings |= {
         "columns": work.library.carried,
-        "by": work.ranking.column if work.ranking else None,
+        "by": work.ranking and work.ranking.column,
         "ascending": bool(options.ascending),
         "level": work.predictor.level,
         "domain": work.predictor.domain,
         "precision": work.predictor.precision,
     }
-    return {
-        "molsepnorm": __version__,
-        "model": json_digest(about),
-        "options": settings,
-        "inputs": [
-            {"file": each.name, "bytes": each.size, "modified_ns": each.modified}
-            for each in work.library.sources
-        ],
-        "ranked_by": None if work.ranking is None else str(work.ranking),
-    }
+    inputs = [
+        {"file": source.name, "bytes": source.size, "modified_ns": source.modified}
+        for source in work.library.sources
+    ]
+    ranked_by = work.ranking and str(work.ranking)
+    content = {"molsepnorm": __version__, "model": json_digest(about), "options": settings}
+    return {**content, "inputs": inputs, "ranked_by": ranked_by}
 
 
 def _columns(predictor: Predictor, library: Library) -> FilterColumns:
@@ -310,9 +298,9 @@ def _ranking(predictor: Predictor, columns: FilterColumns, options: ScreenOption
     for target in targets:
         if target.transformation is None or target.transformation.sign > 0:
             continue
-        own = target.prediction_column, *interval_names(target.name), target.nearest_column
+        falling = target.prediction_column, *interval_names(target.name), target.nearest_column
         has_direction = options.ascending is not None
-        if has_direction if options.by is None else name in own and not has_direction:
+        if has_direction if options.by is None else name in falling and not has_direction:
             raise ConfigError(
                 f"small values of '{target.name}' and large values of '{target.learned_name}' are "
                 "the most potent: give --by and a direction (--ascending or --descending), or "
@@ -327,14 +315,14 @@ def _run(
     do: Callable[[Iterable[Job]], Iterator[Done]],
     on_progress: Callable[[ScreenProgress], None],
 ) -> ScreenProgress:
-    """Do the tasks that are not finished, in the folder, which should be locked."""
+    """Do the tasks that are not finished, in the locked folder."""
     folder, ranking, content = work.folder, work.ranking, _content(work, options)
     progress = ScreenProgress(expected=work.library.rows, ranked_by=content["ranked_by"])
     finished: dict[str, dict[str, int]] = {}
     scores = np.empty(0)  # of the best rows so far, ascending
 
     def jobs() -> Iterator[Job]:
-        """Yield the other tasks. A row that is worse than the best ones so far need not be kept."""
+        """Yield the tasks that are not finished, each with the worst of the best scores so far."""
         for task in work.library.tasks(options.rows_per_part):
             if task.name not in finished:
                 is_full = ranking is not None and len(scores) == ranking.count
@@ -367,7 +355,7 @@ def _run(
 
 
 def _check_folder(folder: Path, content: Mapping[str, Any]) -> None:
-    """Raise an error unless a folder is empty, or holds a screen whose manifest has the content."""
+    """Raise a `ConfigError` unless a folder is empty, or its manifest has the content."""
     with clear_errors(folder, "read"):
         remove_leftovers(folder)
         present = set(os.listdir(folder)) - {LOCK}
@@ -388,12 +376,10 @@ def _check_folder(folder: Path, content: Mapping[str, Any]) -> None:
         ]
         old, new = begun["inputs"], content["inputs"]
         changed = [each["file"] for each in chain(old, new) if each not in old or each not in new]
-        if old != new:
-            differences.append(
-                f"{changed[0]}, which has changed, or is named in one of the two only"
-                if changed
-                else "the files in another order"
-            )
+        if changed:
+            differences.append(f"{changed[0]}, which has changed, or is named in only one of them")
+        elif old != new:
+            differences.append("the files in another order")
     except (TypeError, KeyError, AttributeError):
         raise ModelError(
             f"{folder / _MANIFEST} is damaged, or is not the manifest of a screen: choose another "
@@ -411,8 +397,7 @@ def _shown(value: Any) -> str:
 
 
 def _finished(folder: Path, ranking: Ranking | None) -> Iterator[Done]:
-    """Yield the undamaged parts that were finished before, and delete rejected rows without a
-    part."""
+    """Yield the finished parts that are not damaged, and delete rejected rows without a part."""
     with clear_errors(folder, "write"):
         for kind in (_PARTS, _REJECTED):
             (folder / kind).mkdir(exist_ok=True)
@@ -427,8 +412,8 @@ def _finished(folder: Path, ranking: Ranking | None) -> Iterator[Done]:
 
 
 def _write_best(work: Work, ranking: Ranking, names: Sequence[str]) -> int:
-    """Write the best rows of all parts, the best first, and return their number. Of rows with the
-    same value, those of the first parts come first."""
+    """Write the best rows of all parts, the best first, of equal rows those of the first parts, and
+    return their number."""
     best: pd.DataFrame | None = None
     for name in names:
         path = _part(work.folder, _PARTS, name)
@@ -451,10 +436,8 @@ def _part(folder: Path, kind: str, name: str) -> Path:
 
 
 def _write_part(path: Path, table: pd.DataFrame, counts: Mapping[str, int] | None = None) -> None:
-    """Write a table as Parquet, with counts in the metadata of the file.
-
-    Numbers are float64, or int64 for positions. Texts are never null.
-    """
+    """Write a table of float64, int64, bool and text without nulls as Parquet, with counts in the
+    metadata of the file."""
     arrow = importlib.import_module("pyarrow")
     kinds = {"f": arrow.float64(), "i": arrow.int64(), "b": arrow.bool_()}
     types = {name: kinds.get(column.dtype.kind, arrow.string()) for name, column in table.items()}
