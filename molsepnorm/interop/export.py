@@ -746,7 +746,7 @@ def _output_columns(model: PropertyModel) -> list[dict[str, str]]:
         if target.kind == "multiclass":
             columns += [
                 {"name": name, **own, "meaning": f"probability of {each}"}
-                for name, each in zip(target.probability_columns, target.classes, strict=True)
+                for name, each in zip(target.output_columns, target.classes, strict=True)
             ]
             continue
         meaning = "value in the unit of the training table"
