@@ -38,11 +38,8 @@ def read_stream(
 
     A blank line is a row of blank cells. Short rows are filled with blanks. Blank cells beyond the
     header are dropped, but not between commas, which may group thousands (1,250 before an empty
-    cell).
-
-    Raises:
-        DataError: the file is empty, a row has more cells than the header, or a quoted cell does
-            not end, or ends in front of other text.
+    cell). It is a `DataError` if the file is empty, a row has more other cells than the header, or
+    a quoted cell does not end, or ends in front of other text.
     """
     skipped = (options.header_row or 1) - 1
     header = "".join(islice(stream, skipped, skipped + 1)).removeprefix("\ufeff")

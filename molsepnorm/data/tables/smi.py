@@ -23,11 +23,8 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
     are separated by tabs if the header has tabs, otherwise by spaces.
 
     A line that begins with # is a comment, and one that begins with a tab has no SMILES. A blank
-    line is a row of blanks. A CXSMILES extension, `|…|`, belongs to the SMILES.
-
-    Raises:
-        DataError: cells of the first line are separated by commas, or a line has more cells than a
-            header with tabs.
+    line is a row of blanks. A CXSMILES extension, `|…|`, belongs to the SMILES. Commas in the first
+    line, or more cells than in a header with tabs, are a `DataError`.
     """
     smiles_column = options.smiles_column
     with open_text(path, name, options) as text:
@@ -40,8 +37,8 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
         if first is None:
             return
         tabs = "\t" in first[1]
-        words = [each.strip() for each in first[1].split("\t")] if tabs else first[1].split()
-        start = words[0] if words else ""
+        words = [word.strip() for word in first[1].split("\t")] if tabs else first[1].split()
+        start = "".join(words[:1])
         has_header = start.lower().endswith("smiles") or start == smiles_column
         if "," in "".join(first[1].split()[:1]):
             raise DataError(
@@ -63,8 +60,8 @@ def _cells(
     """Yield the numbers of lines and their cells, filled with blanks."""
     for number, line in lines:
         extension = ""
-        if found := _EXTENSION.match(line.lstrip()) if "|" in line else None:
-            line, extension = found[1] + line.lstrip()[found.end() :], f" {found[2]}"
+        if match := _EXTENSION.match(line.lstrip()) if "|" in line else None:
+            line, extension = match[1] + line.lstrip()[match.end() :], f" {match[2]}"
         if tabs:
             cells = line.split("\t")
         elif line.startswith("\t") and width > 1:  # the SMILES is missing
