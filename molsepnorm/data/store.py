@@ -1,4 +1,4 @@
-"""`GraphStore`: the encoded molecules of a data set, without labels, weights and splits."""
+"""`GraphStore`: the encoded molecules of a data set."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class GraphStore(EncodedGraphs):
     rejected: tuple[Rejected, ...]
     encoding: EncodingSpec
     featurizer: str
-    """Name of the featuriser."""
 
     @staticmethod
     def of(
@@ -47,8 +46,8 @@ class GraphStore(EncodedGraphs):
         encoding: EncodingSpec,
         featurizer: str,
     ) -> GraphStore:
-        """Join chunks of molecules, each with its rows in the source (int64). `rejected` may be
-        filled while the chunks are read."""
+        """Join chunks of molecules and their rows in the source (int64). Reading the chunks may
+        fill `rejected`."""
         merger, max_bonds = PathMerger(), 0
         sizes, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         atoms, degrees = [], [np.zeros(0, dtype=np.uint8)]
@@ -91,14 +90,13 @@ class GraphStore(EncodedGraphs):
         encoding: EncodingSpec,
         featurizer: str,
     ) -> GraphStore:
-        """Encode molecules that come with their rows. `rejected` may be filled while they are
-        read."""
+        """Encode molecules and their rows; see `of`."""
 
         def chunks() -> Iterator[tuple[EncodedGraphs, np.ndarray]]:
             remaining = iter(molecules)
             while chunk := list(islice(remaining, _CHUNK)):
-                rows = np.array([row for row, _ in chunk])
-                graphs = [graph for _, graph in chunk]
+                numbers, graphs = zip(*chunk, strict=True)
+                rows = np.array(numbers)
                 yield encode(graphs, encoding, SIZES[featurizer].atoms, rows), rows
 
         return GraphStore.of(chunks(), rejected, encoding, featurizer)
