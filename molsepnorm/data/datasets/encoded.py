@@ -1,4 +1,4 @@
-"""SMILES of a data set as graphs: they are standardised, and read by worker processes."""
+"""SMILES of a data set, standardised and read as graphs by worker processes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def graphs_of(smiles: Sequence[str], featurizer: str) -> Iterator[MolGraph | Inv
 
 
 def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
-    """Return the standard form of each SMILES, as `standardized` does, from the cache if it was
-    computed before. At the level `none` it is `smiles` itself."""
+    """Return `standardized` SMILES, from the cache if they were computed before."""
     if level == "none":
         return smiles
     from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
@@ -37,7 +36,7 @@ def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
     key = short_digest(json.dumps(smiles))
     path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
     if path.exists():
-        with suppress(ModelError, LookupError, TypeError):  # a damaged file is made anew
+        with suppress(ModelError, LookupError, TypeError):  # a damaged file is replaced
             content = read_json(path)
             if json_digest(forms := content["smiles"]) == content[KEY]:
                 invalid = [row for row, text in enumerate(forms) if not text]
