@@ -7,17 +7,19 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
 
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import PathMerger
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.molecule import MolGraph
 
-_CHUNK = 256  # molecules encoded together: many enough for numpy, few enough for the cache
+_CHUNK = 256  # molecules read or encoded together: enough for numpy, few enough for the cache
 
 
 class Rejected(NamedTuple):
@@ -112,3 +114,13 @@ class GraphStore(EncodedGraphs):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
+
+
+def graphs_of(smiles: Sequence[str], featurizer: str) -> Iterator[MolGraph | InvalidMolecule]:
+    """Yield a graph or an error for each SMILES, computed by worker processes if there are many."""
+    from molsepnorm.devices import usable_cores
+    from molsepnorm.workers import results_of
+
+    tasks = (smiles[start : start + _CHUNK] for start in range(0, len(smiles), _CHUNK))
+    results = results_of(featurize.get(featurizer).many, tasks, usable_cores())
+    return chain.from_iterable(results)

@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
-from molsepnorm.data.datasets.encoded import graphs_of
 from molsepnorm.data.datasets.named import NamedSet, complete_folder, download
-from molsepnorm.data.store import GraphStore
+from molsepnorm.data.store import GraphStore, graphs_of
 from molsepnorm.errors import DataError, InvalidMolecule, prefixed
 from molsepnorm.files.writing import cache_folder
 from molsepnorm.molecules.encodings.encoding import EncodingSpec

@@ -43,16 +43,6 @@ _TIMES = (
 _WORDS = f"names no split. Expected are {', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
 
 
-def assigns_splits(cells: Iterable[str]) -> bool:
-    """Return whether cells could assign rows to splits.
-
-    >>> assigns_splits(["Train", "", "valid", "test"]), assigns_splits(["train", "test", "7"])
-    (True, False)
-    """
-    words = {cell.strip().lower() for cell in cells} - {""}
-    return words <= SPLIT_OF_WORD.keys() and {"train", "test"} <= {*map(SPLIT_OF_WORD.get, words)}
-
-
 def with_splits(
     dataset: Dataset, table: Columns, given: Mapping[str, Any] | None = None
 ) -> Dataset:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,16 +17,19 @@ import pandas as pd
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
-from molsepnorm.data.datasets.encoded import cached_standard, graphs_of
 from molsepnorm.data.datasets.labels import Labels, about_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import assigns_splits, with_splits
-from molsepnorm.data.store import GraphStore, Rejected
+from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, with_splits
+from molsepnorm.data.store import GraphStore, Rejected, graphs_of
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import is_stream, row_word
-from molsepnorm.errors import DataError, InvalidMolecule, OpenChoice
+from molsepnorm.errors import DataError, InvalidMolecule, ModelError, OpenChoice
+from molsepnorm.files.digests import KEY, json_digest, short_digest
+from molsepnorm.files.reading import read_json
 from molsepnorm.files.tables import free_name
+from molsepnorm.files.writing import cache_folder, write_json
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
 
 _T = TypeVar("_T")
@@ -130,6 +135,28 @@ class Rows:
         )
 
 
+def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
+    """Return `standardized` SMILES, from the cache if they were computed before."""
+    if level == "none":
+        return smiles
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
+
+    key = short_digest(json.dumps(smiles))
+    path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
+    if path.exists():
+        with suppress(ModelError, LookupError, TypeError):  # a damaged file is replaced
+            content = read_json(path)
+            if json_digest(forms := content["smiles"]) == content[KEY]:
+                invalid = [row for row, text in enumerate(forms) if not text]
+                again = standardized([smiles[row] for row in invalid], level)  # with the reasons
+                for row, text in zip(invalid, again, strict=True):
+                    forms[row] = text
+                return forms
+    forms = standardized(smiles, level)
+    write_json(path, {"smiles": forms, KEY: json_digest(forms)})
+    return forms
+
+
 def attempt(refusals: Refusals, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
     """Return what is read; if it stops training, note the error and return the other value."""
     try:
@@ -144,12 +171,15 @@ def _unused_split(table: Columns) -> list[str]:
     config = table.config
     if config.column_of_split or config.splits_file or config.folds or config.split is None:
         return []
-    return [
-        f"The split is drawn, although '{name}' could assign the rows to training, validation and "
-        f"test: --splits-column {shlex.quote(name)}"
-        for name, words in table.words().items()
-        if assigns_splits(words)
-    ]
+    lines = []
+    for name, cells in table.words().items():
+        splits = {SPLIT_OF_WORD.get(cell.strip().lower()) for cell in cells if cell.strip()}
+        if None not in splits and splits >= {"train", "test"}:
+            lines.append(
+                f"The split is drawn, although '{name}' could assign the rows to training, "
+                f"validation and test: --splits-column {shlex.quote(name)}"
+            )
+    return lines
 
 
 def load_table(
@@ -163,8 +193,7 @@ def load_table(
 
 
 def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
-    """Read `config.table`, or the SMILES of `config.structures`. Missing columns of `blank` are
-    blank."""
+    """Read `config.table`, or the SMILES of `config.structures`. Columns `blank` may be missing."""
     if config.structures:
         return Columns.of(pd.concat(map(partial(_read_smiles, config), config.structures)), config)
     assert config.table is not None

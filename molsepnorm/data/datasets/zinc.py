@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
-from molsepnorm.data.datasets.encoded import graphs_of
 from molsepnorm.data.datasets.named import NamedSet, complete_folder, download
-from molsepnorm.data.store import GraphStore
+from molsepnorm.data.store import GraphStore, graphs_of
 from molsepnorm.data.tables import read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import locate

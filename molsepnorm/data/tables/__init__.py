@@ -13,7 +13,7 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
+from molsepnorm.data.tables import delimited, excel, parquet, sdf
 from molsepnorm.data.tables.columns import require_clear_points, with_points, with_smiles
 from molsepnorm.data.tables.formats import ReadOptions, as_file, kind_of, row_word
 from molsepnorm.errors import DataError
@@ -24,7 +24,7 @@ _READERS = {
     "tsv": delimited.read_delimited,
     "parquet": parquet.read_parquet,
     "sdf": sdf.read_sdf,
-    "smi": smi.read_smi,
+    "smi": delimited.read_smi,
     "xlsx": excel.read_excel,
 }
 

@@ -45,13 +45,13 @@ def parquet_layout(path: Path, name: str) -> tuple[list[str], int]:
 def read_parquet_rows(
     path: Path, name: str, start: int, stop: int, columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Return the rows from `start` to before `stop`, counted from 0, as `read_parquet` yields them,
-    with `columns` in this order. Only row groups that hold these rows are read."""
+    """Return these columns of the rows from `start` to before `stop`, counted from 0, as
+    `read_parquet` yields them. Only row groups that hold these rows are read."""
     pieces = [pd.DataFrame(columns=[*columns], dtype=object)]
     with _opened(path, name) as table:
-        about = [table.metadata.row_group(group) for group in range(table.num_row_groups)]
-        ends = np.cumsum([group.num_rows for group in about], dtype=int)
-        begins = np.concatenate([[0], ends[:-1]])
+        sizes = [table.metadata.row_group(i).num_rows for i in range(table.num_row_groups)]
+        ends = np.cumsum(sizes, dtype=int)
+        begins = ends - sizes
         groups = np.flatnonzero((ends > start) & (begins < stop))
         first = 1 + int(begins[groups].min(initial=stop))
         for batch in table.iter_batches(

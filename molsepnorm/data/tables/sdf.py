@@ -22,8 +22,7 @@ def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
 
     The columns are the structures as SMILES, under `options.smiles_column`, the titles, under
     `name`, and the properties of all records, for which the file is read twice. A record that RDKit
-    cannot read is a row too, see `molecules.featurize.sdf`. A file without structures is a
-    `DataError`.
+    cannot read is a row too. A file without structures is a `DataError`.
     """
     smiles_column, has_structure = options.smiles_column, False
     properties: dict[str, None] = {}
