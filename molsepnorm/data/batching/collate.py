@@ -226,9 +226,8 @@ def num_batches(num_graphs: int, batch_size: int) -> int:
 def size_sorted_batches(
     graphs: np.ndarray, sizes: np.ndarray, batch_size: int, max_pairs: int = 1 << 20
 ) -> Iterator[np.ndarray]:
-    """Yield `graphs` from small to large, for evaluation in batches with little padding.
-    `max_pairs` bounds the slot pairs of a batch of two molecules or more; see `epoch_batches`.
-    """
+    """Yield `graphs` from small to large, for evaluation with little padding; batches of two
+    molecules or more have at most `max_pairs` slot pairs, see `epoch_batches`."""
     ordered = graphs[np.argsort(sizes[graphs], kind="stable")]
     start = 0
     while start < len(ordered):

@@ -29,12 +29,9 @@ from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_k
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import unit_in
 
-_GROUPS, _PLACES = 10, 5
-"""Maximum number of groups listed for each finding, and of rows for each group."""
-_SAME = 1e-6
-"""Numbers that differ by no more than this share of their column's standard deviation agree."""
-_RANGE = 1000.0
-"""Positive numbers whose largest is this many times the smallest are spread over powers of ten."""
+_GROUPS, _PLACES = 10, 5  # groups listed for each finding, and rows for each group
+_SAME = 1e-6  # numbers that agree differ by no more standard deviations of their column
+_RANGE = 1000.0  # ratio of the largest to the smallest number spread over powers of ten
 _AGREEING = 0.5  # share of the variance of all labels
 _MOLAR = re.compile(r"M[)\] ]*$")  # ic50_nM, but not wavelength_nm
 _WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
@@ -188,15 +185,13 @@ class TableReport:
     source: str
     rows: int
     readable: int
-    """Rows with a readable SMILES."""
+    """Rows with a readable SMILES, to which the following refer."""
     molecules: int
-    """Distinct molecules in them."""
     atoms: int
-    """Atoms in all rows, without implicit hydrogens."""
+    """Without implicit hydrogens."""
     warnings: tuple[str, ...]
     """Lines that training would print about the table."""
     targets: tuple[TargetSummary, ...]
-    """The labels of each target in the rows that are molecules."""
     splits: dict[str, int]
     """Rows in train, val and test; empty without a split."""
     findings: tuple[Finding, ...]

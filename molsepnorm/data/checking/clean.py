@@ -31,7 +31,6 @@ class Change(NamedTuple):
     row: int
     """Index counted from 0, as in `splits.json`."""
     where: str
-    """Position in the source, such as "line 7"."""
     what: Literal["removed", "changed"]
     reason: str
 
@@ -69,15 +68,13 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
     """Return a cleaned copy of a table that was scanned with this encoding.
 
     - Rows with an invalid SMILES are removed.
-    - Of marked numbers such as 45* the number remains; other invalid labels of the targets, such as
-      "high", are emptied, that is, missing.
-    - Duplicate rows of a molecule are merged into the first one by `merged_label`, as with
-      `data.duplicates` mean, unless they differ in a feature column, in the time of a split by time
-      or in the named split. The weight is the mean of the rows that have labels. Blank cells of
-      other columns are filled from the next row that has them; where two rows differ, the first is
-      kept, and counted in `differing`.
-    - Labelled rows of a named training or validation split are removed if the same molecule, with
-      the same feature columns, has a label in a later split, that is validation or test.
+    - Marked numbers such as 45* become numbers; other invalid labels of the targets are emptied.
+    - Duplicate rows of a molecule are merged into the first one by `merged_label`, unless they
+      differ in a feature column, in the time of a split by time or in the named split. The weight
+      is the mean of the rows that have labels. Blank cells of other columns are filled from the
+      next row that has them.
+    - Labelled rows of a named split are removed if the same molecule, with the same feature
+      columns, has a label in a later split.
 
     A file that names the split by row numbers, which differ in the copy, is a `ConfigError`.
     """

@@ -190,9 +190,7 @@ class DataConfig(BaseModel):
     positive, are a binary target. By default the classes found in the table, sorted; of two, one
     that negates the other, such as inactive or non-toxic, is the negative one."""
     targets_except: Annotated[_Names, "--targets-except"] = []
-    """Columns that are not targets, separated by commas, or patterns such as 'pred*'.
-
-    In YAML, a list of names."""
+    """Columns that are not targets, separated by commas, or patterns such as 'pred*'."""
     weight_column: Annotated[str | None, "--weight-column"] = None
     """Column of sample weights for the loss.
 
@@ -237,9 +235,8 @@ class DataConfig(BaseModel):
     feature_columns: Annotated[_Names, "--feature-columns"] = []
     """Columns that are inputs, such as a temperature or an assay, separated by commas.
 
-    In YAML, a list of names. Numbers are standardised, words are one-hot encoded. Prediction needs
-    the same columns. assay:category reads numbers as words, pH:number reads whole numbers as
-    quantities."""
+    Numbers are standardised, words are one-hot encoded. Prediction needs the same columns.
+    assay:category reads numbers as words, pH:number reads whole numbers as quantities."""
     molecule_features: Annotated[
         list[Literal["morgan", "rdkit"]], BeforeValidator(_ordered), "--molecule-features"
     ] = []
@@ -432,10 +429,8 @@ class DataConfig(BaseModel):
                 f"data.{name} is for tables of labels, and only the SMILES of data.structures are "
                 "read: set it when the pre-trained model is fine-tuned",
             )
-        yield (
-            bool(self.structures) and not self.draws_test,
-            "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01",
-        )
+        untested = bool(self.structures) and not self.draws_test
+        yield untested, "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
 
     def _of_columns(self) -> Iterator[tuple[bool, str]]:
         """Yield feature columns with another role, repeated names, and rows that differ but would
@@ -478,10 +473,8 @@ class DataConfig(BaseModel):
             "data.split_type: time (--split-type time) and data.time_column (--time-column) "
             "belong together: set both or neither",
         )
-        yield (
-            self.time_format is not None and not by_time,
-            "data.time_format is that of data.time_column: set both or neither",
-        )
+        without_times = self.time_format is not None and not by_time
+        yield without_times, "data.time_format is that of data.time_column: set both or neither"
         yield (
             self.folds is not None and not self.draws_test,
             "data.folds divides the rows outside the test split, whose share in data.split is 0: "
@@ -492,10 +485,8 @@ class DataConfig(BaseModel):
             f"data.split_type: {self.split_type} is not random, so there are neither folds nor "
             "replicates: leave data.folds and data.fold out",
         )
-        yield (
-            self.fold > 0 and self.splits_column is not None and self.folds is None,
-            f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}",
-        )
+        named_once = self.splits_column is not None and self.folds is None and self.fold > 0
+        yield named_once, "data.splits_column holds one split, so data.fold must be 0"
         yield (
             not self.test_set and (self.splits_column is not None or self.folds is None),
             "data.test_set: false (--no-test) makes each fold the test set of one run: set "

@@ -35,8 +35,7 @@ class TargetSummary:
     bounds: int
     missing: int
     mean: float | None
-    """Of exact labels after the transform, as the other statistics; None if there are none or the
-    target is not a number."""
+    """Of exact labels after the transform, as the other statistics; None without numbers."""
     sd: float | None
     median: float | None
     min: float | None
@@ -55,9 +54,8 @@ class TargetSummary:
         names = target.classes or ("0", "1") * (target.kind == "binary")
         classes = {name: int((present == i).sum()) for i, name in enumerate(names)}
         counts = count, count - len(present), len(labels) - count
-        return TargetSummary(
-            target.name, target.kind, *counts, mean, sd, median, low, high, classes
-        )
+        of_target = target.name, target.kind, *counts
+        return TargetSummary(*of_target, mean, sd, median, low, high, classes)
 
     @property
     def distribution(self) -> str:
@@ -136,7 +134,6 @@ class Dataset:
 
     @property
     def has_test(self) -> bool:
-        """True if there are molecules to score the final model on."""
         return len(self.splits.get("test", ())) > 0
 
     def require_test(self, what: str) -> None:
@@ -165,8 +162,7 @@ class Dataset:
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
 
     @property
-    def has_label(self) -> np.ndarray:
-        """bool [G]: True for molecules with a label of any target."""
+    def has_label(self) -> np.ndarray:  # bool [G]
         return ~np.isnan(self.labels).all(axis=1)
 
     @property

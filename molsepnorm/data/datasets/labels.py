@@ -92,8 +92,8 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     """Return the labels of a table in numbers of this type.
 
     Raises:
-        ConfigError: a column is missing or occurs twice, a transform is for a target that is not a
-            number, or the targets are open (`OpenChoice`).
+        ConfigError: a column is missing or occurs twice, a setting does not fit its target, or the
+            targets are open (`OpenChoice`).
         DataError: a column cannot be a target. Cells that do not fit their target are `issues`.
     """
     config = table.config
@@ -339,12 +339,8 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
 
 def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
     """Return the targets, by default the only column of numbers beside identifiers and years, and
-    lines about them.
-
-    Raises:
-        ConfigError: a column is missing, occurs twice, or has another role.
-        OpenChoice: there is not exactly one such column; the message lists them.
-    """
+    lines about them. A column that is missing, occurs twice or has another role is a `ConfigError`.
+    Other than one column of numbers is an `OpenChoice`, which lists them."""
     config = table.config
     for name in config.targets_except:
         if not any(sign in name for sign in "*?["):
@@ -435,8 +431,15 @@ def read_classes(
             f"{table.source}, column '{name}': {shown}, and a {kind} target has 2 to {most}"
             f"{other * (2 < len(classes) <= MAX_CLASSES)}"
         )
-    if not named:
-        _require_one_spelling(table, column, text, classes)
+    first: dict[str, str] = {}
+    for code, word in text.dropna().items() if not named else ():
+        if (other := first.setdefault(word_of(word), word)) != word:
+            row = int((column.codes == code).argmax())
+            raise DataError(
+                f"{table.cell(row, name)}: '{word}' and '{other}' would be two classes, and look "
+                "like one. Write each class in one way, or list the classes if all are different: "
+                f"{option('classes', name, [*classes])}"
+            )
     index = {word: float(number) for number, word in enumerate(classes)}
     labels = text.map(index).to_numpy(dtype=np.float64)[column.codes]
     unknown = np.flatnonzero(np.isnan(labels) & ~column.is_blank[column.codes])
@@ -455,20 +458,6 @@ def read_classes(
             f"{option('classes', name, [positive, negative])}"
         )
     return Classes(kind, classes, labels, unknown, warnings)
-
-
-def _require_one_spelling(
-    table: Columns, column: Column, text: pd.Series, classes: Sequence[str]
-) -> None:
-    first: dict[str, str] = {}
-    for code, word in text.dropna().items():
-        if (other := first.setdefault(word_of(word), word)) != word:
-            row = int((column.codes == code).argmax())
-            raise DataError(
-                f"{table.cell(row, column.name)}: '{word}' and '{other}' would be two classes, and "
-                "look like one. Write each class in one way, or list the classes if all are "
-                f"different: {option('classes', column.name, [*classes])}"
-            )
 
 
 def _negative_first(one: str, other: str) -> tuple[str, str]:

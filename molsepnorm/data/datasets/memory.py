@@ -91,8 +91,7 @@ def memory_dataset(
     for name, argument in arguments.items():
         if getattr(config, name) is not None:
             raise ConfigError(
-                f"data.{name} is a column of a file: for molecules in memory, pass the argument "
-                f"{argument} instead"
+                f"data.{name} is a column of a file: pass the argument {argument} for molecules"
             )
     require_several(molecules, "molecules")
     listed = list(molecules)

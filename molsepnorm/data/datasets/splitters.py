@@ -8,7 +8,7 @@ those of ESOL, FreeSolv and Tox21 would be as similar to the training molecules 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,8 @@ def draw_splits(
     times: np.ndarray | None = None,  # (R,)
     strata: np.ndarray | None = None,  # (G,)
 ) -> dict[str, np.ndarray]:
-    """Return the sorted indices of G molecules in each split.
+    """Return the sorted indices of G molecules in each split. Too few molecules, scaffolds,
+    clusters or times, or too many molecules to cluster, are a `DataError`.
 
     Args:
         rows: row of each molecule in the source.
@@ -60,9 +61,6 @@ def draw_splits(
         smiles: SMILES of every row of the source.
         times: those of every row for a split by time; rows of NaN are left out.
         strata: numbers of the molecules that have the same share of all splits.
-
-    Raises:
-        DataError: too few molecules, scaffolds, clusters or times; or too many to cluster.
     """
     assert config.split is not None
     parts: Parts
@@ -352,10 +350,14 @@ def butina_clusters(bits: csr_matrix, max_distance: float = _MAX_DISTANCE) -> li
     """
     count = bits.shape[0]
     neighbours = np.zeros(count, dtype=np.int64)
-    for start, near in _blocks(bits, max_distance):
-        # pairs of this block with itself and with all later molecules
-        neighbours[start : start + len(near)] += near.sum(axis=1)
-        neighbours[start + len(near) :] += near[:, len(near) :].sum(axis=0)
+    start = 0
+    while start < count:
+        # pairs of a block of molecules with itself and with all later molecules
+        end = min(count, start + max(1, _PAIRS // (count - start)))
+        near = _near(bits[start:end], bits[start:], max_distance)
+        neighbours[start:end] += near.sum(axis=1)
+        neighbours[end:] += near[:, end - start :].sum(axis=0)
+        start = end
     order = np.lexsort((np.arange(count), neighbours))[::-1]
     clusters: list[np.ndarray] = []
     left = np.ones(count, dtype=bool)
@@ -368,16 +370,6 @@ def butina_clusters(bits: csr_matrix, max_distance: float = _MAX_DISTANCE) -> li
         left[joining] = False
         clusters.append(np.array([centre, *joining]))
     return clusters
-
-
-def _blocks(bits: csr_matrix, max_distance: float) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the first molecule of each block, and where the block's molecules are neighbours of
-    themselves and of all later ones, bool (block, G - first)."""
-    start = 0
-    while start < bits.shape[0]:
-        end = start + max(1, _PAIRS // (bits.shape[0] - start))
-        yield start, _near(bits[start:end], bits[start:], max_distance)
-        start = end
 
 
 def _near(one: csr_matrix, other: csr_matrix, max_distance: float) -> np.ndarray:  # bool (A, B)

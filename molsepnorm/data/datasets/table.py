@@ -42,8 +42,7 @@ class Rows:
     """The rows of a table, which is read to its end whatever is wrong with it."""
 
     table: Columns
-    labels: Labels
-    """Without targets if none can be read."""
+    labels: Labels  # without targets if none can be read
     weights: np.ndarray | None  # (rows,)
     refusals: Refusals
 
