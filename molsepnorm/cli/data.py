@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,7 @@ def check(
     with hold(file):
         scan = scan_table(config.data, encoding(config))
     report = check_table(scan)
-    content = report.to_json()
+    content = asdict(report)
     if not as_json:
         _print_report(report)
     if copy is not None:

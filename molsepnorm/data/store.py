@@ -1,4 +1,4 @@
-"""`GraphStore`: the encoded molecules of a data set, without labels, weights and splits."""
+"""`GraphStore`: the encoded molecules of a data set."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
 
+from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings.encoding import EncodedGraphs, EncodingSpec, encode
 from molsepnorm.molecules.encodings.paths import PathMerger
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.molecule import MolGraph
 
-_CHUNK = 256  # molecules encoded together: many enough for numpy, few enough for the cache
+_CHUNK = 256  # molecules read or encoded together: enough for numpy, few enough for the cache
 
 
 class Rejected(NamedTuple):
@@ -38,7 +40,6 @@ class GraphStore(EncodedGraphs):
     rejected: tuple[Rejected, ...]
     encoding: EncodingSpec
     featurizer: str
-    """Name of the featuriser."""
 
     @staticmethod
     def of(
@@ -47,8 +48,8 @@ class GraphStore(EncodedGraphs):
         encoding: EncodingSpec,
         featurizer: str,
     ) -> GraphStore:
-        """Join chunks of molecules, each with its rows in the source (int64). `rejected` may be
-        filled while the chunks are read."""
+        """Join chunks of molecules and their rows in the source (int64). Reading the chunks may
+        fill `rejected`."""
         merger, max_bonds = PathMerger(), 0
         sizes, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         atoms, degrees = [], [np.zeros(0, dtype=np.uint8)]
@@ -91,14 +92,13 @@ class GraphStore(EncodedGraphs):
         encoding: EncodingSpec,
         featurizer: str,
     ) -> GraphStore:
-        """Encode molecules that come with their rows. `rejected` may be filled while they are
-        read."""
+        """Encode molecules and their rows; see `of`."""
 
         def chunks() -> Iterator[tuple[EncodedGraphs, np.ndarray]]:
             remaining = iter(molecules)
             while chunk := list(islice(remaining, _CHUNK)):
-                rows = np.array([row for row, _ in chunk])
-                graphs = [graph for _, graph in chunk]
+                numbers, graphs = zip(*chunk, strict=True)
+                rows = np.array(numbers)
                 yield encode(graphs, encoding, SIZES[featurizer].atoms, rows), rows
 
         return GraphStore.of(chunks(), rejected, encoding, featurizer)
@@ -114,3 +114,13 @@ class GraphStore(EncodedGraphs):
             if array is not None:
                 digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
+
+
+def graphs_of(smiles: Sequence[str], featurizer: str) -> Iterator[MolGraph | InvalidMolecule]:
+    """Yield a graph or an error for each SMILES, computed by worker processes if there are many."""
+    from molsepnorm.devices import usable_cores
+    from molsepnorm.workers import results_of
+
+    tasks = (smiles[start : start + _CHUNK] for start in range(0, len(smiles), _CHUNK))
+    results = results_of(featurize.get(featurizer).many, tasks, usable_cores())
+    return chain.from_iterable(results)

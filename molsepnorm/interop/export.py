@@ -662,7 +662,7 @@ def _output_columns(model: PropertyModel) -> list[dict[str, str]]:
         if target.kind == "binary":
             meanings = [f"probability of {target.positive_class}"]
         elif target.kind == "multiclass":
-            names = target.probability_columns
+            names = target.output_columns
             meanings = [f"probability of {name}" for name in target.classes]
         columns += [
             {"name": name, "target": target.name, "kind": target.kind, "meaning": meaning}

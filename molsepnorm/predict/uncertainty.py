@@ -137,7 +137,7 @@ def domain_columns(
     measured, signs, several = molecules.measured
     smiles = np.array([molecules.smiles[row] for row in rows], dtype=object)
     smiles[missing] = ""
-    in_domain = model.domain.contains(similarity)
+    in_domain = similarity >= model.domain.lowest
     expected = model.domain.expected(similarity)
     if encoded.outside is not None:
         in_domain &= ~encoded.outside.any(axis=1)

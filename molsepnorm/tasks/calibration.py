@@ -1,6 +1,5 @@
-"""Intervals of predicted values, and calibrated probabilities with sets of classes.
-
-Both are fitted to molecules that were not trained on.
+"""Intervals of predicted values, and calibrated probabilities with sets of classes, fitted to
+molecules that were not trained on.
 
 Source: Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005 (split conformal
 prediction; Mondrian, that is, by class); Platt, "Probabilistic outputs for support vector
@@ -20,12 +19,10 @@ import numpy as np
 from molsepnorm.errors import ConfigError
 from molsepnorm.tasks.target import Target
 
-_MAX_SCORES = 1000
-"""Maximum number of scores that are kept, a random sample of all."""
+_MAX_SCORES = 1000  # scores that are kept, a random sample of all
 _DIGITS = 7  # significant digits of scores
 _FOLDS = 10
-_FEWEST = 20
-"""Minimum number of molecules that choose a signal."""
+_FEWEST = 20  # molecules that choose a signal
 _PRIOR = 1e-3  # penalty of the squared slope
 _PRIOR_SD = 0.25
 """Standard deviation of the prior of the offset of probabilities, and of the logarithm of their
@@ -53,8 +50,8 @@ class Intervals:
     """Errors of a regression target, on the scale that is learned.
 
     The standard deviation of an error is exp(intercept + slope × signal), up to `largest`. The
-    scores are absolute errors divided by it; with a signal, by that of a fit to other molecules,
-    without which intervals at the level 0.9 from 20 molecules hold 0.88 of new labels.
+    scores are absolute errors divided by it; with a signal, by that of a fit to other molecules
+    (otherwise intervals at the level 0.9 from 20 molecules hold 0.88 of new labels).
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
@@ -66,7 +63,7 @@ class Intervals:
     signal: str | None = None
     """Name of the signal; None if all molecules have the same standard deviation."""
     largest: float | None = None
-    """The largest standard deviation; None for no limit."""
+    """None for no limit."""
 
     def __post_init__(self) -> None:
         largest = 1.0 if self.largest is None else self.largest
@@ -81,25 +78,20 @@ class Intervals:
 
     @staticmethod
     def fit(residuals: np.ndarray, signals: Mapping[str, np.ndarray], spread: float) -> Intervals:
-        """Fit the errors of n molecules that were not trained on.
+        """Fit the residuals [n], prediction minus label, of molecules that were not trained on.
 
-        The signal with the highest likelihood in cross-validation is used, or none, as for fewer
-        than 20 molecules. An error grows with its signal or does not depend on it. The largest
-        standard deviation is that of the labels, or of these molecules if one has a larger one.
-
-        Args:
-            residuals: [n], prediction minus label.
-            signals: [n] by name; a signal that is not finite everywhere is not used.
-            spread: standard deviation of the training labels.
+        The signal [n] with the highest likelihood in cross-validation is used if it is finite
+        everywhere and errors grow with it; no signal is used for fewer than 20 molecules. The
+        largest standard deviation is `spread`, that of the training labels, or a larger one of
+        these molecules.
         """
         sizes = np.abs(residuals.astype(np.float64))
         sizes = np.maximum(sizes, _SMALL * (sizes.max(initial=0.0) or _SMALL))
         usable: dict[str | None, np.ndarray] = {None: np.zeros(len(sizes))}
         if len(sizes) >= _FEWEST:
-            usable |= {name: each for name, each in signals.items() if np.isfinite(each).all()}
-        left_out = {name: _left_out(sizes, each) for name, each in usable.items()}
-        losses = {name: _loss(sizes, each) for name, each in left_out.items()}
-        name = min(losses, key=lambda each: losses[each])
+            usable |= {k: v for k, v in signals.items() if np.isfinite(v).all()}
+        left_out = {name: _left_out(sizes, signal) for name, signal in usable.items()}
+        name = min(left_out, key=lambda name: _loss(sizes, left_out[name]))
         intercept, slope = _scale(sizes, usable[name])
         if not slope:
             name = None
@@ -117,20 +109,17 @@ class Intervals:
         return np.exp(np.minimum(log_sd, limit))
 
     def half_widths(self, sd: np.ndarray, level: float) -> np.ndarray:
-        """Return half of the width of the interval at a level.
-
-        Raises:
-            ConfigError: there are too few scores for this level.
-        """
+        """Return half of the width of the interval at a level; a `ConfigError` if there are too few
+        scores for it."""
         factor = quantile(self.scores, level)
         if math.isinf(factor):
             # the smallest n with ⌈(n + 1) level⌉ ≤ n
-            needed, found = math.ceil(round(level / (1 - level), 6)), len(self.scores)
-            available = f"the model was calibrated with {found:,}"
+            needed, known = math.ceil(round(level / (1 - level), 6)), len(self.scores)
+            available = f"the model was calibrated with {known:,}"
             if needed > _MAX_SCORES:  # more validation molecules would not help
                 available = f"a model is calibrated with {_MAX_SCORES:,} at most"
-            advice = f"choose a level of {1000 * found // (found + 1) / 1000:g} or less"
-            if not found:
+            advice = f"choose a level of {1000 * known // (known + 1) / 1000:g} or less"
+            if not known:
                 advice = "train again with labels of this target in the validation split"
             raise ConfigError(
                 f"an interval at level {level} needs {needed:,} labelled validation molecules, and "
@@ -155,7 +144,7 @@ class ClassSets:
     slope: float = 1.0
     offset: float = 0.0
     class_weights: tuple[float, ...] = ()
-    """Those of training, one for each class; empty for equal weights."""
+    """Empty for equal weights."""
 
     def __post_init__(self) -> None:
         weights = self.class_weights
@@ -167,13 +156,8 @@ class ClassSets:
     def fit(
         labels: np.ndarray, predictions: np.ndarray, class_weights: tuple[float, ...] = ()
     ) -> ClassSets:
-        """Fit the predictions for n molecules that were not trained on.
-
-        Args:
-            labels: int [n], the classes.
-            predictions: [n, K], the probability of each class, or [n, 1], that of class 1.
-            class_weights: those of training; empty for equal weights.
-        """
+        """Fit the labels (int [n]) of molecules that were not trained on, and their predicted
+        probabilities: [n, K] of each class, or [n, 1] of class 1."""
         from scipy.optimize import minimize
 
         classes = max(predictions.shape[1], 2)
@@ -183,18 +167,18 @@ class ClassSets:
             # slope and offset stay near 1 and 0 where a few molecules say otherwise
             prior = (parameters**2).sum() / (2 * _PRIOR_SD**2)
             slope, offset = math.exp(parameters[0]), parameters[1]
-            every = ClassSets(unscored, slope, offset, class_weights).probabilities(predictions)
-            chosen = every[np.arange(len(labels)), labels]
-            return float(-np.log(chosen.clip(_TINY)).sum() + prior)
+            fitted = ClassSets(unscored, slope, offset, class_weights)
+            of_label = fitted.probabilities(predictions)[np.arange(len(labels)), labels]
+            return float(-np.log(of_label.clip(_TINY)).sum() + prior)
 
         slope, offset = 1.0, 0.0
         if len(np.unique(labels)) > 1:
             bounds = [(-3, 3), (-5, 5) if classes == 2 else (0, 0)]
-            found = minimize(loss, np.zeros(2), bounds=bounds).x
-            slope, offset = math.exp(found[0]), float(found[1])
+            log_slope, offset = minimize(loss, np.zeros(2), bounds=bounds).x.tolist()
+            slope = math.exp(log_slope)
         fitted = ClassSets(unscored, slope, offset, class_weights)
         calibrated = fitted.probabilities(predictions)
-        scores = (_kept(1 - calibrated[labels == each, each]) for each in range(classes))
+        scores = (_kept(1 - calibrated[labels == i, i]) for i in range(classes))
         return replace(fitted, scores=tuple(scores))
 
     def probabilities(self, predictions: np.ndarray) -> np.ndarray:  # (n, K)
@@ -213,11 +197,8 @@ class ClassSets:
 
     def sets(self, probabilities: np.ndarray, level: float) -> np.ndarray:  # bool (n, K)
         """Return which classes the set of each molecule holds: the true one with probability
-        `level`.
-
-        A class with too few scores for the level is in every set.
-        """
-        limits = np.array([quantile(each, level) for each in self.scores])
+        `level`. A class with too few scores for the level is in every set."""
+        limits = np.array([quantile(scores, level) for scores in self.scores])
         return 1 - probabilities <= limits + 1e-9
 
 
@@ -241,12 +222,12 @@ def kind_fits(target: Target, calibration: Calibration) -> bool:
 
 def _left_out(sizes: np.ndarray, signal: np.ndarray) -> np.ndarray:  # (n,)
     """Return the log standard deviation of each error, fitted to the other folds."""
-    fold = np.random.default_rng(0).permutation(len(sizes)) % _FOLDS
+    fold_of = np.random.default_rng(0).permutation(len(sizes)) % _FOLDS
     log_sd = np.zeros(len(sizes))
-    for number in range(_FOLDS):
-        own = fold == number
-        intercept, slope = _scale(sizes[~own], signal[~own])
-        log_sd[own] = intercept + slope * signal[own]
+    for fold in range(_FOLDS):
+        held_out = fold_of == fold
+        intercept, slope = _scale(sizes[~held_out], signal[~held_out])
+        log_sd[held_out] = intercept + slope * signal[held_out]
     return log_sd
 
 
@@ -281,8 +262,8 @@ def _scale(sizes: np.ndarray, signal: np.ndarray) -> tuple[float, float]:
 
 
 def _kept(scores: np.ndarray) -> tuple[float, ...]:
-    """Return the scores to keep, sorted and rounded up, each within its own quantile."""
+    """Return the scores to keep, sorted and rounded up, so that none exceeds its quantile."""
     if len(scores) > _MAX_SCORES:
         scores = np.random.default_rng(0).choice(scores, _MAX_SCORES, replace=False)
     up = 1 + 5 * 10.0**-_DIGITS  # the largest relative change by rounding
-    return tuple(float(f"{each * up:.{_DIGITS}g}") for each in np.sort(scores))
+    return tuple(float(f"{score * up:.{_DIGITS}g}") for score in np.sort(scores))

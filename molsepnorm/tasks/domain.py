@@ -18,20 +18,15 @@ _MAX_BINS = 20
 
 @dataclass(frozen=True)
 class Domain:
-    """Expected errors, learned from molecules that the model was not trained on.
-
-    Raises:
-        ConfigError: the numbers are not those of `fit`.
-    """
+    """Expected errors, learned from molecules that the model was not trained on."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
     lowest: float
-    """Smallest similarity of a molecule that the errors were learned from. Nothing is known of
-    molecules that are less similar, which are outside the domain."""
+    """Smallest similarity among these molecules; less similar ones are outside the domain."""
     errors: tuple[tuple[float, ...] | None, ...]
-    """For each target the expected error at the similarities `GRID`, which does not increase; None
-    with fewer than 10 labels."""
+    """Expected error of each target at the similarities `GRID`, which does not increase; None with
+    fewer than 10 labels."""
 
     def __post_init__(self) -> None:
         curves = [curve for curve in self.errors if curve is not None]
@@ -44,18 +39,13 @@ class Domain:
 
     @staticmethod
     def fit(similarity: np.ndarray, errors: np.ndarray) -> Domain:
-        """Return the domain of a model.
+        """Return the domain of a model, from the errors [n, T] of molecules that were not trained
+        on (NaN without a label) and their Tanimoto similarity [n] to the most similar training
+        molecule.
 
-        For each target, the molecules are sorted by similarity into bins of 10 or more. The mean
-        errors of the bins are made to decrease with the similarity by isotonic regression.
-
-        Args:
-            similarity: [n], n ≥ 1, of molecules that were not trained on: Tanimoto similarity to
-                the most similar training molecule.
-            errors: [n, T], NaN without a label.
-
-        Source: Barlow et al., "Statistical Inference under Order Restrictions", 1972, as in
-        scikit-learn.
+        For each target, the molecules are sorted by similarity into bins of 10 or more. Isotonic
+        regression (Barlow et al., "Statistical Inference under Order Restrictions", 1972) makes the
+        mean errors of the bins decrease with the similarity.
         """
         from sklearn.isotonic import IsotonicRegression
 
@@ -83,14 +73,5 @@ class Domain:
 
     def expected(self, similarity: np.ndarray) -> np.ndarray:  # (n,) -> (n, T)
         """Return the expected errors; NaN for targets without a curve."""
-        columns = [
-            np.full(len(similarity), np.nan)
-            if curve is None
-            else np.interp(similarity, GRID, curve)
-            for curve in self.errors
-        ]
-        return np.stack(columns, axis=1)
-
-    def contains(self, similarity: np.ndarray) -> np.ndarray:  # bool (n,)
-        """Return whether molecules are as similar as those that the errors were learned from."""
-        return similarity >= self.lowest
+        curves = [curve or [np.nan] * len(GRID) for curve in self.errors]
+        return np.stack([np.interp(similarity, GRID, curve) for curve in curves], axis=1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
+from itertools import combinations, zip_longest
 from typing import Any, Literal
 
 import numpy as np
@@ -32,42 +33,31 @@ FeatureKind = Literal["number", "category"]
 
 
 def require_same_order(**arguments: Any) -> None:
-    """Refuse pandas objects with one index in several orders, since rows are matched by position.
+    """Raise a `ConfigError` if pandas objects have the same index in different orders, since rows
+    are matched by position.
 
     >>> import pandas as pd
     >>> table = pd.DataFrame({"smiles": ["C", "CC"], "pH": [7, 5]})
     >>> require_same_order(smiles=table["smiles"], columns=table.sort_values("pH"))
     Traceback (most recent call last):
     molsepnorm.errors.ConfigError: smiles and columns have the same index in different orders, ...
-
-    Raises:
-        ConfigError: the same index is in several orders.
     """
     parts = [
         (f"{name}['{key}']", part)
-        for name, each in arguments.items()
-        if isinstance(each, Mapping)
-        for key, part in each.items()
+        for name, argument in arguments.items()
+        if isinstance(argument, Mapping)
+        for key, part in argument.items()
     ]
-    found = [(n, each.index) for n, each in [*arguments.items(), *parts] if hasattr(each, "iloc")]
-    distinct: list[tuple[str, Any]] = []  # a name of each different index
-    for other, second in found:
-        for one, first in distinct:
-            if first.equals(second):
-                break
-            if len(first) != len(second):
-                continue
-            try:
-                same = first.sort_values().equals(second.sort_values())
-            except TypeError:  # of several types, which have no order
-                same = False
-            if same:
+    indices = [(n, a.index) for n, a in [*arguments.items(), *parts] if hasattr(a, "iloc")]
+    for (one, first), (other, second) in combinations(indices, 2):
+        if len(first) != len(second) or first.equals(second):
+            continue
+        with suppress(TypeError):  # labels of several types have no order
+            if first.sort_values().equals(second.sort_values()):
                 raise ConfigError(
                     f"{one} and {other} have the same index in different orders, and rows are "
                     f"matched by position: use {other}.loc[{one}.index]"
                 )
-        else:
-            distinct.append((other, second))
 
 
 def with_text_names(columns: Any) -> Any:
@@ -87,9 +77,8 @@ class FeatureColumn:
     words: tuple[str, ...] = ()
     """The words of the training rows, sorted; empty for a column of numbers."""
     low: float | None = field(default=None, compare=False)
-    """Smallest number of the training rows; None for a column of words."""
+    """Smallest and largest number of the training rows; None for a column of words."""
     high: float | None = field(default=None, compare=False)
-    """Largest number of the training rows; None for a column of words."""
     fill: float | None = field(default=None, compare=False)
     """Mean of the training rows, for empty cells; None if none of these rows is empty. In a column
     of words the word "missing" stands for empty cells."""
@@ -119,11 +108,9 @@ class FeatureColumn:
         where: Callable[[int], str],
         kind: FeatureKind | None = None,
     ) -> FeatureColumn:
-        """Return the column with the kind, and the words or the range, of its cells.
+        """Return the column of these cells: texts or numbers, some of which may be missing.
 
         Args:
-            name: name of the column.
-            cells: texts or numbers; cells may be missing.
             where: returns the location of a row for an error.
             kind: numbers, or categories, which are words; None if the cells decide.
 
@@ -131,46 +118,46 @@ class FeatureColumn:
             DataError: the cells are numbers and words, or whole numbers that may be codes; all are
                 the same; or there are so many different words that they look like names.
         """
-        found = {row: text for row, cell in enumerate(cells) if (text := _text(cell))}
-        missing = len(found) < len(cells)
-        if not found:
+        filled = {row: text for row, cell in enumerate(cells) if (text := _text(cell))}
+        missing = len(filled) < len(cells)
+        if not filled:
             raise DataError(f"{where(0)}: all cells are empty, so it cannot be an input")
-        values = {row: None if kind == "category" else _number(t) for row, t in found.items()}
+        values = {row: None if kind == "category" else _number(t) for row, t in filled.items()}
         for row, value in values.items():
             if value is not None and not abs(value) < _MAX_NUMBER:
-                raise DataError(f"{where(row)}: '{found[row]}' {_TOO_LARGE}")
+                raise DataError(f"{where(row)}: '{filled[row]}' {_TOO_LARGE}")
         numbers = [value for value in values.values() if value is not None]
-        if kind == "number" or 0 < len(numbers) < len(found):
-            mostly_words = len(numbers) <= len(found) / 2 and kind is None
+        if kind == "number" or 0 < len(numbers) < len(filled):
+            mostly_words = len(numbers) <= len(filled) / 2 and kind is None
+            few, many = ("a", "words") if mostly_words else ("not a", "numbers")
             for row, value in values.items():
                 if (value is None) != mostly_words:
-                    few, many = ("a", "words") if mostly_words else ("not a", "numbers")
                     raise DataError(
-                        f"{where(row)}: '{found[row]}' is {few} number, and most other cells are "
+                        f"{where(row)}: '{filled[row]}' is {few} number, and most other cells are "
                         f"{many}. A feature column holds either numbers or words"
                     )
-        commas = [row for row, text in found.items() if re.fullmatch(WITH_COMMA, text)]
-        if len(commas) > len(found) / 2:
+        commas = [row for row, text in filled.items() if re.fullmatch(WITH_COMMA, text)]
+        if len(commas) > len(filled) / 2:
             raise DataError(
-                f"{where(commas[0])}: '{found[commas[0]]}' has a decimal comma or groups of "
+                f"{where(commas[0])}: '{filled[commas[0]]}' has a decimal comma or groups of "
                 "thousands: if the comma is a decimal mark, --decimal ,"
             )
-        first, texts = next(iter(found)), {*found.values()}
+        first, texts = next(iter(filled)), {*filled.values()}
         words = {*map(_word, texts), *[_MISSING_WORD] * missing}
         if len({*numbers} or words) < 2:
             raise DataError(
-                f"{where(first)}: every row has '{found[first]}', so it cannot be an input: leave "
+                f"{where(first)}: every row has '{filled[first]}', so it cannot be an input: leave "
                 "it out"
             )
-        if not numbers and len(words) > min(_MAX_WORDS, max(10, len(found) // 2)):
+        if not numbers and len(words) > min(_MAX_WORDS, max(10, len(filled) // 2)):
             raise DataError(
                 f"{where(first)}: the column has {len(words):,} different words, such as "
-                f"'{found[first]}', which look like names. A column of words has a few words that "
-                f"many rows share, at most {_MAX_WORDS:,}; numbers are written with a decimal point"
+                f"'{filled[first]}', which look like names. A column of words has at most "
+                f"{_MAX_WORDS:,}, which many rows share; numbers have a decimal point"
             )
         if not numbers:
             return FeatureColumn(name, tuple(sorted(words)))
-        codes = len(texts) in _FEW_CODES and 2 * len(texts) <= len(found)
+        codes = len(texts) in _FEW_CODES and 2 * len(texts) <= len(filled)
         if kind is None and codes and all(text.lstrip("+-").isdigit() for text in texts):
             raise DataError(
                 f"{where(first)}: {len(texts)} different whole numbers may be quantities or codes, "
@@ -181,20 +168,17 @@ class FeatureColumn:
         rounding = float(np.abs(every - every.astype(np.float32)).max())
         if problem := too_close("numbers", low, high, rounding):
             raise DataError(f"{where(first)}: {problem}")
-        return FeatureColumn(
-            name, low=low, high=high, fill=float(every.mean()) if missing else None
-        )
+        fill = float(every.mean()) if missing else None
+        return FeatureColumn(name, low=low, high=high, fill=fill)
 
     @staticmethod
     def joined(columns: Sequence[FeatureColumn]) -> FeatureColumn:
         """Return equal columns of several models as one, with their common range."""
-        lows = [each.low for each in columns if each.low is not None]
-        highs = [each.high for each in columns if each.high is not None]
-        fills = [each.fill for each in columns if each.fill is not None]
+        fills = [column.fill for column in columns if column.fill is not None]
         fill = sum(fills) / len(fills) if fills else None
-        if len(lows) < len(columns) or len(highs) < len(columns):
-            return replace(columns[0], low=None, high=None, fill=fill)
-        return replace(columns[0], low=min(lows), high=max(highs), fill=fill)
+        ends = [end for c in columns for end in (c.low, c.high) if end is not None]
+        low, high = (min(ends), max(ends)) if len(ends) == 2 * len(columns) else (None, None)
+        return replace(columns[0], low=low, high=high, fill=fill)
 
     def encode(self, cells: Sequence[object]) -> tuple[np.ndarray, list[str | None]]:
         """Return the inputs of rows, float32 (n, width), and why a row has none."""
@@ -232,7 +216,6 @@ class ExtraInputs:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
     columns: tuple[FeatureColumn, ...] = ()
-    """Columns of the table."""
     morgan: int = 0
     """Number of Morgan counts; 0 for none."""
     descriptors: tuple[str, ...] = ()
@@ -259,18 +242,14 @@ class ExtraInputs:
 
     @staticmethod
     def joined(inputs: Sequence[ExtraInputs]) -> ExtraInputs:
-        """Return everything that the parts of a model read.
-
-        Raises:
-            ConfigError: they read different descriptors or feature columns; one may read the first
-                only.
-        """
+        """Return everything that the parts of a model read. Different descriptors or feature
+        columns are a `ConfigError`; a part may read the first of the columns only."""
         columns = []
-        for same in zip_longest(*(each.columns for each in inputs)):
-            found = [each for each in same if each is not None]
-            if any(each != found[0] for each in found):
+        for of_parts in zip_longest(*(part.columns for part in inputs)):
+            same = [column for column in of_parts if column is not None]
+            if any(column != same[0] for column in same):
                 raise ConfigError("the feature columns differ in their names or words")
-            columns.append(FeatureColumn.joined(found))
+            columns.append(FeatureColumn.joined(same))
         descriptors = {each.descriptors for each in inputs} - {()}
         if len(descriptors) > 1:
             raise ConfigError("the descriptors differ")
@@ -287,29 +266,26 @@ class ExtraInputs:
         """Return the inputs from each column's cells, float32 (rows, w), and why a row has none."""
         values = [np.zeros((rows, 0), dtype=np.float32)]
         errors: list[str | None] = [None] * rows
-        for column, its in zip(self.columns, cells, strict=True):
-            of_column, wrong = column.encode(its)
-            values.append(of_column)
+        for column, of_column in zip(self.columns, cells, strict=True):
+            encoded, wrong = column.encode(of_column)
+            values.append(encoded)
             errors = [first or other for first, other in zip(errors, wrong, strict=True)]
         return np.concatenate(values, axis=1), errors
 
     def outside(self, values: np.ndarray) -> np.ndarray:
         """Return bool (rows, columns): whether a number is outside the range of the training rows
         by more than a tenth of the range; False for words."""
-        found = np.zeros((len(values), len(self.columns)), dtype=bool)
-        starts = np.cumsum([0, *self.column_widths])
-        for index, (column, start) in enumerate(zip(self.columns, starts, strict=False)):
-            if column.low is not None and column.high is not None:
-                low, high = column.low, column.high
-                margin = _MARGIN * (high - low)
-                own = values[:, start]
-                found[:, index] = (own < low - margin) | (own > high + margin)
-        return found
+        outside = np.zeros((len(values), len(self.columns)), dtype=bool)
+        for i, column in enumerate(self.columns):
+            if (low := column.low) is not None and (high := column.high) is not None:
+                numbers, margin = values[:, sum(self.column_widths[:i])], _MARGIN * (high - low)
+                outside[:, i] = (numbers < low - margin) | (numbers > high + margin)
+        return outside
 
 
 def too_close(what: str, low: float, high: float, rounding: float) -> str | None:
-    """Return the message about numbers whose differences single precision does not hold, such as
-    100000001 and 100000002; None for other numbers."""
+    """Return a message if single precision does not hold the differences of numbers, such as
+    100000001 and 100000002."""
     if high <= low or rounding <= _MAX_ROUNDING * (high - low):
         return None
     return (
@@ -319,7 +295,7 @@ def too_close(what: str, low: float, high: float, rounding: float) -> str | None
 
 
 NO_INPUTS = ExtraInputs()
-"""The inputs of a model that reads nothing but the features of its featuriser."""
+"""The inputs of a model that reads only the features of its featuriser."""
 
 
 def _text(cell: object) -> str:

@@ -10,14 +10,12 @@ from molsepnorm.tasks.task import Task
 
 
 class Loss:
-    """The loss of a task: L1 or squared error in standardised units for regression, cross-entropy
-    for classes. Missing labels contribute neither to the loss nor to its gradient.
+    """L1 or squared error in standardised units for regression, cross-entropy for classes. Missing
+    labels contribute neither to the loss nor to its gradient.
 
     A label may be a bound, such as ">10" (Tobin, "Estimation of Relationships for Limited Dependent
-    Variables", Econometrica 26, 1958, calls it censored). Its loss is that of the number where the
-    output is on the wrong side of it, and 0 elsewhere.
-
-    All constants are on the device from the start, so that a call never synchronises with it.
+    Variables", Econometrica 26, 1958, calls it censored). Its loss is 0 where the output is on the
+    right side of the bound. Constants are on the device, so that a call never synchronises with it.
 
     >>> from molsepnorm.tasks import Target
     >>> loss = Loss(Task((Target("logS", "regression", mean=1.0, scale=2.0),), "mae"))
@@ -71,23 +69,17 @@ class Loss:
         return (losses * weight).sum(), weight.sum()
 
     def _losses(self, outputs: Tensor, labels: Tensor, bounds: Tensor | None) -> Tensor:  # (B, T)
-        if not self._multiclass:
-            return self._single_losses(outputs, labels, bounds)
-        of_single = None if bounds is None else bounds[:, self._single]
-        found = outputs[:, self._outputs], labels[:, self._single]
-        losses = self._single_losses(*found, of_single)
-        every = losses.new_zeros(labels.shape).index_copy(1, self._single, losses)
-        for i, columns in self._multiclass:
-            logits, classes = outputs[:, columns], labels[:, i].long()
-            every[:, i] = F.cross_entropy(logits, classes, reduction="none")
-        return every
-
-    def _single_losses(self, outputs: Tensor, labels: Tensor, bounds: Tensor | None) -> Tensor:
-        errors = outputs - (labels - self._mean) / self._scale
+        logits, single = outputs[:, self._outputs], labels[:, self._single]
+        errors = logits - (single - self._mean) / self._scale
         if bounds is not None:
-            errors = torch.where(bounds * errors > 0, 0.0, errors)
-        return torch.where(
+            errors = torch.where(bounds[:, self._single] * errors > 0, 0.0, errors)
+        of_single = torch.where(
             self._regression,
             errors.square() if self._squared else errors.abs(),
-            F.binary_cross_entropy_with_logits(outputs, labels.clamp(0, 1), reduction="none"),
+            F.binary_cross_entropy_with_logits(logits, single.clamp(0, 1), reduction="none"),
         )
+        losses = of_single.new_zeros(labels.shape).index_copy(1, self._single, of_single)
+        for i, columns in self._multiclass:
+            classes = labels[:, i].long()
+            losses[:, i] = F.cross_entropy(outputs[:, columns], classes, reduction="none")
+        return losses

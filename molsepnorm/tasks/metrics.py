@@ -1,45 +1,24 @@
 """Scores of predictions against labels, and their bootstrap intervals.
 
-=========== ======================== ==================================================
-metric      targets                  undefined (NaN), apart from missing labels
-=========== ======================== ==================================================
-mae, rmse   regression
-r2          regression               all labels equal, so also where there is only one
-spearman    regression               all labels, or all predictions, equal
-roc_auc     binary                   one class among the labels
-pr_auc      binary                   one class among the labels
-accuracy    binary, multiclass
-f1          binary, multiclass       binary: no label is 1
-mcc         binary, multiclass       one class among the labels
-log_loss    binary, multiclass
-brier       binary, multiclass
-=========== ======================== ==================================================
-
 Labels are (n,) numbers, NaN where missing: values in their own units, 0 or 1, or the index of a
 class. Predictions are (n,) values, (n,) probabilities of class 1, or (n, K) probabilities of K
-classes. Class 1 is predicted where its probability is above 0.5; of several classes the most
-probable one is predicted, and the first one of equals.
+classes. Class 1 is predicted where its probability is above 0.5; of several classes the first of
+the most probable ones. A score is undefined (NaN) if a prediction is not finite.
 
-Definitions that differ between libraries:
-
-- `pr_auc` is the average precision, the `ap` of OGB; `roc_auc` is OGB's `rocauc`.
-- `f1` of several classes is the unweighted mean over the classes that occur among the labels or the
-  predictions; a class with labels that is never predicted, or the reverse, counts 0.
-- `mcc` is 0 where all predictions are one class; `f1` is 0 where no prediction is 1.
+- `r2` is undefined if all labels are equal, `spearman` also if all predictions are.
+- `roc_auc`, `pr_auc` and `mcc` are undefined if the labels are of one class. `pr_auc` is the
+  average precision, OGB's `ap`; `mcc` is 0 if the predictions are of one class.
+- `f1` of two classes is undefined if no label is 1, and 0 if no prediction is 1. That of several
+  classes is the unweighted mean over the classes that occur among the labels or the predictions.
 - `log_loss` is in nats; probabilities are clipped to 2.2e-16 from 0 and 1.
 - `brier` of three classes or more is the squared error summed over the classes, at most 2; for two
   classes it is half of that, the squared error of the probability of class 1.
-- A prediction that is not finite leaves the score undefined.
 
-A metric is computed as a function of the molecules' weights: float (n, r), the number of times that
-n molecules occur in r resamples. Its scores are (r,), not finite where undefined. What does not
-depend on the weights (errors, the order of predictions, classes) is computed once. For each block
-of weights only matrix products and cumulative sums remain.
-
-`scipy.stats.bootstrap` and scikit-learn's metrics with `sample_weight` were tried in place of this.
-They compute metrics that have no vectorised form one resample at a time, which takes 10 to 700
-times as long, and the former cannot draw the same resamples for several targets. The tests compare
-all scores with those of scikit-learn.
+A metric is a function of the molecules' weights: float (n, r), the number of times that n molecules
+occur in r resamples. Its scores are (r,), not finite where undefined. Errors, the order of
+predictions and classes do not depend on the weights and are computed once. `scipy.stats.bootstrap`
+and scikit-learn compute most metrics one resample at a time, which takes 10 to 700 times as long;
+the tests compare all scores with those of scikit-learn.
 """
 
 from __future__ import annotations
@@ -71,7 +50,6 @@ class Metric:
 
     @property
     def has_unit(self) -> bool:
-        """True if scores have the unit of their target."""
         return self.kinds == ("regression",) and not self.higher_is_better
 
     def better(self, score: float, than: float | None) -> bool:
@@ -83,9 +61,7 @@ class Metric:
     def close(self, score: float, to: float | None) -> bool:
         """Return whether an error is at most half a per cent above `to`; False if higher is
         better."""
-        if self.higher_is_better or to is None:
-            return False
-        return score <= (1 + _CLOSE) * to
+        return not self.higher_is_better and to is not None and score <= (1 + _CLOSE) * to
 
 
 def _mean(values: np.ndarray) -> Weighted:
@@ -223,8 +199,7 @@ class _Ranking:
         self.up_to = np.searchsorted(ranked, values, side="right")
 
     def sums(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # (m, r) each
-        """Return the weight of the others below, and up to, each value, from their weights (k,
-        r)."""
+        """Return the sums of the weights (k, r) of the others below, and up to, each value."""
         cumulative = np.zeros((len(weights) + 1, weights.shape[1]))
         np.cumsum(weights[self.order], axis=0, out=cumulative[1:])
         return cumulative[self.below], cumulative[self.up_to]
@@ -261,7 +236,7 @@ METRICS = {
         Metric("loss", (), False, "loss"),
     )
 }
-"""`loss` is the training loss on the validation split. It compares models whose targets are of
+"""`loss` is the training loss on the validation split, which compares models whose targets are of
 several kinds; it does not score single targets."""
 
 
@@ -276,26 +251,18 @@ def label_of(name: str) -> str:
     return f"{label} of {target}" if target else label
 
 
-_WEIGHTS_AT_ONCE = 2**19
-"""Number of weights in memory: 4 MB, and up to ten arrays of this size."""
+_WEIGHTS_AT_ONCE = 2**19  # 4 MB, and up to ten arrays of this size
 
 
 def resampled_scores(
     metric: str, labels: np.ndarray, predictions: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:  # (R,)
-    """Return a metric of one target in each resample; NaN where it is undefined.
+    """Return a metric of one target in each resample, from the number of times that each molecule
+    was drawn: int (R, n). An unknown metric is a `ConfigError`.
 
     >>> labels, predictions = np.array([1.0, 2.0, np.nan]), np.array([1.5, 2.0, 9.0])
     >>> resampled_scores("mae", labels, predictions, np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3]]))
     array([0.25, 0.5 , nan])
-
-    Args:
-        metric: a name of `METRICS`, except "loss".
-        labels, predictions: see the head of this file.
-        counts: int (R, n), number of times that each molecule was drawn in each resample.
-
-    Raises:
-        ConfigError: there is no such metric.
     """
     known = {name: each.weighted for name, each in METRICS.items() if each.weighted}
     if metric not in known:
@@ -321,9 +288,7 @@ def resampled_scores(
 
 def draw_resamples(n: int, resamples: int, seed: int) -> np.ndarray:  # uint8 (R, n)
     """Return how often each of n molecules is drawn when n are drawn with replacement, R times.
-
-    Each row sums to n. The first rows do not depend on the number of rows. Scores of several
-    targets or models on the same draws are paired, and so are their differences.
+    The first rows do not depend on the number of rows.
 
     >>> draw_resamples(5, 2, seed=0).sum(axis=1).tolist()
     [5, 5]
@@ -336,7 +301,7 @@ def draw_resamples(n: int, resamples: int, seed: int) -> np.ndarray:  # uint8 (R
 
 
 def numbered(molecules: np.ndarray) -> np.ndarray:
-    """Return the number of each row's molecule, counted from 0 in the order of the rows.
+    """Number the molecules from 0 in the order of their first rows.
 
     >>> numbered(np.array([7, 3, 7, 9])).tolist()
     [0, 1, 0, 2]
@@ -346,13 +311,11 @@ def numbered(molecules: np.ndarray) -> np.ndarray:
 
 
 def interval(scores: np.ndarray, level: float = 0.95) -> tuple[float, float] | None:
-    """Return the percentile interval of resampled scores (R,): the middle `level` of the defined
-    ones; None where fewer than half of them are defined.
+    """Return the percentile interval (Efron, "Nonparametric standard errors and confidence
+    intervals", 1981) of the defined scores in resamples (R,); None if fewer than half are defined.
 
     >>> interval(np.arange(101.0), level=0.5)
     (25.0, 75.0)
-
-    Source: Efron, "Nonparametric standard errors and confidence intervals", 1981.
     """
     defined = scores[~np.isnan(scores)]
     if not len(defined) or 2 * len(defined) < len(scores):
@@ -364,10 +327,8 @@ def interval(scores: np.ndarray, level: float = 0.95) -> tuple[float, float] | N
 def mean_and_sd(values: Sequence[float | None]) -> dict[str, float | None]:
     """Return the mean and the unbiased standard deviation of the values that are defined.
 
-    >>> mean_and_sd([1.0, None, 3.0])
-    {'mean': 2.0, 'sd': 1.414...}
-    >>> mean_and_sd([None])
-    {'mean': None, 'sd': None}
+    >>> mean_and_sd([1.0, None, 3.0]), mean_and_sd([None])
+    ({'mean': 2.0, 'sd': 1.414...}, {'mean': None, 'sd': None})
     """
     defined = [value for value in values if value is not None]
     return {

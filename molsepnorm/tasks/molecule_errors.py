@@ -12,30 +12,27 @@ _TINY = 1e-7  # the smallest probability that has a logarithm
 
 
 def target_error(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the error of each molecule, float64 (G,): the absolute error of a regression target,
-    the log loss of other targets; NaN where the label or a value is NaN.
+    """Return the absolute error of a regression target, or the log loss of another one, of each
+    molecule, float64 (G,); NaN where the label (G,) or a prediction (G, K) is NaN.
 
-    Args:
-        target: the target.
-        labels: (G,), on the learned scale, or indices of classes; NaN without a label.
-        values: (G, K), predictions on the learned scale, or probabilities of class 1 or all
-            classes.
+    Labels and predictions are on the learned scale; those of other targets are indices of classes,
+    and probabilities of class 1 or of each class.
     """
-    found = np.full(len(labels), np.nan)
+    errors = np.full(len(labels), np.nan)
     rows = np.flatnonzero(np.isfinite(labels) & np.isfinite(values).all(axis=1))
     labels, values = labels[rows].astype(np.float64), values[rows].astype(np.float64)
     if target.kind == "regression":
-        found[rows] = np.abs(values[:, 0] - labels)
-        return found
+        errors[rows] = np.abs(values[:, 0] - labels)
+        return errors
     if values.shape[1] == 1:
         values = np.concatenate([1 - values, values], axis=1)
-    found[rows] = -np.log(values[np.arange(len(rows)), labels.astype(int)].clip(_TINY))
-    return found
+    errors[rows] = -np.log(values[np.arange(len(rows)), labels.astype(int)].clip(_TINY))
+    return errors
 
 
 def miss(target: Target, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the absolute errors of a regression target, or 1 for a wrong and 0 for a right class,
-    float64 (G,), with the arguments of `target_error`."""
+    """Return the absolute errors of a regression target, or 1 for each wrong class, float64 (G,),
+    with the arguments of `target_error`."""
     errors = target_error(target, labels, values)
     if target.kind == "regression":
         return errors
@@ -50,13 +47,13 @@ def relative_errors(errors: np.ndarray, reference: np.ndarray) -> np.ndarray:  #
     return errors / np.array([_mean(column) or 1.0 for column in reference.T])
 
 
-def mean_errors(errors: np.ndarray) -> np.ndarray:  # (G,)
+def mean_errors(errors: np.ndarray) -> np.ndarray:  # (G, T) -> (G,)
     """Return the mean over the labelled targets of each molecule; NaN without a label."""
     return np.array([_mean(row) for row in errors])
 
 
 def describe_miss(targets: Sequence[Target]) -> str:
-    """Return what the mean of `miss` over molecules is, in text."""
+    """Return a name for the mean of `miss` over molecules."""
     if len(targets) > 1:
         return "mean error of the targets, each relative to its mean over the validation molecules"
     (target,) = targets

@@ -19,12 +19,8 @@ BOUND_SIGNS = {1: ">", -1: "<"}
 
 @dataclass(frozen=True)
 class Target:
-    """A column to predict.
-
-    Raises:
-        ConfigError: a number is not finite, the scale is not above 0, the number of class weights
-            is not the number of classes, or the transform is unknown or not of a regression target.
-    """
+    """A column to predict. Numbers, class weights or a transform that do not fit it are a
+    `ConfigError`."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
@@ -35,21 +31,14 @@ class Target:
     scale: float = 1.0
     """Standard deviation of the training labels, after the transform; 1 for classes."""
     classes: tuple[str, ...] = ()
-    """Names of the classes of a multi-class target, in the order of its outputs; of a binary target
-    those of 0 and 1, if its labels are words."""
+    """Names of the classes of a multi-class target, in the order of its outputs; of 0 and 1 for a
+    binary target whose labels are words."""
     class_weights: tuple[float, ...] = ()
-    """Weight of each class in the loss (for a binary target of 0 and 1); empty if all are equal."""
+    """Weight of each class in the loss (of 0 and 1 for a binary target); empty if all are equal."""
     transform: str = NO_TRANSFORM
     """Transform from the unit of the table to the scale that is learned, see `transform_of`."""
 
     def __post_init__(self) -> None:
-        texts = (self.name, self.kind, *self.classes, self.transform)
-        if not all(isinstance(text, str) for text in texts):
-            raise ConfigError(
-                "name, kind, classes and transform of a target must be strings; got "
-                f"{self.name!r:.80}, {self.kind!r:.80}, {self.classes!r:.80}, "
-                f"{self.transform!r:.80}"
-            )
         if self.transformation is not None and self.kind != "regression":
             raise ConfigError(
                 f"transforms are for regression targets, and '{self.name}' is {self.kind}"
@@ -59,13 +48,10 @@ class Target:
                 f"target '{self.name}' needs a finite mean and a finite scale above 0; got "
                 f"mean={self.mean}, scale={self.scale}"
             )
-        for name in ("mean", "scale"):  # a JSON file may hold integers of any size
-            object.__setattr__(self, name, float(getattr(self, name)))
-        weights = self.class_weights
-        if weights and len(weights) != max(self.width, 2):
+        weights, classes = self.class_weights, max(self.width, 2)
+        if weights and len(weights) != classes:
             raise ConfigError(
-                f"target '{self.name}' has {max(self.width, 2)} classes; got {len(weights)} "
-                "class_weights"
+                f"target '{self.name}' has {classes} classes; got {len(weights)} class_weights"
             )
         if not all(math.isfinite(weight) and weight >= 0 for weight in weights):
             raise ConfigError(
@@ -79,7 +65,7 @@ class Target:
 
     @property
     def positive_class(self) -> str:
-        """Name of the class whose probability a binary target predicts."""
+        """The class whose probability a binary target predicts."""
         return self.classes[1] if self.classes else "class 1"
 
     @property
@@ -95,20 +81,14 @@ class Target:
 
     @property
     def prediction_column(self) -> str:
-        """Column of predictions in the unit of the table, of class 1's probability, or of
-        classes."""
+        """Column of predictions in the unit of the table, probabilities of class 1, or classes."""
         return f"{self.name}_pred"
-
-    @property
-    def probability_columns(self) -> list[str]:
-        """Columns of the probabilities of a multi-class target."""
-        return [f"{self.name}_prob_{each}" for each in self.classes]
 
     @property
     def output_columns(self) -> list[str]:
         """Columns of `Task.predictions`: learned values, or probabilities."""
         if self.kind == "multiclass":
-            return self.probability_columns
+            return [f"{self.name}_prob_{name}" for name in self.classes]
         return [f"{self.learned_name}_pred"]
 
     @property
@@ -149,8 +129,7 @@ class Target:
 
     @property
     def digits(self) -> int:
-        """Number of significant digits, 6 to 9, that show a thousandth of the labels' standard
-        deviation."""
+        """Number of significant digits, 6 to 9, that show a thousandth of `scale`."""
         if self.kind != "regression" or self.transformation is not None:
             return 6
         size = math.log10(max(abs(self.mean) / self.scale, 1.0))
@@ -162,8 +141,7 @@ class Target:
         return self.name, self.kind, self.classes, self.transform
 
     def rescaling_to(self, other: Target) -> tuple[float, float]:
-        """Return the factor and shift from an output for this target to one for another mean and
-        scale."""
+        """Return the factor and shift that convert an output to another mean and scale."""
         return self.scale / other.scale, (self.mean - other.mean) / other.scale
 
     def fitted(
@@ -172,11 +150,9 @@ class Target:
         class_weight: Literal["balanced"] | None = None,
         strict: bool = True,
     ) -> Target:
-        """Return the target with the standardisation or class weights of its training labels (G,).
-
-        Raises:
-            DataError: a label does not fit; or, if `strict`, there is none or a single value.
-        """
+        """Return the target with the mean and scale, or the balanced weight n / (K n_c) of each of
+        the K classes c, of its training labels (G,). It is a `DataError` if a label does not fit;
+        or, if `strict`, if there is none or a single value."""
         present = labels[~np.isnan(labels)].astype(np.float64)
         if strict and not len(present):
             raise DataError(f"target '{self.name}' has no label among the training molecules")
@@ -189,9 +165,12 @@ class Target:
         check_labels([self], present[:, None])
         if self.kind == "regression" and len(present):
             return replace(self, mean=float(present.mean()), scale=float(present.std()) or 1.0)
-        if self.kind != "regression" and class_weight == "balanced":
-            return replace(self, class_weights=_balanced(present, max(self.width, 2)))
-        return self
+        if self.kind == "regression" or class_weight is None:
+            return self
+        counts = np.bincount(present.astype(int), minlength=max(self.width, 2))
+        occurring = max((counts > 0).sum(), 1)
+        weights = len(present) / (occurring * np.maximum(counts, 1))
+        return replace(self, class_weights=tuple(np.where(counts > 0, weights, 1.0).tolist()))
 
 
 def interval_names(name: str) -> list[str]:
@@ -209,11 +188,3 @@ def check_labels(targets: Sequence[Target], labels: np.ndarray) -> None:
         invalid = column[~np.isnan(column) & ~np.isin(column, range(max(target.width, 2)))]
         if len(invalid):
             raise DataError(f"target '{target.name}' {expected}; found {invalid[0]:g}")
-
-
-def _balanced(labels: np.ndarray, num_classes: int) -> tuple[float, ...]:
-    """Return the weight n / (K n_c) for each of the K classes c that occur, 1 for the others."""
-    counts = np.bincount(labels.astype(int), minlength=num_classes)
-    occurring = max((counts > 0).sum(), 1)
-    weights = len(labels) / (occurring * np.maximum(counts, 1))
-    return tuple(np.where(counts > 0, weights, 1.0).tolist())

@@ -32,27 +32,20 @@ _METRIC_OF_LOSS = {"l1": "mae", "mse": "rmse"}
 
 @dataclass(frozen=True)
 class Task:
-    """T targets, and the metric that selects the best epoch.
-
-    Raises:
-        ConfigError: the metric is unknown, none of the targets has it, or two targets have the
-            same name or a column of predictions with the same name.
-    """
+    """T targets, and the metric that selects the best epoch. It is a `ConfigError` if the metric
+    is unknown or for other targets, or two targets have the same name or column of predictions."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
     targets: tuple[Target, ...]
     metric: str
     regression_loss: Literal["l1", "mse"] = "l1"
-    """Absolute or squared error of standardised labels."""
+    """Absolute or squared error."""
 
     def __post_init__(self) -> None:
         for name, times in Counter(self.names).items():
             if times > 1:
-                raise ConfigError(
-                    f"{times} targets are called '{name}', and a target's predictions are found by "
-                    "its name: give each target a name of its own"
-                )
+                raise ConfigError(f"{times} targets are called '{name}': rename all but one")
         owners: dict[str, str] = {}
         for target in self.targets:
             for column in target.every_column:
@@ -82,23 +75,19 @@ class Task:
         regression_loss: Literal["l1", "mse"] = "l1",
         strict: bool = True,
     ) -> Task:
-        """Return the task of these targets, standardised by their training labels (G, T).
+        """Return the task of these targets, standardised by their training labels (G, T) on the
+        scale that is learned.
 
         Args:
-            targets: names, kinds, classes and transforms.
-            labels: labels of the training split, on the scale that is learned.
-            metric: metric that selects the best epoch; by default the usual one of the
-                targets' kind, or the loss if they are of several kinds or several numbers, whose
-                units may differ.
+            metric: by default the usual one of the targets' kind, or the loss for targets of
+                several kinds, or several numbers, whose units may differ.
             class_weight: balanced weights each class in inverse proportion to its frequency.
-            regression_loss: mse, which goes with RMSE, or l1, which goes with MAE.
-            strict: refuse a target that cannot be learnt from these labels. False for published
-                data sets, which are used as they are.
+            strict: refuse a target without two different labels; False for published data sets,
+                which are used as they are.
 
         Raises:
             ConfigError: the metric is unknown, or no target has this metric or class weights.
-            DataError: a label does not fit its target; or, if `strict`, a target has no label, or
-                a single value, in the training split.
+            DataError: a label does not fit its target, or a target is refused.
         """
         columns = zip(targets, labels.T, strict=True)
         fitted = tuple(target.fitted(each, class_weight, strict) for target, each in columns)
@@ -119,8 +108,7 @@ class Task:
         return tuple(target.name for target in self.targets)
 
     @property
-    def outputs(self) -> int:
-        """O, the number of network outputs."""
+    def outputs(self) -> int:  # O
         return sum(target.width for target in self.targets)
 
     def columns(self) -> list[slice]:
@@ -130,23 +118,19 @@ class Task:
 
     @property
     def chosen_by(self) -> Metric:
-        """Metric that selects the best epoch."""
         return METRICS[self.metric]
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """Names of the metrics that summarise the scores: the selecting one, and the usual ones of
-        targets that it does not score."""
-        usual, own = _usual_metrics(self.regression_loss), self.chosen_by.kinds
-        others = (usual[each.kind] for each in self.targets if each.kind not in own)
-        return tuple(dict.fromkeys([*[self.metric][: len(own)], *others]))
+        """Names of the metrics that summarise the scores: `metric`, and the usual ones of targets
+        that it does not score."""
+        usual, scored = _usual_metrics(self.regression_loss), self.chosen_by.kinds
+        others = (usual[each.kind] for each in self.targets if each.kind not in scored)
+        return tuple(dict.fromkeys([*[self.metric][: len(scored)], *others]))
 
     def baseline_prediction(self, labels: np.ndarray) -> np.ndarray:  # (O,)
-        """Return the best constant prediction, from training labels (G, T).
-
-        It is the frequency of each class; for regression the median, or the mean for squared
-        errors.
-        """
+        """Return the best constant prediction from training labels (G, T): the frequency of each
+        class; for regression the median, or the mean for squared errors."""
         parts = []
         for target, column in zip(self.targets, labels.T, strict=True):
             present = column[~np.isnan(column)]
@@ -160,10 +144,8 @@ class Task:
         return np.concatenate(parts)
 
     def predictions(self, outputs: Tensor) -> Tensor:  # (B, O)
-        """Return values on the scale that is learned, and probabilities of class 1 or each class.
-
-        A prediction is NaN where its output is not finite, which a sigmoid would hide.
-        """
+        """Return values on the scale that is learned, and probabilities of class 1 or each class;
+        NaN where an output is not finite, which a sigmoid would hide."""
         outputs = outputs.double()
         values = outputs.sigmoid()
         for target, columns in zip(self.targets, self.columns(), strict=True):
@@ -198,29 +180,27 @@ class Task:
         """Return predictions (G, O) as named columns, for each target.
 
         <target>_pred is a value in the unit of the table, the probability of class 1, or the most
-        probable class. A transform adds <target>_log10_pred or <target>_pic50_pred, the learned
-        value. Multi-class targets add <target>_prob_<class>.
+        probable class. Targets with a transform or several classes also have their
+        `Target.output_columns`.
         """
         tables = []
         for target, columns in zip(self.targets, self.columns(), strict=True):
             part = predictions[:, columns]
-            learned = dict(zip(target.output_columns, part.T, strict=True))
+            table = dict(zip(target.output_columns, part.T, strict=True))
             if (transform := target.transformation) is not None:
-                tables.append({target.prediction_column: transform.inverse(part[:, 0])} | learned)
-                continue
-            if target.kind != "multiclass":
-                tables.append(learned)
-                continue
-            chosen = np.array(target.classes, dtype=object)[part.argmax(1)]
-            chosen[~np.isfinite(part).all(axis=1)] = ""  # argmax of NaN is the first class
-            tables.append({target.prediction_column: chosen} | learned)
+                table = {target.prediction_column: transform.inverse(part[:, 0])} | table
+            elif target.kind == "multiclass":
+                classes = np.array(target.classes, dtype=object)[part.argmax(1)]
+                classes[~np.isfinite(part).all(axis=1)] = ""  # argmax of NaN is the first class
+                table = {target.prediction_column: classes} | table
+            tables.append(table)
         return tables
 
     def scores(
         self, predictions: np.ndarray, labels: np.ndarray, only: Collection[str] = METRICS
     ) -> dict[str, float]:
-        """Return every metric that fits: "mae", the mean over its targets, and "mae/<target>" for
-        each of them if there are several.
+        """Return the metrics `only` that fit the targets, from predictions (G, O) and labels (G,
+        T): "mae", the mean over its targets, and "mae/<target>" for each of several targets.
 
         The units of targets differ, so in the mean over several targets each MAE and RMSE is
         divided by the target's `scale`: the standard deviation of the training labels, which is
@@ -229,19 +209,13 @@ class Task:
         A score that is not defined, such as ROC-AUC where one class is missing, is NaN, and left
         out of the mean. If a prediction of a labelled molecule is not finite, the target's scores
         and the means are NaN, since they would look better without that prediction.
-
-        Args:
-            predictions: (G, O), from `predictions`.
-            labels: (G, T).
-            only: names of the metrics, if not all are needed.
         """
         once = np.ones((1, len(labels)), np.uint8)
-        found = self._resampled(predictions, labels, once, only)
-        return {name: float(scores[0]) for name, scores in found}
+        resampled = self._resampled(predictions, labels, once, only)
+        return {name: float(scores[0]) for name, scores in resampled}
 
     @property
     def digits(self) -> int:
-        """Number of significant digits of predictions in text."""
         return max(target.digits for target in self.targets)
 
     def intervals(
@@ -266,13 +240,9 @@ class Task:
         are always left out.
 
         Args:
-            predictions: (G, O), from `predictions`.
-            labels: (G, T).
             resamples: number of resamples, fewer if the rows are very many.
-            seed: of the draws.
-            minus: predictions (G, O) of another model; the intervals are then those of the
-                difference between both scores on the same resamples.
-            only: names of the metrics, if not all are needed.
+            minus: predictions (G, O) of another model, for intervals of the difference between both
+                scores on the same resamples.
             molecules: (G,), the same number for rows of one molecule, which are drawn together; by
                 default each row is a molecule.
         """
@@ -285,23 +255,20 @@ class Task:
             others = dict(self._resampled(minus, labels, counts, only))
         ends = {}
         for name, scores in self._resampled(predictions, labels, counts, only):
+            varying = scores[1:][~np.isnan(scores[1:])]
             if minus is not None:
                 scores = scores - others[name]
-                shows_variation = _differ(rows[self._is_scored(name, labels)])
-            else:
-                shows_variation = _differ(scores[1:][~np.isnan(scores[1:])])
-            both = interval(scores[1:]) if shows_variation else None
-            if both is not None:
+                varying = rows[self._is_scored(name, labels)]
+            varies = (varying != varying[:1]).any()
+            if varies and (both := interval(scores[1:])) is not None:
                 ends[name] = both
         return ends
 
     def _is_scored(self, name: str, labels: np.ndarray) -> np.ndarray:  # bool (G,)
         """Return whether a row has a label of a target of this score."""
         metric, _, target = name.partition("/")
-        scored = [
-            each.name == target if target else each.kind in METRICS[metric].kinds
-            for each in self.targets
-        ]
+        kinds = METRICS[metric].kinds
+        scored = [t.name == target if target else t.kind in kinds for t in self.targets]
         return ~np.isnan(labels[:, scored]).all(axis=1)
 
     def _resampled(
@@ -335,21 +302,15 @@ def _usual_metrics(regression_loss: str) -> dict[Kind, str]:
     return {**_DEFAULT_METRIC, "regression": _METRIC_OF_LOSS[regression_loss]}
 
 
-def _differ(values: np.ndarray) -> bool:
-    return bool((values != values[:1]).any())
-
-
 def json_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
     """Return the scores for JSON: NaN becomes None."""
     return {name: None if np.isnan(value) else value for name, value in scores.items()}
 
 
 def _mean(scores: np.ndarray, finite: bool) -> np.ndarray:  # (R,)
-    """Return the mean over the targets (T, R) whose score is defined in the first resample.
-
-    It is NaN without a score, or if not all predictions are finite. A score that is undefined in
-    another resample is replaced by that in the first one.
-    """
+    """Return the mean over the targets (T, R) whose score is defined in the first resample; NaN
+    without a score, or if not all predictions are finite. A score that is undefined in another
+    resample is replaced by that in the first one."""
     defined = ~np.isnan(scores)
     count = np.where(defined.any(axis=0) & finite, defined[:, 0].sum(), np.nan)
     return np.nansum(np.where(defined, scores, scores[:, :1]), axis=0) / count

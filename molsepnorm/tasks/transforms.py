@@ -15,20 +15,14 @@ NO_TRANSFORM = "none"
 
 _OFFSETS = {"pM": 12, "nM": 9, "uM": 6, "mM": 3, "M": 0}
 """-log10 of each unit of concentration in mol/L."""
-_UNITS = {
-    "pm": "pM",
-    "nm": "nM",
-    "um": "uM",
-    "µm": "uM",
-    "μm": "uM",
-    "mm": "mM",
-}  # both micro signs
+_UNITS = {"pm": "pM", "nm": "nM", "um": "uM", "µm": "uM", "μm": "uM", "mm": "mM"}
+"""Spellings of the units; the micro sign has two characters."""
 _NAMES = (NO_TRANSFORM, "log10", "pic50")
 
 
 @dataclass(frozen=True)
 class Transform:
-    """y = offset + sign * log10(x), for a number x of a table, which is above 0.
+    """y = offset + sign * log10(x), for a number x > 0 of a table.
 
     >>> pic50 = transform_of("pic50:nM", "activity")
     >>> pic50.forward(np.array([10.0, 1000.0])).tolist()
@@ -45,7 +39,7 @@ class Transform:
 
     @property
     def scale(self) -> str:
-        """Short name of the scale: log10 or pic50."""
+        """log10 or pic50."""
         return self.name.partition(":")[0]
 
     @property
@@ -64,24 +58,23 @@ class Transform:
     def inverse(self, values: np.ndarray) -> np.ndarray:
         """Return x for each y; infinity if x is too large for the type of y."""
         with np.errstate(over="ignore"):
-            found = 10.0 ** (self.sign * (values.astype(np.float64) - self.offset))
-            return found.astype(values.dtype)
+            numbers = 10.0 ** (self.sign * (values.astype(np.float64) - self.offset))
+            return numbers.astype(values.dtype)
 
     def cells(self, labels: np.ndarray) -> np.ndarray:  # float64 (n,)
         """Return the numbers of the table with as few digits as their float32 labels allow, such as
         0.65 where `inverse` gives 0.649999."""
         exact = self.inverse(labels.astype(np.float64))
-        found = exact.copy()
+        numbers = exact.copy()
         for digits in range(_DIGITS, 0, -1):
             rounded = np.array([float(f"{value:.{digits}g}") for value in exact])
             same = self.forward(rounded.astype(np.float32)) == labels  # as labels are read
-            found[same] = rounded[same]
-        return found
+            numbers[same] = rounded[same]
+        return numbers
 
 
 def unit_in(target: str) -> str | None:
-    """Return the unit of concentration that is the last word of a target's name; None if it is no
-    unit.
+    """Return the last word of a target's name if it is a unit of concentration.
 
     >>> unit_in("ic50_nM"), unit_in("IC50 (µM)"), unit_in("activity")
     ('nM', 'uM', None)
@@ -97,24 +90,18 @@ def _known_unit(written: str) -> str | None:
 
 
 def transform_of(name: str, target: str) -> Transform | None:
-    """Return the transform of that name; None for `none`.
+    """Return the transform of a target; None for `none`.
 
-    The unit of pic50 is that of the last word of the target's name, such as ic50_nM, unless it is
-    given: pic50:nM.
-
-    Args:
-        name: none, log10, pic50, or pic50:UNIT with the unit pM, nM, uM, mM or M.
-        target: name of the target.
-
-    Raises:
-        ConfigError: the transform or the unit is unknown.
+    The names are none, log10, pic50:UNIT with the unit pM, nM, uM, mM or M, and pic50, whose unit
+    is the last word of the target's name, such as ic50_nM. An unknown transform or unit is a
+    `ConfigError`.
     """
-    kind, colon, unit = (part.strip() for part in name.partition(":"))
+    kind, colon, text = (part.strip() for part in name.partition(":"))
     if kind.lower() == "pic50":
-        found = _known_unit(unit) if colon else unit_in(target)
-        if found is not None:
-            return Transform(f"pic50:{found}", -1, float(_OFFSETS[found]))
-        problem = f"'{unit}' is no unit" if colon else f"the unit of '{target}' is not in its name"
+        unit = _known_unit(text) if colon else unit_in(target)
+        if unit is not None:
+            return Transform(f"pic50:{unit}", -1, float(_OFFSETS[unit]))
+        problem = f"'{text}' is no unit" if colon else f"the unit of '{target}' is not in its name"
         full = "" if colon else "; if the column has a longer name, write that"
         units = ", ".join(_OFFSETS)
         raise ConfigError(

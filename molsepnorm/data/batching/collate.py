@@ -1,9 +1,4 @@
-"""Batches: which molecules share one, and `GraphTensors`, from which batches are cut.
-
-The graphs of a batch are laid out in padded groups, from narrow to wide.
-
-If a data set fits into the memory of a GPU, a batch is a few look-ups on the device.
-"""
+"""`GraphTensors`, from which batches are cut in padded groups, and the molecules of each batch."""
 
 from __future__ import annotations
 
@@ -44,9 +39,8 @@ class GraphTensors:
     num_atoms: Tensor
     """int64 [G]: the same, on the device."""
     first_atom: Tensor
-    """int64 [G]: index of its first atom."""
+    """int64 [G]: index of the first atom of each molecule in `atoms`; `first_pair` in `pairs`."""
     first_pair: Tensor
-    """int64 [G]: index of its first pair."""
     atoms: Tensor
     """uint8 [Σ N, A]."""
     degrees: Tensor
@@ -62,23 +56,24 @@ class GraphTensors:
     @staticmethod
     def of(graphs: EncodedGraphs, device: torch.device | str = "cpu") -> GraphTensors:
         """Wrap a store (on a CPU without copying it) or encoded molecules."""
-        sizes = graphs.sizes
-        pairs = graphs.pairs
+        sizes, pairs = graphs.sizes, graphs.pairs
         if pairs.dtype == np.uint16:
             pairs = pairs.view(np.int16)  # torch has few operations for uint16
-        arrays = {
-            "num_atoms": sizes,
-            "first_atom": np.cumsum(sizes) - sizes,
-            "first_pair": np.cumsum(sizes**2) - sizes**2,
-            "atoms": graphs.atoms,
-            "degrees": graphs.degrees,
-            "pairs": pairs,
-        }
-        tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
-        paths = path_table(graphs.paths).to(device)
-        features = None if graphs.features is None else torch.from_numpy(graphs.features).to(device)
+
+        def tensor(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(device)
+
         return GraphTensors(
-            sizes, **tensors, paths=paths, max_bonds=graphs.max_bonds, features=features
+            sizes,
+            num_atoms=tensor(sizes),
+            first_atom=tensor(np.cumsum(sizes) - sizes),
+            first_pair=tensor(np.cumsum(sizes**2) - sizes**2),
+            atoms=tensor(graphs.atoms),
+            degrees=tensor(graphs.degrees),
+            pairs=tensor(pairs),
+            paths=path_table(graphs.paths).to(device),
+            max_bonds=graphs.max_bonds,
+            features=None if graphs.features is None else tensor(graphs.features),
         )
 
     def cut(self, graphs: np.ndarray | list[int], max_groups: int = 1) -> GraphBatch:
@@ -86,11 +81,9 @@ class GraphTensors:
         wanted = np.asarray(graphs, dtype=np.int64)
         order = np.argsort(self.sizes[wanted], kind="stable")
         layout = tight_layout(self.sizes[wanted[order]] + 1, max_groups)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
         device = self.num_atoms.device
         molecules = torch.from_numpy(wanted[order]).to(device, non_blocking=True)
-        rows = torch.from_numpy(rank).to(device, non_blocking=True)
+        rows = torch.from_numpy(np.argsort(order)).to(device, non_blocking=True)
         parts = molecules.split([group.graphs for group in layout])
         cuts = [self._group(part, group.slots) for part, group in zip(parts, layout, strict=True)]
         atoms, degrees, mask, pairs = (torch.cat(tensors) for tensors in zip(*cuts, strict=True))
@@ -159,9 +152,8 @@ def path_table(paths: PathVocabulary) -> PathTable:
 def tight_layout(slots: np.ndarray, max_groups: int) -> tuple[PaddedGroup, ...]:
     """Return the cheapest layout for graphs with these numbers of slots, in ascending order.
 
-    The cost of a graph padded to S slots is about S² + 32 S: attention is quadratic in the slots,
-    the other parts of a layer are linear. The cost is minimised by dynamic programming over the
-    distinct sizes.
+    A graph padded to S slots costs about S² + 32 S: attention is quadratic in the slots, the other
+    parts of a layer are linear. Dynamic programming over the distinct sizes minimises the cost.
     """
     distinct, first = np.unique(slots, return_index=True)
     ends = np.append(first[1:], len(slots))
@@ -195,19 +187,16 @@ def epoch_batches(
     """Return `graphs` (int [G], indices of molecules) in random order, in batches whose sizes
     differ by at most one.
 
-    No molecule is dropped. No batch has a single molecule, on which batch norms cannot be trained,
-    unless there is only one or `batch_size` is 1; batches of two become three if necessary. A batch
-    with more than `max_pairs` slot pairs, padding included, in `max_groups` padded groups is halved
-    repeatedly, to no fewer than `min_size` molecules. `sizes` are the numbers of atoms of all
-    molecules of the store.
+    No batch has a single molecule, on which batch norms cannot be trained, unless there is only one
+    or `batch_size` is 1; batches of two become three if necessary. A batch with more than
+    `max_pairs` slot pairs, padding included, in `max_groups` padded groups is halved repeatedly, to
+    no fewer than `min_size` molecules. `sizes` are the numbers of atoms of all molecules.
     """
     batches = np.array_split(rng.permutation(graphs), num_batches(len(graphs), batch_size))
     if max_batch_pairs(graphs, sizes, batch_size) <= max_pairs:
         return batches
-    bounded = []
-    for batch in batches:
-        bounded += _halved(batch, sizes, max_groups, max_pairs, min_size)
-    return bounded
+    limits = (sizes, max_groups, max_pairs, min_size)
+    return [part for batch in batches for part in _halved(batch, *limits)]
 
 
 def max_batch_pairs(graphs: np.ndarray, sizes: np.ndarray, batch_size: int) -> int:
@@ -237,9 +226,8 @@ def num_batches(num_graphs: int, batch_size: int) -> int:
 def size_sorted_batches(
     graphs: np.ndarray, sizes: np.ndarray, batch_size: int, max_pairs: int = 1 << 20
 ) -> Iterator[np.ndarray]:
-    """Yield `graphs` from small to large, for evaluation in batches with little padding.
-    `max_pairs` bounds the slot pairs of a batch of two molecules or more; see `epoch_batches`.
-    """
+    """Yield `graphs` from small to large, for evaluation with little padding; batches of two
+    molecules or more have at most `max_pairs` slot pairs, see `epoch_batches`."""
     ordered = graphs[np.argsort(sizes[graphs], kind="stable")]
     start = 0
     while start < len(ordered):

@@ -1,7 +1,4 @@
-"""The problems of a table before training, and what training would do with it.
-
-`scan_table` reads a table as training does, and `check_table` reports on the `Scan`.
-"""
+"""Read a table as training does, and report its problems."""
 
 from __future__ import annotations
 
@@ -9,10 +6,10 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain, combinations
-from typing import Any
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -32,12 +29,9 @@ from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_k
 from molsepnorm.tasks.metrics import four_digits
 from molsepnorm.tasks.transforms import unit_in
 
-_GROUPS, _PLACES = 10, 5
-"""Maximum number of groups listed for each finding, and of rows for each group."""
-_SAME = 1e-6
-"""Numbers that differ by no more than this share of their column's standard deviation agree."""
-_RANGE = 1000.0
-"""Positive numbers whose largest is this many times the smallest are spread over powers of ten."""
+_GROUPS, _PLACES = 10, 5  # groups listed for each finding, and rows for each group
+_SAME = 1e-6  # numbers that agree differ by no more standard deviations of their column
+_RANGE = 1000.0  # ratio of the largest to the smallest number spread over powers of ten
 _AGREEING = 0.5  # share of the variance of all labels
 _MOLAR = re.compile(r"M[)\] ]*$")  # ic50_nM, but not wavelength_nm
 _WITH_UNIT = re.compile(r"\W*[\d.,]+(e[+-]?\d+)?\s*([pnuµμm]?M|[kmunµμ]?g|%|h|min)\b.*", re.I)
@@ -65,22 +59,18 @@ class Scan:
 
     @property
     def config(self) -> DataConfig:
-        """The settings of the data."""
         return self.rows.table.config
 
     @property
-    def frame(self) -> pd.DataFrame:
-        """[R, columns]: every cell as text."""
+    def frame(self) -> pd.DataFrame:  # [R, columns], text
         return self.rows.table.frame
 
     @property
-    def labels(self) -> Labels:
-        """[R, T], on the scale that is learned; T is 0 if no target can be read."""
+    def labels(self) -> Labels:  # [R, T]; T is 0 if no target can be read
         return self.rows.labels
 
     @cached_property
-    def smiles(self) -> list[str]:
-        """SMILES of each row, as in the file."""
+    def smiles(self) -> list[str]:  # [R], as in the file
         return self.rows.table.cells(self.config.smiles_column)
 
     @property
@@ -91,7 +81,7 @@ class Scan:
     @cached_property
     def parts(self) -> dict[str, np.ndarray]:
         """Rows (int64) of train, val and test; empty if there is no split."""
-        return {name: self.readable[each] for name, each in self.dataset.splits.items()}
+        return {name: self.readable[part] for name, part in self.dataset.splits.items()}
 
     @cached_property
     def molecules(self) -> pd.Series:
@@ -101,20 +91,15 @@ class Scan:
     @cached_property
     def conditions(self) -> pd.Series:
         """Number of each readable row's molecule, feature columns and time; 25 equals 25.0."""
-        config = self.config
-        numbers = {
-            name: plain_numbers(self.frame[name], config.decimal) for name in config.features
-        }
+        frame, config = self.frame, self.config
+        numbers = {name: plain_numbers(frame[name], config.decimal) for name in config.features}
         if (name := config.time_column) is not None:
-            numbers[name] = read_times(self.frame[name].tolist(), config.time_format)[0]
+            numbers[name] = read_times(frame[name].tolist(), config.time_format)[0]
         keys = [self.molecules]
-        for name, found in numbers.items():
-            cells = self.frame[name].str.strip().to_numpy(dtype=object)
-            keys.append(self._of_readable(np.where(np.isnan(found), cells, found.astype(str))))
+        for name, values in numbers.items():
+            cells = frame[name].str.strip().where(np.isnan(values), values.astype(str))
+            keys.append(cells.iloc[self.readable].set_axis(self.readable))
         return _numbered(keys)
-
-    def _of_readable(self, cells: np.ndarray) -> pd.Series:
-        return pd.Series(cells[self.readable], index=self.readable)
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
@@ -122,9 +107,9 @@ class Scan:
         if splits are named."""
         keys = [self.conditions]
         if self.config.splits_column is not None:
-            words = self.frame[self.config.splits_column].str.strip().str.lower()
-            words = words.map(lambda word: SPLIT_OF_WORD.get(word, word))
-            keys.append(self._of_readable(words.to_numpy(dtype=object)))
+            words = self.frame[self.config.splits_column].iloc[self.readable].str.strip()
+            words = words.str.lower().map(lambda word: SPLIT_OF_WORD.get(word, word))
+            keys.append(words.set_axis(self.readable))
         groups = pd.Series(self.readable).groupby(_numbered(keys).to_numpy())
         return [rows.to_numpy() for _, rows in groups if len(rows) > 1]
 
@@ -145,7 +130,7 @@ class Scan:
 
 
 def _numbered(keys: list[pd.Series]) -> pd.Series:
-    """Return the number of each row's combination of keys, in the order of first rows."""
+    """Number the combinations of keys in the order of their first rows."""
     frame = pd.concat(keys, axis=1, keys=range(len(keys)))
     return frame.groupby(list(frame.columns), sort=False).ngroup()
 
@@ -171,7 +156,7 @@ class Group:
 
     what: str
     count: int
-    """Number of rows, molecules, labels or columns, see the finding."""
+    """Number of rows, molecules, labels or columns; see `Finding.text`."""
     places: tuple[Location, ...] = ()
     """The first few rows."""
 
@@ -185,9 +170,8 @@ class Finding:
     problem: bool
     """True if it stops training, or biases the model or its scores."""
     count: int
-    """Number of rows, molecules, labels or columns, see the text."""
+    """Number of rows, molecules, labels or columns; see `text`."""
     text: str
-    """A sentence for the user."""
     groups: tuple[Group, ...] = ()
     """The largest groups, in descending order."""
     options: dict[str, str] = field(default_factory=dict, hash=False)
@@ -201,32 +185,26 @@ class TableReport:
     source: str
     rows: int
     readable: int
-    """Rows with a readable SMILES."""
+    """Rows with a readable SMILES, to which the following refer."""
     molecules: int
-    """Distinct molecules in them."""
     atoms: int
-    """Atoms in all rows, without implicit hydrogens."""
+    """Without implicit hydrogens."""
     warnings: tuple[str, ...]
     """Lines that training would print about the table."""
     targets: tuple[TargetSummary, ...]
-    """The labels of each target in the rows that are molecules."""
     splits: dict[str, int]
     """Rows in train, val and test; empty without a split."""
     findings: tuple[Finding, ...]
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """Return the findings that should be resolved before training."""
+        """The findings that should be resolved before training."""
         return tuple(finding for finding in self.findings if finding.problem)
 
     @property
     def information(self) -> tuple[Finding, ...]:
-        """Return the other findings."""
+        """The other findings."""
         return tuple(finding for finding in self.findings if not finding.problem)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
-        return asdict(self)
 
 
 def check_table(scan: Scan) -> TableReport:
@@ -235,7 +213,7 @@ def check_table(scan: Scan) -> TableReport:
     Two rows are the same molecule if a model reads the same graph. Labels of a molecule conflict if
     classes differ, or numbers differ by more than a millionth of their column's standard deviation.
     """
-    labels = (each[scan.readable].T for each in (scan.labels.values, scan.exact))
+    labels = scan.labels.values[scan.readable].T, scan.exact[scan.readable].T
     checks = (_unreadable, _cells, _conflicts, _duplicates, _leaks, _constants)
     return TableReport(
         source=str(scan.config.table),
@@ -246,9 +224,7 @@ def check_table(scan: Scan) -> TableReport:
         warnings=scan.dataset.warnings,
         targets=tuple(map(TargetSummary.of, scan.labels.targets, *labels)),
         splits={name: len(rows) for name, rows in scan.parts.items()},
-        findings=tuple(
-            chain.from_iterable(each(scan) for each in (*checks, _decades, _mixtures, forms))
-        ),
+        findings=tuple(f for check in (*checks, _decades, _mixtures, forms) for f in check(scan)),
     )
 
 
@@ -262,8 +238,7 @@ def _found(
     count: int | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
-    """Yield a finding if `count` is above 0, by default the sum of the groups. Its text is `what`,
-    the count with the noun, and `more`."""
+    """Yield a finding if `count`, by default the sum of the groups, is above 0."""
     count = sum(group.count for group in groups) if count is None else count
     if count:
         ordered = sorted(groups, key=lambda group: -group.count)[:_GROUPS]
@@ -274,7 +249,7 @@ def _found(
 def _group(
     scan: Scan, what: str, rows: Sequence[int] | np.ndarray, count: int | None = None
 ) -> Group:
-    """Return a group with these rows as examples, by default also its count."""
+    """Return a group with the first few of these rows."""
     first = [int(row) for row in rows[:_PLACES]]
     places = tuple(Location(row, scan.location(row), scan.smiles[row]) for row in first)
     return Group(what, len(rows) if count is None else count, places)
@@ -305,13 +280,13 @@ def _cells(scan: Scan) -> Iterator[Finding]:
     for what, error in scan.rows.refusals:
         lines = "; ".join(map(str.strip, error.lines))
         yield Finding(what, True, 1, f"training would stop with an error: {lines}")
-    cells = [scan.frame[each.column].iloc[each.rows].tolist() for each in scan.labels.issues]
-    groups = [
-        _group(scan, f"{issue.column}: {_some(bad)}", issue.rows)
-        for issue, bad in zip(scan.labels.issues, cells, strict=True)
-    ]
+    groups, cells = [], list[str]()
+    for issue in scan.labels.issues:
+        bad = scan.frame[issue.column].iloc[issue.rows].tolist()
+        groups.append(_group(scan, f"{issue.column}: {_some(bad)}", issue.rows))
+        cells += bad
     text = ". Training would stop with an error; --fix empties them"
-    if any(map(_WITH_UNIT.fullmatch, chain.from_iterable(cells))):
+    if any(map(_WITH_UNIT.fullmatch, cells)):
         text += ". Some cells have a unit: convert them to the unit of the column first"
     yield from _found("invalid-labels", True, groups, "invalid labels", "cell", text)
 
@@ -345,13 +320,11 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
     largest = sorted(scan.repeated, key=len, reverse=True)[:_GROUPS]
     groups = [_group(scan, scan.smiles[rows[0]].strip(), rows) for rows in largest]
     unlike = sum(len({scan.smiles[row].strip() for row in rows}) > 1 for rows in scan.repeated)
-    equal = ["feature columns"] * bool(scan.config.features)
-    equal += ["times"] * (scan.config.time_column is not None)
-    equal += ["splits"] * (scan.config.splits_column is not None)
-    text = (
-        f" in {sum(map(len, scan.repeated)):,} rows"
-        f"{' with equal ' * bool(equal)}{' and '.join(equal)}; {unlike:,} with different SMILES"
-    )
+    columns = (scan.config.features, scan.config.time_column, scan.config.splits_column)
+    names = ("feature columns", "times", "splits")
+    equal = " and ".join(name for name, column in zip(names, columns, strict=True) if column)
+    text = f" in {sum(map(len, scan.repeated)):,} rows{f' with equal {equal}' * bool(equal)}"
+    text += f"; {unlike:,} with different SMILES"
     if not (kept := scan.config.duplicates == "keep"):
         text += "; training merges them (--duplicates mean)"
     count = len(scan.repeated)
@@ -385,10 +358,7 @@ def _constants(scan: Scan) -> Iterator[Finding]:
                 what = f"all {len(labels):,} labels equal" if len(labels) else "no label"
                 groups.append(Group(f"{target.name}: {what}{where}", 1))
                 break
-    text = (
-        ". Training would stop with an error: leave such columns out with --targets or "
-        "--targets-except"
-    )
+    text = ". Training would stop with an error: leave them out with --targets-except"
     yield from _found("constant", True, groups, "constant targets", "target", text)
 
 
@@ -434,34 +404,25 @@ def forms(scan: Scan) -> Iterator[Finding]:
     standard = scan.dataset.smiles or ()
     candidates: dict[str, list[int]] = defaultdict(list)
     for row in scan.molecules.drop_duplicates().index if levels else ():
-        try:
+        with suppress(InvalidMolecule):
             candidates[protomer_key(standard[row])].append(row)
-        except InvalidMolecule:
-            continue
-    compounds: dict[Level, list[list[int]]] = defaultdict(list)
-    for rows in candidates.values():
-        apart = [rows] if len(rows) > 1 else []
-        for level in levels:
-            rest = []
-            for several in apart:
-                same: dict[str, list[int]] = defaultdict(list)
-                texts = [scan.smiles[row] for row in several]
-                for row, text in zip(several, standardized(texts, level), strict=True):
-                    same[text or f"{row} cannot be standardised"].append(row)
-                for text, each in same.items():
-                    if len(each) > 1 and _CARBON.search(text):
-                        compounds[level].append(each)
-                rest.append([each[0] for each in same.values()])
-            apart = [each for each in rest if len(each) > 1]
-    groups: list[Group] = []
-    for level, found_there in compounds.items():
-        what = {"salts": "salts", "parent": "charged forms", "tautomer": "tautomers"}[level]
-        for rows in found_there:
-            groups.append(_group(scan, f"{what}, equal with --standardize {level}", rows))
-    text = (
-        " in which the model reads a salt, a charged form or a tautomer as another molecule, with "
-        "another prediction"
-    )
+    compounds: dict[Level, list[list[int]]] = {level: [] for level in levels}
+    for apart in candidates.values():
+        for level in levels if len(apart) > 1 else ():
+            same: dict[str, list[int]] = defaultdict(list)
+            texts = standardized([scan.smiles[row] for row in apart], level)
+            for row, text in zip(apart, texts, strict=True):
+                same[text or f"{row} cannot be standardised"].append(row)
+            equal = [rows for text, rows in same.items() if _CARBON.search(text)]
+            compounds[level] += [rows for rows in equal if len(rows) > 1]
+            apart = [rows[0] for rows in same.values()]
+    names = {"salts": "salts", "parent": "charged forms", "tautomer": "tautomers"}
+    groups = [
+        _group(scan, f"{names[level]}, equal with --standardize {level}", rows)
+        for level, merged in compounds.items()
+        for rows in merged
+    ]
+    text = ": salts, charged forms or tautomers that the model predicts as different molecules"
     options = {}
     for level in filter(compounds.get, levels):
         if not _agree(scan, compounds[level]):
@@ -483,8 +444,8 @@ def _agree(scan: Scan, groups: list[list[int]]) -> bool:
         if target.kind != "regression":
             values = (values == np.unique(column[present])).astype(float)
         within = [values[np.intersect1d(rows, present)] for rows in groups]
-        within = [each for each in within if len(each) > 1]
+        within = [part for part in within if len(part) > 1]
         if within and (variance := values[present].var(axis=0).sum()):
-            squares = sum(((each - each.mean(axis=0)) ** 2).sum() for each in within)
-            shares.append(squares / sum(len(each) - 1 for each in within) / variance)
+            squares = sum(((part - part.mean(axis=0)) ** 2).sum() for part in within)
+            shares.append(squares / sum(len(part) - 1 for part in within) / variance)
     return bool(shares) and float(np.mean(shares)) < _AGREEING

@@ -22,8 +22,7 @@ _MARKED = re.compile(
     r"(?:([<>≤≥]=?)|[~≈=])?\s*([-+\u2212]?(?:\d{1,3}(?: \d{3})+|\d*\.?\d+)(?:e[-+]?\d+)?)\s*"
     r"(?:(?:±|\+/?-).*|[*†‡]+|[a-d])?"
 )
-"""A number or bound with a footnote mark, an error, a sign that it is approximate, or spaces
-between thousands: 45*, ~50, 12.3 ± 0.4, >10 000, >1000a."""
+"""A number or bound with a mark, an error, or spaces: 45*, ~50, 12.3 ± 0.4, >10 000, >1000a."""
 
 
 class Change(NamedTuple):
@@ -32,12 +31,11 @@ class Change(NamedTuple):
     row: int
     """Index counted from 0, as in `splits.json`."""
     where: str
-    """Position in the source, such as "line 7"."""
     what: Literal["removed", "changed"]
     reason: str
 
 
-_Edits = list[tuple[int, str, str]]  # row of a changed cell, name in `CleanTable.merged`, note
+_Edits = list[tuple[int, str, str]]  # row of a changed cell, key of `CleanTable.merged`, note
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +43,9 @@ class CleanTable:
     """A cleaned copy and its differences from the source."""
 
     source: pd.DataFrame
-    """The source, every cell as text."""
+    """Text, as are the cells of `table`."""
     table: pd.DataFrame
-    """The remaining rows, with the same columns and in the same order."""
+    """The remaining rows, in the same order."""
     changes: tuple[Change, ...]
     """Removed and changed rows, in the order of the source."""
     merged: dict[str, int]
@@ -59,12 +57,10 @@ class CleanTable:
 
     @property
     def removed(self) -> int:
-        """Return the number of removed rows."""
         return len(self.source) - len(self.table)
 
     @property
     def changed(self) -> int:
-        """Return the number of changed rows."""
         return sum(change.what == "changed" for change in self.changes)
 
 
@@ -72,26 +68,21 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
     """Return a cleaned copy of a table that was scanned with this encoding.
 
     - Rows with an invalid SMILES are removed.
-    - Of marked numbers such as 45* the number remains; other invalid labels of the targets, such as
-      "high", are emptied, that is, missing.
-    - Duplicate rows of a molecule are merged into the first one by `merged_label`, as with
-      `data.duplicates` mean, unless they differ in a feature column, in the time of a split by time
-      or in the named split. The weight is the mean of the rows that have labels. Blank cells of
-      other columns are filled from the next row that has them; where two rows differ, the first is
-      kept, and counted in `differing`.
-    - Labelled rows of a named training or validation split are removed if the same molecule, with
-      the same feature columns, has a label in a later split, that is validation or test.
+    - Marked numbers such as 45* become numbers; other invalid labels of the targets are emptied.
+    - Duplicate rows of a molecule are merged into the first one by `merged_label`, unless they
+      differ in a feature column, in the time of a split by time or in the named split. The weight
+      is the mean of the rows that have labels. Blank cells of other columns are filled from the
+      next row that has them.
+    - Labelled rows of a named split are removed if the same molecule, with the same feature
+      columns, has a label in a later split.
 
-    The order of columns and rows is preserved, and rows without labels remain.
-
-    Raises:
-        ConfigError: a file names the split by row numbers, which differ in the copy.
+    A file that names the split by row numbers, which differ in the copy, is a `ConfigError`.
     """
     if scan.config.splits_file is not None:
         raise ConfigError(
-            f"{scan.config.splits_file} names rows by their number, and rows of a cleaned copy "
-            "are numbered anew. Clean the table without it and split the copy, or keep the split "
-            "in a column: --splits-column"
+            f"{scan.config.splits_file} names rows by their numbers, which differ in a cleaned "
+            "copy. Clean the table without it and split the copy, or keep the split in a column: "
+            "--splits-column"
         )
     source = scan.frame
     names = list(source.columns)  # several may be the same, but none of a target
@@ -103,9 +94,8 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
     for issue in scan.labels.issues:
         column = cells[names.index(issue.column)]
         for row in issue.rows.tolist():
-            edits.append(
-                (row, "invalid", f"{issue.column}: '{column[row]}' is not a label: emptied")
-            )
+            note = f"{issue.column}: '{column[row]}' is not a label: emptied"
+            edits.append((row, "invalid", note))
             column[row] = ""
     gone = {entry.row: entry.reason for entry in scan.dataset.rejected} | _in_a_later_split(scan)
     for rows, used in zip(scan.repeated, scan.merged, strict=True):
@@ -149,24 +139,22 @@ def _marked(scan: Scan) -> tuple[pd.DataFrame, _Edits]:
 
 
 def _in_a_later_split(scan: Scan) -> dict[int, str]:
-    """Return the reason for each labelled row of a named split whose molecule has a label in a
-    later split."""
-    found: dict[int, str] = {}
-    if scan.config.splits_column is None:
-        return found
+    """Return a reason for each labelled row of a named split whose molecule has a label in a later
+    split."""
+    reasons: dict[int, str] = {}
     known: dict[int, tuple[str, int]] = {}
     is_labelled = np.isfinite(scan.labels.values).any(axis=1)
-    for name in reversed(scan.parts):
+    for name in reversed(scan.parts) if scan.config.splits_column is not None else ():
         for row in scan.parts[name][is_labelled[scan.parts[name]]].tolist():
             split, other = known.setdefault(int(scan.conditions.at[row]), (name, row))
             if split != name:
-                found[row] = f"the same molecule as {scan.location(other)}, in the split {split}"
-    return found
+                reasons[row] = f"the same molecule as {scan.location(other)}, in the split {split}"
+    return reasons
 
 
 def write_clean(clean: CleanTable, output: Path, source: Path, force: bool = False) -> Path:
-    """Write the copy as a CSV file, and beside it the list of removed and changed rows of `source`,
-    with position and reason; return the path of the list. Errors are as in `removed_path`."""
+    """Write the copy as a CSV file, and beside it the removed and changed rows of `source`, with
+    position and reason; return the path of the latter. Errors are those of `removed_path`."""
     removed = removed_path(output, source, force)
     columns = names_in_file(clean.source)
     before = clean.source.to_numpy(dtype=object)
@@ -186,8 +174,7 @@ def removed_path(output: Path, source: Path, force: bool = False) -> Path:
     for path in (output, removed):
         if path.exists() and source.exists() and path.samefile(source):
             raise ConfigError(
-                f"{path} is the table that is cleaned, and it is never overwritten: choose another "
-                "name"
+                f"{path} is the table to clean, which is never overwritten: choose another name"
             )
         if path.exists() and not force:
             raise ConfigError(f"{path} exists: choose another name, or replace it with --force")
@@ -221,16 +208,16 @@ def _merge(
             cell, what = str(column[first]) * (not gains_weight), "conflicts"
         elif name in qualifiers and labels:  # of the only target
             ((_, what, source),) = labels.values()
-            exact = name == qualifiers.relation and what == "means"
-            cell, what = "=" if exact else str(column[source]), "filled"
+            is_mean = name == qualifiers.relation and what == "means"
+            cell, what = "=" if is_mean else str(column[source]), "filled"
         elif name == scan.config.weight_column and weights is not None:
             mean, what = weights[used].mean(), "means"
             cell = str(column[first]) if weights[first] == mean else f"{mean:.10g}"
         else:
             cell, what = next(iter(full), ""), "filled"
-            differing[name] += len({each.strip() for each in full}) > 1
+            differing[name] += len({*map(str.strip, full)}) > 1
         if cell.strip() != column[first].strip():
-            shown = ", ".join(each.strip() for each in full)
+            shown = ", ".join(map(str.strip, full))
             edits.append((first, what, f"{name}: {cell.strip() or 'emptied'} ({shown})"))
             column[first] = cell
     return edits
@@ -239,21 +226,21 @@ def _merge(
 def _merged_label(
     scan: Scan, column: np.ndarray, used: np.ndarray, target: int
 ) -> tuple[str, str, int]:
-    """Return the cell of a target for merged rows, the name under which a change is counted, and
+    """Return the cell of a target for merged rows, the key of `CleanTable.merged` for a change, and
     the row whose relation and unit it has."""
     labels = scan.labels
-    of, values = labels.targets[target], labels.values[used, target]
-    bounds = labels.bounds[used, target]
+    kind, transform = labels.targets[target].kind, labels.targets[target].transformation
+    values, bounds = labels.values[used, target], labels.bounds[used, target]
     weights = np.ones(len(used)) if scan.rows.weights is None else scan.rows.weights[used]
-    value, bound = merged_label(values, bounds, weights, of.kind == "regression")
+    value, bound = merged_label(values, bounds, weights, kind == "regression")
     if np.isnan(value):
         return "", "conflicts", int(used[0])
     same = (bounds == bound) & np.isclose(values, value, rtol=1e-9, atol=0)
     if same.any():
         source = int(used[same.argmax()])
         return str(column[source]).strip(), "filled", source
-    if of.transformation is not None:
-        value = float(of.transformation.inverse(np.array(value)))
+    if transform is not None:
+        value = float(transform.inverse(np.array(value)))
     if labels.factors is not None:
         value /= labels.factors[used[0]]
     return f"{value:.10g}", "means", int(used[0])

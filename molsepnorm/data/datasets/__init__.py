@@ -19,11 +19,10 @@ __all__ = ["NAMES", "SPLITS", "DataConfig", "Dataset", "Rejected", "featurizer_o
 HOMES: dict[str, ModuleType] = {name: home for home in (zinc, ogb) for name in home.SETS}
 """Module of each named data set."""
 NAMES = tuple(HOMES)
-"""Names of data sets."""
 
 
 def featurizer_of(config: DataConfig) -> str:
-    """Return the name of the featuriser of a data set; a `ConfigError` if no set has its name."""
+    """Return the name of the featuriser of a data set; an unknown set is a `ConfigError`."""
     if config.dataset is None:
         return config.featurizer
     if config.dataset not in NAMES:
@@ -41,10 +40,9 @@ def load(
     """Load a data set.
 
     Args:
-        labelled: whether a table must have the columns of its targets; if not, missing columns are
-            blank.
-        for_training: whether a model is trained with the feature columns of a table, so that they
-            must not be empty or constant.
+        labelled: whether a table must have the columns of its targets; otherwise missing columns
+            are blank.
+        for_training: whether the feature columns of a table must not be empty or constant.
 
     Raises:
         ConfigError: an unknown name or column.
@@ -72,18 +70,12 @@ class ListedSet:
     name: str
     about: NamedSet
     raw: str
-    """State of its raw files: here, incomplete or missing. Missing files are downloaded at first
-    use."""
+    """State of its raw files: here, incomplete or missing, that is, downloaded at first use."""
     folder: Path | None
-    """Folder of the raw files."""
 
 
 def list_sets(data_dir: Path | None = None) -> tuple[ListedSet, ...]:
-    """Return every set that `data.dataset` can name. Nothing is downloaded.
-
-    >>> [(each.name, each.about.molecules, each.about.tasks) for each in list_sets()][:2]
-    [('zinc', 12000, 1), ('zinc-full', 249456, 1)]
-    """
+    """Return every set that `data.dataset` can name. Nothing is downloaded."""
     listed = []
     for name, home in HOMES.items():
         try:

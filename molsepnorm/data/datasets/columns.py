@@ -1,7 +1,4 @@
-"""The columns of a table: their roles, and their cells as numbers, bounds and words.
-
-Columns of relations such as >, and of units such as nM, qualify the numbers of the target.
-"""
+"""The columns of a table: their roles, and their cells as numbers, bounds and words."""
 
 from __future__ import annotations
 
@@ -35,8 +32,7 @@ _BOUND = re.compile(r"(>=?|≥|<=?|≤)\s*(.+)")
 _MINUS = "\u2212"  # the sign of mathematics, which Excel and Word may write
 _IDENTIFIER = re.compile(r"(.*[_ -])?(id|cid|name|code)", re.IGNORECASE)
 _BADLY_WRITTEN = rf"[<>≤≥]?=?\s*({WITH_COMMA}|[-+]?[\d.]+\s*%|(.*\s)?\d+:\d\d:\d\d[\d.]*)"
-_MAX_CODES = 10
-"""Maximum number of distinct numbers that may be class codes rather than quantities."""
+_MAX_CODES = 10  # distinct numbers that may be class codes rather than quantities
 _MIN_SHARE = 0.02
 _MIN_DISTINCT = 5  # numbers, among which one may be far from the others
 _MIN_LIMITED, _MAX_BEYOND = 0.1, 0.01
@@ -44,8 +40,7 @@ _MIN_LIMITED, _MAX_BEYOND = 0.1, 0.01
 _FAR = 10  # ranges of the other numbers
 _SENTINELS = {1 - 10.0**digits for digits in range(2, 7)}
 """-99, -999, …: numbers that stand for missing values even if they occur once."""
-NONE = "none"
-"""In place of a column: there is none."""
+_NONE = "none"  # instead of the name of a column
 _RELATIONS = {"": "", "=": "", "==": "", "~": "", ">": ">", ">>": ">", "<": "<", "<<": "<"}
 _RELATIONS |= {">=": ">=", "≥": ">=", "<=": "<=", "≤": "<="}
 """Relations, without quotation marks, and the sign that a number gets."""
@@ -56,7 +51,7 @@ _MAX_WORDS = 20  # of a column of relations or units
 
 
 class Qualifiers(NamedTuple):
-    """The columns that belong to the target."""
+    """The columns of relations such as >, and of units such as nM, that belong to the target."""
 
     relation: str | None = None
     unit: str | None = None
@@ -74,9 +69,6 @@ def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -
 
     >>> with_relations(pd.Series(["5", "50", ""]), pd.Series(["=", "'>'", ">"]), "my.csv").tolist()
     ['5', '>50', '']
-
-    Raises:
-        DataError: a cell is no relation.
     """
     signs = relations.map(_plain).map(_RELATIONS)
     if signs.isna().any():
@@ -96,13 +88,14 @@ def factors_to_nanomolar(
     the only unit is another one, such as mV. Units of mass need the SMILES. An unknown one of
     several units is a `DataError`, with `where` of its row."""
     written = [*map(_plain, units)]
-    found = {*written} - {""}
-    if len(found) == 1 and not found <= {*_NANOMOLAR, *_GRAMS}:
+    distinct = {*written} - {""}
+    unknown = sorted(distinct - {*_NANOMOLAR, *_GRAMS})
+    if unknown and len(distinct) == 1:
         return None
-    if unknown := sorted(found - {*_NANOMOLAR, *_GRAMS}):
+    if unknown:
         raise DataError(
             f"{where(written.index(unknown[0]))}: the unit '{unknown[0]}' cannot be converted "
-            f"beside others ({listed(sorted(found))}): known are "
+            f"beside others ({listed(sorted(distinct))}): known are "
             f"{', '.join((*_NANOMOLAR, *_GRAMS))}. Convert these numbers, or leave such rows out"
         )
     factors = np.array([_NANOMOLAR.get(unit, np.nan) for unit in written])
@@ -119,23 +112,23 @@ def require_declared(
     target: str,
     source: Path | str,
 ) -> None:
-    """Raise a `DataError` if an unused column holds relations other than =, or several units, and
-    the settings do not say `NONE`. `words` are those of `Columns.words`."""
+    """Raise a `DataError` if one of the unused `Columns.words` holds relations other than =, or
+    several units, and the settings do not say `none`."""
     for name, cells in words.items():
         plain = {_plain(cell) for cell in cells}
-        signs = {_RELATIONS.get(each) for each in plain}
+        signs = {_RELATIONS.get(cell) for cell in plain}
         if relation is None and None not in signs and signs - {""}:
             raise DataError(
                 f"{source}: the column '{name}' holds relations such as '{max(plain)}'. If they "
                 f"belong to '{target}', its numbers are bounds: --relation-column '{name}'. "
-                f"Otherwise: --relation-column {NONE}"
+                f"Otherwise: --relation-column {_NONE}"
             )
         units = plain - {""}
         if unit is None and len(units) > 1 and units <= {*_NANOMOLAR, *_GRAMS}:
             raise DataError(
                 f"{source}: the column '{name}' holds the units {listed(sorted(units))}. If they "
                 f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
-                f"Otherwise: --unit-column {NONE}"
+                f"Otherwise: --unit-column {_NONE}"
             )
 
 
@@ -164,7 +157,7 @@ def word_of(cell: str) -> str:
 
 def plain_numbers(cells: pd.Series, decimal: Literal[".", ","] | None = None) -> np.ndarray:
     """Return the numbers of cells, float64 (n,); NaN for other text, and for numbers that are not
-    finite in single precision. `decimal` is as for `with_points`."""
+    finite in single precision."""
     if decimal == ",":
         cells = with_points(cells.astype(str), decimal)
     numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64, copy=True)
@@ -181,7 +174,7 @@ class Column:
         self.name = name
         self.codes, distinct = pd.factorize(cells.to_numpy(dtype=object), use_na_sentinel=False)
         """Index of each row's text."""
-        self.texts = [each.strip() if isinstance(each, str) else f"{each:g}" for each in distinct]
+        self.texts = [cell.strip() if isinstance(cell, str) else f"{cell:g}" for cell in distinct]
         """Distinct texts, without outer spaces."""
         numbers = plain_numbers(pd.Series(distinct, dtype=object), config.decimal)
         others = np.flatnonzero(np.isnan(numbers))
@@ -197,31 +190,25 @@ class Column:
         blank = np.array([text in missing for text in self.texts], dtype=bool)
         if name != config.weight_column:
             blank |= np.isin(numbers, config.missing_numbers) & (bounds == 0) & ~words
-        self.is_blank = blank
-        """bool, for each text: True for a missing value."""
+        self.is_blank = blank  # bool, for each text
         bad = ~blank & np.isnan(numbers)
         numbers[blank | bad], bounds[blank | bad] = np.nan, 0
         odd = ~np.isnan(numbers) & ((bounds != 0) | ~np.isin(numbers, (0, 1)))
         self.has_words = bool((words & ~blank).any())
-        self.has_numbers = bool((~np.isnan(numbers) & ~words & (bounds == 0)).any())
-        """True if there are exact numbers."""
+        self.has_exact = bool((~np.isnan(numbers) & ~words & (bounds == 0)).any())
         if odd.any() and configured_kind(name, config) != "binary":
             bad |= ~blank & words
             numbers[words] = np.nan
         self.odd_rows = np.flatnonzero(odd[self.codes])
         """Rows, int64, of bounds and of numbers other than 0 and 1."""
         self.bad_rows = np.flatnonzero(bad[self.codes])
-        """Rows, int64, of bad cells. Words such as "yes" are bad beside numbers other than 0 and
-        1."""
+        """Rows, int64, of bad cells; "yes" is bad beside numbers other than 0 and 1."""
         self.numbers = numbers[self.codes]
-        """float64 (rows,): the number, also of a bound; 1 or 0 for words such as "yes"; otherwise
-        NaN."""
+        """float64 (rows,): the number, also of a bound; 1 or 0 for words such as "yes", or NaN."""
         self.bounds = bounds[self.codes]
         """int8 (rows,): 1 for lower bounds such as ">10", -1 for upper bounds, 0 for others."""
-        self.count = int(np.count_nonzero(~np.isnan(self.numbers)))
-        """Number of numbers and bounds."""
+        self.count = int(np.count_nonzero(~np.isnan(self.numbers)))  # bounds included
         self.bounded = int(np.count_nonzero(self.bounds))
-        """Number of bounds."""
 
     @cached_property
     def _counted(self) -> tuple[np.ndarray, np.ndarray]:
@@ -234,17 +221,14 @@ class Column:
         return self._counted[0]
 
     def text(self, row: int) -> str:
-        """Return the text of a cell, without outer spaces."""
         return self.texts[self.codes[row]]
 
     @property
     def first_bad(self) -> str | None:
-        """The text of the first of `bad_rows`."""
         return self.text(self.bad_rows[0]) if len(self.bad_rows) else None
 
     @property
     def first_bound(self) -> str:
-        """The text of the first bound, which there must be."""
         return self.text(int((self.bounds != 0).argmax()))
 
     @property
@@ -254,7 +238,7 @@ class Column:
 
     @property
     def are_few_whole_numbers(self) -> bool:
-        """True if there are at most ten distinct numbers, all of them whole."""
+        """True if there are at most ten distinct numbers, all whole."""
         return self.are_whole and len(self.distinct) <= _MAX_CODES
 
     @property
@@ -262,7 +246,7 @@ class Column:
         """True if there are only words, ten or fewer, or each twice on average, unlike names of
         molecules, and no numbers written as 1,5, 13% or 1:30:00. Beside a word such as "active"
         there is one other word."""
-        if self.bounded or self.has_numbers or not len(self.bad_rows):
+        if self.bounded or self.has_exact or not len(self.bad_rows):
             return False
         texts = {text for text, blank in zip(self.texts, self.is_blank, strict=True) if not blank}
         if any(re.fullmatch(_BADLY_WRITTEN, text) for text in texts):
@@ -273,21 +257,20 @@ class Column:
         """Return the numbers that may be a limit of the assay, with their counts: many labels equal
         such a number, and hardly any is smaller, or larger."""
         numbers, counts = self._counted
+        limits: dict[Literal["smaller", "larger"], tuple[float, int]] = {}
         if len(numbers) < _MIN_DISTINCT:
-            return {}
-        *_, usual, _, _ = np.sort(counts)
-        found: dict[Literal["smaller", "larger"], tuple[float, int]] = {}
-        for place in np.flatnonzero(counts > max(_MIN_LIMITED * counts.sum(), 3 * usual)).tolist():
-            number = float(numbers[place]), int(counts[place])
-            if counts[:place].sum() <= _MAX_BEYOND * counts.sum():
-                found["smaller"] = number
-            elif counts[place + 1 :].sum() <= _MAX_BEYOND * counts.sum():
-                found["larger"] = number
-        return found
+            return limits
+        usual = np.sort(counts)[-3]
+        for i in np.flatnonzero(counts > max(_MIN_LIMITED * counts.sum(), 3 * usual)).tolist():
+            if counts[:i].sum() <= _MAX_BEYOND * counts.sum():
+                limits["smaller"] = float(numbers[i]), int(counts[i])
+            elif counts[i + 1 :].sum() <= _MAX_BEYOND * counts.sum():
+                limits["larger"] = float(numbers[i]), int(counts[i])
+        return limits
 
     def stands_for_missing(self) -> tuple[float, int] | None:
-        """Return a number that may stand for a missing value, such as -999, far from all others,
-        and its count; None if there is none."""
+        """Return a number far from all others that may stand for a missing value, such as -999, and
+        its count."""
         numbers, counts = self._counted
         if numbers.tolist() == [-1, 0, 1]:
             return -1.0, int(counts[0])
@@ -319,20 +302,19 @@ class Columns:
         """Return a table with the roles of its columns. It is a `ConfigError` if a column of the
         settings that is no target is missing or occurs twice, or if relations or units are named
         without exactly one target."""
-        names, given = list(frame.columns), (config.relation_column, config.unit_column)
+        names, declared = list(frame.columns), (config.relation_column, config.unit_column)
         exports = {name: own for name, own in _CHEMBL.items() if {name, *own} <= {*names}}
         targets = () if config.structures else _named_targets(names, config)
         if targets is None and exports:
             targets = tuple(exports)[:1]
-        one = targets[0] if targets is not None and len(targets) == 1 else ""
-        if not one and {*given} - {None, NONE}:
+        target = targets[0] if targets is not None and len(targets) == 1 else ""
+        if not target and {*declared} - {None, _NONE}:
             raise ConfigError(
-                "data.relation_column and data.unit_column belong to one target: name it "
-                "(--targets)"
+                "data.relation_column and data.unit_column belong to one target: name it, --targets"
             )
-        known = exports.get(one, Qualifiers())
-        chosen = (each or own for each, own in zip(given, known, strict=True))
-        qualifiers = Qualifiers(*(None if name == NONE else name for name in chosen))
+        of_export = exports.get(target, Qualifiers())
+        chosen = (name or known for name, known in zip(declared, of_export, strict=True))
+        qualifiers = Qualifiers(*(None if name == _NONE else name for name in chosen))
         table = Columns(frame, config, targets, qualifiers)
         for role, needed in config.columns_by_role.items():
             for name in needed if role not in ("targets", "targets_except") else ():
@@ -346,11 +328,10 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Names of all columns, in their order; several may have the same name."""
+        """Names of all columns; several may have the same name."""
         return list(self.frame.columns)
 
     def require(self, name: str, *, once: bool = True) -> None:
-        """Check that there is a column of this name, see `require_column`."""
         in_file = names_in_file(self.frame)
         require_column(self.names, name, self.source, once=once, in_file=in_file)
 
@@ -383,14 +364,13 @@ class Columns:
     def words(self) -> dict[str, set[str]]:
         """Return the distinct cells of each unused column with a unique name and few of them."""
         taken = {*self.config.columns_with_roles(), *self.qualifiers, *(self.targets or ())}
-        once = (name for name, times in Counter(self.names).items() if times == 1)
-        found = {}
-        for name in once:
-            cells = self.frame[name]
+        free = [name for name, times in Counter(self.names).items() if times == 1]
+        words = {}
+        for name in (name for name in free if name not in taken):
             # the first rows of most columns have many
-            if name not in taken and cells.head(_MAX_WORDS * 10).nunique() <= _MAX_WORDS:
-                found[name] = {*cells.unique()}
-        return {name: words for name, words in found.items() if 0 < len(words) <= _MAX_WORDS}
+            if self.frame[name].head(_MAX_WORDS * 10).nunique() <= _MAX_WORDS:
+                words[name] = {*self.frame[name].unique()}
+        return {name: cells for name, cells in words.items() if 0 < len(cells) <= _MAX_WORDS}
 
     def where(self, row: int) -> str:
         """Return the position of a row, for an error message."""
@@ -401,12 +381,11 @@ class Columns:
         return f"molecule {place}" if path is None else locate(path, place)
 
     def cell(self, row: int, name: str) -> str:
-        """Return where a cell is, for an error message."""
+        """Return the position of a cell, for an error message."""
         return f"{self.where(row)}, column '{name}'"
 
 
 def configured_kind(name: str, config: DataConfig) -> Kind | None:
-    """Return the configured kind of a target; None if it is inferred."""
     kinds = config.task_type
     return kinds.get(name) if isinstance(kinds, dict) else kinds
 
@@ -414,11 +393,11 @@ def configured_kind(name: str, config: DataConfig) -> Kind | None:
 def matching(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """Return the names that match patterns such as pIC50*, in the order of the patterns. A pattern
     without a match stands for itself."""
-    found: list[str] = []
+    chosen: list[str] = []
     for pattern in patterns:
-        own = [name for name in names if fnmatchcase(name, pattern)]
-        found += [pattern] if pattern in names or not own else own
-    return list(dict.fromkeys(found))
+        matches = [name for name in names if fnmatchcase(name, pattern)]
+        chosen += [pattern] if pattern in names or not matches else matches
+    return list(dict.fromkeys(chosen))
 
 
 def _named_targets(names: list[str], config: DataConfig) -> tuple[str, ...] | None:

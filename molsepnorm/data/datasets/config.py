@@ -31,8 +31,7 @@ MAX_SEED = 2**63 - 1
 
 _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 """Columns that `predict` adds to a table."""
-NOT_RANDOM = ("scaffold-ogb", "time")
-"""Types of splits that the molecules and the shares alone decide."""
+_NOT_RANDOM = ("scaffold-ogb", "time")  # types of splits
 _OF_SETS = ("dataset", "data_dir", "molecule_features", "smiles_column", "on_invalid")
 _NOT_OF_STRUCTURES = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
@@ -84,8 +83,8 @@ def _parse_kinds(value: Any) -> Any:
         return None
     pairs = isinstance(value, dict) or (isinstance(value, str) and "=" in value)
     kinds = _parse_pairs(value) if pairs else {"": value}
-    kinds = {name: "binary" if kind == "classification" else kind for name, kind in kinds.items()}
     for name, kind in kinds.items():
+        kinds[name] = kind = "binary" if kind == "classification" else kind
         if kind not in get_args(Kind) or (pairs and not name):
             raise ValueError(
                 f"'{kind}': write one kind for all targets, or only pairs such as "
@@ -100,14 +99,13 @@ def _parse_transforms(value: Any) -> Any:
     texts = (*value, *value.values()) if isinstance(value, dict) else ("",)
     if not all(isinstance(text, str) and text for text in texts):
         raise ValueError("write target=transform pairs, such as ic50_nM=pic50,dose=log10")
-    found = {name: transform_of(each, name) for name, each in value.items()}
-    return {name: each.name if each else NO_TRANSFORM for name, each in found.items()}
+    transforms = {name: transform_of(text, name) for name, text in value.items()}
+    return {name: each.name if each else NO_TRANSFORM for name, each in transforms.items()}
 
 
 def _parse_limits(value: Any) -> Any:
     """Accept a dictionary, or a text such as `a=0.68:,b=:100,c=1:9`."""
-    pairs = _parse_pairs(value)
-    found: dict[Any, Any] = {}
+    pairs, parsed = _parse_pairs(value), {}
     for name, limits in pairs.items() if isinstance(pairs, dict) else [("", pairs)]:
         ends = limits.split(":") if isinstance(limits, str) else limits
         try:
@@ -116,8 +114,8 @@ def _parse_limits(value: Any) -> Any:
             low = high = None
         if not name or low == high or (low is not None and high is not None and low > high):
             raise ValueError("write target=lowest:highest, such as a=0.68:, b=:100 or c=1:9")
-        found[name] = low, high
-    return found
+        parsed[name] = low, high
+    return parsed
 
 
 def _known_featurizer(name: str) -> str:
@@ -192,9 +190,7 @@ class DataConfig(BaseModel):
     positive, are a binary target. By default the classes found in the table, sorted; of two, one
     that negates the other, such as inactive or non-toxic, is the negative one."""
     targets_except: Annotated[_Names, "--targets-except"] = []
-    """Columns that are not targets, separated by commas, or patterns such as 'pred*'.
-
-    In YAML, a list of names."""
+    """Columns that are not targets, separated by commas, or patterns such as 'pred*'."""
     weight_column: Annotated[str | None, "--weight-column"] = None
     """Column of sample weights for the loss.
 
@@ -239,9 +235,8 @@ class DataConfig(BaseModel):
     feature_columns: Annotated[_Names, "--feature-columns"] = []
     """Columns that are inputs, such as a temperature or an assay, separated by commas.
 
-    In YAML, a list of names. Numbers are standardised, words are one-hot encoded. Prediction needs
-    the same columns. assay:category reads numbers as words, pH:number reads whole numbers as
-    quantities."""
+    Numbers are standardised, words are one-hot encoded. Prediction needs the same columns.
+    assay:category reads numbers as words, pH:number reads whole numbers as quantities."""
     molecule_features: Annotated[
         list[Literal["morgan", "rdkit"]], BeforeValidator(_ordered), "--molecule-features"
     ] = []
@@ -320,7 +315,7 @@ class DataConfig(BaseModel):
 
     @property
     def label(self) -> str:
-        """A short name for folders: the set's, or the file's without its endings."""
+        """Name of the set, or of the file without suffixes, for folders."""
         if self.dataset is not None:
             return self.dataset
         file = self.structures[0] if self.structures else self.table
@@ -330,33 +325,30 @@ class DataConfig(BaseModel):
     @property
     def features(self) -> dict[str, FeatureKind | None]:
         """The feature columns, and the kind of each that `feature_columns` declares."""
-        found: dict[str, FeatureKind | None] = {}
-        for each in self.feature_columns:
-            name, _, kind = each.rpartition(":")
+        kinds: dict[str, FeatureKind | None] = {}
+        for text in self.feature_columns:
+            name, _, kind = text.rpartition(":")
             declared = [known for known in get_args(FeatureKind) if name and kind == known]
-            found[name if declared else each] = declared[0] if declared else None
-        return found
+            kinds[name if declared else text] = declared[0] if declared else None
+        return kinds
 
     @property
     def missing_numbers(self) -> list[float]:
-        """The numbers of `missing_values`."""
-        return [float(each) for each in self.missing_values or () if each != "none"]
+        return [float(text) for text in self.missing_values or () if text != "none"]
 
     @property
     def reading(self) -> ReadOptions:
-        """How the table is written."""
         return ReadOptions(
             self.smiles_column, self.decimal, self.encoding, self.sheet, self.header_row
         )
 
     @property
     def column_of_split(self) -> str | None:
-        """Name of the column that the split is read from; None if there is none."""
         return self.splits_column or self.time_column
 
     @property
     def columns_by_role(self) -> dict[str, list[str]]:
-        """The columns of the table that have a role, by the setting that names them."""
+        """The columns that have a role, by the setting that names them."""
         one = ("weight_column", "splits_column", "time_column", "relation_column", "unit_column")
         return {
             "targets": self.targets or [],
@@ -367,7 +359,7 @@ class DataConfig(BaseModel):
         }
 
     def columns_with_roles(self, but: str = "") -> set[str]:
-        """Return the columns that have a role other than this one, see `columns_by_role`."""
+        """Return the columns with another role than this one, see `columns_by_role`."""
         roles = self.columns_by_role.items()
         return {name for role, names in roles if role != but for name in names}
 
@@ -378,7 +370,7 @@ class DataConfig(BaseModel):
 
     @property
     def draws_molecules(self) -> bool:
-        """True if a split draws single molecules, not groups of them that are alike or as old."""
+        """True if a split draws single molecules, not scaffolds, clusters or times."""
         return self.split_type in ("random", "stratified")
 
     @property
@@ -404,7 +396,7 @@ class DataConfig(BaseModel):
                     f"{name} and data.{named} both define the split: keep one. Validation rows "
                     f"that data.{named} does not name are drawn"
                 )
-            if name == "data.split_seed" and self.split_type in NOT_RANDOM:
+            if name == "data.split_seed" and self.split_type in _NOT_RANDOM:
                 raise ConfigError(
                     f"{name} has no effect, because data.split_type: {self.split_type} is not "
                     "random: leave it out"
@@ -418,7 +410,7 @@ class DataConfig(BaseModel):
         return self
 
     def _of_sources(self) -> Iterator[tuple[bool, str]]:
-        """Yield what may be wrong with the source, and settings that it does not have."""
+        """Yield problems of the source, and settings that it does not have."""
         named = (self.dataset is not None, self.table is not None, bool(self.structures))
         yield (
             sum(named) + self.in_memory != 1,
@@ -437,14 +429,12 @@ class DataConfig(BaseModel):
                 f"data.{name} is for tables of labels, and only the SMILES of data.structures are "
                 "read: set it when the pre-trained model is fine-tuned",
             )
-        yield (
-            bool(self.structures) and not self.draws_test,
-            "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01",
-        )
+        untested = bool(self.structures) and not self.draws_test
+        yield untested, "pre-training is scored on a test split: use shares such as 0.98,0.01,0.01"
 
     def _of_columns(self) -> Iterator[tuple[bool, str]]:
-        """Yield feature columns that have another role, names that are repeated, and merged rows
-        that are not alike."""
+        """Yield feature columns with another role, repeated names, and rows that differ but would
+        be merged."""
         for role, names in self.columns_by_role.items():
             for name in {*names}.intersection(self.features):
                 yield (
@@ -453,16 +443,14 @@ class DataConfig(BaseModel):
                     "role",
                 )
         for name in {*_OF_PREDICTIONS}.intersection(self.features):
-            own = "a column that predict adds to a table: rename the column"
-            yield True, f"data.feature_columns names '{name}', {own}"
+            added = "a column that predict adds to a table: rename the column"
+            yield True, f"data.feature_columns names '{name}', {added}"
         lists = {f"classes of '{name}'": classes for name, classes in self.classes.items()}
         lists |= {"molecule_features": [*self.molecule_features], "targets": self.targets or []}
         for setting, names in lists.items():
             yield len({*names}) < len(names), f"data.{setting} repeats a name: {', '.join(names)}"
-        yield (
-            len(self.features) < len(self.feature_columns),
-            f"data.feature_columns repeats a name: {', '.join(self.feature_columns)}",
-        )
+        repeated = len(self.features) < len(self.feature_columns)
+        yield repeated, f"data.feature_columns repeats a name: {', '.join(self.feature_columns)}"
         yield (
             self.duplicates == "mean" and bool(self.feature_columns or self.split_type == "time"),
             "data.duplicates: mean would mix measurements under different conditions "
@@ -470,7 +458,7 @@ class DataConfig(BaseModel):
         )
 
     def _of_splits(self) -> Iterator[tuple[bool, str]]:
-        """Yield settings of the split that may contradict each other."""
+        """Yield settings of the split that contradict each other."""
         names = ("splits_column", "splits_file", "folds")
         ways = [f"data.{name}" for name in names if getattr(self, name) is not None]
         if self.split_type != "random" and self.names_rows:
@@ -485,24 +473,20 @@ class DataConfig(BaseModel):
             "data.split_type: time (--split-type time) and data.time_column (--time-column) "
             "belong together: set both or neither",
         )
-        yield (
-            self.time_format is not None and not by_time,
-            "data.time_format is that of data.time_column: set both or neither",
-        )
+        without_times = self.time_format is not None and not by_time
+        yield without_times, "data.time_format is that of data.time_column: set both or neither"
         yield (
             self.folds is not None and not self.draws_test,
             "data.folds divides the rows outside the test split, whose share in data.split is 0: "
             "use shares such as 0.8,0.1,0.1, or --no-test, with which each fold is a test split",
         )
         yield (
-            self.split_type in NOT_RANDOM and (self.folds is not None or self.fold > 0),
+            self.split_type in _NOT_RANDOM and (self.folds is not None or self.fold > 0),
             f"data.split_type: {self.split_type} is not random, so there are neither folds nor "
             "replicates: leave data.folds and data.fold out",
         )
-        yield (
-            self.fold > 0 and self.splits_column is not None and self.folds is None,
-            f"data.splits_column holds one split, so data.fold must be 0; got {self.fold}",
-        )
+        named_once = self.splits_column is not None and self.folds is None and self.fold > 0
+        yield named_once, "data.splits_column holds one split, so data.fold must be 0"
         yield (
             not self.test_set and (self.splits_column is not None or self.folds is None),
             "data.test_set: false (--no-test) makes each fold the test set of one run: set "

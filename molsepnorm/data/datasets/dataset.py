@@ -21,8 +21,7 @@ from molsepnorm.tasks.metrics import Kind, four_digits
 
 _MAX_CLASSES = 5  # classes that are listed
 SPLITS = ("train", "val", "test")
-BOUNDS = "bounds"
-"""Name of the array of bounds, see `Dataset.bounds`."""
+BOUNDS = "bounds"  # a key of `Dataset.arrays`
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,11 @@ class TargetSummary:
     name: str
     kind: Kind
     labels: int
-    """Number of labels present."""
+    """Number of labels, bounds such as ">10" included."""
     bounds: int
-    """Number of them that are bounds, such as ">10"."""
     missing: int
     mean: float | None
-    """The statistics are those of exact labels after the transform, None if there are none or the
-    target is not a number."""
+    """Of exact labels after the transform, as the other statistics; None without numbers."""
     sd: float | None
     median: float | None
     min: float | None
@@ -48,24 +45,17 @@ class TargetSummary:
 
     @staticmethod
     def of(target: Target, labels: np.ndarray, exact: np.ndarray) -> TargetSummary:
-        """Summarise labels (n,), NaN if missing; `exact` has NaN in place of bounds, too."""
+        """Summarise labels (n,), NaN if missing; `exact` is NaN for bounds, too."""
         present = exact[~np.isnan(exact)].astype(float)
         count = int(np.count_nonzero(~np.isnan(labels)))
-        is_measured = target.kind == "regression" and len(present) > 0
+        measured = target.kind == "regression" and len(present) > 0
+        functions: tuple[Callable[..., Any], ...] = (np.mean, np.std, np.median, np.min, np.max)
+        mean, sd, median, low, high = (float(f(present)) if measured else None for f in functions)
         names = target.classes or ("0", "1") * (target.kind == "binary")
-        return TargetSummary(
-            target.name,
-            target.kind,
-            labels=count,
-            bounds=count - len(present),
-            missing=len(labels) - count,
-            mean=float(present.mean()) if is_measured else None,
-            sd=float(present.std()) if is_measured else None,
-            median=float(np.median(present)) if is_measured else None,
-            min=float(present.min()) if is_measured else None,
-            max=float(present.max()) if is_measured else None,
-            classes={each: int((present == i).sum()) for i, each in enumerate(names)},
-        )
+        classes = {name: int((present == i).sum()) for i, name in enumerate(names)}
+        counts = count, count - len(present), len(labels) - count
+        of_target = target.name, target.kind, *counts
+        return TargetSummary(*of_target, mean, sd, median, low, high, classes)
 
     @property
     def distribution(self) -> str:
@@ -88,11 +78,11 @@ class Merged(NamedTuple):
     """A row that was merged into an earlier row of the same molecule."""
 
     row: int
-    """Index of the row, counted from 0 as in `splits.json`."""
+    """Index, counted from 0 as in `splits.json`."""
     smiles: str
     reason: str
     into: int
-    """Index of the row that has the merged labels."""
+    """Index of the row with the merged labels."""
 
 
 @dataclass(frozen=True)
@@ -105,20 +95,20 @@ class Dataset:
     labels: np.ndarray
     """float32 [G, T], on the scale that is learned: NaN where a label is missing."""
     targets: tuple[Target, ...]
-    """The T targets, without the standardisation that follows from training labels."""
+    """The T targets, without mean and scale."""
     splits: dict[str, np.ndarray]
     """int64 indices of molecules in each of `SPLITS`."""
     rejected: tuple[Rejected, ...] = ()
     left_out: pd.DataFrame | None = None
-    """The rejected and merged rows of a table, with position, cells and reason; None for other
-    sources, and for data that are not trained on."""
+    """The rejected and merged rows of a table that is trained on, with position, cells and
+    reason."""
     positions: tuple[str, np.ndarray] | None = None
-    """The word for a row of the file (line, row or record), and the position of every row, int64,
-    counted from 1; None for a source without a file of its own."""
+    """The word for a row of a file (line, row or record), and the position of every row, int64,
+    counted from 1."""
     smiles: Sequence[str] | None = None
     """SMILES of every row of the source, standardised if structures are."""
     written: Sequence[str] | None = None
-    """SMILES of every row as they are in the source, for output; None if they equal `smiles`."""
+    """SMILES of every row as in the source; None if they equal `smiles`."""
     identifiers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Cells of columns such as compound_id, of every row, for output."""
     weights: np.ndarray | None = None
@@ -128,7 +118,6 @@ class Dataset:
     evaluator: Callable[[np.ndarray, np.ndarray], float] | None = None
     """The official score of a named set, from predictions and labels (G, T)."""
     warnings: tuple[str, ...] = ()
-    """Messages for the user."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """G cells of each feature column, by name."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -141,12 +130,10 @@ class Dataset:
 
     @property
     def target_names(self) -> tuple[str, ...]:
-        """Names of the targets."""
         return tuple(target.name for target in self.targets)
 
     @property
     def has_test(self) -> bool:
-        """True if there are molecules to score the final model on."""
         return len(self.splits.get("test", ())) > 0
 
     def require_test(self, what: str) -> None:
@@ -175,13 +162,12 @@ class Dataset:
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
 
     @property
-    def has_label(self) -> np.ndarray:
-        """bool [G]: True for molecules with a label of any target."""
+    def has_label(self) -> np.ndarray:  # bool [G]
         return ~np.isnan(self.labels).all(axis=1)
 
     @property
     def source_smiles(self) -> Sequence[str] | None:
-        """SMILES of every row as in the source; None if it has none."""
+        """SMILES of every row as in the source."""
         return self.written or self.smiles
 
     @property
@@ -204,13 +190,12 @@ class Dataset:
         return graph_hashes(self.store)
 
     def smiles_of(self, graphs: np.ndarray | slice) -> list[str]:
-        """Return the SMILES of these molecules; the data set must have SMILES."""
         assert self.smiles is not None
         return [self.smiles[row] for row in self.store.rows[graphs]]
 
     def position(self, rows: Any) -> tuple[str, Any]:
-        """Return the word and the position of a row, or of an array of rows, see `positions`. Rows
-        without a file are counted from 0, as in `splits.json`."""
+        """Return the word and the position of a row, or of an array of rows; see `positions`. Rows
+        without a file are counted from 0."""
         if self.positions is None:
             return "row", rows
         word, numbers = self.positions
@@ -218,14 +203,11 @@ class Dataset:
 
     def split_rows(self) -> dict[str, list[int]]:
         """Return the rows of each split, merged rows included."""
-        found = {}
-        for name, graphs in self.splits.items():
-            found[name] = self.store.rows[graphs].tolist()
-            if self.merged:
-                own = {*found[name]}
-                more = (each.row for each in self.merged if each.into in own)
-                found[name] = sorted([*found[name], *more])
-        return found
+        rows = {name: self.store.rows[graphs].tolist() for name, graphs in self.splits.items()}
+        for name, unmerged in rows.items() if self.merged else ():
+            kept = {*unmerged}
+            rows[name] = sorted([*unmerged, *(m.row for m in self.merged if m.into in kept)])
+        return rows
 
     def summaries(self, graphs: np.ndarray) -> Iterator[TargetSummary]:
         """Summarise each target in the molecules with these indices (int64)."""
@@ -235,32 +217,24 @@ class Dataset:
     def about_labels(self, parts: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
         """Return the scale, the number of bounds and the spread of repeats by target; `parts` are
         int64 indices of the scored molecules by split."""
-        about: dict[str, dict[str, Any]] = {}
-        for i, target in enumerate(self.targets):
-            entry: dict[str, Any] = {}
+        about: dict[str, dict[str, Any]] = {name: {} for name in self.target_names}
+        for target, signs in zip(self.targets, self.bound_signs.T, strict=True):
+            entry = about[target.name]
             if target.transformation is not None:
                 entry["scale"] = str(target.transformation)
-            if self.bounds is not None and self.bounds[:, i].any():
-                column = self.bounds[:, i] != 0
-                entry["bounds"] = {split: int(column[at].sum()) for split, at in parts.items()}
+            if signs.any():
+                entry["bounds"] = {n: int((signs[at] != 0).sum()) for n, at in parts.items()}
             if target.name in self.repeats:
                 entry["repeats"] = self.repeats[target.name]
-            if entry:
-                about[target.name] = entry
-        return about
+        return {name: entry for name, entry in about.items() if entry}
 
     @property
     def digest(self) -> str:
         """Hash of the encoded molecules, labels, weights, feature columns and further values."""
         values = (self.labels, self.weights, *self.arrays.values())
-        arrays = (each for each in values if each is not None)
+        arrays = [array.tobytes() for array in values if array is not None]
         columns = [json.dumps(self.columns)] if self.columns else []
-        return short_digest(
-            self.store.digest,
-            json.dumps(self.target_names),
-            *columns,
-            *(each.tobytes() for each in arrays),
-        )
+        return short_digest(self.store.digest, json.dumps(self.target_names), *columns, *arrays)
 
 
 def data_folder(given: Path | None) -> Path | None:

@@ -38,10 +38,10 @@ def merged_label(
         if len(signs) != 1:
             return np.nan, 0
         used &= values * signs[0] == np.max(values[used] * signs[0])
-    found = values[used]
+    labels = values[used]
     if number:
-        return float(np.average(found, weights=weights[used])), int(bounds[used][0])
-    return (float(found[0]) if (found == found[0]).all() else np.nan), 0
+        return float(np.average(labels, weights=weights[used])), int(bounds[used][0])
+    return (float(labels[0]) if (labels == labels[0]).all() else np.nan), 0
 
 
 def merged(
@@ -71,10 +71,9 @@ def merged(
             labels[first, i], bounds[first, i] = label, bound
         labels[others], bounds[others] = np.nan, 0
         weights[first] = weights[used].mean()
-        reason = f"the same molecule as {location(int(rows[first]))}, which has the merged labels"
-        entries += [
-            Merged(int(rows[i]), smiles[rows[i]], reason, int(rows[first])) for i in others.tolist()
-        ]
+        into = int(rows[first])
+        reason = f"the same molecule as {location(into)}, which has the merged labels"
+        entries += [Merged(row, smiles[row], reason, into) for row in rows[others].tolist()]
     repeats = {
         name: {"molecules": int(molecules[i]), "sd": float(np.sqrt(squares[i] / freedom[i]))}
         for i, name in enumerate(dataset.target_names)
@@ -110,11 +109,8 @@ def shared_molecules(dataset: Dataset) -> int | None:
 
 def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
     """Return the same number for rows with the same canonical SMILES; without SMILES, with the same
-    graph.
-
-    Texts that RDKit cannot read are compared as they are. Canonical SMILES are slow, so they are
-    computed only for molecules whose graphs have the same hash.
-    """
+    graph. Texts that RDKit cannot read are compared as they are. Canonical SMILES are slow, so they
+    are computed only for molecules whose graphs have the same hash."""
     if dataset.smiles is None:
         return dataset.graph_hashes
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
@@ -132,8 +128,8 @@ def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
 
 
 def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
-    """Hash every graph, whatever the order of its atoms. An atom is hashed with all other atoms and
-    the paths to them, so that isomers differ."""
+    """Hash every graph, whatever the order of its atoms: each atom with all other atoms and the
+    paths to them, so that isomers differ."""
     random = np.random.default_rng(0)
 
     def numbers(count: int) -> np.ndarray:

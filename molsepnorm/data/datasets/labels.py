@@ -1,11 +1,11 @@
-"""Labels of a table: which columns are targets, the kind of each, and the numbers."""
+"""Labels of a table: the targets, the kind of each, and their numbers or classes."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,31 +41,24 @@ from molsepnorm.tasks.inputs import WITH_COMMA, too_close
 from molsepnorm.tasks.metrics import Kind, four_digits
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of, unit_in
 
-_SHOWN = 12
-"""Maximum number of columns that a message lists."""
+_SHOWN = 12  # columns that a message lists
 _IDENTIFIER = re.compile(
     r"(.*[_ ])?(id|index|row|number|num|no|nr|cid|sid|key|tag)|name|unnamed: ?\d+|.*id|molregno",
     re.IGNORECASE,
 )
-_MIN_DIFFERENT = 20
-"""Minimum number of whole numbers that are identifiers because all are different."""
+_MIN_DIFFERENT = 20  # whole numbers that are identifiers because all are different
 _YEARS = (1900, 2100)
-MAX_CLASSES = 100
-"""A column with more distinct words holds names or notes, not classes."""
-_FEW = 5
-"""A warning names the classes with fewer rows."""
-_MAX_SHOWN = 5
-"""Maximum number of classes that the warning names."""
+MAX_CLASSES = 100  # a column with more distinct words holds names or notes
+_FEW = 5  # a warning names the classes with fewer rows
+_MAX_SHOWN = 5  # classes that a message names
 
 
 class Issue(NamedTuple):
-    """Cells of a target that are no labels."""
+    """Cells of a target that are no labels, and a message about the first."""
 
     column: str
-    rows: np.ndarray
-    """int64."""
+    rows: np.ndarray  # int64
     message: str
-    """States where the first cell is, what was expected, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,7 @@ class Labels:
     """The labels of every row of a table."""
 
     targets: tuple[Target, ...]
-    """The T targets, without the standardisation that follows from training labels."""
+    """The T targets, without mean and scale."""
     values: np.ndarray
     """float64 or float32 [rows, T]: transformed numbers, 0 or 1, or the index of a class; NaN if
     missing or no label."""
@@ -81,19 +74,17 @@ class Labels:
     """int8 [rows, T]: 1 for lower bounds, -1 for upper bounds, 0 for exact labels."""
     issues: tuple[Issue, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Lines for the user."""
     factors: np.ndarray | None = None
     """float64 [rows]: factors that converted the numbers of the table; None if none did."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the targets."""
         return tuple(target.name for target in self.targets)
 
     def without_issues(self) -> Labels:
         """Return the labels, or raise a `DataError` about the first cell that is no label."""
-        if self.issues:
-            raise DataError(self.issues[0].message)
+        for issue in self.issues:
+            raise DataError(issue.message)
         return self
 
 
@@ -101,8 +92,8 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     """Return the labels of a table in numbers of this type.
 
     Raises:
-        ConfigError: a column is missing or occurs twice, a transform is for a target that is not a
-            number, or the targets are open (`OpenChoice`).
+        ConfigError: a column is missing or occurs twice, a setting does not fit its target, or the
+            targets are open (`OpenChoice`).
         DataError: a column cannot be a target. Cells that do not fit their target are `issues`.
     """
     config = table.config
@@ -110,83 +101,71 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
     declared = config.relation_column, config.unit_column
     if names:
         require_declared(table.words(), *declared, names[0], table.source)
-    found = zip(table.qualifiers, declared, strict=True)
-    if recognised := [f"'{each}'" for each, given in found if each is not None and given is None]:
+    both = zip(table.qualifiers, declared, strict=True)
+    if recognised := [f"'{name}'" for name, given in both if name is not None and given is None]:
         warnings.append(
             f"Read as an export of ChEMBL, with {listed(recognised)}; other columns by "
             "--relation-column and --unit-column."
         )
     factors = without_unit = None
     if (unit := table.qualifiers.unit) is not None:
-        where = partial(table.cell, name=unit)
         units, smiles = table.cells(unit), table.cells(config.smiles_column)
-        without_unit = np.array([not each.strip() for each in units])
-        factors = factors_to_nanomolar(units, smiles, where)
+        without_unit = np.array([not cell.strip() for cell in units])
+        factors = factors_to_nanomolar(units, smiles, partial(table.cell, name=unit))
     values = np.empty((len(table.frame), len(names)), dtype=dtype)
     bounds = np.zeros(values.shape, dtype=np.int8)
     targets: list[Target] = []
     issues: list[Issue] = []
     few: list[str] = []
     for number, (name, given) in enumerate(_configured_kinds(names, config).items()):
-        column, own = table.column(name), values[:, number]
+        column, labels = table.column(name), values[:, number]
         kind, classes = _kind(table, column, given)
         transform, remarks = _transform_of(table, name, kind)
         if classes is not None:
-            own[:] = classes.labels
+            labels[:] = classes.labels
             warnings += classes.warnings
             unknown = f"is not one of its classes: {', '.join(classes.names)}"
             problems = _issue(table, column, classes.unknown, unknown)
         else:
-            own[:] = column.numbers
+            labels[:] = column.numbers
             advice = _advice(table, column)
             problems = _issue(table, column, column.bad_rows, "is not a number", advice)
             if kind == "binary":
-                odd = (
-                    "is neither 0 nor 1, neither yes nor no, as a label of a binary target must be"
-                )
+                odd = "is neither 0 nor 1, neither yes nor no, as labels of a binary target are"
                 problems += _issue(table, column, column.odd_rows, odd)
         if kind == "regression":
             bounds[:, number] = column.bounds
             warnings += _about_numbers(table, column)
             if factors is not None:
-                bare, remedy = without_unit & ~np.isnan(own), "empty the cell, or add the unit"
+                bare, remedy = without_unit & ~np.isnan(labels), "empty the cell, or add the unit"
                 problems += _issue(table, column, np.flatnonzero(bare), "has no unit", remedy)
-                own *= factors
+                labels *= factors
                 warnings.append(f"{name}: the numbers are converted to nM by their units.")
         if name in config.limits:
-            warnings += _limit(own, bounds[:, number], name, kind, config)
+            warnings.append(_limit(labels, bounds[:, number], name, kind, config))
         if transform is not None:
             problem = f"has no logarithm, which {transform.scale} needs"
             remedy = "use numbers above 0, or empty cells"
-            problems += _issue(table, column, np.flatnonzero(own <= 0), problem, remedy)
+            problems += _issue(table, column, np.flatnonzero(labels <= 0), problem, remedy)
         for issue in problems:
-            own[issue.rows] = np.nan
+            labels[issue.rows] = np.nan
         if transform is not None:
-            own[:] = transform.forward(own)
+            labels[:] = transform.forward(labels)
             bounds[:, number] *= transform.sign
         elif kind == "regression" and given is None:
             few += [name] * column.are_few_whole_numbers
         warnings += remarks
         issues += problems
-        targets.append(
-            Target(
-                *(name, kind),
-                classes=() if classes is None else classes.names,
-                transform=NO_TRANSFORM if transform is None else transform.name,
-            )
-        )
+        names_of_classes = () if classes is None else classes.names
+        transformed = NO_TRANSFORM if transform is None else transform.name
+        targets.append(Target(name, kind, classes=names_of_classes, transform=transformed))
     if few:
         warnings.append(
             f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
             f"{option('task_type', few[0], 'multiclass')}"
         )
     bounds[np.isnan(values)] = 0
-    return Labels(
-        *(tuple(targets), values, bounds),
-        issues=tuple(issues),
-        warnings=tuple(warnings),
-        factors=factors,
-    )
+    return Labels(tuple(targets), values, bounds, tuple(issues), tuple(warnings), factors)
 
 
 def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
@@ -208,9 +187,7 @@ def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
             "more"
         )
     if not weights.any():
-        raise DataError(
-            f"{table.source}, column '{name}': all weights are 0, so no row would count"
-        )
+        raise DataError(f"{table.source}, column '{name}': all weights are 0")
     return weights
 
 
@@ -227,22 +204,20 @@ def about_features(table: Columns) -> list[str]:
 
 def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
     """Return the configured kind of each target, None if it is inferred."""
-    kinds = config.task_type if isinstance(config.task_type, dict) else {}
-    given: dict[str, Iterable[str]] = {"task_type": kinds, "classes": config.classes}
-    given |= {"transform": config.transform, "limits": config.limits}
-    for setting, keys in given.items():
-        for name in keys:
+    for setting in ("task_type", "classes", "transform", "limits"):
+        by_target = getattr(config, setting)
+        for name in by_target if isinstance(by_target, dict) else ():
             if name not in names:
                 known = did_you_mean(name, names)
                 raise ConfigError(f"data.{setting} names '{name}', which is not a target. {known}")
-    found = {name: configured_kind(name, config) for name in names}
+    kinds = {name: configured_kind(name, config) for name in names}
     for name in config.classes:
-        if found[name] == "regression":
+        if kinds[name] == "regression":
             raise ConfigError(
                 f"data.classes lists the classes of '{name}', but data.task_type makes it "
                 "regression: keep one"
             )
-    return found
+    return kinds
 
 
 def _kind(table: Columns, column: Column, given: Kind | None) -> tuple[Kind, Classes | None]:
@@ -283,26 +258,22 @@ def _about_numbers(table: Columns, column: Column) -> list[str]:
             f"{column.bounded:,} of {column.count:,} labels of {column.name} are bounds, such as "
             f"'{column.first_bound}'."
         )
-    if column.name not in config.limits and (found := column.assay_limits()):
-        what = [f"{n:,} are {number:g}, and hardly any is {w}" for w, (number, n) in found.items()]
-        lowest, highest = (
-            f"{found[word][0]:.7g}" if word in found else "" for word in ("smaller", "larger")
-        )
+    if column.name not in config.limits and (limits := column.assay_limits()):
+        what = [f"{n:,} are {number:g}, and hardly any is {w}" for w, (number, n) in limits.items()]
+        ends = [f"{limits[w][0]:.7g}" if w in limits else "" for w in ("smaller", "larger")]
         lines.append(
             f"{column.name}: of {column.count:,} labels {listed(what)}. If the assay has such a "
-            f"limit, make them bounds: {option('limits', column.name, f'{lowest}:{highest}')}"
+            f"limit, make them bounds: {option('limits', column.name, ':'.join(ends))}"
         )
     return lines
 
 
 def _limit(
     values: np.ndarray, bounds: np.ndarray, name: str, kind: Kind, config: DataConfig
-) -> list[str]:
+) -> str:
     """Turn the labels (rows,) at the limits of the assay or beyond into bounds; return a line."""
     if kind != "regression":
-        raise ConfigError(
-            f"data.limits: limits are those of regression targets, and '{name}' is {kind}"
-        )
+        raise ConfigError(f"data.limits are for regression targets, and '{name}' is {kind}")
     low, high = config.limits[name]
     exact, count = bounds == 0, 0
     for end, sign, beyond in ((low, -1, np.less_equal), (high, 1, np.greater_equal)):
@@ -310,13 +281,12 @@ def _limit(
             at = exact & beyond(values, end)
             bounds[at], values[at] = sign, end
             count += int(at.sum())
-    return [f"{count:,} labels of {name} are at a limit of the assay, and count as bounds."]
+    return f"{count:,} labels of {name} are at a limit of the assay, and count as bounds."
 
 
 def _issue(
     table: Columns, column: Column, rows: np.ndarray, problem: str, remedy: str = ""
 ) -> list[Issue]:
-    """Return the issue of cells with a problem, if there are any."""
     if not len(rows):
         return []
     first = int(rows[0])
@@ -327,7 +297,6 @@ def _issue(
 
 
 def _advice(table: Columns, column: Column) -> str:
-    """Return what labels may be, and what to do about other cells."""
     name, first, config = column.name, column.first_bad or "", table.config
     advice = "labels are numbers, yes/no, or a few class names, not mixed, or blank if missing"
     if column.are_few_whole_numbers and len(column.texts) <= MAX_CLASSES:
@@ -336,7 +305,7 @@ def _advice(table: Columns, column: Column) -> str:
         advice += f". Write percentages without the % sign, such as {first.rstrip('% ')}"
     if re.fullmatch(WITH_COMMA, first) and config.decimal is None:
         advice += ". If the comma is a decimal mark: --decimal ,"
-    if "," not in name and isinstance(table.source, Path) and column.has_numbers:
+    if "," not in name and isinstance(table.source, Path) and column.has_exact:
         words = ["molsepnorm", "data", "check", str(table.source), "--targets", name]
         command = shlex.join([*words, "--fix", name_of_copy(table.source)])
         advice += f". A copy in which these cells are empty (with your other options): {command}"
@@ -370,12 +339,8 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
 
 def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
     """Return the targets, by default the only column of numbers beside identifiers and years, and
-    lines about them.
-
-    Raises:
-        ConfigError: a column is missing, occurs twice, or has another role.
-        OpenChoice: there is not exactly one such column; the message lists them.
-    """
+    lines about them. A column that is missing, occurs twice or has another role is a `ConfigError`.
+    Other than one column of numbers is an `OpenChoice`, which lists them."""
     config = table.config
     for name in config.targets_except:
         if not any(sign in name for sign in "*?["):
@@ -388,19 +353,19 @@ def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
                 raise ConfigError(f"column '{name}' cannot be a target and something else as well")
         return table.targets, []
     columns = table.candidates()
-    numeric = [each for each in columns if each.count > len(each.bad_rows)]
-    labels = [each for each in numeric if not _is_no_label(each, alone=len(numeric) == 1)]
+    numeric = [column for column in columns if column.count > len(column.bad_rows)]
+    labels = [column for column in numeric if not _is_no_label(column, alone=len(numeric) == 1)]
     if len(labels) == 1 and not len(labels[0].bad_rows):
         name = labels[0].name
         table.require(name)
-        line = f"The target is '{name}', the only column of numbers; name others with --targets."
-        left_out = [each.name for each in numeric if each.name != name]
-        more = f"Identifiers or years: {separated(left_out)}."
-        return (name,), [line, *[more] * bool(left_out)]
+        lines = [f"The target is '{name}', the only column of numbers; name others with --targets."]
+        if left_out := [column.name for column in numeric if column.name != name]:
+            lines.append(f"Identifiers or years: {separated(left_out)}.")
+        return (name,), lines
     what = counted(len(numeric), "column") + " with numbers" if numeric else "no column of numbers"
-    lines = [_line(each) for each in (numeric or columns)[:_SHOWN]]
-    if (more_columns := len(numeric or columns) - _SHOWN) > 0:
-        lines.append(f"{more_columns:,} more")
+    lines = [_line(column) for column in (numeric or columns)[:_SHOWN]]
+    if (more := len(numeric or columns) - _SHOWN) > 0:
+        lines.append(f"{more:,} more")
     raise OpenChoice(
         f"{table.source} has {what} beside '{config.smiles_column}', and --targets does not say "
         "what to predict.",
@@ -420,7 +385,7 @@ def _is_no_label(column: Column, alone: bool) -> bool:
 
 
 def _line(column: Column) -> str:
-    """Return a line about a column: its numbers, and an example of other cells."""
+    """Describe the numbers of a column, with an example of other cells."""
     parts = []
     if column.count:
         low, high = (four_digits(end(column.numbers)) for end in (np.nanmin, np.nanmax))
@@ -451,12 +416,10 @@ def read_classes(
     the classes of the settings. Fewer than two classes, too many, or two spellings of one are a
     `DataError`."""
     name = column.name
-    where = f"{table.source}, column '{name}'"
     text = whole(pd.Series(column.texts, dtype=object)).mask(column.is_blank)
-    found = text.dropna().unique().tolist()
     named = whole(pd.Series(listed, dtype=object)).tolist()
-    classes = tuple(named or _in_order(found))
-    if kind != "multiclass" and len(found) == 2 and not named:
+    classes = tuple(named or _in_order(text.dropna().unique().tolist()))
+    if kind != "multiclass" and len(classes) == 2 and not named:
         classes = _negative_first(*classes)
     if kind is None:
         kind = "binary" if len(classes) == 2 else "multiclass"
@@ -465,15 +428,29 @@ def read_classes(
         other = f". If all are classes: {option('task_type', name, 'multiclass')}"
         shown = f"{counted(len(classes), 'class')} ({first_of(classes, _MAX_SHOWN) or 'none'})"
         raise DataError(
-            f"{where}: {shown}, and a {kind} target has 2 to {most}"
+            f"{table.source}, column '{name}': {shown}, and a {kind} target has 2 to {most}"
             f"{other * (2 < len(classes) <= MAX_CLASSES)}"
         )
-    if not named:
-        _require_one_spelling(table, column, text, classes)
-    index = {each: float(number) for number, each in enumerate(classes)}
+    first: dict[str, str] = {}
+    for code, word in text.dropna().items() if not named else ():
+        if (other := first.setdefault(word_of(word), word)) != word:
+            row = int((column.codes == code).argmax())
+            raise DataError(
+                f"{table.cell(row, name)}: '{word}' and '{other}' would be two classes, and look "
+                "like one. Write each class in one way, or list the classes if all are different: "
+                f"{option('classes', name, [*classes])}"
+            )
+    index = {word: float(number) for number, word in enumerate(classes)}
     labels = text.map(index).to_numpy(dtype=np.float64)[column.codes]
     unknown = np.flatnonzero(np.isnan(labels) & ~column.is_blank[column.codes])
-    warnings = [] if named else _rare_classes(name, labels, classes)
+    warnings = []
+    counts = {word: int((labels == i).sum()) for i, word in enumerate(classes)}
+    rare = [f"{word} ({count})" for word, count in counts.items() if count < _FEW]
+    if rare and not named:
+        warnings.append(
+            f"{name}: classes with fewer than {_FEW} rows: {first_of(rare, _MAX_SHOWN)}. "
+            "A model hardly learns them: correct wrong spellings, or merge classes."
+        )
     if kind == "binary" and not named:
         negative, positive = classes
         warnings.append(
@@ -483,25 +460,9 @@ def read_classes(
     return Classes(kind, classes, labels, unknown, warnings)
 
 
-def _require_one_spelling(
-    table: Columns, column: Column, text: pd.Series, classes: Sequence[str]
-) -> None:
-    first: dict[str, str] = {}
-    for code, each in text.dropna().items():
-        if (other := first.setdefault(word_of(each), each)) != each:
-            row = int((column.codes == code).argmax())
-            raise DataError(
-                f"{table.cell(row, column.name)}: '{each}' and '{other}' would be two classes, and "
-                "look like one. Write each class in one way, or list the classes if all are "
-                f"different: {option('classes', column.name, [*classes])}"
-            )
-
-
 def _negative_first(one: str, other: str) -> tuple[str, str]:
-    """Return two classes in the order negative, positive.
-
-    A word such as "active" is positive, and one that negates the other is negative. Otherwise the
-    first in alphabetical order is negative.
+    """Return two classes as negative, positive: "active" is positive, a word that negates the other
+    is negative, and otherwise the first in alphabetical order is negative.
 
     >>> _negative_first("active", "decoy"), _negative_first("stable", "unstable")
     (('decoy', 'active'), ('unstable', 'stable'))
@@ -513,8 +474,8 @@ def _negative_first(one: str, other: str) -> tuple[str, str]:
 
 
 def option(setting: str, name: str, value: Any) -> str:
-    """Return the command-line option for a setting of a target, such as `limits`: --set if the name
-    has a comma, or the setting no option of its own."""
+    """Return the command-line option for a setting of a target: --set if the name has a comma, or
+    the value is no text."""
     if "," in name or not isinstance(value, str):
         pair = json.dumps({name: value}, ensure_ascii=False)
         return shlex.join(["--set", f"data.{setting}={pair}"])
@@ -522,25 +483,12 @@ def option(setting: str, name: str, value: Any) -> str:
 
 
 def whole(text: pd.Series) -> pd.Series:
-    """Return the texts with 1 in place of 1.0, as pandas writes whole numbers among blanks."""
+    """Return the texts with 1 for 1.0, as pandas writes whole numbers among blanks."""
     return text.str.replace(r"^([+-]?\d+)\.0+$", r"\1", regex=True)
 
 
-def _rare_classes(name: str, labels: np.ndarray, classes: Sequence[str]) -> list[str]:
-    """Return a warning about the classes with few of the labels (rows,), if there are any."""
-    counts = {each: int((labels == i).sum()) for i, each in enumerate(classes)}
-    rare = [f"{each} ({count})" for each, count in counts.items() if count < _FEW]
-    if not rare:
-        return []
-    return [
-        f"{name}: classes with fewer than {_FEW} rows: {first_of(rare, _MAX_SHOWN)}. "
-        "A model hardly learns them: correct wrong spellings, or merge classes."
-    ]
-
-
-def _in_order(values: Sequence[str]) -> list[str]:
-    """Return classes by value if all are numbers, otherwise by text."""
+def _in_order(classes: Sequence[str]) -> list[str]:
     try:
-        return sorted(values, key=float)
+        return sorted(classes, key=float)
     except ValueError:
-        return sorted(values)
+        return sorted(classes)

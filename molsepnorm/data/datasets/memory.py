@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -33,15 +33,13 @@ _TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", 
 
 
 def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return labels as a table with one column per target.
+    """Return labels as a table with one column per target; a `ConfigError` if `y` has another
+    shape, or the names do not fit it.
 
     Args:
         y: an array or nested list (G,) or (G, T), or a pandas Series or DataFrame. Masked entries,
             None and NaN are missing labels.
         targets: names of the columns; of a DataFrame, the columns to predict.
-
-    Raises:
-        ConfigError: `y` has another shape, or the names do not fit it.
     """
     if isinstance(y, pd.DataFrame):
         table = y.set_axis([str(name) for name in y.columns], axis=1)
@@ -55,9 +53,7 @@ def label_table(y: Any, targets: Sequence[str] | None = None) -> pd.DataFrame:
         try:
             array = np.asarray(_unmasked(y))
         except ValueError:
-            raise ConfigError(
-                "y must be an array of shape (G,) or (G, T); its rows differ"
-            ) from None
+            raise ConfigError("y must have shape (G,) or (G, T); its rows differ") from None
         if array.ndim not in (1, 2):
             raise ConfigError(f"y must have shape (G,) or (G, T); got {array.shape}")
         if array.dtype.kind == "U":  # NumPy writes NaN among words as the word "nan"
@@ -95,28 +91,26 @@ def memory_dataset(
     for name, argument in arguments.items():
         if getattr(config, name) is not None:
             raise ConfigError(
-                f"data.{name} is a column of a file: for molecules in memory, pass the argument "
-                f"{argument} instead"
+                f"data.{name} is a column of a file: pass the argument {argument} for molecules"
             )
     require_several(molecules, "molecules")
     listed = list(molecules)
     kind = kind_of(listed)
     table = pd.DataFrame({name: _cells(labels[name], name, config) for name in labels})
-    _require_length("y", len(table), len(listed))
+    _require_length("y", table, listed)
     if weights is not None:
         column = pd.Series(np.asarray(_unmasked(weights), dtype=object).ravel())
-        _require_length("weights", len(column), len(listed))
+        _require_length("weights", column, listed)
         name = free_name("weights", table.columns, "_")
         table[name] = _cells(column, name, config)
         config = config.model_copy(update={"weight_column": name})
     for name in config.features:
         features = features if features is not None else {}
         require_column([*features], name, "the argument feature_columns")
-        _require_length(f"feature column '{name}'", len(features[name]), len(listed))
-        cells = _unmasked(features[name])
-        table[name] = ["" if pd.isna(cell) else str(cell) for cell in cells]
+        _require_length(f"feature column '{name}'", features[name], listed)
+        table[name] = _texts(_unmasked(features[name]))
     columns = Columns.of(table, config)
-    found = Rows.read(columns, np.float32).without_refusals()
+    rows = Rows.read(columns, np.float32).without_refusals()
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))
@@ -141,7 +135,7 @@ def memory_dataset(
         graphs = featurize.get(config.featurizer).stream(standard)
     elif kind == _DATA:
         graphs = _from_data(listed, bond_offset, config.featurizer)
-    dataset = found.dataset(graphs, encoding, written=texts, smiles=standard)
+    dataset = rows.dataset(graphs, encoding, written=texts, smiles=standard)
     return with_splits(dataset, columns, splits)
 
 
@@ -149,14 +143,18 @@ def _unmasked(values: Any) -> Any:
     """Return a masked array with None for its masked entries, and other values unchanged."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    found = values.data.astype(object)
-    found[np.ma.getmaskarray(values)] = None
-    return found
+    cells = values.data.astype(object)
+    cells[np.ma.getmaskarray(values)] = None
+    return cells
 
 
-def _require_length(name: str, rows: int, molecules: int) -> None:
-    if rows != molecules:
-        raise ConfigError(f"{name} has {rows:,} rows, and there are {molecules:,} molecules")
+def _texts(cells: Iterable[Any]) -> list[str]:
+    return ["" if pd.isna(cell) else str(cell) for cell in cells]
+
+
+def _require_length(name: str, rows: Sized, molecules: Sized) -> None:
+    if (count := len(rows)) != len(molecules):
+        raise ConfigError(f"{name} has {count:,} rows, and there are {len(molecules):,} molecules")
 
 
 def kind_of(molecules: Sequence[Any]) -> str:
@@ -164,7 +162,7 @@ def kind_of(molecules: Sequence[Any]) -> str:
     several types or another type."""
     first = None
     for number, molecule in enumerate(molecules):
-        names = (f"{each.__module__}.{each.__qualname__}" for each in type(molecule).__mro__)
+        names = (f"{base.__module__}.{base.__qualname__}" for base in type(molecule).__mro__)
         kind = next((_KINDS[name] for name in names if name in _KINDS), None)
         if kind is None:
             raise ConfigError(
@@ -191,7 +189,7 @@ def _cells(column: pd.Series, name: str, config: DataConfig) -> pd.Series:
     classes = name in config.classes or configured_kind(name, config) == "multiclass"
     if column.dtype.kind in "biuf" and column.notna().any() and not classes:
         return column.astype(np.float64)
-    return pd.Series(["" if pd.isna(cell) else str(cell) for cell in column], dtype=object)
+    return pd.Series(_texts(column), dtype=object)
 
 
 def _from_data(

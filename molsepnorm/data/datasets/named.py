@@ -1,4 +1,4 @@
-"""The raw files of named data sets, which may be downloaded."""
+"""Find or download the raw files of named data sets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def complete_folder(folders: Iterable[Path], files: Sequence[str], advice: str) 
     """Return the first folder that has all of these files; None if none has any of them. If a
     folder has only some of them, a `DataError` ends with `advice`."""
     for folder in folders:
-        lacking = [file for file in files if not (folder / file).is_file()]
+        lacking = _lacking(folder, files)
         if not lacking:
             return folder
         if len(lacking) < len(files):
@@ -30,13 +30,9 @@ def complete_folder(folders: Iterable[Path], files: Sequence[str], advice: str) 
 
 
 def download(folder: Path, urls: Mapping[str, str], files: Iterable[str], advice: str) -> None:
-    """Download files into a new folder of the cache. If this fails, nothing is left behind, and a
-    `DataError` ends with `advice`.
-
-    Args:
-        urls: the addresses by path in the folder; archives are extracted there.
-        files: paths in the folder that must exist afterwards.
-    """
+    """Download files, from addresses by their paths, into a new folder of the cache, and extract
+    archives. If this fails or does not give all of `files`, nothing is left behind, and a
+    `DataError` ends with `advice`."""
     with replacing(folder, folder=True) as scratch:
         for name, url in urls.items():
             path = scratch / name
@@ -52,17 +48,20 @@ def download(folder: Path, urls: Mapping[str, str], files: Iterable[str], advice
                 path.write_bytes(content)
             else:
                 archive.extractall(path.parent)
-        if lacking := [file for file in files if not (scratch / file).is_file()]:
+        if lacking := _lacking(scratch, files):
             raise DataError(f"{', '.join(urls.values())} lacks {', '.join(lacking)}. {advice}")
+
+
+def _lacking(folder: Path, files: Iterable[str]) -> list[str]:
+    return [file for file in files if not (folder / file).is_file()]
 
 
 class NamedSet(NamedTuple):
     """Properties of a named set, as its source states them."""
 
     about: str
-    """Description for the user."""
     molecules: int | None
-    """Number of molecules; None if the source does not state it."""
+    """None if the source does not state it."""
     tasks: int
     kind: Kind
     metric: str

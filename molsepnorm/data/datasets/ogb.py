@@ -1,8 +1,8 @@
 """The ogbg-mol* sets of the Open Graph Benchmark: OGB's molecules, labels, splits and scores.
 
-The graphs are made from the SMILES, as in `predict`. The chirality tags of OGB's own graphs depend
-on the order in which a SMILES is written. These graphs are used, without the tags, only for
-molecules that RDKit cannot read.
+The graphs are made from the SMILES, as in `predict`. OGB's own graphs have chirality tags that
+depend on how a SMILES is written; they are used, without the tags, only for molecules that RDKit
+cannot read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
-from molsepnorm.data.datasets.encoded import graphs_of
 from molsepnorm.data.datasets.named import NamedSet, complete_folder, download
-from molsepnorm.data.store import GraphStore
+from molsepnorm.data.store import GraphStore, graphs_of
 from molsepnorm.errors import DataError, InvalidMolecule, prefixed
 from molsepnorm.files.writing import cache_folder
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
@@ -36,8 +35,6 @@ _FILES = (
     *(f"split/scaffold/{part}.csv.gz" for part in _PARTS),
     _MAPPING,
 )
-
-
 _set = partial(NamedSet, featurizer="ogb")
 SETS = {
     "ogbg-molhiv": _set("inhibits HIV replication", 41_127, 1, "binary", "roc_auc"),
@@ -79,10 +76,12 @@ def _advice(name: str) -> str:
 def find(name: str, data_dir: Path | None) -> Path | None:
     """Return the folder of a set's raw files: DIR/ogbg_molhiv, or that of an earlier download;
     errors are as in `complete_folder`."""
-    own = name.replace("-", "_")
-    folders = [] if data_dir is None else [data_dir / own]
-    folders.append(cache_folder() / "ogb" / own / archive_of(name))
-    return complete_folder(folders, _FILES, _advice(name))
+    folders = [] if data_dir is None else [data_dir / name.replace("-", "_")]
+    return complete_folder([*folders, _cache(name)], _FILES, _advice(name))
+
+
+def _cache(name: str) -> Path:
+    return cache_folder() / "ogb" / name.replace("-", "_") / archive_of(name)
 
 
 def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
@@ -90,7 +89,7 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
     are missing and cannot be downloaded, or do not fit together."""
     about, folder = SETS[name], find(name, data_dir)
     if folder is None:
-        folder = cache_folder() / "ogb" / name.replace("-", "_") / archive_of(name)
+        folder = _cache(name)
         files = [f"{folder.name}/{file}" for file in _FILES]
         download(folder.parent, {"archive.zip": url_of(name)}, files, _advice(name))
     header = _table(folder, _MAPPING, nrows=0).columns
@@ -114,12 +113,9 @@ def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Data
 
 
 def official_score(name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """Return the score of OGB's `Evaluator`: the mean over the tasks, each over its labels.
-
-    ROC-AUC and average precision leave out tasks without both classes. The score is NaN if it is
-    undefined: no labels, no task with both classes, or a prediction that is not finite. Predictions
-    (G, T) of binary tasks increase with the probability; labels (G, T) are NaN where missing.
-    """
+    """Return the score of OGB's `Evaluator` from predictions and labels (G, T), NaN where missing:
+    the mean over the tasks, for binary ones over those with both classes. It is NaN without labels
+    or such tasks, or if a prediction is not finite."""
     present = ~np.isnan(labels)
     both_classes = (labels == 1).any(axis=0) & (labels == 0).any(axis=0)
     is_binary = SETS[name].kind == "binary"
@@ -137,9 +133,8 @@ def official_score(name: str, predictions: np.ndarray, labels: np.ndarray) -> fl
 def read_content(
     name: str, folder: Path, smiles: list[str]
 ) -> tuple[Iterator[MolGraph], np.ndarray, dict[str, np.ndarray]]:
-    """Return the molecules, the labels (float32 [G, T]) and the splits from the raw files; `smiles`
-    are those of the mapping. A file that cannot be read or does not fit the others is a
-    `DataError`."""
+    """Return the molecules, the labels (float32 [G, T]) and the splits from the raw files; a file
+    that cannot be read or does not fit the others or the SMILES is a `DataError`."""
     about = SETS[name]
     num_atoms, num_bonds = (_numbers(folder, file, np.int64)[:, 0] for file in _RAW[:2])
     atoms = _numbers(folder, "node-feat", np.float32).astype(np.int64)
@@ -149,7 +144,7 @@ def read_content(
     labels = _numbers(folder, "graph-label", np.float32)
     parts = [_table(folder, f"split/scaffold/{part}.csv.gz", header=None)[0] for part in _PARTS]
     number = about.molecules or len(smiles)
-    lengths = {len(each) for each in (smiles, num_atoms, num_bonds, labels)}
+    lengths = {len(smiles), len(num_atoms), len(num_bonds), len(labels)}
     bond_counts = {len(bonds), len(bond_features)}
     if not (
         lengths == {number}

@@ -36,21 +36,11 @@ _ENTRIES = TypeAdapter(list[_Entry])
 
 _Splits = dict[str, np.ndarray]  # split -> sorted int64 indices of molecules in the store
 _TIMES = (
-    "is not a time. Expected are dates of one format that --time-format gives, such as %d/%m/%Y, "
-    "%d-%b-%y or %m%Y, or ISO dates such as 2021, 2021-05 or 2021-05-03, or numbers (--time-format "
-    "number if they look like dates), or a blank to leave the row out"
+    "is not a time. Expected are ISO dates such as 2021, 2021-05 or 2021-05-03, dates of a "
+    "--time-format such as %d/%m/%Y, %d-%b-%y or %m%Y, numbers (--time-format number if they look "
+    "like dates), or a blank to leave the row out"
 )
 _WORDS = f"names no split. Expected are {', '.join(SPLIT_OF_WORD)}, or a blank to leave the row out"
-
-
-def assigns_splits(cells: Iterable[str]) -> bool:
-    """Return whether a column with these cells could assign rows to splits.
-
-    >>> assigns_splits(["Train", "", "valid", "test"]), assigns_splits(["train", "test", "7"])
-    (True, False)
-    """
-    words = {cell.strip().lower() for cell in cells} - {""}
-    return words <= SPLIT_OF_WORD.keys() and {"train", "test"} <= {*map(SPLIT_OF_WORD.get, words)}
 
 
 def with_splits(
@@ -58,21 +48,16 @@ def with_splits(
 ) -> Dataset:
     """Return a data set with its duplicates merged, if `data.duplicates` is mean, and its splits.
 
-    They are named by `splits_column`, `splits_file` or `given`, or else drawn; there are none if
-    `data.split` is None. Validation molecules are drawn if none are named. Molecules without a
-    label are in no drawn split. A named test split keeps them, so that they are predicted; the
-    others do not if they are large enough without.
-
-    Args:
-        table: the rows that the molecules are from.
-        given: the rows of each split by name, in place of those of the settings.
+    They are named by `splits_column`, `splits_file` or `given` (the rows of each split), or else
+    drawn; there are none if `data.split` is None. Validation molecules are drawn if none are named.
+    Molecules without a label are in no drawn split. A named test split keeps them, so that they are
+    predicted; the others do not if they are large enough without.
 
     Raises:
         ConfigError: there is no such fold, no SMILES to merge duplicates by, or no classes for a
             stratified split.
         DataError: no molecule, or splits or times cannot be read, rows of a merged molecule are in
-            several splits, or a split has fewer molecules than `MIN_SIZES`; no test rows need to be
-            named.
+            several splits, or a split has too few molecules.
     """
     config, where = table.config, table.where
     if dataset.store.rejected and not len(dataset.store):
@@ -123,9 +108,7 @@ def with_splits(
             )
         splits["train"], splits["val"] = draw_validation(splits["train"], numbers, config)
         count = counted(len(splits["val"]), "molecule")
-        lines.append(
-            f"Validation: {count} drawn from the training split, since no row is named val."
-        )
+        lines.append(f"Validation: {count} drawn from the training split; no row is named val.")
     if times is not None:
         parts = {name: dataset.store.rows[part] for name, part in splits.items()}
         lines.append(_about_times(parts, times, table))
@@ -140,9 +123,7 @@ def _named(
     config, count = table.config, len(table.frame)
     if given is not None:
         if not isinstance(given, Mapping):
-            raise ConfigError(
-                "splits must be a dictionary, such as {'train': [0, 1], 'val': [2], …}"
-            )
+            raise ConfigError("splits must be a dictionary, such as {'train': [0, 1], 'val': [2]}")
         listed = {str(name): np.asarray(part).tolist() for name, part in given.items()}
         entry = _entries("splits", lambda: _ENTRIES.validate_python([listed]))[0]
         return _by_entry(entry, "splits", "the list of molecules", count), "splits"
@@ -150,9 +131,9 @@ def _named(
         return None, ""
     if (name := config.splits_column) is not None:
         words = pd.Series(table.cells(name), dtype=object).str.strip().str.lower()
-        found = words.map({word: SPLITS.index(name) for word, name in SPLIT_OF_WORD.items()})
-        _refuse_cells(np.flatnonzero((words != "") & found.isna()), table, name, _WORDS)
-        return found.fillna(-1).to_numpy(dtype=np.int64), f"{table.source}, column '{name}'"
+        split_of = words.map({word: SPLITS.index(split) for word, split in SPLIT_OF_WORD.items()})
+        _refuse_cells(np.flatnonzero((words != "") & split_of.isna()), table, name, _WORDS)
+        return split_of.fillna(-1).to_numpy(dtype=np.int64), f"{table.source}, column '{name}'"
     assert config.splits_file is not None
     # an empty text of another type is a structure that has no SMILES
     if any(type(text) is str and not text.strip() for text in dataset.smiles or ()):
@@ -184,11 +165,10 @@ def _named_parts(
         needed |= {"train": needed["train"] + needed["val"], "val": 0}
     for split, minimum in needed.items():
         if len(splits[split]) < minimum:
-            counts = ", ".join(f"{count} {each}" for each, count in rows_of.items())
+            counts = ", ".join(f"{count} {name}" for name, count in rows_of.items())
             raise DataError(
                 f"{place}: {counted(len(splits[split]), f'{split} molecule')} that can be read; "
-                f"its rows are {counts}. {split} needs {minimum} or more: name them there, or have "
-                "the split drawn"
+                f"its rows are {counts}. {split} needs {minimum} or more"
             )
     return splits
 
@@ -196,8 +176,8 @@ def _named_parts(
 def _same_in_split(
     dataset: Dataset, named: np.ndarray | None, where: Callable[[int], str]
 ) -> list[np.ndarray]:
-    """Return the indices of each molecule with several rows, which must be in one split; rows in no
-    named split are left out."""
+    """Return the indices of each molecule with several rows; rows in no named split are left out,
+    and rows in different splits are a `DataError`."""
     if dataset.smiles is None:
         raise ConfigError("data.duplicates: mean needs SMILES or RDKit molecules")
     rows = dataset.store.rows
@@ -207,7 +187,7 @@ def _same_in_split(
     groups = [group.to_numpy() for _, group in molecules if len(group) > 1]
     for group in groups:
         if (other := group[split_of[group] != split_of[group[0]]]).size:
-            one, two = int(group[0]), int(other[0])
+            one, two = group[0], other[0]
             raise DataError(
                 f"{where(int(rows[two]))} is in {SPLITS[split_of[two]]}, and the same molecule "
                 f"is in {SPLITS[split_of[one]]} at {where(int(rows[one]))}: data.duplicates: "
@@ -220,19 +200,17 @@ def strata_of(
     config: DataConfig, targets: Sequence[Target], labels: np.ndarray
 ) -> np.ndarray | None:
     """Return the number of each molecule's combination of classes, int64 (G,), for a stratified
-    split, None for another one; `labels` (G, T) are NaN where missing."""
+    split; `labels` (G, T) are NaN where missing."""
     if config.split_type != "stratified":
         return None
     classes = labels[:, [target.kind != "regression" for target in targets]]
     if not classes.shape[1]:
-        raise ConfigError(
-            "data.split_type: stratified needs a target with classes, and there is none: use random"
-        )
+        raise ConfigError("data.split_type: stratified needs a target with classes: use random")
     return np.unique(np.nan_to_num(classes, nan=-1.0), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _about_times(parts: _Splits, times: np.ndarray, table: Columns) -> str:
-    """Return a line with the first and the last time of each split; `parts` are its rows."""
+    """Return a line with the first and the last time of the rows of each split."""
     name = table.config.time_column
     assert name is not None
     spans, column = [], table.cells(name)
@@ -246,7 +224,6 @@ def _about_times(parts: _Splits, times: np.ndarray, table: Columns) -> str:
 
 
 def _refuse_cells(odd: np.ndarray, table: Columns, name: str, why: str) -> None:
-    """Raise a `DataError` about the first of the odd rows of a column, if there are any."""
     if len(odd):
         cell, count = table.cells(name)[odd[0]].strip()[:40], counted(len(odd), "such cell")
         raise DataError(f"{table.cell(odd[0], name)}: '{cell}' {why}. {count} in this column")
@@ -262,7 +239,6 @@ def _entries(where: str, validate: Callable[[], list[_Entry]]) -> list[_Entry]:
 
 
 def _by_entry(entry: _Entry, where: str, source: Path | str, num_rows: int) -> np.ndarray:
-    """Return the split of each row, see `_named`."""
     split_of = np.full(num_rows, -1)
     for key, listed in entry.items():
         here = f"{where}, '{key}'"
@@ -288,17 +264,14 @@ def _parse_rows(text: str, where: str) -> Iterable[int]:
     for part in text.split(","):
         ends = _ROWS.fullmatch(part)
         if ends is None or int(ends[1]) > int(ends[2] or ends[1]):
-            raise DataError(
-                f"{where}: '{part}' is neither a row nor a range of rows; rows are written as in "
-                "'0-99,120'"
-            )
+            raise DataError(f"{where}: '{part}' is neither a row nor a range, as in '0-99,120'")
         yield from range(int(ends[1]), int(ends[2] or ends[1]) + 1)
 
 
 def split_name(config: DataConfig) -> str | None:
-    """Return the kind of split, such as "scaffold split"; None if it is not known."""
+    """Return the kind of split, such as "scaffold split"; None if it may be an argument."""
     if config.in_memory or (config.dataset is None and config.table is None):
-        return None  # the split may be an argument
+        return None
     if config.dataset is not None:
         return f"split of {config.dataset}"
     if config.splits_column is not None:

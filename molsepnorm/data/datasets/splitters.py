@@ -8,7 +8,7 @@ those of ESOL, FreeSolv and Tox21 would be as similar to the training molecules 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +23,10 @@ from molsepnorm.tasks.inputs import MISSING
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-MAX_DISTANCE = 0.6
+_MAX_DISTANCE = 0.6
 """Largest Tanimoto distance from the centre of a cluster, as in DeepChem's `ButinaSplitter`."""
 MAX_MOLECULES = 50_000
-"""Larger tables are not clustered: 5,000 molecules take about 2 seconds, and 50,000 more than a
-minute."""
-
+"""Maximum to cluster: 5,000 molecules take about 2 seconds, and 50,000 more than a minute."""
 _PAIRS = 1 << 20  # pairs of molecules compared at once
 MIN_SIZES = dict(zip(SPLITS, (2, 1, 1), strict=True))
 """Minimum number of molecules of each split."""
@@ -40,12 +38,9 @@ _OPEN_ORDER = re.compile(
     rf"{_MONTH}\.(\d{{3,4}}|[0-2]\d|9\d)|\d{{4}}\.\d{{1,2}}|(0[1-9]|1[0-2])\d\d|\d{{5,7}}"
     r"|(?!(19|20)\d\d)\d{8}"
 )
-"""Numbers such as 05.2021, 05.21, 2021.10, 0521, 052021 and 03052021, whose order may not be that
-of the dates that they stand for."""
+"""05.2021, 05.21, 2021.10, 0521, 052021 and 03052021, which may not sort as dates."""
 _YEAR_FIRST = re.compile(r"(19|20)\d\d(\d\d){0,2}")
-"""2021, 202105 and 20210503, whose order is that of the dates if all have the same length."""
-NUMBER = "number"
-"""The format of times that are numbers and no dates."""
+"""2021, 202105 and 20210503, which sort as dates if all have the same length."""
 
 
 def draw_splits(
@@ -57,18 +52,15 @@ def draw_splits(
     times: np.ndarray | None = None,  # (R,)
     strata: np.ndarray | None = None,  # (G,)
 ) -> dict[str, np.ndarray]:
-    """Return the sorted indices of G molecules in each split.
+    """Return the sorted indices of G molecules in each split. Too few molecules, scaffolds,
+    clusters or times, or too many molecules to cluster, are a `DataError`.
 
     Args:
         rows: row of each molecule in the source.
         molecules: numbers of the molecules; a random split keeps equal ones together.
         smiles: SMILES of every row of the source.
-        times: those of every row, NaN for a row that is left out, if the split is by time.
+        times: those of every row for a split by time; rows of NaN are left out.
         strata: numbers of the molecules that have the same share of all splits.
-
-    Raises:
-        DataError: there are too few molecules, scaffolds, clusters or times; or too many molecules
-            for clusters.
     """
     assert config.split is not None
     parts: Parts
@@ -89,7 +81,7 @@ def draw_splits(
         if config.folds is not None:
             wanted = f"{config.folds} folds"
         sizes = ", ".join(f"{len(part)} {name}" for name, part in zip(SPLITS, parts, strict=True))
-        least = ", ".join(f"{each} {name}" for name, each in needed.items())
+        least = ", ".join(f"{count} {name}" for name, count in needed.items())
         raise DataError(
             f"{source} has {counted(len(rows), 'usable row')}, too few for {wanted}: the "
             f"{config.split_type} split would have {sizes}, and needs {least} or more. Rows of "
@@ -103,8 +95,8 @@ def draw_validation(
     rows: np.ndarray, molecules: np.ndarray, config: DataConfig, by_fold: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Divide three or more rows (n,) at random into training and validation rows, sorted: in the
-    ratio of the first two splits, or those outside and inside of the configured fold. Rows of the
-    same molecule stay together; a `DataError` if there are too few molecules."""
+    ratio of the first two splits, or outside and inside of the configured fold. Rows of the same
+    molecule stay together; too few molecules are a `DataError`."""
     order = _shuffled(rows, molecules, None, np.random.default_rng(config.split_seed))
     if by_fold:
         val, train = _cut_fold(order, molecules, config)
@@ -162,17 +154,14 @@ def _cut_fold(
 def _shuffled(
     rows: np.ndarray, molecules: np.ndarray, strata: np.ndarray | None, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return rows in random order, those of a molecule one after the other.
-
-    The rows of each stratum have equal distances, so that every part of the order has nearly its
-    share of each.
-    """
+    """Return rows in random order, those of a molecule one after the other. The rows of each
+    stratum have equal distances, so that every part of the order has nearly its share of each."""
     order = rng.permutation(rows)
     if strata is not None:
         places = np.empty(len(order))
         for stratum in np.unique(strata[order]):
-            own = np.flatnonzero(strata[order] == stratum)
-            places[own] = (np.arange(len(own)) + rng.random()) / len(own)
+            members = np.flatnonzero(strata[order] == stratum)
+            places[members] = (np.arange(len(members)) + rng.random()) / len(members)
         order = order[np.argsort(places, kind="stable")]
     _, first, number = np.unique(molecules[order], return_index=True, return_inverse=True)
     return order[np.argsort(first[number], kind="stable")]
@@ -199,10 +188,8 @@ def _draw_groups(groups: Groups, count: int, config: DataConfig) -> tuple[Groups
 
     Large groups go to training as long as they fit. The test and validation splits are filled with
     groups in random order that fit; the others go to training. Both splits get less than their
-    share if the groups larger than it exceed the training share.
-
-    Differs from chemprop's balanced scaffold split, whose test molecules change with every
-    replicate.
+    share if the groups larger than it exceed the training share. The test molecules are those of
+    all replicates, unlike in chemprop's balanced scaffold split.
     """
     if not config.test_set:
         test, rest = _fold(groups, config)
@@ -232,8 +219,8 @@ def _train_and_val(groups: Groups, config: DataConfig) -> tuple[Groups, Groups]:
 
 
 def _with_room(groups: Groups, count: int, sizes: Sequence[int]) -> list[int]:
-    """Enlarge the training split until it has room for all groups that fit nowhere else; return the
-    sizes of all splits."""
+    """Return the sizes of the splits, with a training split that has room for all groups that fit
+    nowhere else."""
     num_train, *others = sizes
     while (must := sum(len(group) for group in groups if len(group) > max(others))) > num_train:
         num_last = (count - must) * others[-1] // sum(others) if len(others) > 1 else 0
@@ -245,11 +232,8 @@ def _with_room(groups: Groups, count: int, sizes: Sequence[int]) -> list[int]:
 def _rank_scaffolds(
     groups: Groups, count: int, config: DataConfig
 ) -> tuple[Groups, Groups, Groups]:
-    """Assign scaffolds as OGB did, from the most to the least common, ties from the last one.
-
-    A scaffold goes to training if it fits, otherwise to validation if it fits there, otherwise to
-    the test. In DeepChem, stereoisomers of a scaffold are one scaffold.
-    """
+    """Assign scaffolds as OGB did, from the most to the least common, ties from the last one: to
+    training if it fits, otherwise to validation if it fits there, otherwise to the test."""
     assert config.split is not None
     max_train = config.split[0] * count
     max_both = (config.split[0] + config.split[1]) * count if config.draws_test else count
@@ -299,10 +283,8 @@ def _take(
     groups: Groups, room: int, sizes: Sequence[int], rng: np.random.Generator
 ) -> tuple[Groups, Groups]:
     """Return groups for a validation or test split of `room` molecules, and the other groups.
-
     Groups larger than half of the smaller of both splits are taken only if the training split of
-    `sizes[0]` has no room for them.
-    """
+    `sizes[0]` has no room for them."""
     groups = [groups[i] for i in rng.permutation(len(groups))]
     half = max(1, min(sizes[1:]) / 2)
     large = [group for group in groups if len(group) > half]
@@ -346,7 +328,6 @@ def _sizes(count: int, config: DataConfig) -> tuple[int, int, int]:
 
 
 def _inner_sizes(count: int, config: DataConfig) -> tuple[int, int]:
-    """Return the sizes of the training and validation splits of `count` molecules."""
     assert config.split is not None
     train, val, _ = config.split
     num_val = max(1, round(count * val / (train + val)))
@@ -357,23 +338,26 @@ def _replicate_rng(config: DataConfig) -> np.random.Generator:
     return np.random.default_rng([config.split_seed, config.fold + 1])
 
 
-def butina_clusters(bits: csr_matrix, max_distance: float = MAX_DISTANCE) -> list[np.ndarray]:
+def butina_clusters(bits: csr_matrix, max_distance: float = _MAX_DISTANCE) -> list[np.ndarray]:
     """Return the indices of the molecules of each cluster, the centre first; `bits` are float32 (G,
     bits) fingerprints of zeros and ones.
 
     The molecule with the most neighbours within `max_distance` is the centre of the first cluster,
-    which its neighbours join. The next centre is the remaining molecule with the most neighbours,
-    counted at the start. `rdkit.ML.Cluster.Butina.ClusterData` finds the same clusters with 8 bytes
-    for every pair of molecules; here memory grows with G.
+    which its neighbours join; then the remaining molecule that had the most. RDKit's
+    `Butina.ClusterData` finds the same clusters, with 8 bytes for every pair of molecules.
 
     Source: Butina, J. Chem. Inf. Comput. Sci. 1999, 39, 747.
     """
     count = bits.shape[0]
     neighbours = np.zeros(count, dtype=np.int64)
-    for start, near in _blocks(bits, max_distance):
-        # pairs of this block with itself and with all later molecules
-        neighbours[start : start + len(near)] += near.sum(axis=1)
-        neighbours[start + len(near) :] += near[:, len(near) :].sum(axis=0)
+    start = 0
+    while start < count:
+        # pairs of a block of molecules with itself and with all later molecules
+        end = min(count, start + max(1, _PAIRS // (count - start)))
+        near = _near(bits[start:end], bits[start:], max_distance)
+        neighbours[start:end] += near.sum(axis=1)
+        neighbours[end:] += near[:, end - start :].sum(axis=0)
+        start = end
     order = np.lexsort((np.arange(count), neighbours))[::-1]
     clusters: list[np.ndarray] = []
     left = np.ones(count, dtype=bool)
@@ -381,21 +365,11 @@ def butina_clusters(bits: csr_matrix, max_distance: float = MAX_DISTANCE) -> lis
         if not left[centre]:
             continue
         left[centre] = False
-        found = np.flatnonzero(left) if neighbours[centre] > 1 else np.empty(0, dtype=np.int64)
-        found = found[_near(bits[[centre]], bits[found], max_distance)[0]]
-        left[found] = False
-        clusters.append(np.array([centre, *found]))
+        joining = np.flatnonzero(left) if neighbours[centre] > 1 else np.empty(0, dtype=np.int64)
+        joining = joining[_near(bits[[centre]], bits[joining], max_distance)[0]]
+        left[joining] = False
+        clusters.append(np.array([centre, *joining]))
     return clusters
-
-
-def _blocks(bits: csr_matrix, max_distance: float) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the first molecule of each block, and where the block's molecules are neighbours of
-    themselves and of all later ones, bool (block, G - first)."""
-    start = 0
-    while start < bits.shape[0]:
-        end = start + max(1, _PAIRS // (bits.shape[0] - start))
-        yield start, _near(bits[start:end], bits[start:], max_distance)
-        start = end
 
 
 def _near(one: csr_matrix, other: csr_matrix, max_distance: float) -> np.ndarray:  # bool (A, B)
@@ -411,22 +385,19 @@ def read_times(
     """Return the times of a column (R,), float64 with NaN for an empty cell, and the rows (int64)
     of other cells that are no times.
 
-    Cells are dates of the format (see `time.strptime`), numbers, or ISO 8601 dates. Numbers that
-    look like dates of another order are no times unless the format is `number`. Dates are
-    microseconds since 1970.
+    Cells are dates of the format (see `time.strptime`), numbers, or ISO 8601 dates, as microseconds
+    since 1970. Numbers that may not sort as dates are no times unless the format is `number`.
     """
     cells = pd.Series(list(column), dtype=object).str.strip()
     present = ~cells.isin(MISSING).to_numpy()
     numbers = pd.to_numeric(cells, errors="coerce").to_numpy(np.float64)
     finite = np.isfinite(numbers)
-    if time_format == NUMBER:
+    if time_format == "number":
         return np.where(present & finite, numbers, np.nan), np.flatnonzero(present & ~finite)
     if time_format is None and finite[present].all():
-        given = cells[present]
-        is_open = given.str.fullmatch(_OPEN_ORDER).all() or (
-            given.str.fullmatch(_YEAR_FIRST).all() and given.str.len().nunique() > 1
-        )
-        if present.any() and is_open:
+        filled = cells[present]
+        years_first = filled.str.fullmatch(_YEAR_FIRST).all() and filled.str.len().nunique() > 1
+        if present.any() and (years_first or filled.str.fullmatch(_OPEN_ORDER).all()):
             return np.full(len(cells), np.nan), np.flatnonzero(present)
         return np.where(present, numbers, np.nan), np.empty(0, dtype=np.int64)
     dates = cells.where(present)
@@ -444,9 +415,9 @@ def read_times(
 def split_by_time(
     times: np.ndarray, num_train: int, num_val: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the indices of the training, validation and test molecules, from old to new. Molecules
-    whose time (float64 [G]) is NaN are left out. Those of the same time stay together in the
-    earlier split, which may raise `num_train` and `num_val`."""
+    """Return the indices of the training, validation and test molecules, from old to new; a time
+    (float64 [G]) of NaN is left out. Molecules of the same time stay together in the earlier split,
+    which may raise `num_train` and `num_val`."""
     order = np.argsort(times, kind="stable")[: np.count_nonzero(~np.isnan(times))]
     ends = np.array([num_train, num_train + num_val])
     if len(order):

@@ -1,9 +1,11 @@
-"""Files as data sets: labels and inputs of the rows, their molecules, and the split."""
+"""Files as data sets: the labels and inputs of all rows, their molecules, and the split."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,16 +17,19 @@ import pandas as pd
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
-from molsepnorm.data.datasets.encoded import cached_standard, graphs_of
 from molsepnorm.data.datasets.labels import Labels, about_features, read_labels, read_weights
-from molsepnorm.data.datasets.splits import assigns_splits, with_splits
-from molsepnorm.data.store import GraphStore, Rejected
+from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, with_splits
+from molsepnorm.data.store import GraphStore, Rejected, graphs_of
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import is_stream, row_word
-from molsepnorm.errors import DataError, InvalidMolecule, OpenChoice
+from molsepnorm.errors import DataError, InvalidMolecule, ModelError, OpenChoice
+from molsepnorm.files.digests import KEY, json_digest, short_digest
+from molsepnorm.files.reading import read_json
 from molsepnorm.files.tables import free_name
+from molsepnorm.files.writing import cache_folder, write_json
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
+from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
 
 _T = TypeVar("_T")
@@ -37,10 +42,8 @@ class Rows:
     """The rows of a table, which is read to its end whatever is wrong with it."""
 
     table: Columns
-    labels: Labels
-    """There are no targets if none can be read."""
+    labels: Labels  # without targets if none can be read
     weights: np.ndarray | None  # (rows,)
-    """None without a column that can be read."""
     refusals: Refusals
 
     @staticmethod
@@ -79,7 +82,7 @@ class Rows:
         """Return the data set of the molecules among the graphs of all rows, before duplicates are
         merged, with `more` fields; its name is by default the number of molecules. It is a
         `DataError` if a row has no molecule and `on_invalid` is fail."""
-        config, labels = self.table.config, self.labels
+        config, labels, table = self.table.config, self.labels, self.table
         rejected: list[Rejected] = []
 
         def molecules() -> Iterator[tuple[int, MolGraph]]:
@@ -93,11 +96,10 @@ class Rows:
         store = GraphStore.encode(molecules(), rejected, encoding, config.featurizer)
         if rejected and config.on_invalid == "fail":
             raise DataError(
-                f"{self.table.where(rejected[0].row)}: {rejected[0].reason}. Fix the row, or leave "
-                "such rows out and have them listed with data.on_invalid: skip (--on-invalid skip)"
+                f"{table.where(rejected[0].row)}: {rejected[0].reason}. Fix the row, or leave such "
+                "rows out and have them listed with data.on_invalid: skip (--on-invalid skip)"
             )
         rows = store.rows
-        features = {name: np.array(self.table.cells(name), object) for name in config.features}
         return Dataset(
             name=name or f"{len(store):,} molecules",
             store=store,
@@ -107,7 +109,7 @@ class Rows:
             weights=None if self.weights is None else self.weights[rows].astype(np.float32),
             rejected=store.rejected,
             written=written,
-            columns={name: cells[rows].tolist() for name, cells in features.items()},
+            columns={n: np.array(table.cells(n), object)[rows].tolist() for n in config.features},
             warnings=labels.warnings,
             arrays={BOUNDS: labels.bounds[rows]} if labels.bounds.any() else {},
             **more,
@@ -117,7 +119,6 @@ class Rows:
         """Return the data set of the molecules of files, before duplicates are merged."""
         table, config = self.table, self.table.config
         files = config.structures or [Path(table.source)]
-        named = [str(path) if is_stream(path) else path.name for path in files]
         smiles = table.cells(config.smiles_column)
         standard = cached_standard(smiles, config.standardize)
         word = "file" if config.structures else row_word(files[0])
@@ -125,7 +126,7 @@ class Rows:
         return self.dataset(
             graphs_of(standard, config.featurizer),
             encoding,
-            name=" + ".join(named),
+            name=" + ".join(str(path) if is_stream(path) else path.name for path in files),
             written=smiles,
             smiles=standard,
             identifiers={name: table.cells(name) for name in identifiers},
@@ -133,8 +134,30 @@ class Rows:
         )
 
 
+def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
+    """Return `standardized` SMILES, from the cache if they were computed before."""
+    if level == "none":
+        return smiles
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
+
+    key = short_digest(json.dumps(smiles))
+    path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
+    if path.exists():
+        with suppress(ModelError, LookupError, TypeError):  # a damaged file is replaced
+            content = read_json(path)
+            if json_digest(forms := content["smiles"]) == content[KEY]:
+                invalid = [row for row, text in enumerate(forms) if not text]
+                again = standardized([smiles[row] for row in invalid], level)  # with the reasons
+                for row, text in zip(invalid, again, strict=True):
+                    forms[row] = text
+                return forms
+    forms = standardized(smiles, level)
+    write_json(path, {"smiles": forms, KEY: json_digest(forms)})
+    return forms
+
+
 def attempt(refusals: Refusals, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
-    """Return what is read; if it stops training, note that and return the other value."""
+    """Return what is read; if it stops training, note the error and return the other value."""
     try:
         return read()
     except (DataError, OpenChoice) as error:
@@ -147,23 +170,21 @@ def _unused_split(table: Columns) -> list[str]:
     config = table.config
     if config.column_of_split or config.splits_file or config.folds or config.split is None:
         return []
-    return [
-        f"The split is drawn, although '{name}' could assign the rows to training, validation and "
-        f"test: --splits-column {shlex.quote(name)}"
-        for name, words in table.words().items()
-        if assigns_splits(words)
-    ]
+    lines = []
+    for name, cells in table.words().items():
+        splits = {SPLIT_OF_WORD.get(cell.strip().lower()) for cell in cells if cell.strip()}
+        if None not in splits and splits >= {"train", "test"}:
+            lines.append(
+                f"The split is drawn, although '{name}' could assign the rows to training, "
+                f"validation and test: --splits-column {shlex.quote(name)}"
+            )
+    return lines
 
 
 def load_table(
     config: DataConfig, encoding: EncodingSpec, labelled: bool = True, for_training: bool = True
 ) -> Dataset:
-    """Load and split `config.table` or `config.structures`; arguments as for `datasets.load`.
-
-    Raises:
-        ConfigError: a column is missing or ambiguous.
-        DataError: a cell does not fit its column, or too few molecules can be read.
-    """
+    """Load and split `config.table` or `config.structures`; see `datasets.load`."""
     table = read_columns(config, [] if labelled else config.targets or [])
     rows = Rows.read(table, np.float32, for_training).without_refusals()
     dataset = with_splits(rows.encoded(encoding), table)
@@ -171,8 +192,7 @@ def load_table(
 
 
 def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
-    """Read `config.table`, or the SMILES of `config.structures`. The columns `blank` are blank if a
-    table lacks them."""
+    """Read `config.table`, or the SMILES of `config.structures`. Columns `blank` may be missing."""
     if config.structures:
         return Columns.of(pd.concat(map(partial(_read_smiles, config), config.structures)), config)
     assert config.table is not None
@@ -194,12 +214,12 @@ def _read_smiles(config: DataConfig, path: Path) -> pd.DataFrame:
 
 def _left_out(dataset: Dataset, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of the table that were rejected or merged, with all their cells."""
-    reasons = {each.row: each.reason for each in dataset.rejected}
-    reasons |= {each.row: each.reason for each in dataset.merged}
+    reasons = {entry.row: entry.reason for entry in dataset.rejected}
+    reasons |= {entry.row: entry.reason for entry in dataset.merged}
     rows = np.array(sorted(reasons), dtype=np.int64)
     word, numbers = dataset.position(rows)
     first, last = (free_name(name, frame.columns, "_") for name in (word, "reason"))
-    found = frame.iloc[rows].reset_index(drop=True)
-    found.insert(0, first, numbers)
-    found[last] = [reasons[row] for row in rows.tolist()]
-    return found
+    left_out = frame.iloc[rows].reset_index(drop=True)
+    left_out.insert(0, first, numbers)
+    left_out[last] = [reasons[row] for row in rows.tolist()]
+    return left_out

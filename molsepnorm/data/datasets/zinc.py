@@ -1,8 +1,7 @@
 """ZINC: penalised logP of drug-like molecules, the 12,000 of the benchmark or all.
 
-Sources, in this order: `{train,val,test}.csv.gz` in DIR/zinc (for zinc-full), the raw files of
-`torch_geometric.datasets.ZINC` in DIR/ZINC/raw, files downloaded before, a download. The raw files
-hold graphs with the benchmark's 28 atom labels.
+Sources, in this order: `{train,val,test}.csv.gz` with columns smiles and y in DIR/zinc (for
+zinc-full), the raw files of `torch_geometric.datasets.ZINC` in DIR/ZINC/raw, a download.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
-from molsepnorm.data.datasets.encoded import graphs_of
 from molsepnorm.data.datasets.named import NamedSet, complete_folder, download
-from molsepnorm.data.store import GraphStore
+from molsepnorm.data.store import GraphStore, graphs_of
 from molsepnorm.data.tables import read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import locate
@@ -37,8 +35,7 @@ SETS = {
     "zinc": _ZINC(f"{_LOGP}, the 12,000 of papers", 12_000, featurizer="zinc"),
     "zinc-full": _ZINC(f"{_LOGP}, all", 249_456, featurizer="zinc"),
 }
-SIZES = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}
-"""Number of molecules in each of `SPLITS`."""
+SIZES = {"zinc": (10_000, 1_000, 1_000), "zinc-full": (220_011, 24_445, 5_000)}  # train, val, test
 INDICES = tuple(f"{split}.index" for split in SPLITS)
 PICKLES = (*(f"{split}.pickle" for split in SPLITS), *INDICES)
 TABLES = tuple(f"{split}.csv.gz" for split in SPLITS)
@@ -48,8 +45,6 @@ _ROWS = (
     "https://raw.githubusercontent.com/graphdeeplearning/benchmarking-gnns/master/data/molecules"
 )
 _FIELDS = ("atom_type", "bond_type", "logP_SA_cycle_normalized")
-
-
 _ADVICE = (
     f"Put {', '.join(PICKLES)} (from molecules.zip of the benchmarking-gnns project, with its "
     "lists of rows) into DIR/ZINC/raw and give --data-dir DIR, or set MOLSEPNORM_DATA=DIR"
@@ -59,33 +54,29 @@ _ADVICE = (
 def find(name: str, data_dir: Path | None) -> Path | None:
     """Return the folder of a set's raw files: DIR/zinc, DIR/ZINC/raw or an earlier download; errors
     are as in `complete_folder`."""
-    given = [] if data_dir is None else [data_dir]
-    if name == "zinc-full":
-        folder = complete_folder([each / "zinc" for each in given], TABLES, _ADVICE)
-        if folder is not None:
-            return folder
-    raw = [*(each / "ZINC" / "raw" for each in given), cache_folder() / "zinc" / "molecules"]
+    raw = [cache_folder() / "zinc" / "molecules"]
+    if data_dir is not None:
+        raw.insert(0, data_dir / "ZINC" / "raw")
+        if name == "zinc-full" and complete_folder([data_dir / "zinc"], TABLES, _ADVICE):
+            return data_dir / "zinc"
     return complete_folder(raw, PICKLES, _ADVICE)
 
 
 def load_named(name: str, data_dir: Path | None, encoding: EncodingSpec) -> Dataset:
-    """Load one of `SETS`; arguments as for `ogb.load_named`. It is a `DataError` if the files are
-    missing and cannot be downloaded, or hold too few molecules."""
+    """Load one of `SETS`. It is a `DataError` if the files are missing and cannot be downloaded, or
+    hold too few molecules."""
     folder = find(name, data_dir)
     if folder is None:
         urls = {"molecules.zip": _GRAPHS, **{f"molecules/{n}": f"{_ROWS}/{n}" for n in INDICES}}
         folder = cache_folder() / "zinc" / "molecules"
-        needed = [f"molecules/{file}" for file in PICKLES]
-        download(folder.parent, urls, needed, _ADVICE)
-    # tables have columns smiles and y
+        download(folder.parent, urls, [f"molecules/{file}" for file in PICKLES], _ADVICE)
     read_part = _read_table if (folder / TABLES[0]).is_file() else _read_pickle
     parts = [read_part(name, folder, split) for split in SPLITS]
     graphs = chain.from_iterable(graphs for graphs, _ in parts)
     labels = np.concatenate([labels for _, labels in parts])[:, None].astype(np.float32)
     store = GraphStore.encode(enumerate(graphs), (), encoding, SETS[name].featurizer)
-    ends = np.cumsum([len(labels) for _, labels in parts])
-    indices = np.split(np.arange(ends[-1]), ends[:-1])
-    splits = dict(zip(SPLITS, indices, strict=True))
+    ends = np.cumsum([len(part) for _, part in parts])
+    splits = dict(zip(SPLITS, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
     return Dataset(f"{name}, {len(store):,} molecules", store, labels, (_TARGET,), splits)
 
 
@@ -111,7 +102,7 @@ def _read_table(name: str, folder: Path, split: str) -> tuple[Iterator[MolGraph]
 
 
 def _rows(name: str, path: Path, split: str, length: int, may_lack: float = 0) -> Sequence[int]:
-    """Return the rows of a split in a file: all, or those of the subset in the file beside it."""
+    """Return the rows of a split in a file: all, or those that the file beside it lists."""
     size = SIZES[name][SPLITS.index(split)]
     if name == "zinc-full":
         if abs(length - size) > may_lack * size:
@@ -136,14 +127,14 @@ def _rows(name: str, path: Path, split: str, length: int, may_lack: float = 0) -
 
 
 def _read_pickle(name: str, folder: Path, split: str) -> tuple[Iterable[MolGraph], np.ndarray]:
-    """Read a raw file, without PyTorch Geometric's class, which runs the calls in a pickle."""
+    """Read a raw file; PyTorch Geometric's class would run the calls in a pickle."""
     path = folder / f"{split}.pickle"
     with clear_errors(path, "read"), open(path, "rb") as file:
         try:
             molecules = _Unpickler(file).load()
         except OSError:
             raise
-        except Exception as error:  # of any kind: instructions that do not fit each other
+        except Exception as error:  # of any kind, in a damaged file
             raise DataError(f"{path} cannot be read as ZINC: {error}") from None
     if not isinstance(molecules, list):
         raise DataError(f"{path} cannot be read as ZINC: it holds no list")
@@ -162,24 +153,18 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ADMITTED:
             raise pickle.UnpicklingError(
-                f"it calls {module}.{name}, which no file of ZINC does. The file may be an attack; "
-                "nothing in it was run"
+                f"it calls {module}.{name}, which no file of ZINC does; nothing in it was run"
             )
         return _ADMITTED[module, name]
 
 
-_STORAGES = {
-    b"CharStorage": np.int8,
-    b"ByteStorage": np.uint8,
-    b"LongStorage": np.int64,
-    b"FloatStorage": np.float32,
-}
+_STORAGES = {b"Char": np.int8, b"Byte": np.uint8, b"Long": np.int64, b"Float": np.float32}
 
 
 def _array(content: bytes, offset: int, shape: Any, strides: Any, *_: Any) -> np.ndarray:
     """Return the tensor that `torch.save` wrote. Its numbers are the last bytes, after their count.
     `torch.load` takes a hundred times as long, which is minutes for 250,000 molecules."""
-    kind = next((kind for name, kind in _STORAGES.items() if name in content), None)
+    kind = next((kind for name, kind in _STORAGES.items() if name + b"Storage" in content), None)
     if kind is None:
         raise pickle.UnpicklingError("a tensor has another type")
     array = np.empty(shape, kind)
@@ -199,8 +184,7 @@ _ADMITTED = {
 
 
 def _molecule(content: object) -> tuple[MolGraph, float]:
-    """Return the graph and the label of a molecule."""
-    fields = [content.get(name) if isinstance(content, dict) else None for name in _FIELDS]
+    fields = [content.get(name) for name in _FIELDS] if isinstance(content, dict) else []
     tensors = [field for field in fields if isinstance(field, np.ndarray)]
     shapes = [tensor.shape for tensor in tensors]
     if len(shapes) < 3 or shapes != [(len(tensors[0]),), (len(tensors[0]),) * 2, (1,)]:

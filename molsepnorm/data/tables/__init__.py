@@ -1,8 +1,7 @@
 """Tables of molecules: CSV, TSV, Parquet, workbooks, SDF and SMILES files, optionally compressed.
 
-For every format, `read_chunks` yields DataFrames of text cells, with "" for blanks and the SMILES
-in a column of the chosen name. The index of a row is its position in the file, see
-`formats.locate`.
+Every format is read as DataFrames of text cells, "" for blanks. The index of a row is its position
+in the file, see `formats.locate`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TextIO
 
 import pandas as pd
 
-from molsepnorm.data.tables import delimited, excel, parquet, sdf, smi
+from molsepnorm.data.tables import delimited, excel, parquet, sdf
 from molsepnorm.data.tables.columns import require_clear_points, with_points, with_smiles
 from molsepnorm.data.tables.formats import ReadOptions, as_file, kind_of, row_word
 from molsepnorm.errors import DataError
@@ -25,7 +24,7 @@ _READERS = {
     "tsv": delimited.read_delimited,
     "parquet": parquet.read_parquet,
     "sdf": sdf.read_sdf,
-    "smi": smi.read_smi,
+    "smi": delimited.read_smi,
     "xlsx": excel.read_excel,
 }
 
@@ -45,22 +44,21 @@ def read_chunks(
     options: ReadOptions = _DEFAULT,
     numbers: Collection[str] = (),
 ) -> Iterator[pd.DataFrame]:
-    """Yield a table in pieces of up to `rows` rows, in memory that does not grow with the file.
+    """Yield a table in pieces of up to `rows` rows, fewer in files with thousands of columns.
 
     All pieces have the columns of the file, in its order; several may have the same name. A
     `DataWarning` names a column of SMILES under another name, and extensions of CXSMILES that are
-    not read. A column of SMILES may be missing, see `columns.require_column`.
+    not read. The column of SMILES may be missing.
 
     Args:
         source: a path, or the open text of a CSV. A pipe is copied to a temporary file first.
         name: name of the source in errors.
-        rows: maximum number of rows of a piece; fewer in files with thousands of columns.
         numbers: columns that are used as numbers; decimal commas become points.
 
     Raises:
         ConfigError: a package is not installed, or several columns may be that of SMILES.
-        DataError: the file is empty, has no rows, is damaged, or does not match its suffix; or
-            points may group thousands in one of `numbers`.
+        DataError: the file has no rows, is damaged, or does not match its suffix; or points may
+            group thousands in one of `numbers`.
         StorageError: the file cannot be read.
     """
     name = name or str(source)

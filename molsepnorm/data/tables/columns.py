@@ -13,14 +13,7 @@ from typing import Literal
 import pandas as pd
 
 from molsepnorm.data.tables.formats import DEFAULT_SMILES, locate
-from molsepnorm.errors import (
-    ConfigError,
-    DataError,
-    InvalidMolecule,
-    did_you_mean,
-    listed,
-    warn_of_data,
-)
+from molsepnorm.errors import ConfigError, DataError, did_you_mean, listed, warn_of_data
 
 _NUMBER = re.compile(r"[\s<>≤≥=~]*[-+]?[\d.,]*\d[\d.,]*(e[-+]?\d+)?\s*", re.IGNORECASE)
 _GROUPED = re.compile(r"[\s<>≤≥=~]*[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?\s*")
@@ -29,21 +22,16 @@ _TITLE_ROWS = 20  # in which names of columns are searched for
 SEPARATOR = "separator"
 """Attribute of a DataFrame: what separates the cells of its file."""
 _FILE_NAME = "smiles column"
-"""Attribute of a DataFrame: the name of the column of SMILES in the file, if it is another."""
+"""Attribute of a DataFrame: the name of the column of SMILES in the file, if it differs."""
 
 
 def names_smiles(column: str) -> bool:
-    """Return whether the name of a column contains "smile".
-
-    >>> names_smiles("Smile"), names_smiles("Ligand SMILES"), names_smiles("structure")
-    (True, True, False)
-    """
     return "smile" in column.lower()
 
 
 def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str:
-    """Return the name of the column of SMILES: `wanted`, or in place of the default the only name
-    that contains "smile"; a `ConfigError` if there are several.
+    """Return the name of the column of SMILES: `wanted`, or for the default the only name that
+    contains "smile"; a `ConfigError` if there are several.
 
     >>> smiles_column_of(["id", "Chromophore (SMILES)"], "smiles", "my.csv")
     'Chromophore (SMILES)'
@@ -51,11 +39,11 @@ def smiles_column_of(columns: Iterable[str], wanted: str, source: object) -> str
     columns = list(columns)
     if wanted in columns or wanted != DEFAULT_SMILES:
         return wanted
-    named = [each for each in columns if names_smiles(each)]
+    named = [column for column in columns if names_smiles(column)]
     if len(named) > 1:
-        found = listed([f"'{each}'" for each in named])
+        quoted = listed([f"'{column}'" for column in named])
         raise ConfigError(
-            f"{source} has no column '{wanted}', and {found} may be meant: choose one with "
+            f"{source} has no column '{wanted}', and {quoted} may be meant: choose one with "
             "--smiles-column"
         )
     return named[0] if named else wanted
@@ -66,17 +54,17 @@ def with_smiles(pieces: Iterable[pd.DataFrame], name: str, wanted: str) -> Itera
     from molsepnorm.molecules.featurize.cxsmiles import announce_losses
 
     said: set[str] = set()
-    found = None
+    in_file = None
     for piece in pieces:
-        if found is None:
-            found = smiles_column_of(piece.columns, wanted, name)
-            if found not in piece.columns:
+        if in_file is None:
+            in_file = smiles_column_of(piece.columns, wanted, name)
+            if in_file not in piece.columns:
                 _require_header(piece, name)
-            if found != wanted:
-                warn_of_data(f"{name}: the column '{found}' is read as the column of SMILES")
-        if found != wanted:
-            piece.columns = [wanted if each == found else each for each in piece.columns]
-            piece.attrs[_FILE_NAME] = (found, wanted)
+            if in_file != wanted:
+                warn_of_data(f"{name}: the column '{in_file}' is read as the column of SMILES")
+        if in_file != wanted:
+            piece.columns = [wanted if each == in_file else each for each in piece.columns]
+            piece.attrs[_FILE_NAME] = (in_file, wanted)
         if list(piece.columns).count(wanted) == 1:
             announce_losses(piece[wanted], name, said)
         yield piece
@@ -99,7 +87,7 @@ def _require_header(piece: pd.DataFrame, name: str) -> None:
     from molsepnorm.molecules.featurize.smiles import canonical_smiles
 
     for cell in piece.columns:
-        with suppress(InvalidMolecule):
+        with suppress(DataError):
             if len(cell) > 2 and canonical_smiles(cell):
                 raise ConfigError(
                     f"{name}: the first line holds the molecule '{cell}', and names of columns, "
@@ -131,10 +119,9 @@ def require_column(
 
 
 def _advice(wanted: str, known: list[str]) -> str:
-    """Return what to do about a column that is not among the known ones."""
     advice = ""
     if wanted == DEFAULT_SMILES:
-        advice += " Call the column of SMILES smiles, or name it (--smiles-column)."
+        advice = " Call the column of SMILES smiles, or name it (--smiles-column)."
     parted = [name for name in known if wanted in map(str.strip, name.split(","))]
     if parted:
         setting = shlex.quote(f"data.targets={json.dumps(parted[:1], ensure_ascii=False)}")
@@ -162,8 +149,8 @@ def _with_point(cell: str) -> str:
 def require_clear_points(
     table: pd.DataFrame, name: str, decimal: Literal[".", ","] | None, source: object
 ) -> None:
-    """Raise a `DataError` about numbers such as 1.234 in a column of a table with semicolons,
-    unless another point, such as that of 0.5, cannot group thousands."""
+    """Raise a `DataError` if all points in a column of a table with semicolons may group thousands,
+    as in 1.234."""
     if decimal is not None or table.attrs.get(SEPARATOR) != ";":
         return
     cells = table[name]

@@ -55,9 +55,9 @@ def _sheet(book: Any, name: str, options: ReadOptions) -> pd.DataFrame:
         if options.smiles_column in table or any(map(names_smiles, table))
     ]
     if len(wanted) > 1:
-        found = ", ".join(f"'{title}'" for title in wanted)
+        quoted = ", ".join(f"'{title}'" for title in wanted)
         raise ConfigError(
-            f"{name} has {len(wanted)} sheets with a column of SMILES ({found}): choose one, such "
+            f"{name} has {len(wanted)} sheets with a column of SMILES ({quoted}): choose one, such "
             f"as --sheet '{wanted[0]}'"
         )
     return tables[(wanted or titles)[0]]

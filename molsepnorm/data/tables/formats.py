@@ -13,7 +13,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -41,27 +41,20 @@ _DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, Ru
 """Errors of libraries that decompress; the last for passwords and unknown methods of zip."""
 _MAX_CELLS = 1 << 24  # of a piece: some 1 GB
 DEFAULT_SMILES = "smiles"
-"""Name of the column of SMILES where none is chosen."""
 _copies: dict[tuple[int, int], Path] = {}
 """Copies of streams in use, by device and inode."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a table is written, where its name does not tell."""
+    """How a table is written; see the settings of `DataConfig` with the same names."""
 
     smiles_column: str = DEFAULT_SMILES
-    """Name of the column of SMILES, also of the structures of an SDF and the first column of a .smi
-    file."""
+    """Also for the structures of an SDF and the first column of a .smi file."""
     decimal: Literal[".", ","] | None = None
-    """Decimal mark; None for a point, unless points may group thousands."""
     encoding: str | None = None
-    """Encoding of a text; None for UTF-8, or UTF-16 with a byte-order mark."""
     sheet: str | None = None
-    """Sheet of a workbook; None for the only one with a column of SMILES."""
     header_row: int | None = None
-    """Number of the line or row with the names of the columns; None for the first, or the first in
-    a workbook that is not blank."""
 
 
 def _packing(path: Path) -> str:
@@ -86,15 +79,12 @@ def kind_of(source: Path | str) -> Kind:
 
 def _members(path: Path) -> list[str]:
     """Return the names of the files in a zip archive; none if it is unreadable or a pipe."""
-    if not path.is_file():
-        return []
-    try:
-        with zipfile.ZipFile(path) as archive:
+    names: list[str] = []
+    if path.is_file():
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (OSError, zipfile.BadZipFile):
-        return []
     # macOS adds hidden files
-    return [each for each in names if not each.endswith("/") and not each.startswith("__MACOSX/")]
+    return [name for name in names if not name.endswith("/") and not name.startswith("__MACOSX/")]
 
 
 def row_word(source: Path | str) -> str:
@@ -206,8 +196,7 @@ def hold(*paths: Path | None) -> Iterator[None]:
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether the path is a pipe or a device."""
-    return _key(path) is not None
+    return _key(path) is not None  # a pipe or a device
 
 
 def is_held(path: Path) -> bool:
@@ -218,8 +207,8 @@ def is_held(path: Path) -> bool:
 def _key(path: Path) -> tuple[int, int] | None:
     """Return the identity of a stream; None for a file, a folder, or a missing path."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):  # the reader raises a clear error
         return None
-    is_file = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return None if is_file else (found.st_dev, found.st_ino)
+    is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return None if is_file else (status.st_dev, status.st_ino)

@@ -24,13 +24,12 @@ _ROW_NUMBERS = re.compile(r"__index_level_\d+__")  # an unnamed index of pandas
 def read_parquet(path: Path, name: str, rows: int, _: ReadOptions) -> Iterator[pd.DataFrame]:
     """Yield a Parquet file in pieces; the index of a row is its number, from 1.
 
-    Numbers become text with the digits needed to read them back (1.0 is "1"), booleans "true" and
-    "false", durations text such as "1:30:00"; null and NaN are blank. An unnamed index of pandas is
-    left out. A file that is damaged or compressed again is a `DataError`.
+    Cells are text as in workbooks, durations such as "1:30:00"; null and NaN are blank. An unnamed
+    index of pandas is left out. A file that is damaged or compressed again is a `DataError`.
     """
     with _opened(path, name) as table:
         names = table.schema_arrow.names
-        shown = [i for i, each in enumerate(names) if not _ROW_NUMBERS.fullmatch(each)]
+        shown = [i for i, column in enumerate(names) if not _ROW_NUMBERS.fullmatch(column)]
         first = 1
         for batch in table.iter_batches(rows_of_piece(rows, len(names))):
             yield _frame(batch.select(shown), first)
@@ -46,13 +45,13 @@ def parquet_layout(path: Path, name: str) -> tuple[list[str], int]:
 def read_parquet_rows(
     path: Path, name: str, start: int, stop: int, columns: Sequence[str]
 ) -> pd.DataFrame:
-    """Return the rows from `start` to before `stop`, counted from 0, as `read_parquet` yields them,
-    with `columns` in this order. Only row groups that hold these rows are read."""
+    """Return these columns of the rows from `start` to before `stop`, counted from 0, as
+    `read_parquet` yields them. Only row groups that hold these rows are read."""
     pieces = [pd.DataFrame(columns=[*columns], dtype=object)]
     with _opened(path, name) as table:
-        about = [table.metadata.row_group(group) for group in range(table.num_row_groups)]
-        ends = np.cumsum([group.num_rows for group in about], dtype=int)
-        begins = np.concatenate([[0], ends[:-1]])
+        sizes = [table.metadata.row_group(i).num_rows for i in range(table.num_row_groups)]
+        ends = np.cumsum(sizes, dtype=int)
+        begins = ends - sizes
         groups = np.flatnonzero((ends > start) & (begins < stop))
         first = 1 + int(begins[groups].min(initial=stop))
         for batch in table.iter_batches(
@@ -88,23 +87,20 @@ def _opened(path: Path, name: str) -> Iterator[Any]:
 
 
 def _frame(batch: Any, first: int) -> pd.DataFrame:
-    """Return a record batch as text, with the numbers of its rows from `first` as index."""
-    texts = {number: _texts(column) for number, column in enumerate(batch.columns)}
+    """Return a record batch as text, indexed by the numbers of its rows from `first`."""
+    texts = dict(enumerate(map(_texts, batch.columns)))
     frame = pd.DataFrame(texts, index=range(first, first + len(batch)), dtype=object)
     frame.columns = pd.Index(batch.schema.names, dtype=object)
     return frame
 
 
 def _texts(column: Any) -> list[str]:
-    """Convert an Arrow array to text cells."""
     pyarrow = importlib.import_module("pyarrow")
     compute = importlib.import_module("pyarrow.compute")
-    text = None
     if not pyarrow.types.is_duration(column.type):  # a cast would count microseconds
         with suppress(pyarrow.ArrowException):  # lists, structures, bytes
             text = compute.cast(column, pyarrow.string())
-    if text is None:
-        return ["" if value is None else str(value) for value in column.to_pylist()]
-    if pyarrow.types.is_floating(column.type):
-        text = compute.if_else(compute.equal(text, "nan"), "", text)
-    return compute.fill_null(text, "").to_pylist()
+            if pyarrow.types.is_floating(column.type):
+                text = compute.if_else(compute.equal(text, "nan"), "", text)
+            return compute.fill_null(text, "").to_pylist()
+    return ["" if value is None else str(value) for value in column.to_pylist()]

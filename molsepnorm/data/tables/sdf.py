@@ -22,26 +22,22 @@ def read_sdf(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
 
     The columns are the structures as SMILES, under `options.smiles_column`, the titles, under
     `name`, and the properties of all records, for which the file is read twice. A record that RDKit
-    cannot read is a row too, see `molecules.featurize.sdf`.
-
-    Raises:
-        DataError: no record has a structure.
+    cannot read is a row too. A file without structures is a `DataError`.
     """
-    smiles_column = options.smiles_column
-    found: dict[str, None] = {}
+    smiles_column, has_structure = options.smiles_column, False
+    properties: dict[str, None] = {}
     with open_text(path, name, options, newline=None) as text:
-        has_structure = False
         for structure, values in _records(text):
             has_structure |= _END in structure
-            found.update(dict.fromkeys(values))
+            properties.update(dict.fromkeys(values))
     if not has_structure:
         raise DataError(f"{name} has no structures: in an SDF each ends with a line '{_END}'")
-    if smiles_column in found:
+    if smiles_column in properties:
         warn_of_data(
             f"{name}: the SMILES are those of the structures; the property '{smiles_column}' is "
             "not read"
         )
-    columns = list(dict.fromkeys((smiles_column, _TITLE, *found)))
+    columns = list(dict.fromkeys((smiles_column, _TITLE, *properties)))
     with open_text(path, name, options, newline=None) as text:
         yield from pieces_of(_rows(text, smiles_column, columns), columns, rows)
 
@@ -69,8 +65,7 @@ def _records(text: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _parsed(record: str) -> tuple[str, dict[str, str]]:
-    """Return the structure and the properties. The values of a property that a record has twice are
-    lines of one cell."""
+    """Return the structure and the properties; the values of a repeated one are lines of a cell."""
     end = record.find(f"\n{_END}")
     end = record.find("\n", end + 1) if end >= 0 else record.find("\n>")
     if end < 0:

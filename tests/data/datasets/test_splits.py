@@ -249,7 +249,7 @@ def test_strata_are_combinations_of_classes():
     found = strata_of(config, targets, labels)
     assert found[0] == found[2] and len(np.unique(found)) == 4
     assert strata_of(DataConfig(table=TABLE), targets[:1], labels[:, :1]) is None
-    with pytest.raises(ConfigError, match="needs a target with classes, and there is none"):
+    with pytest.raises(ConfigError, match="stratified needs a target with classes"):
         strata_of(config, targets[1:2], labels[:, 1:2])
 
 
