@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from molsepnorm.data.batching.collate import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.devices import threads_of
@@ -55,10 +55,7 @@ class Schedule:
         return self._batches(self.graphs, np.random.default_rng((self.run.seed, epoch)))
 
     def statistics_batches(self) -> list[np.ndarray]:
-        """Return batches of some molecules, for `estimate_statistics`.
-
-        They do not depend on the seed, so networks with equal weights have equal statistics.
-        """
+        """Return batches for `estimate_statistics`, whatever the seed of the run."""
         rng = np.random.default_rng(0)
         return self._batches(rng.permutation(self.graphs)[:_SAMPLE], rng)
 
@@ -75,13 +72,12 @@ class Schedule:
         return sum(len(self.batches(epoch)) for epoch in range(epochs))
 
 
-class Body:
+class Body(nn.ModuleList):
     """The part of a network before its head."""
 
     def __init__(self, network: Graphormer) -> None:
-        self._modules = [child for name, child in network.named_children() if not in_head(name)]
-        parameters = (each for module in self._modules for each in module.parameters())
-        self._trained = [each for each in parameters if each.requires_grad]
+        super().__init__(child for name, child in network.named_children() if not in_head(name))
+        self._trained = [each for each in self.parameters() if each.requires_grad]
         self.frozen = False
 
     def freeze(self, frozen: bool) -> bool:
@@ -91,21 +87,13 @@ class Body:
             parameter.requires_grad_(not frozen)
         return changed
 
-    def eval(self) -> None:
-        """Switch off dropout, and keep the statistics of batch norms."""
-        for module in self._modules:
-            module.eval()
-
 
 class Trainer:
-    """Trains a model on a data set.
+    """Trains the network of a prepared model in place.
 
     `progress`, the objective's tensors, the optimiser, the weight average and torch's random
-    generators determine the next step. A checkpoint holds exactly these.
-
-    Args:
-        prepared: the data, and the model whose network is trained in place.
-        folder: the run folder; None keeps the best model in memory.
+    generators determine the next step. A checkpoint holds exactly these. Without a folder, the best
+    model stays in memory.
     """
 
     def __init__(
@@ -148,25 +136,20 @@ class Trainer:
         self.step = TrainStep(config, self.objective, world)
         torch.set_num_threads(threads_of(config.run.threads))
         self.progress = Progress()
-        self.best: PropertyModel | None = None
-        """The best model so far, on the CPU."""
-        self.best_state: dict[str, Tensor] = {}
-        """The tensors of its objective."""
+        self.best: PropertyModel | None = None  # on the CPU
+        self.best_state: dict[str, Tensor] = {}  # of its objective
         self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
         self._reads_losses = self.device.type == "cpu" and world.size == 1
         self._last_loss = math.nan
 
     def set_epochs(self, epochs: int) -> None:
-        """Set the length of the run, on which the learning-rate schedule depends."""
+        """Set the length of the run and of its learning-rate schedule."""
         self.progress.epochs = epochs
         self.total_steps = self.schedule.count_steps(epochs)
 
     def resume(self, folder: RunFolder, lengthen: bool = False) -> None:
-        """Continue from the folder's checkpoint.
-
-        Args:
-            lengthen: train up to `run.epochs`, also if the run began with another number.
+        """Continue from the folder's checkpoint; to `lengthen` trains up to another `run.epochs`.
 
         Raises:
             ConfigError: the run has already been trained for as many epochs.
@@ -197,9 +180,8 @@ class Trainer:
             self._lengthen(folder)
 
     def _lengthen(self, folder: RunFolder) -> None:
-        """Train up to `run.epochs` in place of the number of epochs of the checkpoint."""
-        run, progress, ended = self.config.run, self.progress, self._finished()
-        if ended and progress.epoch < progress.epochs:
+        run, progress = self.config.run, self.progress
+        if self._finished() and progress.epoch < progress.epochs:
             self.callback.on_warning(
                 f"{folder.path} ended after {progress.epoch} epochs by early stopping (run.patience"
                 f": {run.patience}), so it is not trained for longer."
@@ -208,15 +190,15 @@ class Trainer:
         if run.length == progress.epochs:
             return
         progress.require_longer(run.length, folder.path)
-        before, epochs, taken = self.total_steps, progress.epochs, progress.step
+        last_rate, epochs = self._learning_rate(progress.step - 1), progress.epochs
         self.set_epochs(run.length)
         optim = self.config.optim
         if optim.warmup or optim.decay != "constant":  # the rates depend on the length
             self.callback.on_warning(
                 f"The learning rate now follows the {optim.decay} schedule of {run.length} epochs "
-                f"in place of {epochs}: it was {learning_rate(taken - 1, before, optim):.3g}, and "
-                f"continues with {self._learning_rate(taken):.3g}. The result differs from that of "
-                f"an uninterrupted run of {run.length} epochs."
+                f"instead of {epochs}: it was {last_rate:.3g}, and continues with "
+                f"{self._learning_rate(progress.step):.3g}. The result differs from that of an "
+                f"uninterrupted run of {run.length} epochs."
             )
         self.world.on_main_process(lambda: folder.lengthen(self.config))
         self.save()
@@ -227,8 +209,7 @@ class Trainer:
             self.world.on_main_process(lambda: action(folder))
 
     def save(self) -> None:
-        random = self.world.random_states()
-        step, best = self.step, self.best_state
+        step, random, best = self.step, self.world.random_states(), self.best_state
         parts = (self.progress, self.objective, step.optimizer, step.average, random, best)
         self.write(lambda run: save_checkpoint(run.checkpoint, *parts))
 
@@ -239,8 +220,10 @@ class Trainer:
         self.save()
 
     def fit(self) -> bool:
-        """Train to the last epoch, or until patience ends; return False if a callback stopped the
-        run. A probe is validated as epoch 0."""
+        """Train to the last epoch, or until early stopping; a probe is validated as epoch 0.
+
+        Return False if a callback stopped the run.
+        """
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
         if self.probe is not None and not progress.step and progress.best_epoch is None:
@@ -268,8 +251,7 @@ class Trainer:
         return self._finished()
 
     def train_for(self, epochs: int) -> Graphormer | None:
-        """Train for some epochs without validation, and return the network; None if a callback
-        stopped the training."""
+        """Train without validation, and return the network, or None if a callback stopped it."""
         for epoch in range(epochs):
             self.progress.epoch, self.progress.step_in_epoch = epoch, 0
             started = time.perf_counter()
@@ -308,7 +290,7 @@ class Trainer:
         return False
 
     def steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
-        """Take a step on each batch; after each step, yield the number of its molecules."""
+        """Take a step on each batch, and yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
         if self.body.frozen:
@@ -328,14 +310,13 @@ class Trainer:
         self.world.sum(totals)
         loss_sum, count = totals.tolist()
         if not math.isfinite(loss_sum):
-            what = f"the loss is {loss_sum} at step {self.progress.step}"
-            raise diverged(what, self.config.optim)
+            raise diverged(f"the loss is {loss_sum} at step {self.progress.step}", self.config)
         self.progress.loss_sum += loss_sum
         self.progress.loss_count += count
         self._last_loss = loss_sum / max(count, TINY)
 
     def trained_objective(self) -> Objective:
-        """Return the objective to validate and to keep: the weight average if there is one."""
+        """Return the objective to validate: the weight average if there is one."""
         average = self.step.average
         return self.objective if average is None else average.module
 
@@ -347,11 +328,9 @@ class Trainer:
         return objective.eval().validate(self.dataset.splits["val"], self.world)
 
     def _estimate_statistics(self, network: Graphormer) -> None:
-        sample = self.schedule.statistics_batches()
-        shares = (self.world.share(each, min_size=1) for each in sample)
-        estimate_statistics(
-            network, (self.graphs.cut(each, self.config.run.max_groups) for each in shares)
-        )
+        shares = (self.world.share(b, min_size=1) for b in self.schedule.statistics_batches())
+        groups = self.config.run.max_groups
+        estimate_statistics(network, (self.graphs.cut(share, groups) for share in shares))
 
     def _end_epoch(
         self, model: PropertyModel, objective: Objective, val_loss: float, scores: dict[str, float]
@@ -379,7 +358,7 @@ class Trainer:
         if best:
             progress.best_epoch = progress.epoch
             state = objective.state_dict().items()
-            kept = self._set_best(model, {name: each.cpu().clone() for name, each in state})
+            kept = self._set_best(model, {name: value.cpu().clone() for name, value in state})
             self.write(lambda run: kept.save_pretrained(run.model))
         progress.history.append(record.line())
         self.write(lambda run: run.write_history(progress.history))
@@ -404,9 +383,6 @@ def epochs_within(trainer: Trainer, seconds: float) -> int:
     """Return the number of epochs that fit into this time, with validations and final scores.
 
     Some steps and a validation are timed; the state of the run does not change.
-
-    Raises:
-        ConfigError: not even one epoch fits, or several processes train together.
     """
     if trainer.world.size > 1:  # each would measure something else
         raise ConfigError(

@@ -17,7 +17,7 @@ from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.nn.batch import GraphBatch
 from molsepnorm.tasks import Task, json_scores
-from molsepnorm.training.config import OptimConfig, TrainConfig
+from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 
 TINY = 1e-12
@@ -31,29 +31,26 @@ class Examples:
     """The molecules of a data set and their labels, on the device."""
 
     inputs: Inputs
-    graphs: GraphTensors
-    """Their graphs, as the network that is trained reads them."""
-    labels: Tensor
-    """float32 [G, T]."""
-    weights: Tensor | None
-    """float32 [G]; None if all molecules have the same weight."""
-    arrays: Mapping[str, Tensor] = field(default_factory=dict)
-    """The arrays that `Objective.prepare` added to the data set."""
-    dataset: Dataset | None = None
-    """The data set that they are from; without it, all molecules differ."""
+    graphs: GraphTensors  # as the network that is trained reads them
+    labels: Tensor  # float32 [G, T]
+    weights: Tensor | None  # float32 [G]; None if all molecules have the same weight
+    arrays: Mapping[str, Tensor] = field(default_factory=dict)  # of `Objective.prepare`
+    dataset: Dataset | None = None  # without a data set, all molecules differ
 
     @staticmethod
     def of(
         dataset: Dataset, extra: ExtraArrays, model: PropertyModel, device: torch.device
     ) -> Examples:
-        weights = dataset.weights
+        def on_device(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(device)
+
         inputs = Inputs.of(dataset.store, extra, device)
         return Examples(
             inputs,
             model.graphs(inputs),
-            torch.from_numpy(dataset.labels[:]).to(device),
-            None if weights is None else torch.from_numpy(weights).to(device),
-            {name: torch.from_numpy(a).to(device) for name, a in dataset.arrays.items()},
+            on_device(dataset.labels[:]),
+            None if dataset.weights is None else on_device(dataset.weights),
+            {name: on_device(array) for name, array in dataset.arrays.items()},
             dataset,
         )
 
@@ -66,9 +63,8 @@ class Objective(nn.Module, ABC):
     """The network with everything else that is trained, and its loss.
 
     A subclass implements `forward`, and `validate` where the mean loss is not enough. Modules that
-    it adds, such as a head, are trained, averaged and saved in checkpoints together with the
-    network. They must not contain batch norms. `register` makes an objective available under a
-    name.
+    it adds, such as a head, are trained, averaged and saved in checkpoints. They must not contain
+    batch norms. `register` makes an objective available under a name.
     """
 
     uses_all_outputs = False
@@ -110,10 +106,9 @@ class Objective(nn.Module, ABC):
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss and the scores of a split; the objective is in evaluation mode.
+        """Return the loss and the scores of a split, the same in all processes.
 
         By default this is the mean loss over random batches, always the same ones, and no score.
-        All processes of the world return the same values.
         """
         loss_sum, count = self.totals(lambda *batch: torch.stack(self(*batch)), 2, graphs, world)
         return loss_sum / max(count, TINY), {}
@@ -125,8 +120,7 @@ class Objective(nn.Module, ABC):
         graphs: np.ndarray,
         world: DistributedContext,
     ) -> list[float]:
-        """Return the total of `sums`, a function of a batch that returns numbers (width,), over
-        random batches, always the same ones."""
+        """Return the total of `sums`, numbers (width,) of a batch, over fixed random batches."""
         run, tensors = self.config.run, self.examples.graphs
         totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
         rng = np.random.default_rng(run.seed)
@@ -142,11 +136,11 @@ class Objective(nn.Module, ABC):
 
     def final_scores(self, dataset: Dataset) -> dict[str, Any]:
         """Return the entries `val` and `test` of `metrics.json`: the scores of `validate`."""
-        found = {}
+        entries = {}
         for split in ("val", "test"):
-            loss, others = self.validate(dataset.splits[split], DistributedContext())
-            found[split] = json_scores({"loss": loss, **others})
-        return found
+            loss, scores = self.validate(dataset.splits[split], DistributedContext())
+            entries[split] = json_scores({"loss": loss, **scores})
+        return entries
 
     @staticmethod
     def of_network(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -156,7 +150,6 @@ class Objective(nn.Module, ABC):
 
 
 def refuse_metric(config: TrainConfig) -> None:
-    """Refuse a metric of labels as the one that selects the best epoch."""
     if config.run.metric not in (None, "loss"):
         raise ConfigError(
             f"run.metric: {config.run.metric} needs the objective supervised; the objective "
@@ -164,8 +157,8 @@ def refuse_metric(config: TrainConfig) -> None:
         )
 
 
-def diverged(what: str, optim: OptimConfig) -> DivergedError:
+def diverged(what: str, config: TrainConfig) -> DivergedError:
     return DivergedError(
-        f"{what}: training diverged. Try a lower optim.lr (now {optim.lr:g}), a longer "
+        f"{what}: training diverged. Try a lower optim.lr (now {config.optim.lr:g}), a longer "
         "optim.warmup, or optim.clip_norm"
     )
