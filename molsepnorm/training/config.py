@@ -1,9 +1,8 @@
 """The configuration of a training run: the sections of the YAML files in `configs/`.
 
-A setting is a field of its section. A string such as "--lr" in its annotation makes it a
-command-line option as well; a further string is its heading in `--help`. The docstring below it is
-its help text up to the first blank line, and its entry in `docs/settings.md` as a whole; `make
-settings` writes both.
+A string such as "--lr" in the annotation of a setting makes it a command-line option; a further
+string is its heading in `--help`. The docstring is its help text up to the first blank line, and
+its entry in `docs/settings.md` as a whole; `make settings` writes both.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
 
-NO_START = "none"
-"""As `finetune.start`: train from random weights, also where the recipe has a start."""
-
+NO_START = "none"  # as `finetune.start`: train from random weights, whatever the recipe has
 FREE = {"dropout", "attention_dropout", "activation_dropout", "init"}
 """Settings of a network that decide how it is trained, not what its weights mean."""
 
@@ -120,8 +117,7 @@ class PretrainingConfig(ObjectiveConfig):
     def _check(self) -> PretrainingConfig:
         if bool(self.teacher) != (self.teacher_vectors is not None):
             raise ValueError(
-                "teacher is the weight of the vectors in teacher_vectors: set both, as --teacher "
-                "vectors.parquet does, or none"
+                "set both teacher and teacher_vectors (--teacher FILE.parquet), or none"
             )
         return self
 
@@ -140,14 +136,13 @@ def _objective_settings(value: Any) -> Any:
     name = str(value.get("name", "supervised"))
     if name not in OBJECTIVE_SETTINGS:
         raise ValueError(
-            f"there is no objective '{name}'. {did_you_mean(name, OBJECTIVE_SETTINGS)}"
+            f"no objective is called '{name}'. {did_you_mean(name, OBJECTIVE_SETTINGS)}"
         )
     known = OBJECTIVE_SETTINGS[name].model_fields.keys()
     for other, settings in OBJECTIVE_SETTINGS.items():
         for key in value.keys() & settings.model_fields.keys() - known:
             raise ValueError(
-                f"'{key}' is a setting of another objective: set objective.name to {other}, or "
-                f"remove '{key}'"
+                f"'{key}' is for the objective {other}: set objective.name, or remove it"
             )
     return OBJECTIVE_SETTINGS[name].model_validate(value)
 
@@ -194,16 +189,13 @@ def _checked_time(text: str) -> str:
     return text
 
 
-_Time = Annotated[str, AfterValidator(_checked_time)]
-
-
 class RunConfig(_Section):
     """Training length, batches and hardware."""
 
     epochs: Annotated[int | None, "--epochs"] = Field(50, ge=0, le=1_000_000)
     """Number of epochs; 0 fits the probe of fine-tuning only. null, as in the recipe for tables, is
     30 for regression with 2,000 training molecules or more, otherwise 15."""
-    budget: Annotated[_Time | None, "--budget"] = None
+    budget: Annotated[Annotated[str, AfterValidator(_checked_time)] | None, "--budget"] = None
     """Training time, such as 640s, 11m or 1.5h, of each member of an ensemble. Replaces --epochs by
     the number of epochs that fit, by the speed of a few steps."""
     batch_size: Annotated[int, "--batch-size"] = Field(64, ge=2, le=1 << 20)
@@ -295,7 +287,7 @@ class TrainConfig(_Section):
                 if isinstance(value, Path)
             }
             if structures := getattr(section, "structures", ()):
-                changes["structures"] = [each.resolve() for each in structures]
+                changes["structures"] = [path.resolve() for path in structures]
             return section.model_copy(update=changes)
 
         finetune = self.finetune
@@ -328,8 +320,8 @@ def is_architecture(name: str) -> bool:
 def with_start(
     content: Mapping[str, Any], overrides: Mapping[str, Any], preset: str | None = None
 ) -> dict[str, Any]:
-    """Return sections of settings whose architecture and featuriser are those of the model to start
-    from, which neither `overrides` nor a preset may contradict."""
+    """Take architecture and featuriser from the model to start from, unless overrides contradict
+    it."""
     finetune = dict(content.get("finetune", {}))
     if "finetune.start" in overrides:
         finetune |= {"start": overrides["finetune.start"], "weights_sha256": None}
@@ -370,7 +362,7 @@ def with_start(
 def other_architecture(start: object, wrong: list[str]) -> ConfigError:
     return ConfigError(
         f"{start} has another architecture or other features: {'; '.join(wrong)}. Leave these "
-        "settings out, and they are taken from the model"
+        "settings out: the model has them"
     )
 
 
@@ -409,7 +401,6 @@ def validated(content: dict[str, Any], where: Path | str) -> TrainConfig:
 
 
 def _explain(error: Any, where: Path | str) -> str:
-    """Rewrite one of pydantic's errors."""
     # for a union, pydantic's path also names the type that it tried, such as literal['a','b']
     path = [str(part) for part in error["loc"] if "[" not in str(part)]
     name = ".".join(path)

@@ -28,7 +28,8 @@ from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.probe import fit_kernel, fit_linear
-from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
+from molsepnorm.training.run_folder import checkpoint
+from molsepnorm.training.run_folder.checkpoint import Progress, tensors_under
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.step import TrainStep, estimate_statistics, learning_rate
 
@@ -36,12 +37,8 @@ _SAMPLE = 1024  # molecules, enough for accurate batch-norm statistics
 
 
 class Schedule:
-    """The batches of a run, which depend only on the configuration and the training split.
-
-    Args:
-        graphs: int64 [n], the training molecules.
-        sizes: int64 [G], the number of atoms of every molecule.
-    """
+    """The batches of training molecules `graphs`, int64 [n], among molecules with so many atoms
+    (`sizes`, int64 [G])."""
 
     def __init__(
         self, run: RunConfig, graphs: np.ndarray, sizes: np.ndarray, processes: int = 1
@@ -144,19 +141,13 @@ class Trainer:
         self._last_loss = math.nan
 
     def set_epochs(self, epochs: int) -> None:
-        """Set the length of the run and of its learning-rate schedule."""
         self.progress.epochs = epochs
         self.total_steps = self.schedule.count_steps(epochs)
 
     def resume(self, folder: RunFolder, lengthen: bool = False) -> None:
-        """Continue from the folder's checkpoint; to `lengthen` trains up to another `run.epochs`.
-
-        Raises:
-            ConfigError: the run has already been trained for as many epochs.
-            ModelError: the checkpoint is damaged, or does not fit the configuration and the data.
-        """
+        """Continue from the checkpoint; `lengthen` trains up to another `run.epochs`."""
         run = self.config.run
-        progress, random, best = load_checkpoint(
+        progress, random, best = checkpoint.load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
@@ -166,9 +157,7 @@ class Trainer:
                 f"{run.length}: resume it with --epochs {run.length}, or start a new run"
             )
         if progress.step != self.schedule.count_steps(progress.epoch) + progress.step_in_epoch:
-            raise ModelError(
-                f"{folder.checkpoint} belongs to another configuration: start a new run"
-            )
+            raise ModelError(f"{folder.checkpoint} is of another configuration: start a new run")
         if progress.history:
             self.world.on_main_process(lambda: folder.write_history(progress.history))
         self.world.restore_random(random, run.seed, progress.step)
@@ -211,7 +200,7 @@ class Trainer:
     def save(self) -> None:
         step, random, best = self.step, self.world.random_states(), self.best_state
         parts = (self.progress, self.objective, step.optimizer, step.average, random, best)
-        self.write(lambda run: save_checkpoint(run.checkpoint, *parts))
+        self.write(lambda run: checkpoint.save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
         """Write the probe and the first checkpoint."""
@@ -369,7 +358,7 @@ class Trainer:
 
     def _set_best(self, model: PropertyModel, state: dict[str, Tensor]) -> PropertyModel:
         network = empty_network(model.network.config)
-        network.load_state_dict(Objective.of_network(state))
+        network.load_state_dict(tensors_under("network.", state))
         self.best, self.best_state = model.with_network(network.eval()), state
         return self.best
 
@@ -380,18 +369,13 @@ _MARGIN = 0.95  # machines slow down when they get warm or busy
 
 
 def epochs_within(trainer: Trainer, seconds: float) -> int:
-    """Return the number of epochs that fit into this time, with validations and final scores.
-
-    Some steps and a validation are timed; the state of the run does not change.
-    """
-    if trainer.world.size > 1:  # each would measure something else
-        raise ConfigError(
-            f"run.budget is for one process, and there are {trainer.world.size}: give --epochs"
-        )
+    """Time some steps and a validation, and return the number of epochs that fit into `seconds`."""
+    if trainer.world.size > 1:  # each would measure another speed
+        raise ConfigError("run.budget is for one process: give --epochs for several")
     started, progress = time.perf_counter(), replace(trainer.progress)
     parts: list[Any] = [trainer.objective, trainer.step.optimizer]
     parts += [] if trainer.step.average is None else [trainer.step.average]
-    before = [deepcopy(each.state_dict()) for each in parts]
+    before = [deepcopy(part.state_dict()) for part in parts]
     gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(gpus):
         step, validation = _measure(trainer, seconds * _MAX_SHARE)
@@ -404,15 +388,13 @@ def epochs_within(trainer: Trainer, seconds: float) -> int:
     epochs = int(left / (epoch + validation / trainer.config.run.validate_every))
     if epochs < 1:
         raise ConfigError(
-            f"run.budget is too short: an epoch with its validation takes some "
-            f"{epoch + validation:,.1f} s here, and {max(left, 0):,.1f} s are left of "
-            f"{trainer.config.run.budget}. Give more time, or train a smaller network"
+            f"run.budget is too short: an epoch takes some {epoch + validation:,.1f} s here, and "
+            f"{max(left, 0):,.1f} s are left of {trainer.config.run.budget}. Give more time"
         )
     return epochs
 
 
 def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
-    """Return the seconds of a step and of a validation."""
     batches = cycle(trainer.schedule.batches(0))
 
     def timed(work: Callable[[], object]) -> float:

@@ -60,8 +60,7 @@ def load_config(
         text = str(value) if isinstance(value, str | Path) else ""
         if value is not None and (not text.strip() or "\0" in text):
             raise ConfigError(
-                f"{name} must be a name or a path; got {shown(value)}. Save a table in memory to a "
-                "file first, for example with DataFrame.to_csv"
+                f"{name} must be a name or a path; got {shown(value)}. Save a DataFrame to a file"
             )
     overrides = {} if overrides is None else overrides
     if not isinstance(overrides, Mapping):
@@ -88,7 +87,6 @@ def load_config(
 def read_recipe(
     source: str | Path, overrides: Mapping[str, Any] | None = None, preset: str | None = None
 ) -> dict[str, Any]:
-    """Read the default recipe of a data set or a table."""
     name = "ogbg" if str(source).startswith("ogbg-") else str(source)
     path = config_folder() / f"{name}.yaml"
     if _is_file(source) or not path.is_file():
@@ -97,8 +95,7 @@ def read_recipe(
 
 
 def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Path:
-    """Return the recipe for a table: fine-tuning, unless the start is none or an architecture is
-    chosen without a start."""
+    """Return the recipe for a table: to fine-tune, or to train from random weights."""
     start = overrides.get("finetune.start")
     chosen = preset is not None or any(is_architecture(str(name)) for name in overrides)
     scratch = str(start) == NO_START or (start is None and chosen)
@@ -113,7 +110,6 @@ def config_folder() -> Path:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a file of sections of settings."""
     try:
         with clear_errors(path, "read"):
             content = parse_yaml(path.read_text(encoding="utf-8"))
@@ -142,11 +138,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text, or raise a `ValueError` with a message of one line.
-
-    >>> parse_yaml("[1, 2.5, yes, a]")
-    [1, 2.5, True, 'a']
-    """
+    """Return the value of a YAML text, or raise a `ValueError` with a message of one line."""
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
@@ -162,7 +154,6 @@ def _is_file(source: str | Path) -> bool:
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
-    """Return the configured network, with the feature sizes of the data."""
     sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
     atoms, bonds, width = sizes.atoms, sizes.bonds, len(sizes.molecule)
     return replace(config.model, atom_sizes=atoms, bond_sizes=bonds, molecule_features=width)

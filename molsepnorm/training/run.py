@@ -22,6 +22,7 @@ from molsepnorm.devices import on_device, restored_threads
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
+from molsepnorm.tasks import json_scores
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
@@ -84,12 +85,10 @@ def train(
     callback, lengthen = Callbacks(callback), epochs is not None
     if lengthen and not resume:
         raise ConfigError("epochs is for a run that is resumed: set run.epochs of a new one")
-    if resume and (found := run.finished_metrics()) and epochs in (None, found.epochs):
-        callback.on_warning(
-            f"{run.path} is finished after {counted(found.epochs, 'epoch')}. A higher --epochs "
-            "trains it for longer."
-        )
     if resume:
+        if (metrics := run.finished_metrics()) and epochs in (None, metrics.epochs):
+            length = counted(metrics.epochs, "epoch")
+            callback.on_warning(f"{run.path} is finished after {length}; --epochs may be higher.")
         if not run.members.exists():
             run.require_started()
         config = load_config(config=run.config)
@@ -149,10 +148,8 @@ def _train(
 ) -> TrainingResult:
     """Train one model; without a data set, load the configured one.
 
-    Args:
-        lengthen: train a resumed run up to another number of epochs.
-        may_blend: the ensemble may include a random forest, so the kernel regression of this
-            member reads the same inputs as the forest.
+    With `may_blend`, the ensemble may include a random forest, so the kernel regression of this
+    member reads the same inputs as the forest.
     """
     started = time.perf_counter()
     if dataset is None:
@@ -175,7 +172,7 @@ def _train(
         config = with_length(config, dataset)
         if start is not None:
             require_same_meaning(start, dataset.targets, config.data, config.finetune.label)
-        # the caller's random state and threads are restored
+        # restored for the caller at the end
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         stack.enter_context(on_device(device))
         stack.enter_context(restored_threads())
@@ -199,8 +196,8 @@ def _train(
             trainer.write(lambda run: run.begin(config, prepared.dataset, prepared.loaded))
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         began = config.model_copy(update={"run": epochs})
+        path = None if run is None else run.path
         try:
-            path = None if run is None else run.path
             callback.on_start(began, prepared.dataset, prepared.model, path)
             if not resume:
                 trainer.start()
@@ -220,8 +217,7 @@ def _load(config: TrainConfig, resumed: Path | None, world: DistributedContext) 
             continue
         if world.size > 1 and is_stream(path):
             raise ConfigError(
-                f"{path} is a pipe, and each of the {world.size} processes would read a part of "
-                "it: write the data to a file and use its path"
+                f"{path} is a pipe, which {world.size} processes cannot share: use a file"
             )
         # the pipe of an earlier process is gone, so only its path can be checked
         if resumed is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
@@ -247,10 +243,7 @@ def _end(trainer: Trainer, path: Path | None, finished: bool) -> TrainingResult:
 
 
 def _complete(trainer: Trainer) -> Metrics | None:
-    """Complete, score and write the best model, unless that was done before.
-
-    Return None if a callback stopped the second fit.
-    """
+    """Complete, score and write the best model; return None if a callback stopped it."""
     config, progress, examples = trainer.config, trainer.progress, trainer.examples
     loaded, callback = trainer.prepared.loaded, trainer.callback
     assert trainer.best is not None
@@ -264,9 +257,12 @@ def _complete(trainer: Trainer) -> Metrics | None:
         if completed is None:
             return None
     else:
-        objective = make_objective(config, chosen, examples)
+        objective = make_objective(config, chosen, examples).eval()
         objective.load_state_dict(trainer.best_state)
-        scores = objective.eval().final_scores(trainer.dataset)
+        scores = {}
+        for split in ("val", "test"):
+            loss, more = objective.validate(trainer.dataset.splits[split], DistributedContext())
+            scores[split] = json_scores({"loss": loss, **more})
         completed = Completed(chosen.to("cpu"), Predictions(), scores)
     trainer.best = completed.model
     return _write(
@@ -316,7 +312,6 @@ def _published(
     world: DistributedContext,
     callback: Callback,
 ) -> PropertyModel:
-    """Write the model card and the report, and return the model."""
     model = run.best()
     card = model_card(model, config, dataset, metrics)
     world.on_main_process(lambda: run.write_card(card))
@@ -335,7 +330,6 @@ def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
 
 
 def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
-    """Refuse to resume a run with other settings."""
     run.require_started()
     before = load_config(config=run.config).resolved().content()
     now = config.resolved().content()
@@ -379,7 +373,7 @@ def _train_ensemble(
                 world.on_main_process(lambda: run.lengthen(config))
         else:
             world.on_main_process(run.require_new)
-            world.on_main_process(lambda: run.begin(config, dataset))
+            world.on_main_process(lambda: run.begin(config, dataset, None))
     members = []
     for number, folder in enumerate(folders):
         # ensembles of the same size with different seeds share no seed
@@ -398,12 +392,10 @@ def _train_ensemble(
         metrics = folder.finished_metrics()
         assert metrics is not None
         members.append((folder.best(), metrics))
+    loaded = folders[0].loaded_weights()
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(
-            lambda: (
-                run.finished_metrics()
-                or _join(config, run, dataset, members, folders[0].loaded_weights(), callback)
-            )
+            lambda: _join(config, run, dataset, members, loaded, callback)
         )
         if metrics is None:
             return TrainingResult(run.path, False, None, {})
@@ -432,6 +424,8 @@ def _join(
     callback: Callback,
 ) -> Metrics | None:
     """Complete and write the mean of the members; return None if a callback stopped it."""
+    if (done := run.finished_metrics()) is not None:
+        return done
     joined = join([model for model, _ in members])
     dataset, extra = with_inputs(dataset, joined.inputs, callback.on_progress)
     device = device_of_rank(config.run.device, DistributedContext())

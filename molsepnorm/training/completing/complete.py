@@ -13,33 +13,22 @@ from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Forest, Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
+from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
 from molsepnorm.tasks.domain import GRID, Domain
 from molsepnorm.tasks.metrics import numbered
 from molsepnorm.tasks.molecule_errors import describe_miss, mean_errors, miss, relative_errors
+from molsepnorm.training import scoring
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.refit import refit_networks
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.probe import MAX_MOLECULES, refit_kernels
-from molsepnorm.training.results.metrics import (
-    Bin,
-    Blend,
-    DomainErrors,
-    IntervalCoverage,
-    SetCoverage,
-)
-from molsepnorm.training.scoring import (
-    Predictions,
-    drawn,
-    predicted_splits,
-    refit_rows,
-    score,
-    split_scores,
-)
+from molsepnorm.training.results.metrics import Bin, DomainErrors, IntervalCoverage, SetCoverage
+from molsepnorm.training.scoring import Predictions, refit_rows
 from molsepnorm.training.start import LoadedWeights
 
 _LEVEL = 0.9  # of the intervals whose coverage is written to `metrics.json`
@@ -49,12 +38,9 @@ _BINS = 10
 
 
 class Completed(NamedTuple):
-    """A model with all its parts."""
-
     model: PropertyModel
     predictions: Predictions
-    scores: dict[str, Any]
-    """Entries of `Metrics`."""
+    scores: dict[str, Any]  # entries of `Metrics`
 
 
 def complete(
@@ -67,18 +53,11 @@ def complete(
 ) -> Completed | None:
     """Add a second fit, a random forest, intervals and a domain to a model, and score it.
 
-    The test split is scored here, once. Networks (`refit_networks`) and kernel regressions are
-    fitted a second time, to the training and validation molecules. The latter are not if
-    `run.refit` is off, the data set has a name (its split is a protocol), or there are more
+    The test split is scored here, once. Networks (`refit_networks`, with `fits`) and kernel
+    regressions are fitted a second time, to the training and validation molecules. The latter are
+    not if `run.refit` is off, the data set has a name (its split is a protocol), or there are more
     molecules than a kernel regression compares. Validation scores and intervals are those of the
-    first fit.
-
-    Args:
-        chosen: the model so far, on the device of the examples. The result is on the CPU.
-        fits: seed and best epoch of each network.
-
-    Returns:
-        The completed model, or None if a callback stopped the second fit.
+    first fit. The result is on the CPU, or None if a callback stopped the second fit.
     """
     dataset = examples.dataset
     assert dataset is not None
@@ -90,7 +69,7 @@ def complete(
     is_refit = is_refit and len(rows) <= MAX_MOLECULES
     final = refit_kernels(again, examples, rows) if is_refit else again
     parts = ["network"] * (again is not chosen) + ["kernel regression"] * is_refit
-    graphs = predicted_splits(dataset)
+    graphs = scoring.predicted_splits(dataset)
     predicted = {
         split: (chosen if split == "val" else final).predict(examples.inputs, rows)
         for split, rows in graphs.items()
@@ -112,13 +91,13 @@ def complete(
     model.to("cpu")
     keep_structures = config.run.training_structures
     model, domain = _fit_domain(model, dataset, predictions, bool(parts), keep_structures)
-    scores = score(dataset, model.task, predictions)
+    scores = scoring.score(dataset, model.task, predictions)
     if forest is not None and dataset.has_test:
         about = {"trees": forest.forest.trees, "seconds": round(forest.seconds, 1)}
         scores["baseline"] = scores["baseline"].model_copy(update=about)
     if dataset.has_test and (share := model.share(Forest)):
-        network_scores = split_scores(dataset, model.task, graphs, alone)
-        scores["blend"] = Blend(forest_share=share, network=network_scores)
+        network_scores = scoring.split_scores(dataset, model.task, graphs, alone)
+        scores["blend"] = {"forest_share": share, "network": network_scores}
     scores |= {"calibration": calibrated, "domain": domain, "refit": parts}
     return Completed(model, predictions, scores)
 
@@ -144,8 +123,8 @@ def _calibrate(
 ) -> tuple[PropertyModel, dict[str, IntervalCoverage | SetCoverage]]:
     """Return the model with intervals and calibrated probabilities, and their scores by target.
 
-    They are fitted to the validation molecules, whose predictions must be those of a model that has
-    not seen them, and scored on the test molecules.
+    They are fitted to the validation molecules, which the predicting model must not have seen, and
+    scored on the test molecules.
     """
     fitted, scores = [], {}
     splits = [split for split in ("val", "test") if split in graphs]
@@ -153,9 +132,8 @@ def _calibrate(
         split: error_signals(model.task, predicted[split].spread, predicted[split].distance)
         for split in splits
     }
-    for i, (target, columns) in enumerate(
-        zip(model.task.targets, model.task.columns(), strict=True)
-    ):
+    task = model.task
+    for i, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
         labelled = {}
         for split in splits:
             rows = graphs[split]
@@ -184,13 +162,9 @@ def _calibration(target: Target, labelled: _Labelled) -> Calibration:
 def _coverage(
     target: Target, calibration: Calibration, val: _Labelled, test: _Labelled
 ) -> IntervalCoverage | SetCoverage:
-    """Return coverage and size of the intervals or sets of the test molecules."""
     labels, values = test.labels, test.values.astype(float)
-    about = {
-        "level": _LEVEL,
-        "molecules": len(np.unique(val.molecules)),
-        "test_molecules": len(np.unique(test.molecules)),
-    }
+    fitted, scored = (len(np.unique(rows.molecules)) for rows in (val, test))
+    about = {"level": _LEVEL, "molecules": fitted, "test_molecules": scored}
     coverage = size = None
     if isinstance(calibration, Intervals):
         if len(labels) and calibration.highest_level >= _LEVEL:
@@ -219,11 +193,8 @@ def _fit_domain(
     `Domain.fit` learns the expected errors (`miss`) from the validation molecules. The error of a
     molecule with several rows is their mean. At most 2,000 rows of a split are compared, drawn at
     random. If `is_refit`, a part of the model is also fitted to the validation molecules. The
-    domain then covers them, and its errors are those of the first fit.
-
-    Returns:
-        The model, with its training molecules if `keep_structures`, and the errors; None without
-        SMILES, or for one training molecule or more than 1,000,000.
+    domain then covers them, and its errors are those of the first fit. There is none without
+    SMILES, or for one training molecule or more than 1,000,000.
     """
     seen = dict.fromkeys(("val", "test"), dataset.splits["train"])
     if is_refit:
@@ -233,8 +204,6 @@ def _fit_domain(
         return model, None
     if len(np.unique(dataset.molecule_ids[train])) < 2:
         return model, None
-    from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
-
     errors: dict[str, np.ndarray] = {}
     similarity: dict[str, np.ndarray] = {}
     try:
@@ -242,7 +211,7 @@ def _fit_domain(
         for split in [split for split in seen if split in predictions.graphs]:
             every = _errors(model.task, dataset, predictions, split)
             labelled = np.flatnonzero(np.isfinite(every).any(axis=1))
-            compared = drawn(labelled, _MAX_COMPARED)
+            compared = scoring.drawn(labelled, _MAX_COMPARED)
             rows = predictions.graphs[split][compared]
             known = bits[np.searchsorted(train, seen[split])]
             shares = nearest(packed_morgan(dataset.smiles_of(rows)), known)[1]
@@ -301,7 +270,6 @@ def _error_by_similarity(similarity: np.ndarray, errors: np.ndarray) -> list[Bin
 def _molecules(
     task: Task, dataset: Dataset, rows: np.ndarray, bits: np.ndarray
 ) -> TrainingMolecules:
-    """Return SMILES, fingerprints and labels of the training molecules."""
     smiles = dataset.source_smiles
     assert smiles is not None
     learned = dataset.labels[rows]

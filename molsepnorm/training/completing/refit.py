@@ -31,17 +31,12 @@ def refit_networks(
     """Return the model with its networks trained again, on the training and validation molecules.
 
     A network starts from the weights that it had before its first fit, which the encoder of the
-    kernel regression still has, and trains up to its best epoch.
+    kernel regression still has, and trains with the seed and up to the best epoch in `fits`. None
+    is returned if a callback stopped it.
 
     Networks are not trained again if `run.refit` is off, the data set has a name (its split is a
     protocol), the run has a budget of time, outputs of the start were loaded (it knows more
     molecules), or they have no weight in the mean.
-
-    Args:
-        fits: seed and best epoch of each network.
-
-    Returns:
-        The model, or None if a callback stopped the fit.
     """
     dataset, device, run = examples.dataset, examples.labels.device, config.run
     assert dataset is not None
@@ -59,15 +54,9 @@ def refit_networks(
             continue
         seeded = config.model_copy(update={"run": run.model_copy(update={"seed": seed})})
         start = NetworkPart(_start(part.network, kernel.encoder), part.reads)
-        prepared = Prepared(
-            dataset,
-            model.with_parts([start], [1.0]),
-            loaded=None,
-            new_targets=tuple(model.task.names),
-            inputs=part.reads,
-            extra=examples.inputs.extra,
-            probe=model.with_parts([kernel], [1.0]),
-        )
+        untrained, probe = (model.with_parts([part], [1.0]) for part in (start, kernel))
+        inputs = (part.reads, examples.inputs.extra)
+        prepared = Prepared(dataset, untrained, None, tuple(model.task.names), *inputs, probe)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             network = Trainer(seeded, prepared, None, callback).train_for(best_epoch)

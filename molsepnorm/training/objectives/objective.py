@@ -16,14 +16,11 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.tasks import Task, json_scores
+from molsepnorm.tasks import Task
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 
-TINY = 1e-12
-"""Replaces a sum of weights that is zero; the sum of the losses is then zero, too."""
-
-_NETWORK = "network."  # prefix of the network's tensors in an objective's state
+TINY = 1e-12  # replaces a sum of weights that is zero, as the sum of the losses then is
 
 
 @dataclass(frozen=True)
@@ -84,10 +81,7 @@ class Objective(nn.Module, ABC):
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-        """Return the task of the model, and the data set, possibly with another warning.
-
-        By default the model is chosen by the validation loss, and labels may be missing.
-        """
+        """Return the task of the model, and the data set, possibly with another warning."""
         refuse_metric(config)
         labels = dataset.labels[dataset.splits["train"]]
         return Task.fit(dataset.targets, labels, "loss", strict=False), dataset
@@ -123,30 +117,14 @@ class Objective(nn.Module, ABC):
         """Return the total of `sums`, numbers (width,) of a batch, over fixed random batches."""
         run, tensors = self.config.run, self.examples.graphs
         totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
-        rng = np.random.default_rng(run.seed)
-        batches = epoch_batches(
-            graphs, tensors.sizes, run.batch_size, rng, run.max_groups, run.max_pairs
-        )
+        rng, limits = np.random.default_rng(run.seed), (run.max_groups, run.max_pairs)
+        batches = epoch_batches(graphs, tensors.sizes, run.batch_size, rng, *limits)
         for batch in batches[world.rank :: world.size]:
             indices = torch.from_numpy(batch).to(totals.device)
             with torch.no_grad():
                 totals += sums(tensors.cut(batch, run.max_groups), indices)
         world.sum(totals)
         return totals.tolist()
-
-    def final_scores(self, dataset: Dataset) -> dict[str, Any]:
-        """Return the entries `val` and `test` of `metrics.json`: the scores of `validate`."""
-        entries = {}
-        for split in ("val", "test"):
-            loss, scores = self.validate(dataset.splits[split], DistributedContext())
-            entries[split] = json_scores({"loss": loss, **scores})
-        return entries
-
-    @staticmethod
-    def of_network(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the state of the network from the state of an objective."""
-        names = [name for name in state if name.startswith(_NETWORK)]
-        return {name.removeprefix(_NETWORK): state[name] for name in names}
 
 
 def refuse_metric(config: TrainConfig) -> None:

@@ -1,5 +1,4 @@
-"""Pre-training on structures: a weighted sum of losses that need no labels, and the vectors of
-another model, which one of them learns."""
+"""Pre-training on structures: a weighted sum of losses that need no labels."""
 
 from __future__ import annotations
 
@@ -89,8 +88,7 @@ class Contrastive(nn.Module):
         super().__init__()
         if not draws_at_random(network):
             raise ConfigError(
-                "contrastive learning needs a network with dropout, such as model.dropout: 0.1; "
-                "without it both views of a molecule are the same"
+                "contrastive learning needs a network with dropout, such as model.dropout: 0.1"
             )
         self.temperature = settings.temperature
 
@@ -116,11 +114,8 @@ Each returns the mean loss of a batch of molecules `graphs`, int64 [B], whose em
 
 
 def clipped_scaling(values: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
-    """Return the mean and the standard deviation of each column, without its extreme values.
-
-    Values below the 0.1st and above the 99.9th percentile are replaced by these percentiles. The
-    standard deviation of a constant column is 1.
-    """
+    """Return mean and standard deviation (1 if it is 0) of each column, limited to its 0.1st and
+    99.9th percentile."""
     sample = train
     if len(train) > _SAMPLE:
         sample = np.random.default_rng(0).choice(train, _SAMPLE, replace=False)
@@ -149,15 +144,6 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
     arXiv 1807.03748, eq. 4; the cosine and the temperature τ of SimCSE, arXiv 2104.08821, eq. 1.
     What differs: the loss is symmetric in the two views, as in Radford et al., ICML 2021,
     arXiv 2103.00020.
-
-    >>> alike = torch.ones(4, 3)
-    >>> info_nce(alike, alike).exp()
-    tensor(4.)
-
-    Args:
-        first: (B, d), one view of each molecule.
-        second: (B, d), the other views in the same order.
-        temperature: τ, above 0.
     """
     with torch.autocast(first.device.type, enabled=False):
         u, v = (F.normalize(at_least_float32(view), dim=1) for view in (first, second))
@@ -167,18 +153,13 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
 
 
 class Pretraining(Objective):
-    """The weighted sum of the losses whose weight is not 0, over one forward pass.
-
-    The head of the model has no outputs; the heads of the losses are not part of the model.
-    """
+    """The weighted sum of the losses whose weight is not 0, over one forward pass of the body."""
 
     def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
         super().__init__(model, examples, config)
         settings, self.weights = _weights(config)
-        losses = {name: PRETEXTS[name] for name in self.weights}
-        self.losses = torch.nn.ModuleDict(
-            {name: loss(self.network, examples, settings) for name, loss in losses.items()}
-        )
+        losses = {name: PRETEXTS[name](self.network, examples, settings) for name in self.weights}
+        self.losses = nn.ModuleDict(losses)
 
     @staticmethod
     def prepare(
@@ -192,8 +173,7 @@ class Pretraining(Objective):
         if "descriptors" in weights:
             if dataset.smiles is None:
                 raise ConfigError(
-                    f"{dataset.name} has no SMILES to compute descriptors from: use "
-                    "objective.contrastive, or a table of SMILES"
+                    f"{dataset.name} has no SMILES for descriptors: use objective.contrastive"
                 )
             smiles = dataset.smiles_of(slice(None))
             arrays |= structure_features(smiles, ["descriptors"], progress)
@@ -204,7 +184,6 @@ class Pretraining(Objective):
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-        """Return a task without targets. The model is chosen by the validation loss."""
         refuse_metric(config)
         return Task((), "loss"), dataset
 
@@ -214,7 +193,6 @@ class Pretraining(Objective):
         return loss * len(graphs), loss.new_full((), len(graphs))
 
     def _means(self, batch: GraphBatch, graphs: Tensor) -> list[Tensor]:
-        """Return the mean of each loss over a batch."""
         read = self.network.embed(batch)  # (B, R)
         return [self.losses[name](self.network, read, batch, graphs) for name in self.weights]
 
@@ -236,14 +214,13 @@ class Pretraining(Objective):
 
 
 def _weights(config: TrainConfig) -> tuple[PretrainingConfig, dict[str, float]]:
-    """Return the settings, and the weights that are not 0."""
     settings = config.objective
     assert isinstance(settings, PretrainingConfig)
     weights = {name: getattr(settings, name) for name in PRETEXTS}
     if not any(weights.values()):
         raise ConfigError(
-            "all weights of the objective pretraining are 0, so there is nothing to learn: set one "
-            f"of {', '.join(f'objective.{name}' for name in PRETEXTS)} above 0"
+            "all weights of the objective pretraining are 0: set one of "
+            f"{', '.join(f'objective.{name}' for name in PRETEXTS)} above 0"
         )
     return settings, {name: weight for name, weight in weights.items() if weight}
 
@@ -258,10 +235,7 @@ def teacher_vectors(path: Path, dataset: Dataset) -> tuple[np.ndarray, tuple[str
     is that of a Parquet file, or of a folder of them, as `molsepnorm embed` writes it.
     """
     if dataset.smiles is None:
-        raise ConfigError(
-            f"{dataset.name} has no SMILES, and a teacher's vectors are found by them: use a table "
-            "of SMILES"
-        )
+        raise ConfigError(f"{dataset.name} has no SMILES to find a teacher's vectors by")
     rows = defaultdict[str, list[int]](list)
     for row, text in enumerate(dataset.smiles_of(slice(None))):
         rows[_canonical(text)].append(row)
@@ -280,8 +254,7 @@ def teacher_vectors(path: Path, dataset: Dataset) -> tuple[np.ndarray, tuple[str
     missing = int(np.isnan(vectors).all(axis=1).sum())
     if missing == count:
         raise DataError(
-            f"{path} has no vector of a molecule of {dataset.name}: compute the vectors from the "
-            "same SMILES"
+            f"{path} has no vector of a molecule of {dataset.name}: use vectors of the same SMILES"
         )
     message = f"{path} has vectors of {count - missing:,} of {count:,} molecules"
     return vectors, (f"{message}; the others are left out of this loss",) if missing else ()
@@ -306,10 +279,8 @@ def _read(path: Path) -> Iterator[tuple[list[str], np.ndarray]]:
         kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
         if "smiles" not in kinds or not hasattr(kinds.get("embedding"), "value_type"):
             columns = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-            raise DataError(
-                f"{path} should have the columns smiles and embedding (lists of numbers); it has "
-                f"{columns}"
-            )
+            expected = "smiles and embedding (lists of numbers)"
+            raise DataError(f"{path} should have the columns {expected}; it has {columns}")
         for batch in table.to_batches(columns=["smiles", "embedding"], batch_size=_ROWS):
             known = batch.filter(batch.column("embedding").is_valid())
             if not len(known):

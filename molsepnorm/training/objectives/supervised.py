@@ -35,26 +35,20 @@ class Supervised(Objective):
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-        """Return the task fitted to the training labels, and the data set.
-
-        If the metric is undefined on the validation split, the loss selects the best epoch, and the
-        data set has a warning about it.
-        """
+        """Return the task fitted to the training labels, and the data set with a warning if any."""
         labels, weights = dataset.exact_labels, dataset.weights
         _require_exact_labels(dataset)
         for split, what in (("train", "training"), ("val", "validation")):
             if weights is not None and not weights[dataset.splits[split]].any():
                 raise DataError(
-                    f"all {len(dataset.splits[split])} {what} molecules have the weight 0, so "
-                    "there is nothing to learn from: set some weights above 0, or choose another "
-                    "split"
+                    f"all {len(dataset.splits[split])} {what} molecules have the weight 0: set "
+                    "some weights above 0, or choose another split"
                 )
+        optim, train = config.optim, labels[dataset.splits["train"]]
         task = Task.fit(
-            dataset.targets,
-            labels[dataset.splits["train"]],
-            config.run.metric or dataset.metric,
-            class_weight=config.optim.class_weight,
-            regression_loss=config.optim.regression_loss,
+            *(dataset.targets, train, config.run.metric or dataset.metric),
+            class_weight=optim.class_weight,
+            regression_loss=optim.regression_loss,
             strict=config.data.dataset is None,
         )
         val = labels[dataset.splits["val"]]
@@ -83,10 +77,7 @@ class Supervised(Objective):
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss, and the metrics of the weighted mean of all parts; NaN where undefined.
-
-        Bounds count in the loss only.
-        """
+        """Return the loss, and the metrics of the mean of all parts, without bounds."""
         outputs = self._outputs(graphs, world)
         labels, weights, bounds = (
             tensor if tensor is None else tensor.cpu()
@@ -104,9 +95,8 @@ class Supervised(Objective):
         shares = []
         for part, weight in zip(self.model.parts, self.model.weights, strict=True):
             if isinstance(part, NetworkPart):
-                outputs = world.gather(
-                    infer(self.network, self.examples.graphs, world.share(graphs))
-                )
+                outputs = infer(self.network, self.examples.graphs, world.share(graphs))
+                outputs = world.gather(outputs)
                 if not outputs.isfinite().all():
                     raise diverged("an output on a validation molecule is not finite", self.config)
                 if weight == 1:
@@ -127,6 +117,5 @@ def _require_exact_labels(dataset: Dataset) -> None:
         if bounds[:, i].any() and np.isnan(exact[:, i]).all():
             raise DataError(
                 f"target '{name}': all {np.count_nonzero(bounds[:, i]):,} training labels are "
-                "bounds, such as >10, and a regression needs exact numbers, too. Turn the labels "
-                "into yes/no, or choose another split"
+                "bounds, such as >10: turn them into yes/no, or choose another split"
             )
