@@ -25,8 +25,7 @@ class EpochRecord:
     lr: float
     """Learning rate of the last step."""
     train_loss: float
-    """Mean loss of all labels in these epochs, with dropout and the weights at each step; NaN for
-    epoch 0, an empty cell in the file."""
+    """Mean loss of all labels in these epochs, at the weights of each step; NaN for epoch 0."""
     val_loss: float
     scores: dict[str, float]
     """Scores of the validation split by metric."""
@@ -70,27 +69,20 @@ class Callback:
     def on_start(
         self, config: TrainConfig, dataset: Dataset, model: PropertyModel, folder: Path | None
     ) -> None:
-        """Called when training starts or continues.
-
-        `model` is trained in place; `folder` is None for a run in memory.
-        """
+        """Called when training starts or continues; `model` is trained in place."""
 
     def on_warning(self, message: str) -> None:
         """Called when something is not done as configured."""
 
     def on_progress(self, done: int, of: int) -> None:
-        """Called while descriptors or fingerprint counts are computed: before training, and before
-        the random forest is fitted."""
+        """Called while descriptors or fingerprint counts of molecules are computed."""
 
     def on_step(self, epoch: int, done: int, of: int, loss: float, rate: float) -> bool | None:
         """Called after every step; return True to stop the run.
 
-        The second fit of a network counts its epochs from 0 again.
-
         Args:
-            epoch: epochs finished.
-            done: steps taken in this epoch.
-            of: steps of this epoch.
+            epoch: epochs finished, counted from 0 again in the second fit.
+            done, of: steps taken in this epoch, and all its steps.
             loss: on a CPU, the mean loss of the step. On a GPU, the mean loss up to the last
                 validation, and NaN before the first one.
             rate: molecules per second in these epochs.

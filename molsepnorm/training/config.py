@@ -1,9 +1,8 @@
 """The configuration of a training run: the sections of the YAML files in `configs/`.
 
-A setting is a field of its section. A string such as "--lr" in its annotation makes it a
-command-line option as well; a further string is its heading in `--help`. The docstring below it is
-its help text up to the first blank line, and its entry in `docs/settings.md` as a whole; `make
-settings` writes both.
+A string such as "--lr" in the annotation of a setting makes it a command-line option; a further
+string is its heading in `--help`. The docstring is its help text up to the first blank line, and
+its entry in `docs/settings.md` as a whole; `make settings` writes both.
 """
 
 from __future__ import annotations
@@ -34,9 +33,7 @@ from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.nn.config import FROM_DATA, GraphormerConfig
 from molsepnorm.pretrained import recorded_path
 
-NO_START = "none"
-"""As `finetune.start`: train from random weights, also where the recipe has a start."""
-
+NO_START = "none"  # as `finetune.start`: train from random weights, whatever the recipe has
 FREE = {"dropout", "attention_dropout", "activation_dropout", "init"}
 """Settings of a network that decide how it is trained, not what its weights mean."""
 
@@ -45,7 +42,7 @@ _MAX_SHOWN = 200  # characters of a value in a message
 
 
 def shown(value: object) -> str:
-    """Return the value as Python prints it, shortened for a message."""
+    """Return the value as Python prints it, shortened."""
     try:
         written = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits
@@ -54,14 +51,9 @@ def shown(value: object) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """Return a time such as 640s, 11m or 1.5h in seconds.
-
-    Raises:
-        ValueError: the text is not a time, or the time is not above zero.
-    """
-    number, unit = text[:-1], text[-1:]
+    """Return a time such as 640s, 11m or 1.5h in seconds."""
     try:
-        seconds = float(number) * _UNITS[unit]
+        seconds = float(text[:-1]) * _UNITS[text[-1:]]
     except (ValueError, KeyError):
         seconds = math.nan
     if not 0 < seconds < math.inf:
@@ -89,18 +81,16 @@ class OptimConfig(_Section):
     clip_norm: float | None = Field(5.0, gt=0, le=1e9)
     """Maximum norm of the gradient of all parameters; null turns clipping off."""
     regression_loss: Literal["l1", "mse"] = "l1"
-    """Loss of regression targets: absolute error (l1, suits MAE) or squared error (mse, suits
-    RMSE), on standardised labels."""
+    """Loss of standardised regression targets: absolute (l1) or squared error (mse)."""
     class_weight: Annotated[Literal["balanced"] | None, "--class-weight"] = None
-    """balanced weights each class by the inverse of its frequency, so that a rare class counts as
-    much as a common one."""
+    """balanced weights each class by the inverse of its frequency."""
     ema: float | None = Field(None, gt=0, lt=1)
-    """Decay of an exponential moving average of the weights, which is then validated and saved;
-    null for none."""
+    """Decay of a moving average of the weights, which is then validated and saved; null for none.
+    """
 
 
 class ObjectiveConfig(_Section):
-    """The training objective; each objective adds its own settings."""
+    """The training objective and its settings."""
 
     name: str = "supervised"
     """supervised: the labels. pretraining: structures without labels."""
@@ -127,8 +117,7 @@ class PretrainingConfig(ObjectiveConfig):
     def _check(self) -> PretrainingConfig:
         if bool(self.teacher) != (self.teacher_vectors is not None):
             raise ValueError(
-                "teacher is the weight of the vectors in teacher_vectors: set both, as --teacher "
-                "vectors.parquet does, or none"
+                "set both teacher and teacher_vectors (--teacher FILE.parquet), or none"
             )
         return self
 
@@ -142,19 +131,18 @@ OBJECTIVE_SETTINGS: dict[str, type[ObjectiveConfig]] = {
 
 def _objective_settings(value: Any) -> Any:
     """Validate the section by the settings of the objective that it names."""
-    if isinstance(value, ObjectiveConfig) or not isinstance(value, dict):
+    if not isinstance(value, dict):
         return value
     name = str(value.get("name", "supervised"))
     if name not in OBJECTIVE_SETTINGS:
         raise ValueError(
-            f"there is no objective '{name}'. {did_you_mean(name, OBJECTIVE_SETTINGS)}"
+            f"no objective is called '{name}'. {did_you_mean(name, OBJECTIVE_SETTINGS)}"
         )
-    own = OBJECTIVE_SETTINGS[name].model_fields
+    known = OBJECTIVE_SETTINGS[name].model_fields.keys()
     for other, settings in OBJECTIVE_SETTINGS.items():
-        for key in value.keys() & settings.model_fields.keys() - own.keys():
+        for key in value.keys() & settings.model_fields.keys() - known:
             raise ValueError(
-                f"'{key}' is a setting of another objective: set objective.name to {other}, or "
-                f"remove '{key}'"
+                f"'{key}' is for the objective {other}: set objective.name, or remove it"
             )
     return OBJECTIVE_SETTINGS[name].model_validate(value)
 
@@ -170,30 +158,23 @@ class FinetuneConfig(_Section):
     """Model to start from: the folder of a run or a model, or a name that `molsepnorm models`
     lists; none for random weights. By default a table starts from molsepnorm-taught.
 
-    The section `model` and data.featurizer are taken from the model; only dropout rates and
-    model.init may be set to other values. So is data.standardize, unless it is set.
-    Targets with the same name, kind, classes and transform keep their output weights if their
-    labels fit them, other targets get new ones. Labels in another unit do not fit."""
+    The section `model`, except dropout rates and model.init, and data.featurizer are those of the
+    model, as is data.standardize unless it is set. Targets with the same name, kind, classes,
+    transform and unit keep their output weights; other targets get new ones."""
     weights_sha256: str | None = None
-    """SHA-256 digest of the weights file of the start, which is recorded automatically. Training
-    refuses a start with other weights."""
+    """SHA-256 digest of the weights of the start, recorded automatically and checked on loading."""
     probe: bool = True
     """Fit the head to the embeddings of the start before the first epoch.
 
-    Training then begins with the output weights of a linear regression. A kernel regression is
-    validated as epoch 0. It compares the embeddings, the feature columns and the molecule features
-    of the network, fingerprint counts where they reduce the leave-one-out error, and descriptors if
-    the model may have a random forest, which reads them, too. The counts are those of Morgan
-    environments, and beside a forest also those of atom pairs. From epoch 1 on the model is the
-    mean of this regression and the trained network (see `molsepnorm.training.probe`); in the end
-    the validation molecules choose the share of the network."""
+    Training begins with the output weights of a linear regression. A kernel regression on
+    embeddings, feature columns, molecule features and, where they help, fingerprint counts and
+    descriptors is validated as epoch 0 (see `molsepnorm.training.probe`). From epoch 1 on the model
+    is its mean with the trained network, whose share the validation molecules choose at the end."""
     freeze_epochs: Annotated[int, "--freeze-epochs", "Fine-tuning"] = Field(0, ge=0, le=1_000_000)
-    """Number of epochs at the beginning that train only the output weights.
-
-    The frozen body computes as in evaluation: without dropout, and with the batch-norm statistics
-    of the start. If no epoch is left, a linear probe is trained."""
+    """Number of epochs at the beginning that train only the output weights, with the body in
+    evaluation mode."""
     body_lr: float = Field(1.0, gt=0, le=1)
-    """Learning rate of the body as a fraction of optim.lr, which the head is trained at."""
+    """Learning rate of the body as a fraction of optim.lr, the rate of the head."""
 
     allow_leak: Annotated[bool, "--allow-leak", "Fine-tuning"] = False
     """Train and score the model on a data set that its card excludes; metrics.json then says so."""
@@ -208,23 +189,19 @@ def _checked_time(text: str) -> str:
     return text
 
 
-_Time = Annotated[str, AfterValidator(_checked_time)]
-
-
 class RunConfig(_Section):
     """Training length, batches and hardware."""
 
     epochs: Annotated[int | None, "--epochs"] = Field(50, ge=0, le=1_000_000)
     """Number of epochs; 0 fits the probe of fine-tuning only. null, as in the recipe for tables, is
     30 for regression with 2,000 training molecules or more, otherwise 15."""
-    budget: Annotated[_Time | None, "--budget"] = None
-    """Training time, such as 640s, 11m or 1.5h. Replaces --epochs by the number of epochs that fit.
-
-    The speed is measured before training starts. For an ensemble, it is the time of each member."""
+    budget: Annotated[Annotated[str, AfterValidator(_checked_time)] | None, "--budget"] = None
+    """Training time, such as 640s, 11m or 1.5h, of each member of an ensemble. Replaces --epochs by
+    the number of epochs that fit, by the speed of a few steps."""
     batch_size: Annotated[int, "--batch-size"] = Field(64, ge=2, le=1 << 20)
     """Molecules per step, summed over all processes."""
     max_groups: int = Field(4, ge=1, le=1 << 20)
-    """Maximum number of groups of similar-sized molecules in a batch, each padded by itself."""
+    """Maximum number of groups of similar-sized molecules in a batch, each padded separately."""
     max_pairs: int = Field(1 << 20, ge=4, le=1 << 40)
     """Maximum number of slot pairs in a batch, padding included. A batch with very large molecules
     is split, which bounds memory (about 2 kB per pair for 12 layers of 32 heads)."""
@@ -232,44 +209,33 @@ class RunConfig(_Section):
     """Validation metric that selects the best epoch: mae, rmse, roc_auc, … By default the usual
     metric of the targets, or the loss for targets of several kinds and for several numbers.
 
-    Among epochs whose errors are within half a per cent of the smallest one, the last is selected.
-    The loss does not depend on the units of the numbers."""
+    Among epochs whose errors are within 0.5 % of the smallest one, the last is selected."""
     patience: Annotated[int | None, "--patience"] = Field(None, ge=1, le=1_000_000)
     """Early stopping: stop after this many epochs without improvement. Off by default."""
     baseline: Annotated[bool, "--no-baseline"] = True
     """By default a run on a table also fits a random forest to the same rows and compares it with
-    the network; --no-baseline turns this off.
-
-    Data sets with a name, such as zinc, have no baseline."""
+    the network; --no-baseline turns this off."""
     blend: Annotated[Literal["auto", "forest", "none"], "--blend"] = "auto"
     """forest averages the networks with the random forest of the baseline; none does not. auto
     does on tables of SMILES with up to 100,000 training labels, unless the network reads
     descriptors without fingerprints (--molecule-features rdkit).
 
-    The validation split chooses the weight of the forest. It is near 1/2 with few validation
-    molecules. If several hundred show no gain, the forest is left out. Prediction is faster
-    without it."""
+    The validation split chooses the weight of the forest: near 1/2 for few molecules, 0 if several
+    hundred show no gain. Prediction is faster without a forest."""
     refit: Annotated[bool, "--no-refit"] = True
-    """By default a run on a table ends with a second fit: once the epoch and the weights of the
-    parts are chosen, the fine-tuned network, its kernel regression (up to 10,000 molecules) and the
-    random forest are fitted again to the training and validation molecules. --no-refit leaves this
-    out, which saves up to two fifths of the time.
+    """By default a run on a table ends with a second fit, to the training and validation molecules,
+    of the fine-tuned network (unless --budget is set), its kernel regression (up to 10,000
+    molecules) and the random forest. --no-refit saves up to two fifths of the time.
 
-    A run with a budget fits its network once.
-
-    Validation scores, intervals and calibrated probabilities are those of the model before, which
-    has not seen the validation molecules."""
+    Validation scores, intervals and calibrated probabilities are those of the first fit."""
     ensemble: Annotated[int, "--ensemble", "Ensemble"] = Field(1, ge=1, le=1000)
-    """Number of models that are trained and averaged. Their runs are in the folder `members`.
-
-    Members differ in the random seed; ensembles of one size with different seeds have no member in
-    common."""
+    """Number of models that are trained, with different seeds, and averaged. Their runs are in the
+    folder `members`."""
     training_structures: Annotated[bool, "--no-training-structures"] = True
     """By default the model folder holds the SMILES, fingerprints and labels of the training
     molecules, which `predict --domain` needs; --no-training-structures leaves this file out.
 
-    The weights still hold embeddings of the training molecules, see docs/sharing.md. A fingerprint
-    shows most of a structure, so it does not hide the molecule."""
+    The weights still hold embeddings of the training molecules, see docs/sharing.md."""
     license: str | None = None
     """Licence of the trained model for its card, such as mit or cc-by-4.0."""
     seed: Annotated[int, "--seed"] = Field(0, ge=0, le=MAX_SEED)
@@ -277,13 +243,10 @@ class RunConfig(_Section):
     device: Annotated[str, "--device", "Hardware"] = "auto"
     """Device: auto (a GPU if there is one), cpu, cuda, cuda:1, …"""
     threads: Annotated[int | None, "--threads", "Hardware"] = Field(None, ge=1, le=1024)
-    """Number of CPU threads. By default $OMP_NUM_THREADS, or else the number of cores, at most 4.
-
-    Results repeat bit for bit with the same number."""
+    """Number of CPU threads, by default $OMP_NUM_THREADS or the number of cores, at most 4. Results
+    repeat bit for bit with the same number."""
     precision: Annotated[Precision, "--precision", "Hardware"] = "fp32"
-    """Precision of matrix products; tf32 needs a GPU.
-
-    Validation always runs in fp32."""
+    """Precision of matrix products in training; tf32 needs a GPU."""
     compile: bool = False
     """Run training steps through torch.compile, which takes minutes to start."""
     validate_every: int = Field(1, ge=1, le=1_000_000)
@@ -296,10 +259,8 @@ class RunConfig(_Section):
         return self.epochs
 
     def network_alone(self, **changes: Any) -> RunConfig:
-        """Return a copy with other values of some settings, for a run of one network without a
-        forest and a second fit."""
-        alone: dict[str, Any] = {"ensemble": 1, "refit": False}
-        alone |= {"baseline": False, "blend": "none"}
+        """Return a copy for a run of one network, without a forest and a second fit."""
+        alone = {"ensemble": 1, "refit": False, "baseline": False, "blend": "none"}
         return self.model_copy(update=alone | changes)
 
 
@@ -326,7 +287,7 @@ class TrainConfig(_Section):
                 if isinstance(value, Path)
             }
             if structures := getattr(section, "structures", ()):
-                changes["structures"] = [each.resolve() for each in structures]
+                changes["structures"] = [path.resolve() for path in structures]
             return section.model_copy(update=changes)
 
         finetune = self.finetune
@@ -336,20 +297,13 @@ class TrainConfig(_Section):
         return self.model_copy(update=sections | {"finetune": finetune})
 
     def changed(self, settings: Mapping[str, Any]) -> TrainConfig:
-        """Return a copy with other values of some settings, given by their dotted names.
-
-        Raises:
-            ConfigError: a setting is unknown, or a value is invalid.
-        """
+        """Return a copy with other values of settings, given by their dotted names."""
         content = with_settings(with_start(self.content(), settings), settings)
         return validated(content, "the configuration")
 
     def content(self) -> dict[str, Any]:
         """Return the sections as plain values, without those that follow from the data."""
-        content = self.model_dump(mode="json")
-        for name in FROM_DATA:
-            del content["model"][name]
-        return content
+        return self.model_dump(mode="json", exclude={"model": {*FROM_DATA}})
 
     def save(self, path: Path) -> None:
         content = self.resolved().content()
@@ -366,20 +320,11 @@ def is_architecture(name: str) -> bool:
 def with_start(
     content: Mapping[str, Any], overrides: Mapping[str, Any], preset: str | None = None
 ) -> dict[str, Any]:
-    """Return settings whose architecture and featuriser are those of the model to start from.
-
-    Args:
-        content: plain values of a configuration, by section.
-        overrides: settings that were named one by one; they must not contradict the model.
-        preset: name of the chosen preset, which cannot be combined with a start.
-
-    Raises:
-        ConfigError: a named setting contradicts the model.
-        ModelError: the folder holds no model, or a damaged one.
-    """
+    """Take architecture and featuriser from the model to start from, unless overrides contradict
+    it."""
     finetune = dict(content.get("finetune", {}))
     if "finetune.start" in overrides:
-        finetune = {**finetune, "start": overrides["finetune.start"], "weights_sha256": None}
+        finetune |= {"start": overrides["finetune.start"], "weights_sha256": None}
     start = finetune.get("start")
     if start is not None and str(start) == NO_START:
         return {key: section for key, section in content.items() if key != "finetune"}
@@ -395,8 +340,8 @@ def with_start(
     if finetune.get("weights_sha256") is None:
         model = PropertyModel.from_pretrained(start)
         finetune["weights_sha256"] = weights_digest(start)
-        own = asdict(model.network.config)
-        content["model"] = {name: each for name, each in own.items() if name not in FROM_DATA}
+        network = asdict(model.network.config)
+        content["model"] = {name: network[name] for name in network if name not in FROM_DATA}
         if is_table:
             data = content["data"] = {**data, "featurizer": model.featurizer}
             if model.standardize != "none":  # others read structures as they are
@@ -415,15 +360,14 @@ def with_start(
 
 
 def other_architecture(start: object, wrong: list[str]) -> ConfigError:
-    """Return the error for settings that differ from those of a model to start from."""
     return ConfigError(
         f"{start} has another architecture or other features: {'; '.join(wrong)}. Leave these "
-        "settings out, and they are taken from the model"
+        "settings out: the model has them"
     )
 
 
 def with_settings(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sections of settings with other values of some, given by their dotted names."""
+    """Return sections with other values of settings, given by their dotted names."""
     content = dict(content)
     for name, value in settings.items():
         section, _, key = str(name).partition(".")
@@ -437,11 +381,7 @@ def with_settings(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[
 
 
 def validated(content: dict[str, Any], where: Path | str) -> TrainConfig:
-    """Return the configuration with these sections of plain values; `where` names their source.
-
-    Raises:
-        ConfigError: a setting is unknown (the message names the nearest), or a value is invalid.
-    """
+    """Return the configuration with these sections; `where` names their source in errors."""
     for name in FROM_DATA:
         if name in content.get("model", {}):
             raise ConfigError(f"{where}: model.{name} follows from the data and cannot be set")
@@ -453,15 +393,14 @@ def validated(content: dict[str, Any], where: Path | str) -> TrainConfig:
     except ValueError as error:  # an integer with too many digits for a text
         raise ConfigError(f"{where}: {error}") from None
     for section, settings in content.items():
-        for name, given in settings.items():
+        for name, value in settings.items():
             read = getattr(getattr(config, section), name)
-            if isinstance(given, bool) and type(read) in (int, float):  # pydantic reads true as 1
-                raise ConfigError(f"{where}: {section}.{name} is a number; got {shown(given)}")
+            if isinstance(value, bool) and type(read) in (int, float):  # pydantic reads true as 1
+                raise ConfigError(f"{where}: {section}.{name} is a number; got {shown(value)}")
     return config
 
 
 def _explain(error: Any, where: Path | str) -> str:
-    """Rewrite one of pydantic's errors: where, which setting, what is wrong, what was given."""
     # for a union, pydantic's path also names the type that it tried, such as literal['a','b']
     path = [str(part) for part in error["loc"] if "[" not in str(part)]
     name = ".".join(path)

@@ -13,6 +13,7 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.devices import Precision, pick_device
 from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
+from molsepnorm.molecules.featurize.fingerprints import fingerprints_of, with_one_text
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import check_labels
 from molsepnorm.tasks.transforms import NO_TRANSFORM
@@ -28,12 +29,11 @@ class Evaluation(NamedTuple):
     dataset: Dataset
     split: str
     molecules: int
-    """Number of molecules that were scored."""
+    """Number of scored molecules."""
     not_finite: int
     """Number of molecules with a prediction that is not finite; its target has no scores."""
     leak: str | None
-    """Why the scores are too optimistic: the model must not be evaluated on the data set, or it or
-    the model that it started from is fitted to molecules of the split."""
+    """Why the scores are too optimistic, if they are."""
     labels: dict[str, dict[str, Any]]
     """Scale and number of bounds of a target's labels, see `Dataset.about_labels`."""
     intervals: dict[str, tuple[float, float]]
@@ -50,8 +50,7 @@ class Selection(NamedTuple):
     extra: ExtraArrays
     split: str
     graphs: np.ndarray
-    leak: str | None
-    """Why scores on them are too optimistic; None if they are not."""
+    leak: str | None  # why scores on them are too optimistic
 
 
 def evaluate(
@@ -67,8 +66,8 @@ def evaluate(
     Args:
         model: a model, its folder, or the name of a shipped one. With a run folder and the table
             of that run, the split is the same as in training.
-        data: the data set. The targets are those of the model; a table may lack the columns of
-            some of them, which then have no scores.
+        data: the data set. A table may lack the columns of some targets of the model, which then
+            have no scores.
         split: train, val, test or all. The default is test; for a table it is all, unless `model`
             is the folder of a run that was trained on it.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, …; the model stays there.
@@ -76,9 +75,8 @@ def evaluate(
         allow_leak: score the model even on a data set that it must not be evaluated on.
 
     Raises:
-        ConfigError: unknown split or device, the data are not split, the data set has other targets
-            than the model, the model was pre-trained without targets, or it must not be evaluated
-            on the data set.
+        ConfigError: unknown split or device, the data set has other targets than the model, or the
+            model must not be evaluated on it.
         DataError: the data cannot be loaded or used, or changed since the run began.
         ModelError: the folder does not hold a complete model.
     """
@@ -91,7 +89,7 @@ def evaluate(
     predictions = model.predict(inputs, graphs, precision).values
     scores = dataset_scores(dataset, model.task, predictions, labels)
     ends = model.task.intervals(predictions, labels, molecules=dataset.molecule_ids[graphs])
-    intervals = {name: each for name, each in ends.items() if np.isfinite(scores[name])}
+    intervals = {name: ends[name] for name in ends if np.isfinite(scores[name])}
     not_finite = int((~np.isfinite(predictions).all(axis=1)).sum())
     about = dataset.about_labels({split: graphs})
     return Evaluation(dataset, split, len(graphs), not_finite, leak, about, intervals, scores)
@@ -105,12 +103,7 @@ def select(
     labelled: bool = True,
     allow_leak: bool = False,
 ) -> Selection:
-    """Load a model and the molecules of a split, encoded for it; see `evaluate`.
-
-    Args:
-        default: the split if `split` is None, unless it is all.
-        labelled: whether the molecules are scored, so that model and table must have targets.
-    """
+    """Load a model and the molecules of a split, `labelled` if they are scored; see `evaluate`."""
     names = (*datasets.SPLITS, "all")
     if split is not None and split not in names:
         raise ConfigError(f"unknown split '{split}': choose one of {', '.join(names)}")
@@ -125,8 +118,7 @@ def select(
     elif data.table is not None:
         if folder is not None and split not in (None, "all"):
             raise ConfigError(
-                f"{data.table} has no split '{split}': the model was not trained on this table, so "
-                "all its molecules can be scored (--split all)"
+                f"{data.table} has no split '{split}': the model has not seen it (--split all)"
             )
         split = split or "all"
     split = split or default
@@ -149,21 +141,20 @@ def select(
 
 
 def _run_on(data: DataConfig, folder: Path | None, model: PropertyModel) -> RunFolder | None:
-    """Return the run in a model's folder if it was trained on this table. Columns that are named
-    must be those of the run."""
+    """Return the run in a model's folder if it was trained on this table and these columns."""
     run = None if folder is None or data.table is None else RunFolder.of_model(folder)
     if run is None or data.table is None:
         return None
-    own = load_config(config=run.config).data
-    if own.table is None or own.table != data.table.resolve():
+    trained = load_config(config=run.config).data
+    if trained.table is None or trained.table != data.table.resolve():
         return None
-    trained = {"smiles_column": own.smiles_column, "targets": [*model.task.names]}
-    for name, expected in trained.items():
-        given = getattr(data, name)
-        if given not in (expected, DataConfig.model_fields[name].default):
+    columns = {"smiles_column": trained.smiles_column, "targets": [*model.task.names]}
+    for name, expected in columns.items():
+        value = getattr(data, name)
+        if value not in (expected, DataConfig.model_fields[name].default):
             raise ConfigError(
                 f"{run.path} was trained on this table with data.{name} {expected}, and its split "
-                f"is scored with the same; got {given}: leave it out, or use a copy of the table"
+                f"is scored with the same; got {value}: leave it out, or use a copy of the table"
             )
     return run
 
@@ -173,8 +164,7 @@ def _load(
 ) -> tuple[Dataset, ExtraArrays]:
     if split != "all" and data.split is None and not data.in_memory:
         raise ConfigError(
-            f"data.split: null means no split, so there is no split '{split}': set data.split, or "
-            "choose the split all"
+            f"data.split: null means no split '{split}': set data.split, or choose the split all"
         )
     data = _fit_to_model(data, model)
     if split == "all":
@@ -186,14 +176,13 @@ def _load(
         dataset = replace(dataset, splits={"all": dataset.molecules})
     if split == "test" and not dataset.has_test:
         raise ConfigError(
-            f"{dataset.name} has no test split, so the model was trained on all rows that have a "
-            "split: score it on another table, or choose another split (--split val)"
+            f"{dataset.name} has no test split: score another table or split (--split val)"
         )
     return with_inputs(dataset, model.inputs)
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
-    own: dict[str, Any] = {"featurizer": model.featurizer, "standardize": model.standardize}
+    changes: dict[str, Any] = {"featurizer": model.featurizer, "standardize": model.standardize}
     if data.table is None:
         featurizer = datasets.featurizer_of(data)
         for holds, problem in (
@@ -208,22 +197,21 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
         return data
     names = data.targets or list(model.task.names)
     if not names:  # of a model from pre-training: the SMILES are enough
-        return data.model_copy(update={"table": None, "structures": [data.table], **own})
+        return data.model_copy(update={"table": None, "structures": [data.table], **changes})
     known = [target for target in model.task.targets if target.name in names]
-    own |= {
+    changes |= {
         "feature_columns": list(model.inputs.names),
         "targets": names,
         "task_type": {target.name: target.kind for target in known},
         "classes": {t.name: list(t.classes) for t in known if t.classes},
         "transform": {t.name: t.transform for t in known if t.transform != NO_TRANSFORM},
     }
-    return data.model_copy(update=own)
+    return data.model_copy(update=changes)
 
 
 def _require_same_targets(
     data: DataConfig, dataset: Dataset, model: PropertyModel, labelled: bool
 ) -> None:
-    """Check that data and model have the same targets, and labels on the same scale."""
     targets = model.task.targets
     if targets and dataset.target_names != model.task.names:
         advice = "" if data.table is None else ": leave data.targets (--targets) out"
@@ -231,16 +219,16 @@ def _require_same_targets(
             f"the model predicts {', '.join(model.task.names)}, and the data have "
             f"{', '.join(dataset.target_names)}{advice}"
         )
-    for own, other in zip(targets, dataset.targets, strict=False) if labelled else ():
-        if own.kind == other.kind and own.classes != other.classes:
+    for target, other in zip(targets, dataset.targets, strict=False) if labelled else ():
+        if target.kind == other.kind and target.classes != other.classes:
             raise ConfigError(
-                f"the model predicts the probability of {own.positive_class} of '{own.name}', and "
-                f"{dataset.name} has the classes {', '.join(other.classes) or '0, 1'}: write the "
-                "labels as in the training table"
+                f"the model predicts the probability of {target.positive_class} of "
+                f"'{target.name}', and {dataset.name} has the classes "
+                f"{', '.join(other.classes) or '0, 1'}: write the labels as in the training table"
             )
-        if own.transform not in (NO_TRANSFORM, other.transform):
+        if target.transform not in (NO_TRANSFORM, other.transform):
             raise ConfigError(
-                f"the model predicts transformed values ({own.transform}), and the labels of "
+                f"the model predicts transformed values ({target.transform}), and the labels of "
                 f"{dataset.name} are not transformed: use a table"
             )
 
@@ -251,40 +239,37 @@ def _with_labels(dataset: Dataset, graphs: np.ndarray) -> Dataset:
     names = ", ".join(np.array(dataset.target_names)[~has_label])
     if not has_label.any():
         raise DataError(
-            f"{dataset.name} has no label of {names}, the targets of the model: use a table that "
-            "has labels in a column with the name of a target"
+            f"{dataset.name} has no label of {names}, the targets of the model: use another table"
         )
     warnings = [f"Not scored: {names}, since no row has a label."] * (not has_label.all())
     return replace(dataset, warnings=(*dataset.warnings, *warnings))
 
 
 def _seen(run: RunFolder, split: str) -> str | None:
-    """Return why the scores of the model of a run are too optimistic on a split, if they are."""
+    """Return why the scores of a run's model on a split are too optimistic, if they are."""
     if split not in ("val", "test"):
         some = "some of " if split == "all" else ""
         return f"the model is trained on {some}these molecules"
     if (metrics := run.written_metrics()) is None:
         return None
-    found = metrics.leaks
+    reasons = metrics.leaks
     if split == "val" and metrics.refit:
-        found.append(
+        reasons.append(
             f"the model is fitted to these molecules, too ({', '.join(metrics.refit)}). "
             "metrics.json has the scores of the model before that"
         )
-    return "; ".join(found) or None
+    return "; ".join(reasons) or None
 
 
 def _trained_on(model: PropertyModel, dataset: Dataset, graphs: np.ndarray) -> str | None:
-    """Return how many of some molecules (n,) the model was trained on, if any, as a reason."""
+    """Return how many of these molecules (n,) the model was trained on, if any."""
     smiles = dataset.source_smiles
     if not model.structures or smiles is None:
         return None
-    from molsepnorm.molecules.featurize.fingerprints import fingerprints_of, with_one_text
-
     known = model.training_molecules()
-    own = [smiles[row] for row in dataset.store.rows[graphs].tolist()]
+    scored = [smiles[row] for row in dataset.store.rows[graphs].tolist()]
     bits = np.concatenate([known.fingerprints, fingerprints_of(dataset.smiles_of(graphs))[0]])
-    texts = with_one_text([*known.smiles, *own], bits, model.standardize)
+    texts = with_one_text([*known.smiles, *scored], bits, model.standardize)
     trained = {*texts[: len(known)]}
     count = sum(text in trained for text in texts[len(known) :])
     return f"the model is trained on {count:,} of these molecules" if count else None

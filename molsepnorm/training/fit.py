@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
@@ -14,9 +17,6 @@ from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import encoding, load_config, table_recipe
 from molsepnorm.training.run import train_on
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def fit(
@@ -52,33 +52,26 @@ def fit(
 
     Args:
         molecules: G SMILES, RDKit molecules, `MolGraph` or PyTorch Geometric's `Data`. Graphs must
-            have the features of `data.featurizer` (see `overrides`), by default those of OGB.
-            `Data` with chirality tags need the attribute `smiles`, which determines the tags.
+            have the features of `data.featurizer`, by default those of OGB. `Data` with chirality
+            tags need the attribute `smiles`, which determines the tags.
         y: labels, an array or list (G,) or (G, T), or a pandas Series or DataFrame, whose column
             names become the names of the targets. NaN and None are missing labels. Numbers are
             regression targets, 0 and 1 and two words binary ones, and more words classes, unless
             `data.task_type` is among the overrides.
         targets: names of the T targets; of a DataFrame, the columns to predict.
         weights: (G,) non-negative weights of the molecules in the loss; NaN is 1.
-        feature_columns: columns of G numbers or words that are inputs, such as a temperature, by
-            name. `Predictor.predict` takes the same columns.
-        splits: indices of molecules under "train", "val" and "test"; molecules in none of them are
-            left out. Without "val", one in nine of "train" becomes a validation molecule, at
-            random. Without test molecules, the result has no metrics and metrics.json only
-            validation scores; the model has intervals and a domain all the same. By default
-            `data.split` and `data.split_type` decide.
+        feature_columns: columns of G numbers or words that are inputs, such as a temperature.
+        splits: indices of molecules under "train", "val" and "test"; other molecules are left out.
+            Without "val", one in nine of "train" becomes a validation molecule, at random. Without
+            test molecules, the result has no metrics and metrics.json only validation scores. By
+            default `data.split` and `data.split_type` decide.
         bond_offset: only for `Data`, see `featurize.pyg.from_data`.
         config: a YAML file of settings. By default the recipe for tables, which fine-tunes a model
             that comes with molsepnorm unless the overrides set an architecture.
-        preset: see `load_config`.
         overrides: single settings by their dotted names, such as {"data.split_type": "scaffold",
             "run.epochs": 50}. `data.on_invalid` is "fail" here unless set to "skip".
-        folder: the run folder, for checkpoints and results; see `train`.
         resume: continue the run in `folder`, with the same molecules, labels and settings.
-        callback: see `train`.
-
-    Returns:
-        The result, with `model`, the best one by validation, and its `metrics`.
+        preset, folder, callback: see `load_config` and `train`.
 
     Raises:
         ConfigError: an argument or a setting does not fit.
@@ -91,17 +84,10 @@ def fit(
         feature_columns = with_text_names(feature_columns)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
-    settings, dataset = loaded(
-        molecules,
-        label_table(y, targets),
-        config=config,
-        preset=preset,
-        overrides=overrides or {},
-        weights=weights,
-        features=feature_columns,
-        splits=splits,
-        bond_offset=bond_offset,
-    )
+    recipe: dict[str, Any] = {"config": config, "preset": preset, "overrides": overrides or {}}
+    data = {"weights": weights, "splits": splits, "bond_offset": bond_offset}
+    labels = label_table(y, targets)
+    settings, dataset = loaded(molecules, labels, **recipe, features=feature_columns, **data)
     return train_on(settings, dataset, folder, resume=resume, callback=callback)
 
 
@@ -115,30 +101,18 @@ def loaded(
     features: pd.DataFrame | Mapping[str, Any] | None = None,
     **more: Any,
 ) -> tuple[TrainConfig, Dataset]:
-    """Return the configuration and the data set of `fit`.
-
-    Args:
-        labels: a `label_table`.
-        more: further arguments of `memory_dataset`.
-    """
+    """Return the configuration and the data set of `fit`; `more` is for `memory_dataset`."""
     fixed = {"data.in_memory": True, "data.targets": list(labels.columns)}
     if features is not None:
         fixed["data.feature_columns"] = [_declared(name, features[name]) for name in features]
-    settings = load_config(
-        config=table_recipe(overrides, preset) if config is None else config,
-        preset=preset,
-        overrides={"data.on_invalid": "fail", **overrides, **fixed},
-    )
-    dataset = memory_dataset(
-        molecules, labels, settings.data, encoding(settings), features=features, **more
-    )
-    return settings, dataset
+    config = table_recipe(overrides, preset) if config is None else config
+    overrides = {"data.on_invalid": "fail", **overrides, **fixed}
+    settings = load_config(config=config, preset=preset, overrides=overrides)
+    more["features"] = features
+    return settings, memory_dataset(molecules, labels, settings.data, encoding(settings), **more)
 
 
 def _declared(name: str, cells: Any) -> str:
-    import numpy as np
-    import pandas as pd
-
     dtype = getattr(cells, "dtype", None) or np.asarray(cells).dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return f"{name}:category"

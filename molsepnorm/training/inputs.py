@@ -1,5 +1,4 @@
-"""Extra inputs of a data set: feature columns, and fingerprint counts and descriptors, which are
-computed once and mapped into memory."""
+"""Extra inputs of a data set: feature columns, and cached fingerprint counts and descriptors."""
 
 from __future__ import annotations
 
@@ -19,89 +18,63 @@ from molsepnorm.files.arrays import open_array, write_array
 from molsepnorm.files.digests import short_digest
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
 from molsepnorm.model import SUPERVISED, ExtraArrays
-from molsepnorm.molecules.featurize.descriptors import (
-    COUNTS,
-    DESCRIPTORS,
-    FAST_DESCRIPTORS,
-    PAIRS,
-    RDKIT_VERSION,
-    describe,
-    descriptor_columns,
-    morgan_counts,
-    pair_counts,
-)
+from molsepnorm.molecules.featurize import descriptors
+from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS, FAST_DESCRIPTORS, PAIRS
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
+from molsepnorm.tasks.inputs import FeatureKind
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_dataset
 from molsepnorm.workers import Workers
 
 _VERSION = 4  # of the cached files
 _TASK = 256  # molecules of a task
-_MAX_MOLECULES = 60_000
-"""Maximum number of molecules whose fingerprint counts the probe reads; they take 17 kB each."""
+_MAX_MOLECULES = 60_000  # whose fingerprint counts the probe reads; they take 17 kB each
 
 
 def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
-    """Return the configured inputs, with the words of the training rows.
-
-    In cross-validation beside a test set they are the words of the training and the validation
-    rows, so that the models of all folds can be joined.
-
-    Raises:
-        ConfigError: the objective has no use for them, or there are no SMILES to compute them from.
-        DataError: a column has the same value in all training rows.
-    """
+    """Return the configured inputs, with the words of the training rows."""
     data = config.data
     if not (data.feature_columns or data.molecule_features):
         return NO_INPUTS
     if config.objective.name != SUPERVISED:
         raise ConfigError(
-            "data.feature_columns and data.molecule_features are inputs of a model with targets, "
-            f"and the objective {config.objective.name} has none: leave them out, and set them to "
-            "fine-tune the model"
+            "data.feature_columns and data.molecule_features need a model with targets, and the "
+            f"objective {config.objective.name} has none: set them to fine-tune the model"
         )
     rows = dataset.splits["train"]
     if data.folds is not None and data.test_set:  # the models of all folds have the same words
         rows = np.concatenate([rows, dataset.splits["val"]])
-    fitted = []
-    for name, cells in dataset.columns.items():
-
-        def where(row: int, name: str = name) -> str:
-            return f"column '{name}' of the training rows"
-
-        own = [cells[row] for row in rows]
-        fitted.append(FeatureColumn.fit(name, own, where, data.features[name]))
-    columns = tuple(fitted)
+    columns = tuple(
+        _fit_column(name, [cells[row] for row in rows], data.features[name])
+        for name, cells in dataset.columns.items()
+    )
     if not data.molecule_features:
         return ExtraInputs(columns)
     if dataset.smiles is None:
-        raise ConfigError(
-            f"data.molecule_features: {dataset.name} has no SMILES to compute them from: leave it "
-            "out, or use SMILES"
-        )
-    chosen = data.molecule_features
-    return ExtraInputs(
-        columns, COUNTS * ("morgan" in chosen), DESCRIPTORS if "rdkit" in chosen else ()
-    )
+        raise ConfigError(f"{dataset.name} has no SMILES: leave data.molecule_features out")
+    morgan = COUNTS * ("morgan" in data.molecule_features)
+    return ExtraInputs(columns, morgan, DESCRIPTORS if "rdkit" in data.molecule_features else ())
+
+
+def _fit_column(name: str, cells: list[Any], kind: FeatureKind | None) -> FeatureColumn:
+    where = f"column '{name}' of the training rows"
+    return FeatureColumn.fit(name, cells, lambda row: where, kind)
 
 
 def probe_inputs(
     config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, with_forest: bool
 ) -> ExtraInputs:
-    """Return the inputs that the probe of fine-tuning may read: those of the network, and
-    fingerprint counts and descriptors if the network reads neither.
+    """Return the inputs of the probe: those of the network, or else fingerprint counts.
 
-    Data sets with a name have none, since RDKit cannot read all of their molecules. Without a
-    forest (`with_forest`), which reads descriptors, too, descriptors and atom pairs would make
-    predictions slower.
+    Beside a forest, which needs descriptors anyway, the probe reads them and atom pairs, too. For
+    data sets with a name it reads no more than the network, since RDKit cannot read all molecules.
     """
-    molecules = len(dataset.store)
-    if inputs.morgan or inputs.descriptors:
+    if inputs.morgan or inputs.descriptors or config.data.dataset is not None:
         return inputs
-    if config.data.table is None and not config.data.in_memory:
+    if dataset.smiles is None or dataset.store.features is not None:
         return inputs
-    if dataset.smiles is None or dataset.store.features is not None or molecules > _MAX_MOLECULES:
+    if len(dataset.store) > _MAX_MOLECULES:
         return inputs
     if not with_forest:
         return replace(inputs, morgan=COUNTS)
@@ -118,16 +91,6 @@ def with_inputs(
 
     A row without a value that the model can read, such as a word that no training row has, is left
     out of the splits with a warning.
-
-    Args:
-        progress: called with the number of molecules whose descriptors are done, and of all.
-        processes: maximum number of worker processes; by default one per core.
-
-    Raises:
-        DataError: no row of the training, validation or test split has all values.
-        InvalidMolecule: RDKit cannot read a SMILES.
-        ModelError: this version of RDKit lacks a descriptor.
-        StorageError: the cache of descriptors cannot be written.
     """
     cells = [dataset.columns[name] for name in inputs.names]
     columns, errors = inputs.encode_columns(cells, len(dataset.store))
@@ -137,13 +100,13 @@ def with_inputs(
         names = {"counts": inputs.morgan, described: inputs.descriptors, "pairs": inputs.pairs}
         smiles = dataset.smiles_of(slice(None))
         wanted = [name for name, width in names.items() if width]
-        found = structure_features(smiles, wanted, progress, processes)
-        if described in found:
-            values = found.pop(described)
-            if described == "descriptors":
-                values = values[:, descriptor_columns(inputs.descriptors)]
-            found["descriptors"] = values
-        extra = extra._replace(**found)
+        arrays = structure_features(smiles, wanted, progress, processes)
+        if "fast_descriptors" in arrays:
+            arrays["descriptors"] = arrays.pop("fast_descriptors")
+        elif "descriptors" in arrays:
+            chosen = descriptors.descriptor_columns(inputs.descriptors)
+            arrays["descriptors"] = arrays["descriptors"][:, chosen]
+        extra = extra._replace(**arrays)
     return _readable(dataset, errors) if inputs.columns else dataset, extra
 
 
@@ -161,8 +124,7 @@ def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
         if name in SPLITS and len(before) and not len(splits[name]):
             raise DataError(
                 f"none of the {counted(len(before), 'row')} of the split '{name}' can be read: "
-                f"{errors[before[0]]}. Choose another split, or leave the column out of "
-                "data.feature_columns"
+                f"{errors[before[0]]}. Choose another split, or other data.feature_columns"
             )
     lost = sorted(row for rows in dataset.splits.values() for row in rows[~readable[rows]])
     warnings = dataset.warnings
@@ -172,21 +134,17 @@ def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:
 
 
 class _Kind(NamedTuple):
-    """Numbers that are computed from a molecule."""
-
-    compute: Callable[[Any], np.ndarray]
-    """Function of an RDKit molecule that returns an array (width,)."""
+    compute: Callable[[Any], np.ndarray]  # of an RDKit molecule, (width,)
     width: int
     dtype: type[np.generic]
 
 
+_fast = partial(descriptors.describe, names=FAST_DESCRIPTORS)
 _KINDS = {
-    "descriptors": _Kind(describe, len(DESCRIPTORS), np.float32),
-    "fast_descriptors": _Kind(
-        partial(describe, names=FAST_DESCRIPTORS), len(FAST_DESCRIPTORS), np.float32
-    ),
-    "counts": _Kind(morgan_counts, COUNTS, np.uint16),
-    "pairs": _Kind(pair_counts, PAIRS, np.uint16),
+    "descriptors": _Kind(descriptors.describe, len(DESCRIPTORS), np.float32),
+    "fast_descriptors": _Kind(_fast, len(FAST_DESCRIPTORS), np.float32),
+    "counts": _Kind(descriptors.morgan_counts, COUNTS, np.uint16),
+    "pairs": _Kind(descriptors.pair_counts, PAIRS, np.uint16),
 }
 
 
@@ -196,32 +154,24 @@ def structure_features(
     progress: Callable[[int, int], None] = lambda done, of: None,
     processes: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return numbers of the structure of every molecule, from the cache if they are there.
+    """Return numbers of the structure of G molecules, mapped into memory from files of the cache.
 
-    Args:
-        smiles: SMILES of G molecules.
-        names: `descriptors`, float32 [G, D], NaN where RDKit cannot compute one;
-            `fast_descriptors`, the `FAST_DESCRIPTORS` among them; `counts`, uint16 [G, COUNTS];
-            `pairs`, uint16 [G, PAIRS]. Each has a file of its own.
-        progress: called with the number of molecules done, and G.
-        processes: maximum number of worker processes; by default one per core.
-
-    Returns:
-        The named arrays, mapped into memory.
+    Names are `descriptors`, float32 [G, D], NaN where RDKit cannot compute one; `fast_descriptors`,
+    the `FAST_DESCRIPTORS` among them; `counts`, uint16 [G, COUNTS]; and `pairs`, uint16 [G, PAIRS].
     """
-    version = f"{_VERSION} {RDKIT_VERSION}"
+    version = f"{_VERSION} {descriptors.RDKIT_VERSION}"
     key = short_digest("\n".join((version, *DESCRIPTORS, *FAST_DESCRIPTORS, *smiles)))
     paths = {name: cache_folder() / f"structures-{key}.{name}" for name in names}
-    found, missing = {}, {}
+    arrays, missing = {}, {}
     for name, path in paths.items():
         try:
-            found[name] = _open(path, name, len(smiles))
+            arrays[name] = _open(path, name, len(smiles))
         except StorageError:  # no file, or a damaged one
             path.unlink(missing_ok=True)
             missing[name] = path
     if missing:
         _write(missing, smiles, progress, processes or usable_cores())
-    return found | {name: _open(path, name, len(smiles)) for name, path in missing.items()}
+    return arrays | {name: _open(path, name, len(smiles)) for name, path in missing.items()}
 
 
 def _open(path: Path, name: str, molecules: int) -> np.ndarray:
@@ -235,19 +185,17 @@ def _write(
     progress: Callable[[int, int], None],
     processes: int,
 ) -> None:
-    """Compute the named arrays in worker processes, in memory that does not grow with the
-    molecules; each has a file."""
+    """Compute and write the named arrays, without holding them in memory."""
     names = list(paths)
     with ExitStack() as complete, ExitStack() as stack:
         # the files are renamed last: a process that finds them does not remove leftover spools
         folder = stack.enter_context(scratch_folder(paths[names[0]]))
         with clear_errors(folder, "write"):
             spools = [stack.enter_context((folder / name).open("w+b")) for name in names]
-        starts = range(0, len(smiles), _TASK)
-        compute = partial(_compute, names)
-        workers = stack.enter_context(Workers(min(processes, len(starts)), compute))
-        done, tasks = 0, (smiles[start : start + _TASK] for start in starts)
-        for parts in workers.map(tasks):
+        tasks = [smiles[start : start + _TASK] for start in range(0, len(smiles), _TASK)]
+        workers = Workers(min(processes, len(tasks)), partial(_compute, names))
+        done = 0
+        for parts in stack.enter_context(workers).map(tasks):
             with clear_errors(folder, "write"):
                 for spool, part in zip(spools, parts, strict=True):
                     spool.write(part.data)

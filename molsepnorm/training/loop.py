@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from molsepnorm.data.batching.collate import epoch_batches, max_batch_pairs, num_batches
 from molsepnorm.devices import threads_of
@@ -28,7 +28,8 @@ from molsepnorm.training.objectives import Examples, Objective, make_objective
 from molsepnorm.training.objectives.objective import TINY, diverged
 from molsepnorm.training.preparing import Prepared
 from molsepnorm.training.probe import fit_kernel, fit_linear
-from molsepnorm.training.run_folder.checkpoint import Progress, load_checkpoint, save_checkpoint
+from molsepnorm.training.run_folder import checkpoint
+from molsepnorm.training.run_folder.checkpoint import Progress, tensors_under
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.step import TrainStep, estimate_statistics, learning_rate
 
@@ -36,12 +37,8 @@ _SAMPLE = 1024  # molecules, enough for accurate batch-norm statistics
 
 
 class Schedule:
-    """The batches of a run, which depend only on the configuration and the training split.
-
-    Args:
-        graphs: int64 [n], the training molecules.
-        sizes: int64 [G], the number of atoms of every molecule.
-    """
+    """The batches of training molecules `graphs`, int64 [n], among molecules with so many atoms
+    (`sizes`, int64 [G])."""
 
     def __init__(
         self, run: RunConfig, graphs: np.ndarray, sizes: np.ndarray, processes: int = 1
@@ -55,10 +52,7 @@ class Schedule:
         return self._batches(self.graphs, np.random.default_rng((self.run.seed, epoch)))
 
     def statistics_batches(self) -> list[np.ndarray]:
-        """Return batches of some molecules, for `estimate_statistics`.
-
-        They do not depend on the seed, so networks with equal weights have equal statistics.
-        """
+        """Return batches for `estimate_statistics`, whatever the seed of the run."""
         rng = np.random.default_rng(0)
         return self._batches(rng.permutation(self.graphs)[:_SAMPLE], rng)
 
@@ -75,13 +69,12 @@ class Schedule:
         return sum(len(self.batches(epoch)) for epoch in range(epochs))
 
 
-class Body:
+class Body(nn.ModuleList):
     """The part of a network before its head."""
 
     def __init__(self, network: Graphormer) -> None:
-        self._modules = [child for name, child in network.named_children() if not in_head(name)]
-        parameters = (each for module in self._modules for each in module.parameters())
-        self._trained = [each for each in parameters if each.requires_grad]
+        super().__init__(child for name, child in network.named_children() if not in_head(name))
+        self._trained = [each for each in self.parameters() if each.requires_grad]
         self.frozen = False
 
     def freeze(self, frozen: bool) -> bool:
@@ -91,21 +84,13 @@ class Body:
             parameter.requires_grad_(not frozen)
         return changed
 
-    def eval(self) -> None:
-        """Switch off dropout, and keep the statistics of batch norms."""
-        for module in self._modules:
-            module.eval()
-
 
 class Trainer:
-    """Trains a model on a data set.
+    """Trains the network of a prepared model in place.
 
     `progress`, the objective's tensors, the optimiser, the weight average and torch's random
-    generators determine the next step. A checkpoint holds exactly these.
-
-    Args:
-        prepared: the data, and the model whose network is trained in place.
-        folder: the run folder; None keeps the best model in memory.
+    generators determine the next step. A checkpoint holds exactly these. Without a folder, the best
+    model stays in memory.
     """
 
     def __init__(
@@ -148,32 +133,21 @@ class Trainer:
         self.step = TrainStep(config, self.objective, world)
         torch.set_num_threads(threads_of(config.run.threads))
         self.progress = Progress()
-        self.best: PropertyModel | None = None
-        """The best model so far, on the CPU."""
-        self.best_state: dict[str, Tensor] = {}
-        """The tensors of its objective."""
+        self.best: PropertyModel | None = None  # on the CPU
+        self.best_state: dict[str, Tensor] = {}  # of its objective
         self.set_epochs(config.run.length)
         # reading the loss would make a GPU wait, and several processes exchange it for each step
         self._reads_losses = self.device.type == "cpu" and world.size == 1
         self._last_loss = math.nan
 
     def set_epochs(self, epochs: int) -> None:
-        """Set the length of the run, on which the learning-rate schedule depends."""
         self.progress.epochs = epochs
         self.total_steps = self.schedule.count_steps(epochs)
 
     def resume(self, folder: RunFolder, lengthen: bool = False) -> None:
-        """Continue from the folder's checkpoint.
-
-        Args:
-            lengthen: train up to `run.epochs`, also if the run began with another number.
-
-        Raises:
-            ConfigError: the run has already been trained for as many epochs.
-            ModelError: the checkpoint is damaged, or does not fit the configuration and the data.
-        """
+        """Continue from the checkpoint; `lengthen` trains up to another `run.epochs`."""
         run = self.config.run
-        progress, random, best = load_checkpoint(
+        progress, random, best = checkpoint.load_checkpoint(
             folder.checkpoint, self.objective, self.step.optimizer, self.step.average
         )
         self.progress = progress
@@ -183,9 +157,7 @@ class Trainer:
                 f"{run.length}: resume it with --epochs {run.length}, or start a new run"
             )
         if progress.step != self.schedule.count_steps(progress.epoch) + progress.step_in_epoch:
-            raise ModelError(
-                f"{folder.checkpoint} belongs to another configuration: start a new run"
-            )
+            raise ModelError(f"{folder.checkpoint} is of another configuration: start a new run")
         if progress.history:
             self.world.on_main_process(lambda: folder.write_history(progress.history))
         self.world.restore_random(random, run.seed, progress.step)
@@ -197,9 +169,8 @@ class Trainer:
             self._lengthen(folder)
 
     def _lengthen(self, folder: RunFolder) -> None:
-        """Train up to `run.epochs` in place of the number of epochs of the checkpoint."""
-        run, progress, ended = self.config.run, self.progress, self._finished()
-        if ended and progress.epoch < progress.epochs:
+        run, progress = self.config.run, self.progress
+        if self._finished() and progress.epoch < progress.epochs:
             self.callback.on_warning(
                 f"{folder.path} ended after {progress.epoch} epochs by early stopping (run.patience"
                 f": {run.patience}), so it is not trained for longer."
@@ -208,15 +179,15 @@ class Trainer:
         if run.length == progress.epochs:
             return
         progress.require_longer(run.length, folder.path)
-        before, epochs, taken = self.total_steps, progress.epochs, progress.step
+        last_rate, epochs = self._learning_rate(progress.step - 1), progress.epochs
         self.set_epochs(run.length)
         optim = self.config.optim
         if optim.warmup or optim.decay != "constant":  # the rates depend on the length
             self.callback.on_warning(
                 f"The learning rate now follows the {optim.decay} schedule of {run.length} epochs "
-                f"in place of {epochs}: it was {learning_rate(taken - 1, before, optim):.3g}, and "
-                f"continues with {self._learning_rate(taken):.3g}. The result differs from that of "
-                f"an uninterrupted run of {run.length} epochs."
+                f"instead of {epochs}: it was {last_rate:.3g}, and continues with "
+                f"{self._learning_rate(progress.step):.3g}. The result differs from that of an "
+                f"uninterrupted run of {run.length} epochs."
             )
         self.world.on_main_process(lambda: folder.lengthen(self.config))
         self.save()
@@ -227,10 +198,9 @@ class Trainer:
             self.world.on_main_process(lambda: action(folder))
 
     def save(self) -> None:
-        random = self.world.random_states()
-        step, best = self.step, self.best_state
+        step, random, best = self.step, self.world.random_states(), self.best_state
         parts = (self.progress, self.objective, step.optimizer, step.average, random, best)
-        self.write(lambda run: save_checkpoint(run.checkpoint, *parts))
+        self.write(lambda run: checkpoint.save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
         """Write the probe and the first checkpoint."""
@@ -239,8 +209,10 @@ class Trainer:
         self.save()
 
     def fit(self) -> bool:
-        """Train to the last epoch, or until patience ends; return False if a callback stopped the
-        run. A probe is validated as epoch 0."""
+        """Train to the last epoch, or until early stopping; a probe is validated as epoch 0.
+
+        Return False if a callback stopped the run.
+        """
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
         if self.probe is not None and not progress.step and progress.best_epoch is None:
@@ -268,8 +240,7 @@ class Trainer:
         return self._finished()
 
     def train_for(self, epochs: int) -> Graphormer | None:
-        """Train for some epochs without validation, and return the network; None if a callback
-        stopped the training."""
+        """Train without validation, and return the network, or None if a callback stopped it."""
         for epoch in range(epochs):
             self.progress.epoch, self.progress.step_in_epoch = epoch, 0
             started = time.perf_counter()
@@ -308,7 +279,7 @@ class Trainer:
         return False
 
     def steps(self, batches: Sequence[np.ndarray]) -> Iterator[int]:
-        """Take a step on each batch; after each step, yield the number of its molecules."""
+        """Take a step on each batch, and yield the number of its molecules."""
         progress = self.progress
         self.objective.train()
         if self.body.frozen:
@@ -328,14 +299,13 @@ class Trainer:
         self.world.sum(totals)
         loss_sum, count = totals.tolist()
         if not math.isfinite(loss_sum):
-            what = f"the loss is {loss_sum} at step {self.progress.step}"
-            raise diverged(what, self.config.optim)
+            raise diverged(f"the loss is {loss_sum} at step {self.progress.step}", self.config)
         self.progress.loss_sum += loss_sum
         self.progress.loss_count += count
         self._last_loss = loss_sum / max(count, TINY)
 
     def trained_objective(self) -> Objective:
-        """Return the objective to validate and to keep: the weight average if there is one."""
+        """Return the objective to validate: the weight average if there is one."""
         average = self.step.average
         return self.objective if average is None else average.module
 
@@ -347,11 +317,9 @@ class Trainer:
         return objective.eval().validate(self.dataset.splits["val"], self.world)
 
     def _estimate_statistics(self, network: Graphormer) -> None:
-        sample = self.schedule.statistics_batches()
-        shares = (self.world.share(each, min_size=1) for each in sample)
-        estimate_statistics(
-            network, (self.graphs.cut(each, self.config.run.max_groups) for each in shares)
-        )
+        shares = (self.world.share(b, min_size=1) for b in self.schedule.statistics_batches())
+        groups = self.config.run.max_groups
+        estimate_statistics(network, (self.graphs.cut(share, groups) for share in shares))
 
     def _end_epoch(
         self, model: PropertyModel, objective: Objective, val_loss: float, scores: dict[str, float]
@@ -379,7 +347,7 @@ class Trainer:
         if best:
             progress.best_epoch = progress.epoch
             state = objective.state_dict().items()
-            kept = self._set_best(model, {name: each.cpu().clone() for name, each in state})
+            kept = self._set_best(model, {name: value.cpu().clone() for name, value in state})
             self.write(lambda run: kept.save_pretrained(run.model))
         progress.history.append(record.line())
         self.write(lambda run: run.write_history(progress.history))
@@ -390,7 +358,7 @@ class Trainer:
 
     def _set_best(self, model: PropertyModel, state: dict[str, Tensor]) -> PropertyModel:
         network = empty_network(model.network.config)
-        network.load_state_dict(Objective.of_network(state))
+        network.load_state_dict(tensors_under("network.", state))
         self.best, self.best_state = model.with_network(network.eval()), state
         return self.best
 
@@ -401,21 +369,13 @@ _MARGIN = 0.95  # machines slow down when they get warm or busy
 
 
 def epochs_within(trainer: Trainer, seconds: float) -> int:
-    """Return the number of epochs that fit into this time, with validations and final scores.
-
-    Some steps and a validation are timed; the state of the run does not change.
-
-    Raises:
-        ConfigError: not even one epoch fits, or several processes train together.
-    """
-    if trainer.world.size > 1:  # each would measure something else
-        raise ConfigError(
-            f"run.budget is for one process, and there are {trainer.world.size}: give --epochs"
-        )
+    """Time some steps and a validation, and return the number of epochs that fit into `seconds`."""
+    if trainer.world.size > 1:  # each would measure another speed
+        raise ConfigError("run.budget is for one process: give --epochs for several")
     started, progress = time.perf_counter(), replace(trainer.progress)
     parts: list[Any] = [trainer.objective, trainer.step.optimizer]
     parts += [] if trainer.step.average is None else [trainer.step.average]
-    before = [deepcopy(each.state_dict()) for each in parts]
+    before = [deepcopy(part.state_dict()) for part in parts]
     gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(gpus):
         step, validation = _measure(trainer, seconds * _MAX_SHARE)
@@ -428,15 +388,13 @@ def epochs_within(trainer: Trainer, seconds: float) -> int:
     epochs = int(left / (epoch + validation / trainer.config.run.validate_every))
     if epochs < 1:
         raise ConfigError(
-            f"run.budget is too short: an epoch with its validation takes some "
-            f"{epoch + validation:,.1f} s here, and {max(left, 0):,.1f} s are left of "
-            f"{trainer.config.run.budget}. Give more time, or train a smaller network"
+            f"run.budget is too short: an epoch takes some {epoch + validation:,.1f} s here, and "
+            f"{max(left, 0):,.1f} s are left of {trainer.config.run.budget}. Give more time"
         )
     return epochs
 
 
 def _measure(trainer: Trainer, max_seconds: float) -> tuple[float, float]:
-    """Return the seconds of a step and of a validation."""
     batches = cycle(trainer.schedule.batches(0))
 
     def timed(work: Callable[[], object]) -> float:

@@ -29,33 +29,19 @@ from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.recipes import architecture, encoding, load_config
 from molsepnorm.training.run_folder.folder import RunFolder
-from molsepnorm.training.start import (
-    LoadedWeights,
-    about_start,
-    load_weights,
-    unfit_targets,
-)
+from molsepnorm.training.start import LoadedWeights, about_start, load_weights, unfit_targets
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """The data and the model of a run, before its first step."""
-
-    dataset: Dataset
-    """With the fitted targets, and the warnings of the run."""
+    dataset: Dataset  # with the fitted targets, and the warnings of the run
     model: PropertyModel
     loaded: LoadedWeights | None
-    """Its weights from the model that the run started from."""
-    new_targets: tuple[str, ...]
-    """Targets whose outputs are fitted before training."""
-    inputs: ExtraInputs
-    """The inputs of the molecules: those of the model, or more that the probe may read."""
-    extra: ExtraArrays
-    """Their values."""
-    probe: PropertyModel | None = None
-    """The kernel regression of a resumed run, which is not fitted again."""
-    leaked: int | None = None
-    """Number of molecules in more than one split; None if they cannot be compared."""
+    new_targets: tuple[str, ...]  # targets whose outputs are fitted before training
+    inputs: ExtraInputs  # of the model, or more that the probe may read
+    extra: ExtraArrays  # values of the inputs
+    probe: PropertyModel | None = None  # kernel regression of a resumed run
+    leaked: int | None = None  # molecules in more than one split; None if they cannot be compared
 
 
 def prepare(
@@ -67,25 +53,19 @@ def prepare(
     callback: Callback,
     may_blend: bool = False,
 ) -> Prepared:
-    """Return the data set with the inputs of the model, and the model.
-
-    Args:
-        resumed: the folder of the run if it is resumed.
-        may_blend: true for members of an ensemble that may be blended with a forest.
-    """
+    """Return the data set with the inputs of the model, and the model."""
     objective = OBJECTIVES[config.objective.name]
-    dataset = world.main_process_first(
-        lambda: objective.prepare(config, dataset, callback.on_progress)
-    )
+    progress = callback.on_progress
+    dataset = world.main_process_first(lambda: objective.prepare(config, dataset, progress))
     probe = None if resumed is None else resumed.probe()
     inputs = fit_inputs(config, dataset)
     can_blend = baseline.may_blend(config, dataset)
+    linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
+    is_probed = config.finetune.probe and linear and supervised
     read = inputs if probe is None else probe.inputs
-    if start is not None and _is_probed(config):
+    if start is not None and is_probed:
         read = probe_inputs(config, dataset, inputs, may_blend or can_blend)
-    dataset, extra = world.main_process_first(
-        lambda: with_inputs(dataset, read, callback.on_progress)
-    )
+    dataset, extra = world.main_process_first(lambda: with_inputs(dataset, read, progress))
     task, dataset = objective.fit_task(config, dataset)
     loaded = None if resumed is None else resumed.loaded_weights()
     known = start or loaded
@@ -95,7 +75,7 @@ def prepare(
     if start is not None:
         unfit, label = unfit_targets(model, start, dataset, extra), config.finetune.label
         loaded = load_weights(model, start, unfit)
-        new_targets = loaded.new_targets if _is_probed(config) else ()
+        new_targets = loaded.new_targets if is_probed else ()
         warnings += about_start(start, model, label, loaded, unfit)
         if config.finetune.start is not None and task.targets:
             count, warning = world.main_process_first(lambda: _trained_on(dataset, config))
@@ -125,98 +105,73 @@ def _new_model(
     extra: ExtraArrays,
     excludes: dict[str, str],
 ) -> PropertyModel:
-    """Return a model with random weights, with features scaled to the training molecules."""
-    plain = architecture(config)
-    network = Graphormer(
-        replace(
-            plain,
-            outputs=task.outputs,
-            molecule_features=plain.molecule_features + inputs.width,
-            columns=sum(inputs.column_widths),
-        )
-    )
+    shape, columns = architecture(config), sum(inputs.column_widths)
+    width = shape.molecule_features + inputs.width
+    shape = replace(shape, outputs=task.outputs, molecule_features=width, columns=columns)
+    network = Graphormer(shape)
     if isinstance(network.molecule_features, MoleculeFeatures):
-        train, own = dataset.splits["train"], dataset.store.features
+        train, features = dataset.splits["train"], dataset.store.features
         values = extra.of(train).read_by(inputs).stacked()
-        values = values if own is None else np.hstack([own[train], values])
+        values = values if features is None else np.hstack([features[train], values])
         network.molecule_features.fit(torch.from_numpy(values))
-    return PropertyModel.of(
-        network,
-        dataset.store.featurizer,
-        task,
-        objective=config.objective.name,
-        excludes=excludes,
-        inputs=inputs,
-        standardize=config.data.standardize,
-    )
+    about = {"objective": config.objective.name, "standardize": config.data.standardize}
+    featurizer = dataset.store.featurizer
+    return PropertyModel.of(network, featurizer, task, inputs=inputs, excludes=excludes, **about)
 
 
 def _trained_on(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
-    """Return the number of validation and test molecules that the start was trained on, and a
-    warning about them."""
+    """Return the number of scored molecules that the start was trained on, and a warning."""
     start = config.finetune.start
     assert start is not None
     try:
-        found = trained_on_before(dataset, start, config.data.standardize)
+        known = trained_on_before(dataset, start, config.data.standardize)
     except MolsepnormError as error:
         return 0, f"The molecules that {start} was trained on cannot be compared: {error}"
-    if not found:
+    if not known:
         return 0, ""
-    return len(found), (
-        f"{start} was trained on {counted(len(found), 'molecule')} of the validation and test "
-        f"splits, such as {found[0]}, so the scores are too optimistic. Give such rows to the "
+    return len(known), (
+        f"{start} was trained on {counted(len(known), 'molecule')} of the validation and test "
+        f"splits, such as {known[0]}, so the scores are too optimistic. Give such rows to the "
         "training split (--splits-column), or remove them."
     )
-
-
-def _is_probed(config: TrainConfig) -> bool:
-    linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
-    return config.finetune.probe and linear and supervised
 
 
 def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     """Return the SMILES of validation and test molecules that the start was trained on.
 
-    These are the training molecules of the run in that folder, and of those that it was started
-    from in turn. For a model without a run folder, and for a run on data in memory, they are the
-    molecules that the model folder has. Molecules of pre-training and of named data sets are not
-    compared.
-
-    They are compared at the higher level of standardisation of the start and the new run, `level`.
-
-    Raises:
-        ConfigError, DataError, ModelError, StorageError: the table of an earlier run is gone or has
-            changed, or a file of the run is damaged.
+    The start knows the training molecules of its run, and of the runs that this one started from in
+    turn; without a run folder, or for a run on data in memory, those in the model folder. Molecules
+    of pre-training and of named data sets are not compared. SMILES are compared at the higher level
+    of standardisation of the start and the new run, `level`.
     """
     if dataset.smiles is None:
         return []
-    found: list[str] = []
+    known: list[str] = []
     visited: set[Path] = set()
     folder: Path | None = start
     while folder is not None:
         run = RunFolder.of_model(resolve(folder))
         if run is None:
             if folder == start or resolve(folder).exists():
-                found += _molecules_of_model(folder)
+                known += _molecules_of_model(folder)
             break
         if run.path.resolve() in visited:
             break
         visited.add(run.path.resolve())
         config = load_config(config=run.config)
         if config.data.in_memory:
-            found += _molecules_of_model(run.path)
+            known += _molecules_of_model(run.path)
         elif config.data.table is not None and config.objective.name == SUPERVISED:
-            found += _training_smiles(run, config)
+            known += _training_smiles(run, config)
         folder = config.finetune.start
-    if not found:
+    if not known:
         return []
-    own = PropertyModel.from_pretrained(start).standardize
-    highest = max(level, own, key=LEVELS.index)
-    trained = {molecule_key(text, highest) for text in found}
+    level = max(level, PropertyModel.from_pretrained(start).standardize, key=LEVELS.index)
+    trained = {molecule_key(text, level) for text in known}
     scored: dict[str, str] = {}
     for split in ("val", "test"):
         for row in dataset.store.rows[dataset.splits[split]]:
-            scored.setdefault(molecule_key(dataset.smiles[row], highest), dataset.smiles[row])
+            scored.setdefault(molecule_key(dataset.smiles[row], level), dataset.smiles[row])
     return [text for canonical, text in scored.items() if canonical in trained]
 
 

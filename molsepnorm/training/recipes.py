@@ -42,9 +42,9 @@ def load_config(
     Later arguments override earlier ones.
 
     Args:
-        source: name of a data set, or path of a table. Without `config`, its default recipe is
-            used: `configs/<name>.yaml`, `configs/ogbg.yaml` for OGB's sets, and for a table
-            `configs/table.yaml`, or `configs/scratch.yaml` to train from random weights.
+        source: name of a data set, or path of a table. Without `config`, its recipe in `configs/`
+            is used: `<name>.yaml`, `ogbg.yaml` for OGB's sets, and for a table `table.yaml`, or
+            `scratch.yaml` to train from random weights.
         config: a YAML file of settings.
         preset: replace the architecture by that of `configs/<preset>.yaml`: mini, slim or base.
         overrides: single settings by their dotted names.
@@ -60,8 +60,7 @@ def load_config(
         text = str(value) if isinstance(value, str | Path) else ""
         if value is not None and (not text.strip() or "\0" in text):
             raise ConfigError(
-                f"{name} must be a name or a path; got {shown(value)}. Save a table in memory to a "
-                "file first, for example with DataFrame.to_csv"
+                f"{name} must be a name or a path; got {shown(value)}. Save a DataFrame to a file"
             )
     overrides = {} if overrides is None else overrides
     if not isinstance(overrides, Mapping):
@@ -69,7 +68,7 @@ def load_config(
             "overrides must be a dictionary of settings, such as {'model.layers': 6}; got "
             f"{shown(overrides)}"
         )
-    content = read_yaml(Path(config)) if config is not None else {}
+    content = {} if config is None else read_yaml(Path(config))
     if source is not None:
         content = content if config is not None else read_recipe(source, overrides, preset)
         data = {**content.get("data", {}), "dataset": None, "table": None}
@@ -88,7 +87,6 @@ def load_config(
 def read_recipe(
     source: str | Path, overrides: Mapping[str, Any] | None = None, preset: str | None = None
 ) -> dict[str, Any]:
-    """Read the default recipe of a data set or a table, as sections of plain values."""
     name = "ogbg" if str(source).startswith("ogbg-") else str(source)
     path = config_folder() / f"{name}.yaml"
     if _is_file(source) or not path.is_file():
@@ -97,14 +95,10 @@ def read_recipe(
 
 
 def table_recipe(overrides: Mapping[str, Any], preset: str | None = None) -> Path:
-    """Return the recipe for a table: fine-tuning, or training from random weights.
-
-    The latter is for `finetune.start` none, and for settings of an architecture or a featuriser
-    without a model to start from.
-    """
+    """Return the recipe for a table: to fine-tune, or to train from random weights."""
     start = overrides.get("finetune.start")
-    own = [name for name in overrides if is_architecture(str(name))]
-    scratch = str(start) == NO_START or (start is None and (preset is not None or own))
+    chosen = preset is not None or any(is_architecture(str(name)) for name in overrides)
+    scratch = str(start) == NO_START or (start is None and chosen)
     return config_folder() / ("scratch.yaml" if scratch else "table.yaml")
 
 
@@ -116,12 +110,6 @@ def config_folder() -> Path:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a file of sections of settings.
-
-    Raises:
-        ConfigError: the file is not YAML, or has no sections.
-        StorageError: it cannot be read.
-    """
     try:
         with clear_errors(path, "read"):
             content = parse_yaml(path.read_text(encoding="utf-8"))
@@ -150,25 +138,14 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text.
-
-    >>> parse_yaml("[1, 2.5, yes, a]")
-    [1, 2.5, True, 'a']
-
-    Raises:
-        ValueError: the text is not YAML. The message is one line.
-    """
+    """Return the value of a YAML text, or raise a `ValueError` with a message of one line."""
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise ValueError(f"{where}{error.problem}") from None
-    except (
-        *(yaml.YAMLError, ValueError, OverflowError, RecursionError),
-        *(TypeError, AttributeError),  # raised by PyYAML for `!!timestamp x`
-    ) as error:
-        # for example for the date 2024-13-45
+    except Exception as error:  # PyYAML raises many kinds, for example for the date 2024-13-45
         raise ValueError(" ".join(str(error).split())) from None
 
 
@@ -177,14 +154,9 @@ def _is_file(source: str | Path) -> bool:
 
 
 def architecture(config: TrainConfig) -> GraphormerConfig:
-    """Return the configured network, with the feature sizes of the data."""
     sizes = featurize.SIZES[datasets.featurizer_of(config.data)]
-    return replace(
-        config.model,
-        atom_sizes=sizes.atoms,
-        bond_sizes=sizes.bonds,
-        molecule_features=len(sizes.molecule),
-    )
+    atoms, bonds, width = sizes.atoms, sizes.bonds, len(sizes.molecule)
+    return replace(config.model, atom_sizes=atoms, bond_sizes=bonds, molecule_features=width)
 
 
 def encoding(config: TrainConfig) -> EncodingSpec:
@@ -192,5 +164,4 @@ def encoding(config: TrainConfig) -> EncodingSpec:
 
 
 def load_dataset(config: TrainConfig) -> Dataset:
-    """Load the configured data set, encoded for the configured network."""
     return datasets.load(config.data, encoding(config))

@@ -1,7 +1,6 @@
-"""The course of a run: load, start, fit, complete, write.
+"""The course of a run: load the data, prepare a model, fit, complete, score and write it.
 
-`train` reads the configured data; `train_on` has the data in memory. An ensemble is a run of runs:
-the members have runs of their own under `members/`, and the joined model is completed and written
+The members of an ensemble are runs under `members/`. Their joined model is completed and written
 like any other.
 """
 
@@ -23,11 +22,11 @@ from molsepnorm.devices import on_device, restored_threads
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
+from molsepnorm.tasks import json_scores
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
 from molsepnorm.training.completing.complete import Completed, complete
-from molsepnorm.training.completing.refit import FirstFit, refit_networks
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
@@ -45,8 +44,7 @@ from molsepnorm.training.start import LoadedWeights, require_same_meaning, start
 
 _EPOCHS, _EPOCHS_OF_MANY = 15, 30
 _MANY = 2000  # training molecules from which on a regression gains from more epochs
-_MAY_DIFFER = ("epochs", "budget", "device", "threads")
-"""Settings of `run` with which a run may be resumed that began with others."""
+_MAY_DIFFER = ("epochs", "budget", "device", "threads")  # settings of `run` in a resumed run
 
 
 def train(
@@ -69,11 +67,11 @@ def train(
         config: the configuration, as `load_config` returns it. A resumed run uses its own.
         folder: the run folder, which must be empty unless the run is resumed.
         resume: continue the run in `folder` exactly where its checkpoint was written.
-        epochs: train a resumed run, finished or not, up to this number of epochs. The learning rate
-            follows the schedule of this length from here on. The result equals that of an
-            uninterrupted run if both schedules agree so far, as with `optim.warmup: 0` and
-            `optim.decay: constant`; otherwise `callback.on_warning` is called. A finished run is
-            scored again, and `metrics.json` keeps the earlier scores under `earlier`.
+        epochs: train a resumed run, finished or not, up to this number of epochs, on the
+            learning-rate schedule of this length. The result equals that of an uninterrupted run
+            if both schedules agree so far, as with `optim.warmup: 0` and `optim.decay: constant`;
+            otherwise `callback.on_warning` is called. A finished run is scored again, and
+            `metrics.json` keeps the earlier scores under `earlier`.
         callback: receives the events of training and may stop it; one or several.
 
     Raises:
@@ -87,12 +85,10 @@ def train(
     callback, lengthen = Callbacks(callback), epochs is not None
     if lengthen and not resume:
         raise ConfigError("epochs is for a run that is resumed: set run.epochs of a new one")
-    if resume and (found := run.finished_metrics()) and epochs in (None, found.epochs):
-        callback.on_warning(
-            f"{run.path} is finished after {counted(found.epochs, 'epoch')}. A higher --epochs "
-            "trains it for longer."
-        )
     if resume:
+        if (metrics := run.finished_metrics()) and epochs in (None, metrics.epochs):
+            length = counted(metrics.epochs, "epoch")
+            callback.on_warning(f"{run.path} is finished after {length}; --epochs may be higher.")
         if not run.members.exists():
             run.require_started()
         config = load_config(config=run.config)
@@ -118,12 +114,9 @@ def train_on(
     """Train on a data set that is already loaded; without a folder, no file is written.
 
     Args:
-        config: the configuration; its `data` section describes the data set.
         dataset: encoded molecules, labels and splits. If its test split is empty, the result has
             no metrics.
-        folder: the run folder as in `train`; None keeps the best model in memory.
-        resume: continue the run in `folder` with the same data set.
-        model: trained model to start from, in place of the one that `finetune.start` names.
+        model: trained model to start from, instead of `finetune.start`.
 
     Raises:
         ConfigError: the model does not fit the data set, or as in `train`.
@@ -153,15 +146,10 @@ def _train(
     may_blend: bool = False,
     model: PropertyModel | None = None,
 ) -> TrainingResult:
-    """Train one model.
+    """Train one model; without a data set, load the configured one.
 
-    Args:
-        dataset: the data set; None for the configured one.
-        run: the run folder; None keeps the best model in memory.
-        lengthen: train a resumed run up to another number of epochs.
-        may_blend: a random forest may be blended with a mean of this model and others, so its
-            kernel regression reads what that forest reads.
-        model: takes the place of the one that `finetune.start` names.
+    With `may_blend`, the ensemble may include a random forest, so the kernel regression of this
+    member reads the same inputs as the forest.
     """
     started = time.perf_counter()
     if dataset is None:
@@ -184,7 +172,7 @@ def _train(
         config = with_length(config, dataset)
         if start is not None:
             require_same_meaning(start, dataset.targets, config.data, config.finetune.label)
-        # the caller's random state and threads are restored
+        # restored for the caller at the end
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         stack.enter_context(on_device(device))
         stack.enter_context(restored_threads())
@@ -208,12 +196,12 @@ def _train(
             trainer.write(lambda run: run.begin(config, prepared.dataset, prepared.loaded))
         epochs = config.run.model_copy(update={"epochs": trainer.progress.epochs})
         began = config.model_copy(update={"run": epochs})
+        path = None if run is None else run.path
         try:
-            path = None if run is None else run.path
             callback.on_start(began, prepared.dataset, prepared.model, path)
             if not resume:
                 trainer.start()
-            result = _end(trainer, trainer.fit())
+            result = _end(trainer, path, trainer.fit())
             callback.on_end(result)
         except BaseException as error:
             callback.on_failure(error)
@@ -222,16 +210,14 @@ def _train(
 
 
 def _load(config: TrainConfig, resumed: Path | None, world: DistributedContext) -> Dataset:
-    """Load the configured data set; `resumed` is the folder of a run that is resumed."""
     data = config.data
     named = [("table", data.table), ("splits_file", data.splits_file)]
-    for name, path in [*named, *(("structures", each) for each in data.structures)]:
+    for name, path in [*named, *(("structures", path) for path in data.structures)]:
         if path is None:
             continue
         if world.size > 1 and is_stream(path):
             raise ConfigError(
-                f"{path} is a pipe, and each of the {world.size} processes would read a part of "
-                "it: write the data to a file and use its path"
+                f"{path} is a pipe, which {world.size} processes cannot share: use a file"
             )
         # the pipe of an earlier process is gone, so only its path can be checked
         if resumed is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
@@ -243,14 +229,13 @@ def _load(config: TrainConfig, resumed: Path | None, world: DistributedContext) 
     return world.main_process_first(lambda: load_dataset(config))
 
 
-def _end(trainer: Trainer, finished: bool) -> TrainingResult:
+def _end(trainer: Trainer, path: Path | None, finished: bool) -> TrainingResult:
     run, dataset, world = trainer.folder, trainer.dataset, trainer.world
-    path = None if run is None else run.path
-    if (best := trainer.best) is None:
+    if trainer.best is None:
         return TrainingResult(path, finished, None, {})
     metrics = world.on_main_process(lambda: _complete(trainer)) if finished else None
     if run is None:
-        model = world.on_main_process(lambda: trainer.best or best)
+        model = world.on_main_process(lambda: trainer.best)
     else:
         model = _published(run, trainer.config, dataset, metrics, world, trainer.callback)
     scores = metrics.to_json() if metrics is not None and dataset.has_test else {}
@@ -258,8 +243,7 @@ def _end(trainer: Trainer, finished: bool) -> TrainingResult:
 
 
 def _complete(trainer: Trainer) -> Metrics | None:
-    """Complete, score and write the best model, unless that was done before; None if a callback
-    stopped the second fit."""
+    """Complete, score and write the best model; return None if a callback stopped it."""
     config, progress, examples = trainer.config, trainer.progress, trainer.examples
     loaded, callback = trainer.prepared.loaded, trainer.callback
     assert trainer.best is not None
@@ -267,23 +251,25 @@ def _complete(trainer: Trainer) -> Metrics | None:
         return done
     chosen = with_network_share(trainer.best.to(trainer.device), examples)
     if config.objective.name == SUPERVISED:
-        fit = FirstFit(config.run.seed, progress.best_epoch or 0)
+        fit = (config.run.seed, progress.best_epoch or 0)
         fits = [] if chosen.network_part is None else [fit]
-        again = refit_networks(config, chosen, loaded, examples, fits, callback)
-        if again is None:
+        completed = complete(config, chosen, loaded, examples, fits, callback)
+        if completed is None:
             return None
-        found = complete(config, chosen, again, examples, callback)
     else:
-        objective = make_objective(config, chosen, examples)
+        objective = make_objective(config, chosen, examples).eval()
         objective.load_state_dict(trainer.best_state)
-        scores = objective.eval().final_scores(trainer.dataset)
-        found = Completed(chosen.to("cpu"), Predictions(), scores)
-    trainer.best = found.model
+        scores = {}
+        for split in ("val", "test"):
+            loss, more = objective.validate(trainer.dataset.splits[split], DistributedContext())
+            scores[split] = json_scores({"loss": loss, **more})
+        completed = Completed(chosen.to("cpu"), Predictions(), scores)
+    trainer.best = completed.model
     return _write(
         trainer.folder,
         config,
         trainer.dataset,
-        found,
+        completed,
         best_epoch=progress.best_epoch,
         epochs=progress.epoch,
         steps=progress.step,
@@ -295,10 +281,10 @@ def _complete(trainer: Trainer) -> Metrics | None:
 
 
 def _write(
-    run: RunFolder | None, config: TrainConfig, dataset: Dataset, found: Completed, **about: Any
+    run: RunFolder | None, config: TrainConfig, dataset: Dataset, completed: Completed, **about: Any
 ) -> Metrics:
-    """Write a completed model and its results; `about` are the entries about the training."""
-    model = found.model
+    """Write a completed model and its metrics; `about` has the entries about the training."""
+    model = completed.model
     if dataset.has_test:
         about |= about_split(config.data, dataset)
     if run is not None:
@@ -310,11 +296,11 @@ def _write(
         seed=config.run.seed,
         class_weight=config.optim.class_weight,
         leak=model.leak(config.data.dataset, allow=True),
-        **found.scores,
+        **completed.scores,
         **about,
     )
     if run is not None:
-        run.finish(model, dataset, found.predictions, metrics)
+        run.finish(model, dataset, completed.predictions, metrics)
     return metrics
 
 
@@ -326,7 +312,6 @@ def _published(
     world: DistributedContext,
     callback: Callback,
 ) -> PropertyModel:
-    """Return the model of a run, after writing its card and the report of the run."""
     model = run.best()
     card = model_card(model, config, dataset, metrics)
     world.on_main_process(lambda: run.write_card(card))
@@ -336,7 +321,7 @@ def _published(
 
 
 def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """Return the configuration with the default number of epochs if it has none."""
+    """Set the default number of epochs if the configuration has none."""
     if config.run.epochs is not None:
         return config
     quantities = all(target.kind == "regression" for target in dataset.targets)
@@ -345,18 +330,14 @@ def with_length(config: TrainConfig, dataset: Dataset) -> TrainConfig:
 
 
 def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
-    """Refuse to resume a run with other settings. The number of epochs is checked with the
-    checkpoint."""
     run.require_started()
-    own = load_config(config=run.config).resolved().content()
-    given = config.resolved().content()
-    for name in _MAY_DIFFER:
-        own["run"][name] = given["run"][name]
+    before = load_config(config=run.config).resolved().content()
+    now = config.resolved().content()
     changed = [
-        f"{section}.{name} ({own[section].get(name)}, now {value})"
-        for section, values in given.items()
+        f"{section}.{name} ({before[section].get(name)}, now {value})"
+        for section, values in now.items()
         for name, value in values.items()
-        if own[section].get(name) != value
+        if before[section].get(name) != value and (section != "run" or name not in _MAY_DIFFER)
     ]
     if changed:
         raise ConfigError(
@@ -368,7 +349,7 @@ def _require_same_settings(config: TrainConfig, run: RunFolder) -> None:
 def _train_ensemble(
     config: TrainConfig, run: RunFolder, callback: Callback, resume: bool, lengthen: bool
 ) -> TrainingResult:
-    """Train the members that are not finished, join all, and score the joined model."""
+    """Train the unfinished members, join all members, and score the joined model."""
     if config.objective.name != SUPERVISED:
         raise ConfigError(
             "run.ensemble needs predictions to average, and pre-training makes none: set it to 1"
@@ -382,11 +363,8 @@ def _train_ensemble(
         dataset = world.main_process_first(lambda: training_dataset(config))
         dataset.require_test("An ensemble (run.ensemble)")
         config = with_length(config, dataset)
-        count = config.run.ensemble  # no seed is in two ensembles of one size
-        seeds = [(config.run.seed * count + n) % (MAX_SEED + 1) for n in range(count)]
-        runs = [config.run.network_alone(seed=seed) for seed in seeds]
-        configs = [config.model_copy(update={"run": each}) for each in runs]
-        folders = [RunFolder(run.members / str(number)) for number in range(1, len(configs) + 1)]
+        count = config.run.ensemble
+        folders = [RunFolder(run.members / str(number)) for number in range(1, count + 1)]
         may_blend = baseline.may_blend(config, dataset)
         if resume:
             run.require_same_data(dataset)
@@ -395,30 +373,29 @@ def _train_ensemble(
                 world.on_main_process(lambda: run.lengthen(config))
         else:
             world.on_main_process(run.require_new)
-            world.on_main_process(lambda: run.begin(config, dataset))
+            world.on_main_process(lambda: run.begin(config, dataset, None))
     members = []
-    for member, each in zip(folders, configs, strict=True):
-        own = load_config(config=member.config).run if member.config.exists() else each.run
-        longer = (own.epochs, own.budget) != (each.run.epochs, each.run.budget)
-        if longer or member.complete_metrics() is None:
-            begun = member.checkpoint.exists()
+    for number, folder in enumerate(folders):
+        # ensembles of the same size with different seeds share no seed
+        seed = (config.run.seed * count + number) % (MAX_SEED + 1)
+        member = config.model_copy(update={"run": config.run.network_alone(seed=seed)})
+        before = (load_config(config=folder.config) if folder.config.exists() else member).run
+        longer = (before.epochs, before.budget) != (member.run.epochs, member.run.budget)
+        if longer or folder.complete_metrics() is None:
+            begun = folder.checkpoint.exists()
+            lengthen = begun and longer
             result = _train(
-                *(each, None, member, callback),
-                resume=begun,
-                lengthen=begun and longer,
-                may_blend=may_blend,
+                member, None, folder, callback, resume=begun, lengthen=lengthen, may_blend=may_blend
             )
             if not result.finished:
                 return replace(result, folder=run.path, metrics={})
-        metrics = member.finished_metrics()
+        metrics = folder.finished_metrics()
         assert metrics is not None
-        members.append((member.best(), metrics))
+        members.append((folder.best(), metrics))
+    loaded = folders[0].loaded_weights()
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(
-            lambda: (
-                run.finished_metrics()
-                or _join(config, run, dataset, members, folders[0].loaded_weights(), callback)
-            )
+            lambda: _join(config, run, dataset, members, loaded, callback)
         )
         if metrics is None:
             return TrainingResult(run.path, False, None, {})
@@ -429,7 +406,7 @@ def _train_ensemble(
 
 
 def _require_longer(members: Iterable[RunFolder], config: TrainConfig) -> None:
-    """Refuse a number of epochs that a member has trained for already, unless it stopped early."""
+    """Refuse a number of epochs that a member has already reached, unless it stopped early."""
     for member in members:
         if config.run.budget is not None or not member.checkpoint.exists():
             continue
@@ -446,37 +423,33 @@ def _join(
     loaded: LoadedWeights | None,
     callback: Callback,
 ) -> Metrics | None:
+    """Complete and write the mean of the members; return None if a callback stopped it."""
+    if (done := run.finished_metrics()) is not None:
+        return done
     joined = join([model for model, _ in members])
     dataset, extra = with_inputs(dataset, joined.inputs, callback.on_progress)
     device = device_of_rank(config.run.device, DistributedContext())
-    runs = [metrics for _, metrics in members]
-    seconds = sum(each.seconds for each in runs)
     examples = Examples.of(dataset, extra, joined, device)
-    joined = joined.to(device)
-    fits = [
-        FirstFit(each.seed, each.best_epoch or 0)
-        for model, each in members
-        if model.network_part is not None
-    ]
-    again = refit_networks(config, joined, loaded, examples, fits, callback)
-    if again is None:
+    fits = [(m.seed, m.best_epoch or 0) for model, m in members if model.network_part is not None]
+    completed = complete(config, joined.to(device), loaded, examples, fits, callback)
+    if completed is None:
         return None
-    found = complete(config, joined, again, examples, callback)
-    shares = [each.network_share or 0.0 for each in runs]
+    runs = [metrics for _, metrics in members]
+    shares = [metrics.network_share or 0.0 for metrics in runs]
     return _write(
         run,
         config,
         dataset,
-        found,
+        completed,
         best_epoch=None,
         epochs=runs[0].epochs,
-        steps=sum(each.steps for each in runs),
-        seconds=round(seconds, 1),
+        steps=sum(metrics.steps for metrics in runs),
+        seconds=round(sum(metrics.seconds for metrics in runs), 1),
         molecules_in_several_splits=runs[0].molecules_in_several_splits,
         molecules_trained_on_before=runs[0].molecules_trained_on_before,
         network_share=sum(shares) / len(shares) if any(shares) else None,
         members=[
-            each.model_dump(mode="json", include={"seed", "best_epoch", "val", "test"})
-            for each in runs
+            metrics.model_dump(mode="json", include={"seed", "best_epoch", "val", "test"})
+            for metrics in runs
         ],
     )

@@ -13,30 +13,24 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.splits import split_name
 from molsepnorm.errors import InvalidMolecule
+from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 from molsepnorm.tasks import Task, json_scores
 from molsepnorm.training.results.metrics import ForestScores, Gap, Scores
 
-MAX_TRAINING = 20_000
-"""Maximum number of training molecules whose predictions a run writes. Each network of the model
-takes about a third of the time of an epoch for them."""
-
+MAX_TRAINING = 20_000  # training molecules whose predictions a run writes
 _MAX_TRAIN, _MAX_TEST = 20_000, 500  # molecules whose similarities are computed
 
 
 class Predictions(NamedTuple):
-    """Predictions of a model by split: `val`, `test` and `train`, as far as a run writes them."""
+    """Predictions of a model and of the forest beside it, by split, as far as a run writes them."""
 
-    graphs: Mapping[str, np.ndarray] = MappingProxyType({})
-    """int64 [n]: the molecules of each split; empty if the model does not predict."""
-    values: Mapping[str, np.ndarray] = MappingProxyType({})
-    """float32 [n, O]: predictions for these molecules."""
-    forest: Mapping[str, np.ndarray] = MappingProxyType({})
-    """float32 [n, O]: predictions of the random forest beside the model, if there is one."""
+    graphs: Mapping[str, np.ndarray] = MappingProxyType({})  # int64 [n]
+    values: Mapping[str, np.ndarray] = MappingProxyType({})  # float32 [n, O]
+    forest: Mapping[str, np.ndarray] = MappingProxyType({})  # float32 [n, O]
 
 
 def predicted_splits(dataset: Dataset) -> dict[str, np.ndarray]:
-    """Return the molecules, int64 [n], of the splits whose predictions a run writes; without a test
-    split, validation alone."""
+    """Return the molecules, int64 [n], of the splits whose predictions a run writes."""
     names = ["val"]
     if dataset.has_test:
         names += ["test"] + ["train"] * (len(dataset.splits["train"]) <= MAX_TRAINING)
@@ -51,7 +45,7 @@ def refit_rows(splits: Mapping[str, np.ndarray]) -> np.ndarray:
 def dataset_scores(
     dataset: Dataset, task: Task, predictions: np.ndarray, labels: np.ndarray
 ) -> dict[str, float]:
-    """Return `Task.scores`; a data set's own evaluator replaces the score of its metric."""
+    """Return `Task.scores`, with the official evaluator of a data set for its metric."""
     scores = task.scores(predictions, labels)
     if dataset.evaluator is not None and dataset.metric is not None:
         scores[dataset.metric] = dataset.evaluator(predictions, labels)
@@ -59,7 +53,7 @@ def dataset_scores(
 
 
 def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, Any]:
-    """Return the entries of `Metrics` about scores; without a test split, those of validation."""
+    """Return the entries of `Metrics` about scores."""
     exact = dataset.exact_labels
     entries: dict[str, Any] = split_scores(dataset, task, predictions.graphs, predictions.values)
     if "test" not in predictions.graphs:
@@ -99,7 +93,6 @@ def split_scores(
 def gaps(
     scores: Scores, others: Scores, intervals: Mapping[str, tuple[float, float]]
 ) -> dict[str, Gap]:
-    """Return the differences of scores that are defined, with their intervals."""
     return {
         name: Gap(difference=one - other, interval_95=ends)
         for name, ends in intervals.items()
@@ -108,28 +101,21 @@ def gaps(
 
 
 def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
-    """Return the entries of `Metrics` about the molecules that the scores are computed from.
-
-    At most 500 test and 20,000 training molecules, drawn at random, are compared, which takes about
-    4 seconds. Molecules that are not SMILES have no similarity.
-    """
+    """Return the entries of `Metrics` about the molecules that the scores are computed from."""
     if not dataset.targets:
         return {}
     parts = dataset.splits
-    # graphs of a data set with a name may leave out what tells two molecules apart
+    # different molecules of a data set with a name may have the same graph
     ids = np.arange(len(dataset.store)) if data.dataset else dataset.molecule_ids
     sizes = {name: len(np.unique(ids[part])) for name, part in parts.items()}
     entries: dict[str, Any] = {"molecules": sizes}
     if "test" in parts:
         exact = np.isfinite(dataset.exact_labels[parts["test"]])
-        of_test = (parts["test"][own] for own in exact.T)
-        counts = (len(np.unique(ids[own])) for own in of_test)
+        counts = (len(np.unique(ids[parts["test"][known]])) for known in exact.T)
         entries["labelled_test"] = dict(zip(dataset.target_names, counts, strict=True))
     if (name := split_name(data)) is not None:
         entries["split"] = name
     if dataset.smiles is not None:
-        from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
-
         bits = {}
         for name, most in (("test", _MAX_TEST), ("train", _MAX_TRAIN)):
             first_rows = np.unique(ids[parts[name]], return_index=True)[1]
@@ -139,7 +125,7 @@ def about_split(data: DataConfig, dataset: Dataset) -> dict[str, Any]:
             except InvalidMolecule:  # the text of another package's featuriser
                 return entries
         median = float(np.median(nearest(bits["test"], bits["train"])[1]))
-        compared = {name: len(each) for name, each in bits.items()}
+        compared = {name: len(rows) for name, rows in bits.items()}
         entries["nearest_train_similarity"] = {"median": median, **compared}
     return entries
 

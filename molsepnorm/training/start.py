@@ -1,11 +1,10 @@
 """The model that training starts from, and its weights.
 
-The head computes the outputs; the body is everything before it. The body is loaded as it is, which
-needs the same featuriser and architecture. The head is loaded target by target: one of the same
-name, kind, classes and transform keeps its outputs if its labels fit them (`unfit_targets`), other
-targets start with new weights. The head of a pre-trained model is not loaded, nor one of two layers
-if the extra inputs (`tasks.ExtraInputs`) differ. A head of one layer reads new inputs with weights
-of 0 at first.
+The body is loaded as it is, which needs the same featuriser and architecture. The head, which
+computes the outputs, is loaded target by target: one of the same name, kind, classes and transform
+keeps its outputs if its labels fit them (`unfit_targets`), other targets start with new weights.
+The head of a pre-trained model is not loaded, nor one of two layers if the extra inputs differ. A
+head of one layer reads new inputs with weights of 0 at first.
 """
 
 from __future__ import annotations
@@ -28,11 +27,8 @@ from molsepnorm.tasks import Target
 from molsepnorm.training.config import FREE, FinetuneConfig, TrainConfig, other_architecture
 from molsepnorm.training.recipes import architecture
 
-_LIMIT = 2.0
-"""Largest standard deviation of new labels in those of the start's labels, and largest RMSE of the
-start in those of the new labels. An RMSE of √2 has even a start that was hardly trained."""
-_OF_TABLE = {*FROM_DATA} - {"atom_sizes", "bond_sizes"}
-"""Settings of a network that may differ from those of the model that it starts from."""
+_LIMIT = 2.0  # see `unfit_targets`; even a start that was hardly trained has an RMSE of √2
+_OF_TABLE = {*FROM_DATA} - {"atom_sizes", "bond_sizes"}  # settings that may differ from the start's
 _MAX_MOLECULES = 1000  # whose labels are compared with the predictions of the start
 
 
@@ -40,18 +36,12 @@ _MAX_MOLECULES = 1000  # whose labels are compared with the predictions of the s
 class LoadedWeights:
     """The weights that a network has from the model that it starts from."""
 
-    loaded: int
-    """Number of parameters that were loaded."""
-    parameters: int
-    """Number of parameters of the network."""
-    same_targets: tuple[str, ...]
-    """Targets whose outputs were loaded."""
-    new_targets: tuple[str, ...]
-    """Targets whose outputs start with new weights."""
-    excludes: Mapping[str, str]
-    """Data sets that the loaded weights must not be evaluated on, each with the reason."""
-    trained_on: int = 0
-    """Number of validation and test molecules that the start was trained on."""
+    loaded: int  # number of parameters that were loaded
+    parameters: int  # of the network
+    same_targets: tuple[str, ...]  # targets whose outputs were loaded
+    new_targets: tuple[str, ...]  # targets whose outputs start with new weights
+    excludes: Mapping[str, str]  # data sets that must not be used for scores -> reason
+    trained_on: int = 0  # number of validation and test molecules that the start was trained on
 
     def __str__(self) -> str:
         text = f"{self.loaded:,} of {self.parameters:,} parameters were loaded"
@@ -63,13 +53,7 @@ class LoadedWeights:
 
 
 def starting_model(config: TrainConfig, model: PropertyModel | None) -> PropertyModel | None:
-    """Return the model to start from: `model`, or the one that `finetune.start` names.
-
-    Raises:
-        ConfigError: it has another featuriser or another architecture than the configuration, or
-            must not be evaluated on the data set.
-        ModelError: the folder holds no model, or another one than the configuration records.
-    """
+    """Return the model to start from, if any: `model`, or the one that `finetune.start` names."""
     start = open_start(config.finetune) if model is None else model
     if start is None:
         return None
@@ -81,35 +65,32 @@ def starting_model(config: TrainConfig, model: PropertyModel | None) -> Property
             f"{name} was trained with the featuriser '{start.featurizer}', and the data have "
             f"'{featurizer}': start from a model with the features of the data"
         )
-    own, other = asdict(start.network.config), asdict(architecture(config))
+    wanted = asdict(architecture(config))
     wrong = [
-        f"model.{key} is {value}, not {other[key]}"
-        for key, value in own.items()
-        if key not in FREE and key not in _OF_TABLE and value != other[key]
+        f"model.{key} is {value}, not {wanted[key]}"
+        for key, value in asdict(start.network.config).items()
+        if key not in FREE and key not in _OF_TABLE and value != wanted[key]
     ]
     if wrong:
         raise other_architecture(name, wrong)
-    # that of a kernel regression has no outputs, so its head is not loaded
+    # the network of a kernel regression has no outputs, so its head is not loaded
     return start.with_parts([start.network_part or NetworkPart(start.network)], [1.0])
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:
-    """Read the model that a run starts from; None for random weights, for which other settings of
-    fine-tuning raise a `ConfigError`."""
+    """Read the model that a run starts from; None for random weights."""
     if config.start is None:
         for name, field in FinetuneConfig.model_fields.items():
             if getattr(config, name) != field.default:
                 raise ConfigError(
-                    f"finetune.{name} has no effect without a model to start from: name one by "
-                    "finetune.start (--from), or leave it out"
+                    f"finetune.{name} has no effect without a model to start from (--from)"
                 )
         return None
     model = PropertyModel.from_pretrained(config.start)
     if config.weights_sha256 not in (None, found := weights_digest(config.start)):
         raise ModelError(
-            f"the weights of {config.start} have the digest {found[:12]}…, and "
-            f"finetune.weights_sha256 names {str(config.weights_sha256)[:12]}…: put that model "
-            "back, or name this one as finetune.start again"
+            f"the weights of {config.start} have the digest {found[:12]}…, not finetune."
+            "weights_sha256: put that model back, or name this one as finetune.start again"
         )
     return model
 
@@ -117,9 +98,7 @@ def open_start(config: FinetuneConfig) -> PropertyModel | None:
 def require_same_meaning(
     start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
 ) -> None:
-    """Check that targets with the name of one of the start also have its transform, kind and
-    classes, unless the configuration of the data names other ones. `name` is that of the start in
-    the message."""
+    """Refuse a target of the start with other transform, kind or classes that nobody asked for."""
     known = {target.name: target for target in start.task.targets}
     for target in targets:
         old = known.get(target.name)
@@ -131,7 +110,7 @@ def require_same_meaning(
 
 
 def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
-    """Return the option that gives a target the meaning of the start; None if none is needed."""
+    """Return the option that gives a target the meaning of the start, if one is needed."""
     named = data.task_type is not None
     if isinstance(data.task_type, dict):
         named = new.name in data.task_type
@@ -147,32 +126,31 @@ def _missing_option(old: Target, new: Target, data: DataConfig) -> str | None:
 def unfit_targets(
     model: PropertyModel, start: PropertyModel, dataset: Dataset, extra: ExtraArrays
 ) -> tuple[str, ...]:
-    """Return the regression targets whose training labels do not fit the output weights that
-    `load_weights` would load, as with labels in another unit.
+    """Return the regression targets whose training labels do not fit the output weights of the
+    start, as with labels in another unit.
 
     Their standard deviation is more than twice that of the labels of the start, or the start
-    predicts them with an RMSE of more than twice their standard deviation. A smaller deviation
-    alone fits, since it may be that of a series of similar molecules.
+    predicts them with an RMSE of more than twice their standard deviation. A smaller standard
+    deviation fits, since the molecules may be similar to each other.
     """
     loaded = deepcopy(model)
     same = load_weights(loaded, start).same_targets
-    olds = {each.name: each for each in start.task.targets if each.name in same}
-    numbers = [n for n, each in enumerate(model.task.targets) if each.name in olds]
-    numbers = [n for n in numbers if model.task.targets[n].kind == "regression"]
-    if not numbers:
+    scales = {target.name: target.scale for target in start.task.targets}
+    targets = [t for t in model.task.targets if t.name in same and t.kind == "regression"]
+    if not targets:
         return ()
     train = dataset.splits["train"]
     rows = train[:: -(-len(train) // _MAX_MOLECULES)]
     values = loaded.predict(Inputs.of(dataset.store, extra), rows).values
-    found = []
-    for number in numbers:
-        new, column = model.task.targets[number], model.task.columns()[number].start
-        errors = values[:, column] - dataset.labels[rows, number]
+    unfit = []
+    for target in targets:
+        number = model.task.names.index(target.name)
+        errors = values[:, model.task.columns()[number].start] - dataset.labels[rows, number]
         known = errors[np.isfinite(errors)]
         rmse = (known @ known / max(len(known), 1)) ** 0.5
-        if new.scale > _LIMIT * olds[new.name].scale or rmse > _LIMIT * new.scale:
-            found.append(new.name)
-    return tuple(found)
+        if target.scale > _LIMIT * scales[target.name] or rmse > _LIMIT * target.scale:
+            unfit.append(target.name)
+    return tuple(unfit)
 
 
 def load_weights(
@@ -180,20 +158,15 @@ def load_weights(
 ) -> LoadedWeights:
     """Copy the weights of a trained model into a model of the same architecture.
 
-    The outputs of regression targets are rescaled from the standardisation of the start's labels to
-    that of the new ones, so that the network predicts the same values as the start.
-
-    Args:
-        model: model to change, on the CPU.
-        unfit: targets that get new output weights, see `unfit_targets`.
+    The outputs of regression targets are rescaled to the standardisation of the new labels, so that
+    the network predicts the same values as the start. `unfit` targets get new output weights.
     """
     network, task, same_inputs = model.network, model.task, model.inputs == start.inputs
+    known = {}
     has_outputs = start.objective == SUPERVISED and start.network.config.outputs > 0
     if has_outputs and (same_inputs or network.config.head == "linear"):
         targets = zip(start.task.targets, start.task.columns(), strict=True)
-        known = {each.meaning: (each, rows) for each, rows in targets}
-    else:
-        known = {}
+        known = {target.meaning: (target, rows) for target, rows in targets}
     ours, theirs = network.state_dict(), start.network.state_dict()
     weight, bias = output_layer(ours)
     common = ours[weight].shape[1] - (0 if same_inputs else model.inputs.width)  # channels
@@ -212,9 +185,8 @@ def load_weights(
         outputs += target.width
     for name, value in theirs.items():
         if name.startswith("molecule_features.") and not same_inputs:
-            own = start.encoding.molecule_features  # of the featuriser, which are the first
-            if own:
-                ours[name][:own] = value[:own]
+            if width := start.encoding.molecule_features:  # of the featuriser, which are the first
+                ours[name][:width] = value[:width]
         elif name not in (weight, bias, INTERACTIONS) and (same or not in_head(name)):
             ours[name].copy_(value)
     sizes = {name: parameter.numel() for name, parameter in network.named_parameters()}
@@ -223,13 +195,9 @@ def load_weights(
         new &= {weight, bias, INTERACTIONS}
     body = sum(size for name, size in sizes.items() if name not in new)
     of_output = common + 1 + (ours[INTERACTIONS][0].numel() if interact else 0)
-    return LoadedWeights(
-        loaded=body + outputs * of_output,
-        parameters=sum(sizes.values()),
-        same_targets=tuple(same),
-        new_targets=tuple(name for name in task.names if name not in same),
-        excludes=start.excludes,
-    )
+    loaded, parameters = body + outputs * of_output, sum(sizes.values())
+    others = tuple(name for name in task.names if name not in same)
+    return LoadedWeights(loaded, parameters, tuple(same), others, start.excludes)
 
 
 def about_start(
@@ -239,8 +207,7 @@ def about_start(
     loaded: LoadedWeights,
     unfit: Collection[str],
 ) -> Iterator[str]:
-    """Yield sentences on the loaded weights, the differences between model and start, and the
-    targets whose labels do not fit."""
+    """Yield sentences on the loaded weights, and the differences between model and start."""
     yield f"Training starts from {source}: {loaded}."
     inputs = start.inputs
     if inputs.width and inputs != model.inputs:
@@ -253,11 +220,9 @@ def about_start(
             f"not used. To use them, add {' '.join(options)}."
         )
     if start.standardize not in ("none", model.standardize):
-        yield (
-            f"{source} standardises structures by the level {start.standardize}, and this run by "
-            f"{model.standardize}."
-        )
-    new, old = ({each.name: each for each in one.task.targets} for one in (model, start))
+        levels = f"{start.standardize}, and this run by {model.standardize}"
+        yield f"{source} standardises structures by the level {levels}."
+    new, old = ({target.name: target for target in m.task.targets} for m in (model, start))
     for name in unfit:
         yield (
             f"The labels of {name} (mean {new[name].mean:.4g}, standard deviation "

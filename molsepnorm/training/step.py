@@ -1,7 +1,4 @@
-"""A training step: forward pass, loss, gradients, clipping, optimiser, weight average.
-
-Nothing in a step synchronises with the device.
-"""
+"""A training step, which never synchronises with the device."""
 
 from __future__ import annotations
 
@@ -28,25 +25,23 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Return AdamW over all parameters, all with weight decay, as in Graphormer v1.
 
-    The entry `lr_factor` of a group is the factor on the learning rate: `finetune.body_lr` for the
-    body of the network, 1 for everything else.
+    The entry `lr_factor` of a group multiplies the learning rate: `finetune.body_lr` for the body.
     """
     groups: dict[float, dict[str, Any]] = {}
     for name, parameter in objective.named_parameters():
-        before, of_network, own = name.partition("network.")
-        is_body = of_network and not before and not in_head(own)
+        is_body = name.startswith("network.") and not in_head(name.removeprefix("network."))
         factor = finetune.body_lr if finetune is not None and is_body else 1.0
         group = groups.setdefault(factor, {"params": [], "lr_factor": factor})
         group["params"].append(parameter)
-    every = list(groups.values())
-    return torch.optim.AdamW(every, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+    decay = config.weight_decay
+    return torch.optim.AdamW([*groups.values()], lr=config.lr, weight_decay=decay, fused=True)
 
 
 class WeightAverage(nn.Module):
     """An exponential moving average of the weights of an objective.
 
     After n steps the decay is at most (1 + n) / (10 + n), so that the initial weights are soon
-    forgotten. Batch-norm statistics are not averaged; `estimate_statistics` computes them.
+    forgotten. Batch-norm statistics are not averaged.
     """
 
     def __init__(self, objective: Objective, decay: float) -> None:
@@ -54,24 +49,16 @@ class WeightAverage(nn.Module):
         self.module = copy.deepcopy(objective).requires_grad_(False)
         self.decay = decay
 
-    def weight(self, step: int) -> float:
-        """Return the weight of the parameters after a step, counted from 0."""
-        return 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
-
     @torch.no_grad()
-    def update(self, objective: Objective, weight: float) -> None:
+    def update(self, objective: Objective, step: int) -> None:
+        weight = 1 - min(self.decay, (1 + step) / (10 + step)) if step else 1.0
         averages: list[Tensor] = list(self.module.parameters())
         changes = torch._foreach_sub(list(objective.parameters()), averages)
         torch._foreach_add_(averages, torch._foreach_mul(changes, weight))
 
 
 def learning_rate(step: int, total: int, config: OptimConfig) -> float:
-    """Return the learning rate of a step, counted from 0, of `total` steps.
-
-    >>> config = OptimConfig(lr=1.0, warmup=0.5, decay="linear")
-    >>> [learning_rate(step, 4, config) for step in range(4)]
-    [0.5, 1.0, 1.0, 0.5]
-    """
+    """Return the learning rate of a step, counted from 0, of `total` steps."""
     warmup = round(config.warmup * total)
     if step < warmup:
         return config.lr * (step + 1) / warmup
@@ -94,17 +81,12 @@ class TrainStep:
         self.average = WeightAverage(objective, ema) if ema else None
         self.graphs = objective.examples.graphs
         self.device = objective.examples.labels.device
+        # sums of this process's losses and of their weights
         self.totals = torch.zeros(2, dtype=torch.float64, device=self.device)
-        """Sum of this process's losses and of their weights, since it was last set to zero."""
         self.rebuild()
 
     def __call__(self, batch: np.ndarray, rate: float, number: int) -> None:
-        """Take step `number`, counted from 0.
-
-        Args:
-            batch: int64 [B], the molecules of the step, of all processes.
-            rate: learning rate.
-        """
+        """Take step `number`, from 0, on the molecules of all processes, int64 [B]."""
         run, clip_norm = self.config.run, self.config.optim.clip_norm
         molecules = self.world.share(batch, min_size=1)
         molecules = molecules[np.argsort(self.graphs.sizes[molecules], kind="stable")]
@@ -124,38 +106,31 @@ class TrainStep:
             nn.utils.clip_grad_norm_(self.objective.parameters(), clip_norm)
         self.optimizer.step()
         if self.average is not None:
-            self.average.update(self.objective, self.average.weight(number))
+            self.average.update(self.objective, number)
         self.totals += torch.stack([loss_sum.detach(), count])
 
     def rebuild(self) -> None:
         """Build the forward pass again after parameters were frozen or unfrozen."""
-        self._forward = _parallel(self.objective, self.world, self.device)
+        self._forward: Callable[..., tuple[Tensor, Tensor]] = self.objective
+        if self.world.size > 1:
+            parallel = nn.parallel.DistributedDataParallel(
+                self.objective,
+                device_ids=[self.device] if self.device.type == "cuda" else None,
+                gradient_as_bucket_view=True,
+                find_unused_parameters=not self.objective.uses_all_outputs,
+            )
+            parallel.broadcast_buffers = False  # synchronised norms keep them equal
+            self._forward = parallel
         if self.config.run.compile:
             self._forward = torch.compile(self._forward)
-
-
-def _parallel(
-    objective: Objective, world: DistributedContext, device: torch.device
-) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return the objective, with gradients that are averaged over the processes."""
-    if world.size == 1:
-        return objective
-    parallel = nn.parallel.DistributedDataParallel(
-        objective,
-        device_ids=[device] if device.type == "cuda" else None,
-        gradient_as_bucket_view=True,
-        find_unused_parameters=not objective.uses_all_outputs,
-    )
-    parallel.broadcast_buffers = False  # synchronised norms keep them equal
-    return parallel
 
 
 @torch.no_grad()
 def estimate_statistics(network: nn.Module, batches: Iterable[GraphBatch]) -> None:
     """Replace the running statistics of every batch norm by their mean over training batches.
 
-    Running averages lag behind the weights, which degrades scores on small data sets, and a weight
-    average has none. Dropout is off, and the network is left in evaluation mode.
+    Running averages lag behind the weights, which degrades scores on small data sets. Dropout is
+    off, and the network is left in evaluation mode.
     """
     network.eval()
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]

@@ -214,7 +214,7 @@ def test_no_thread_of_a_process_group_is_left_when_python_ends(out: Path) -> Non
 
 def test_a_batch_size_below_two_per_process_is_refused() -> None:
     DistributedContext(1, 4).require_batch(8)
-    with pytest.raises(ConfigError, match="got 7 for 4 processes. Try --batch-size 8 or more"):
+    with pytest.raises(ConfigError, match="batch_size 7 .*: try --batch-size 8 or more"):
         DistributedContext(1, 4).require_batch(7)
 
 

@@ -74,7 +74,7 @@ def test_a_run_killed_at_the_end_of_an_epoch_resumes_exactly(configure, tmp_path
         elif at == "history written":
             place, name, after = RunFolder, "write_history", True
         else:
-            place, name, after = loop, "save_checkpoint", False
+            place, name, after = loop.checkpoint, "save_checkpoint", False
         patch.setattr(place, name, killed(after, getattr(place, name)))
         with pytest.raises(_Killed):
             train(config, tmp_path / "parts")

@@ -77,7 +77,7 @@ def test_the_average_is_a_plain_loop():
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.add_(torch.randn_like(parameter))
-        average.update(network, torch.tensor(average.weight(step)))
+        average.update(network, step)
         decay = min(0.6, (1 + step) / (10 + step)) if step else 0.0
         for name, value in network.named_parameters():
             old = expected.get(name, value).detach().double()

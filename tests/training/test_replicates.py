@@ -127,7 +127,7 @@ def test_more_seeds_on_a_changed_table_are_refused(configure, tmp_path, table, t
     ("seeds", "splits", "settings", "message"),
     [
         ([0, 1, 0], None, {}, "at least one seed is needed, each once, such as 0-9 or 0,1,2"),
-        ([0], 4, {"data.folds": 3}, "data.folds is 3, which is the number of splits; got 4"),
+        ([0], 4, {"data.folds": 3}, "data.folds is 3, the number of splits; got 4"),
         ([0], 2, {"data.splits_column": "active"}, "the column 'active' defines the split, so"),
         ([0], 3, {"data.splits_file": "two.json"}, r"data.fold is 2, but .* has 2 splits"),
     ],

@@ -69,7 +69,7 @@ def test_they_are_read_from_the_cache_the_second_time(own_cache, monkeypatch):
         structure_features(SMILES[::-1], NAMES)
     with pytest.raises(AssertionError, match="was computed"):
         structure_features(SMILES[1:], NAMES)
-    monkeypatch.setattr(inputs, "RDKIT_VERSION", "another")
+    monkeypatch.setattr(inputs.descriptors, "RDKIT_VERSION", "another")
     with pytest.raises(AssertionError, match="was computed"):
         structure_features(SMILES, NAMES)
 

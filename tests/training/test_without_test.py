@@ -84,7 +84,7 @@ def test_the_second_fit_has_all_labels_and_its_validation_scores_are_too_optimis
     config = configure({**ALL, **start})
     result = train(config, tmp_path / "run")
     assert len(result.model.training_molecules()) == 29  # one of 30 has no label
-    with pytest.raises(ConfigError, match="trained on all rows that have a split"):
+    with pytest.raises(ConfigError, match="has no test split: score another table"):
         evaluate(tmp_path / "run", config.data)
     assert "kernel regression" in evaluate(tmp_path / "run", config.data, split="val").leak
 

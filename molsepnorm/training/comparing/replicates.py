@@ -1,12 +1,10 @@
-"""`train_replicates`: one configuration over several seeds and splits, and their mean scores.
-
-In cross-validation without a held-out test set, each row is predicted by a model of other folds.
-"""
+"""`train_replicates`: one configuration over several seeds and splits, and their mean scores."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby, product
@@ -43,15 +41,15 @@ class Replicates:
 
     folder: Path
     runs: dict[str, dict[str, Any]]
-    """The content of `metrics.json` of every finished run, by the name of its folder."""
+    """`metrics.json` of every finished run, by the name of its folder."""
     summary: dict[str, Any]
     """The content of `summary.json`: mean and unbiased standard deviation of every score, and in
     `leaks` the reasons why those of some runs are too optimistic.
 
-    If every fold is a test set (`data.test_set: false`), they are those over the folds; the score
-    of a fold is the mean over its seeds."""
+    If every fold is a test set (`data.test_set: false`), they are over the folds, each with the
+    mean score of its seeds."""
     finished: bool
-    """False if it was stopped; the same call continues it."""
+    """False if a callback stopped it; the same call continues it."""
 
 
 def train_replicates(
@@ -64,9 +62,8 @@ def train_replicates(
 ) -> Replicates:
     """Train with each seed, and on each of several splits, one run after the other.
 
-    Finished runs are not repeated, and a stopped run is continued, so more seeds can be added
-    later. If every fold is a test set (`data.test_set: false`), `oof_predictions.csv` is written at
-    the end, see `write_out_of_fold`.
+    Finished runs are not repeated, and a stopped run is continued. If every fold is a test set
+    (`data.test_set: false`), `oof_predictions.csv` is written at the end.
 
     >>> config = load_config("ogbg-molhiv")
     >>> replicates = train_replicates(config, "runs/molhiv", seeds=range(10))  # doctest: +SKIP
@@ -76,7 +73,6 @@ def train_replicates(
     Args:
         config: the configuration; `run.seed` and `data.fold` are replaced.
         folder: the folder for the results, with a folder per run and `summary.json`.
-        seeds: random seeds for initialisation, shuffling and dropout.
         splits: number of splits: the first entries of `data.splits_file`, or replicates with other
             training and validation molecules. None for the configured split, or for all folds if
             `data.folds` is set.
@@ -94,72 +90,60 @@ def train_replicates(
         if splits is not None:
             _require_several(config, splits)
         splits = splits or config.data.folds
-        configs = dict(_configurations(config, seeds, splits))
-        _require_ready({folder / name: each for name, each in configs.items()}, splits is not None)
+        configs: dict[RunFolder, TrainConfig] = {}
+        kind = "fold" if config.data.folds else "split"
+        for fold, seed in product([config.data.fold] if splits is None else range(splits), seeds):
+            prefix = "" if splits is None else f"{kind}-{fold}-"
+            run = RunFolder(folder / f"{prefix}seed-{seed}")
+            configs[run] = config.changed({"data.fold": fold, "run.seed": seed})
+        _require_ready(configs, splits is not None)
         runs: dict[str, dict[str, Any]] = {}
         summary: dict[str, Any] = {}
-        for name, each in configs.items():
-            run = RunFolder(folder / name)
+        for run, seeded in configs.items():
             metrics = run.complete_metrics()
             if metrics is None:
                 begun = run.has_begun
-                result = train(None if begun else each, run.path, resume=begun, callback=callback)
+                result = train(None if begun else seeded, run.path, resume=begun, callback=callback)
                 if not result.finished:
                     break
-            runs[name] = result.metrics if metrics is None else metrics.to_json()
+            runs[run.path.name] = result.metrics if metrics is None else metrics.to_json()
             summary = _summary(config, runs, len(seeds))
             write_json(folder / "summary.json", summary)
         finished = len(runs) == len(configs)
         if finished and is_nested(config):
-            paths = [RunFolder(folder / name) for name in runs]
+            paths = list(configs)
             folds = [paths[i : i + len(seeds)] for i in range(0, len(paths), len(seeds))]
             summary["out_of_fold"] = write_out_of_fold(config, folder, folds)
             write_json(folder / "summary.json", summary)
     return Replicates(folder, runs, summary, finished)
 
 
-def _configurations(
-    config: TrainConfig, seeds: Sequence[int], splits: int | None
-) -> Iterator[tuple[str, TrainConfig]]:
-    kind = "fold" if config.data.folds else "split"
-    for fold, seed in product([config.data.fold] if splits is None else range(splits), seeds):
-        name = f"seed-{seed}" if splits is None else f"{kind}-{fold}-seed-{seed}"
-        yield name, config.changed({"data.fold": fold, "run.seed": seed})
-
-
 def _require_several(config: TrainConfig, splits: int) -> None:
-    """Check the number of splits, as far as possible without the data."""
     data = config.data
     if splits < 1:
         raise ConfigError(f"at least one split is needed; got {splits}")
     if data.folds is not None and splits != data.folds:
-        raise ConfigError(
-            f"data.folds is {data.folds}, which is the number of splits; got {splits}"
-        )
+        raise ConfigError(f"data.folds is {data.folds}, the number of splits; got {splits}")
     if data.table is None or data.column_of_split is not None:
         owner = data.dataset or f"the column '{data.column_of_split}'"
         raise ConfigError(f"{owner} defines the split, so there is one split and no replicates")
 
 
-def _require_ready(configs: Mapping[Path, TrainConfig], several_splits: bool) -> None:
-    """Check, before hours of training, that existing runs have their configuration, the same table
-    and the same split, that each split has test molecules, and that new ones are trainable."""
-    for path, config in configs.items():
-        run = RunFolder(path)
+def _require_ready(configs: Mapping[RunFolder, TrainConfig], several_splits: bool) -> None:
+    """Check, before hours of training, that existing runs fit and that new ones are trainable."""
+    for run, config in configs.items():
         if run.config.exists() and load_config(config=run.config) != config.resolved():
-            raise ConfigError(f"{path} is a run of another configuration: choose another folder")
+            message = f"{run.path} is a run of another configuration: choose another folder"
+            raise ConfigError(message)
     first, *_ = configs.values()
     is_supervised = first.objective.name == SUPERVISED
     if is_nested(first) and not is_supervised:
-        raise ConfigError(
-            "data.test_set: false (--no-test) is for models with targets, and the objective "
-            f"{first.objective.name} has none"
-        )
+        raise ConfigError("data.test_set: false (--no-test) is for models with targets")
     if first.data.table is None:
         return
-    for fold, group in groupby(configs, key=lambda path: configs[path].data.fold):
-        runs = [RunFolder(path) for path in group]
-        config = configs[runs[0].path]
+    for fold, group in groupby(configs, key=lambda run: configs[run].data.fold):
+        runs = list(group)
+        config = configs[runs[0]]
         begun = [run for run in runs if run.environment.exists()]
         dataset = training_dataset(config)
         dataset.require_test("Each replicate")
@@ -173,12 +157,9 @@ def _require_ready(configs: Mapping[Path, TrainConfig], several_splits: bool) ->
             raise DataError(f"{name} {fold} (counted from 0) cannot be trained: {error}") from error
 
 
-def _summary(
-    config: TrainConfig, runs: Mapping[str, dict[str, Any]], num_seeds: int
-) -> dict[str, Any]:
-    """Return the content of `summary.json`."""
+def _summary(config: TrainConfig, runs: dict[str, dict[str, Any]], seeds: int) -> dict[str, Any]:
     first, *_ = metrics = list(runs.values())
-    size = num_seeds if is_nested(config) else 1
+    size = seeds if is_nested(config) else 1
     groups = [metrics[i : i + size] for i in range(0, len(metrics), size)]
     summary = {
         "data": first["data"],
@@ -198,8 +179,8 @@ def _summary(
         summary["baseline"] = parts
         if is_nested(config):
             summary["baseline_difference"] = {
-                name: _difference(own["values"], parts["test"][name]["values"], config.data.folds)
-                for name, own in summary["test"].items()
+                name: _difference(ours["values"], parts["test"][name]["values"], config.data.folds)
+                for name, ours in summary["test"].items()
             }
     leaks = {name: Metrics.from_json(run).leaks for name, run in runs.items()}
     if any(leaks.values()):
@@ -222,29 +203,21 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
     return {**mean_and_sd(values), "values": list(values)}
 
 
-def _difference(
-    ours: Sequence[float | None], others: Sequence[float | None], folds: int | None
-) -> dict[str, Any]:
-    found = paired_difference(ours, others, folds)
-    pairs = zip(ours, others, strict=True)
-    return {
-        "difference": found.mean,
-        "interval_95": None if found.interval is None else list(found.interval),
-        "values": [None if one is None or other is None else one - other for one, other in pairs],
-    }
+def _difference(ours: list[Any], others: list[Any], folds: int | None) -> dict[str, Any]:
+    gap, pairs = paired_difference(ours, others, folds), zip(ours, others, strict=True)
+    values = [None if None in pair else pair[0] - pair[1] for pair in pairs]
+    ends = gap.interval and [*gap.interval]
+    return {"difference": gap.mean, "interval_95": ends, "values": values}
 
 
 def _common(runs: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the entries about the labels of each target that are the same in all runs."""
-    found = {
-        target: {
-            key: value
-            for key, value in about.items()
-            if all(run.get(target, {}).get(key) == value for run in runs)
-        }
-        for target, about in runs[0].items()
-    }
-    return {target: about for target, about in found.items() if about}
+    common: dict[str, dict[str, Any]] = defaultdict(dict)
+    for target, about in runs[0].items():
+        for key, value in about.items():
+            if all(run.get(target, {}).get(key) == value for run in runs):
+                common[target][key] = value
+    return dict(common)
 
 
 _ROUNDING = 1e-9  # relative size of a standard error that is rounding
@@ -252,14 +225,15 @@ _ROUNDING = 1e-9  # relative size of a standard error that is rounding
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean difference of scores over pairs of runs with equal seed and split, or over folds."""
+    """Mean difference of scores over pairs of runs with equal seed and split, or over folds.
+
+    `interval` is the 95 % interval by Student's t, `p` the p-value of a paired t-test. Both are
+    None for a single pair or equal differences; `mean` is None without pairs.
+    """
 
     mean: float | None
-    """None without pairs."""
     interval: tuple[float, float] | None
-    """95 % interval by Student's t; None for a single pair, or equal differences."""
     p: float | None
-    """p-value of a paired t-test; None if undefined: a single pair, or equal differences."""
     pairs: int
 
 
@@ -269,24 +243,21 @@ def paired_difference(
     """Compare scores with others in pairs; a pair with an undefined score, None, does not count.
 
     The training sets of two folds overlap, so the plain standard error of their differences is too
-    small. Nadeau and Bengio correct it: the variance of the mean is (1/k + n_test/n_train) times
-    the variance of the k differences, and n_test/n_train is 1/(folds - 1).
+    small. If each pair is one of `folds`, Nadeau and Bengio correct it: the variance of the mean is
+    (1/k + n_test/n_train) times the variance of the k differences, and n_test/n_train is 1/(folds -
+    1).
 
     >>> paired_difference([0.31, 0.35, 0.30], [0.32, 0.37, 0.33])
     Difference(mean=-0.02..., interval=(-0.044..., 0.004...), p=0.074..., pairs=3)
     >>> paired_difference([0.8, 0.9, 0.7, 0.9, 0.8], [1.0, 1.0, 1.0, 1.0, 1.0], folds=5)
     Difference(mean=-0.18..., interval=(-0.33..., -0.02...), p=0.03..., pairs=5)
 
-    Args:
-        scores, base: scores of as many pairs.
-        folds: number of folds, if each pair is one of them.
-
     Source: Nadeau and Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
     """
     from scipy import stats
 
-    both = [pair for pair in zip(scores, base, strict=True) if None not in pair]
-    pairs = np.array(both, dtype=float).reshape(-1, 2)
+    defined = [pair for pair in zip(scores, base, strict=True) if None not in pair]
+    pairs = np.array(defined, dtype=float).reshape(-1, 2)
     differences, count = pairs[:, 0] - pairs[:, 1], len(pairs)
     if not count:
         return Difference(None, None, None, 0)
@@ -300,13 +271,11 @@ def paired_difference(
 
 
 OOF = "oof_predictions.csv"
-
 _UNREADABLE = "a feature column has a value that no training row outside its fold has"
 _UNLABELLED = "the row has no label, or the weight 0, so it is in no fold"
 
 
 def is_nested(config: TrainConfig) -> bool:
-    """Return whether every fold is the test set of a run."""
     return config.data.folds is not None and not config.data.test_set
 
 
@@ -316,16 +285,13 @@ def write_out_of_fold(
     """Write `oof_predictions.csv`, and return the scores of all rows together.
 
     The file has all rows and columns of the table, with the line of each row, its fold, the
-    prediction of the model that was trained without this fold, and the reason if there is none. A
-    row that was merged into another one has the prediction of that row. With several seeds, the
-    prediction is the mean over the seeds.
-
-    Args:
-        folds: the finished runs that have each fold as their test set, one for each seed.
+    prediction of the model that was trained without this fold (the mean over the seeds), and the
+    reason if there is none. A row that was merged into another one has its prediction. `folds` are
+    the finished runs that have each fold as their test set, one for each seed.
     """
     dataset = load_dataset(config)
     task = Task.fit(dataset.targets, dataset.exact_labels[dataset.molecules], "loss", strict=False)
-    # the last entry is that of rows without a molecule
+    # the last entry is for rows without a molecule
     predictions = np.full((len(dataset.store) + 1, task.outputs), np.nan, np.float32)
     fold_of = np.full(len(dataset.store) + 1, -1)
     merged = {entry.row: entry.into for entry in dataset.merged}
@@ -334,8 +300,8 @@ def write_out_of_fold(
             run.require_same_data(dataset, splits=False)
         rows = [row for row in read_json(runs[0].splits)[0]["test"] if row not in merged]
         graphs = np.searchsorted(dataset.store.rows, sorted(rows))
-        each = [_read_predictions(run, task, len(graphs)) for run in runs]
-        predictions[graphs], fold_of[graphs] = np.mean(each, axis=0), fold
+        of_runs = [_read_predictions(run, task, len(graphs)) for run in runs]
+        predictions[graphs], fold_of[graphs] = np.mean(of_runs, axis=0), fold
     assert config.data.table is not None
     table = read_table(config.data.table, config.data.reading)
     graph_of = np.full(len(table), -1)
@@ -349,10 +315,10 @@ def write_out_of_fold(
     added["error"] = reasons.astype(object)[graph_of]
     for rejected in dataset.rejected:
         added["error"][rejected.row] = rejected.reason
-    own = [table.iloc[:, number] for number in range(table.shape[1])]
+    columns = [table.iloc[:, number] for number in range(table.shape[1])]
     line, *names = (free_name(name, table.columns, "_oof") for name in ("line", *added))
     with replacing(folder / OOF) as scratch:
-        whole = zip(table.index, *own, *added.values(), strict=True)
+        whole = zip(table.index, *columns, *added.values(), strict=True)
         cells = (["" if pd.isna(cell) else cell for cell in row] for row in whole)
         write_csv(scratch, [line, *table.columns, *names], cells)
     scored = np.flatnonzero(fold_of >= 0)
@@ -365,13 +331,12 @@ def write_out_of_fold(
 
 
 def _read_predictions(run: RunFolder, task: Task, count: int) -> np.ndarray:  # float32 (n, O)
-    """Return the predictions of a run's test molecules, on the scales that are learned."""
     names = [name for target in task.targets for name in target.output_columns]
     path = run.path / "predictions_test.csv"
     try:
-        found = read_run_table(path)[names].replace("", "nan").to_numpy(dtype=object)
-        if len(found) != count:
-            raise ValueError(f"it has {len(found)} rows, and the test split has {count}")
-        return found.astype(np.float32)
+        cells = read_run_table(path)[names].replace("", "nan").to_numpy(dtype=object)
+        if len(cells) != count:
+            raise ValueError(f"it has {len(cells)} rows, and the test split has {count}")
+        return cells.astype(np.float32)
     except (ValueError, KeyError) as error:
         raise ModelError(f"{path} is damaged: {error}. Train this fold again") from error

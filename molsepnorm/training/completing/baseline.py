@@ -1,5 +1,4 @@
-"""The random forest of a run on a table, and the shares of network, kernel regression and
-forest."""
+"""The random forest of a run on a table, and the weights of the parts of a model."""
 
 from __future__ import annotations
 
@@ -23,28 +22,23 @@ from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives import Examples
 from molsepnorm.training.scoring import predicted_splits, refit_rows
 
-_TREE_LABELS = 10_000_000
-"""Number of trees times number of training labels, above which a forest has fewer than `TREES`
-trees for each target."""
+_TREE_LABELS = 10_000_000  # trees times training labels, above which a forest has fewer trees
 _MIN_BLENDED, _MIN_COMPARED = 200, 10  # trees of a forest that is blended, or only compared
-
-_MAX_LABELS = 100_000
-"""Maximum number of training labels of all targets with which a forest is blended by default."""
+_MAX_LABELS = 100_000  # training labels of all targets with which a forest is blended by default
 
 
 class Baseline(NamedTuple):
-    """A random forest, and its predictions."""
+    """A random forest, and its predictions, float32 [n, O], by split.
+
+    With `refit`, the forest is fitted to the training and validation molecules, and the predictions
+    for the latter are those of another forest, which has not seen them.
+    """
 
     forest: Forest
     predictions: Mapping[str, np.ndarray]
-    """float32 [n, O]: those of `predicted_splits`, of `train` only if the forest is a part of the
-    model."""
     seconds: float
-    share: float
-    """Weight of the forest in the model; 0 if it is only compared with it."""
+    share: float  # weight of the forest in the model; 0 if it is only compared with it
     refit: bool
-    """True if the forest is fitted to the training and validation molecules. The predictions for
-    the validation molecules are then those of another one, which is fitted to the former alone."""
 
 
 def fit_baseline(
@@ -55,19 +49,15 @@ def fit_baseline(
     is_refit: bool,
     callback: Callback,
 ) -> Baseline | None:
-    """Fit a random forest to the training molecules, and predict those of validation and test.
+    """Fit a random forest to the training molecules, and predict the other splits.
 
-    The number of trees depends on the number of labels alone, so that runs repeat. Bounds, such as
-    >10, are fitted as their number. Data sets with a name, molecules that are not SMILES, and
-    `run.baseline: false` have no forest.
+    Bounds, such as >10, are fitted as their number. Data sets with a name, molecules that are not
+    SMILES, and `run.baseline: false` have no forest.
 
     With `run.refit` a forest that is blended, or compared with a model that is fitted to the
-    validation molecules, is fitted to them as well. Its weight is then chosen by another forest of
-    at most 200 trees, which is fitted to the training molecules.
-
-    Args:
-        val: float32 [n, O], predictions of the model for the validation molecules.
-        is_refit: whether the model is fitted to the validation molecules, too.
+    validation molecules (`is_refit`), is fitted to them as well. Another forest of at most 200
+    trees, fitted to the training molecules, is then compared with the predictions `val`, float32
+    [n, O], of the model to choose its weight.
     """
     if not config.run.baseline or config.data.dataset is not None:
         return None
@@ -92,16 +82,9 @@ def fit_baseline(
     trees = min(TREES, max(smallest, _TREE_LABELS // max(_num_labels(dataset), 1)))
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
-        return Forest.fit(
-            reads,
-            extra.of(rows).read_by(reads).stacked(),
-            dataset.labels[rows],
-            model.task,
-            None if dataset.weights is None else dataset.weights[rows],
-            seed=config.run.seed,
-            trees=trees,
-            threads=threads,
-        )
+        weights = None if dataset.weights is None else dataset.weights[rows]
+        data = extra.of(rows).read_by(reads).stacked(), dataset.labels[rows], model.task, weights
+        return Forest.fit(reads, *data, seed=config.run.seed, trees=trees, threads=threads)
 
     graphs = predicted_splits(dataset)
     forest = fit(dataset.splits["train"], min(trees, _MIN_BLENDED) if twice else trees)
@@ -117,13 +100,11 @@ def fit_baseline(
 
 
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
-    """Return the inputs of the forest beside parts with these inputs: columns, Morgan counts, and
-    the descriptors of the other parts or the fast ones."""
     return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
 
 
 def _blend_problem(config: TrainConfig, dataset: Dataset) -> str | None:
-    """Return the reason why no forest can be blended with the network; None if there is none."""
+    """Return the reason why no forest can be blended with the network, if there is one."""
     if not config.run.baseline:
         return "run.baseline is off (--no-baseline)"
     if config.objective.name != SUPERVISED:
@@ -131,20 +112,12 @@ def _blend_problem(config: TrainConfig, dataset: Dataset) -> str | None:
     if config.data.dataset is not None or dataset.smiles is None:
         return f"{dataset.name} is not a table with SMILES"
     if config.run.blend == "auto" and _num_labels(dataset) > _MAX_LABELS:
-        return (
-            f"there are more than {_MAX_LABELS:,} training labels (--blend forest includes it all "
-            "the same)"
-        )
+        return f"there are more than {_MAX_LABELS:,} training labels (--blend forest includes it)"
     return None
 
 
 def may_blend(config: TrainConfig, dataset: Dataset) -> bool:
-    """Return whether a forest may become a part of the model, if the validation molecules give it a
-    weight.
-
-    Raises:
-        ConfigError: `run.blend` is `forest`, and no forest can be blended.
-    """
+    """Return whether a forest becomes a part of the model if it helps on the validation split."""
     problem = _blend_problem(config, dataset)
     if config.run.blend == "forest" and problem is not None:
         raise ConfigError(f"run.blend: forest cannot be used, because {problem}")
@@ -155,22 +128,15 @@ def _num_labels(dataset: Dataset) -> int:
     return int(np.isfinite(dataset.labels[dataset.splits["train"]]).sum())
 
 
-_STEPS = 20
-"""Number of steps between a share of 0 and of 1."""
-_MOLECULES = 20
-"""Number of validation molecules that a forest's share of 1/2 is worth."""
+_STEPS = 20  # between a share of 0 and of 1
+_MOLECULES = 20  # validation molecules that a forest's share of 1/2 is worth
 _MOLECULES_OF_NETWORK = 200
-"""Number of validation molecules that the network's share of 1/2 beside the kernel regression is
-worth. It is higher, because the same molecules have chosen the epoch of the network."""
+"""Validation molecules that the network's share of 1/2 beside the kernel regression is worth: more,
+because the same molecules have chosen the epoch of the network."""
 
 
 def with_network_share(model: PropertyModel, examples: Examples) -> PropertyModel:
-    """Return a mean of a trained network and a kernel regression with another share of the network;
-    other models stay as they are.
-
-    It is 1/2 during training. Afterwards it is that of `_share`, which changes little for tables of
-    a few hundred rows.
-    """
+    """Choose the share (`_share`) of a network in its mean with a kernel regression, 1/2 before."""
     if len(model.parts) != 2:
         return model
     dataset = examples.dataset
@@ -184,18 +150,9 @@ def with_network_share(model: PropertyModel, examples: Examples) -> PropertyMode
 
 
 def forest_share(
-    task: Task,
-    networks: np.ndarray,
-    forest: np.ndarray,
-    dataset: Dataset,
-    callback: Callback,
+    task: Task, networks: np.ndarray, forest: np.ndarray, dataset: Dataset, callback: Callback
 ) -> float:
-    """Return the share of the forest in the mean of networks and forest, see `_share`, and warn if
-    it is 0.
-
-    Args:
-        networks, forest: float32 [n, O], their predictions for the validation molecules.
-    """
+    """Return the share (`_share`) of the forest in the model, and warn if it is 0."""
     share, why = 0.0, "no validation molecule has a label"
     if _labelled(dataset):
         share = _share(task, networks, forest, dataset, _MOLECULES)
@@ -213,8 +170,7 @@ def _labelled(dataset: Dataset) -> int:
 
 
 def _share(task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, prior: int) -> float:
-    """Return the share of the other predictions [n, O] in their mean with one's, a multiple of 1 /
-    `_STEPS`.
+    """Return the share of `other` in its mean with `one`, both predictions [n, O].
 
     It is a weighted mean of the share with the smallest validation loss, which counts as many
     molecules as have a label, and 1/2, which counts `prior` molecules. If only one of the two has a
@@ -245,7 +201,7 @@ def _share(task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, pri
 
 def _error(task: Task, predictions: np.ndarray, dataset: Dataset, graphs: np.ndarray) -> float:
     """Return the summed error of predictions [n, O]: the loss of numbers, and the squared error of
-    probabilities, whose loss a single confident mistake would dominate."""
+    probabilities, since a single confident mistake would dominate their loss."""
     total = 0.0
     for number, (target, columns) in enumerate(zip(task.targets, task.columns(), strict=True)):
         labels, values = dataset.labels[graphs, number], predictions[:, columns]

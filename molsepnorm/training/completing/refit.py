@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 
@@ -21,40 +20,27 @@ from molsepnorm.training.scoring import refit_rows
 from molsepnorm.training.start import LoadedWeights
 
 
-class FirstFit(NamedTuple):
-    """How a network was trained before."""
-
-    seed: int
-    best_epoch: int
-
-
 def refit_networks(
     config: TrainConfig,
     model: PropertyModel,
     loaded: LoadedWeights | None,
     examples: Examples,
-    fits: Sequence[FirstFit],
+    fits: Sequence[tuple[int, int]],
     callback: Callback,
 ) -> PropertyModel | None:
     """Return the model with its networks trained again, on the training and validation molecules.
 
-    A network starts from the weights that it had before its first fit, which are those of the
-    kernel regression's encoder, and takes as many epochs as its best one. Nothing is chosen.
+    A network starts from the weights that it had before its first fit, which the encoder of the
+    kernel regression still has, and trains with the seed and up to the best epoch in `fits`. None
+    is returned if a callback stopped it.
 
-    Networks stay as they are without `run.refit`, for a data set with a name, whose split is a
-    protocol, with a budget of time, which is for the first fit, and if outputs of the start were
-    loaded, since these know more molecules; and a network that has no weight in the mean.
-
-    Args:
-        loaded: the weights that the networks started from.
-        fits: the first fit of each network.
-
-    Returns:
-        The model, or None if a callback stopped the fit.
+    Networks are not trained again if `run.refit` is off, the data set has a name (its split is a
+    protocol), the run has a budget of time, outputs of the start were loaded (it knows more
+    molecules), or they have no weight in the mean.
     """
-    dataset, device = examples.dataset, examples.labels.device
+    dataset, device, run = examples.dataset, examples.labels.device, config.run
     assert dataset is not None
-    run, kernel = config.run, next((p for p in model.parts if isinstance(p, KernelPart)), None)
+    kernel = next((part for part in model.parts if isinstance(part, KernelPart)), None)
     is_new = loaded is not None and not loaded.same_targets
     if kernel is None or not (run.refit and is_new) or run.budget or config.data.dataset:
         return model
@@ -68,15 +54,9 @@ def refit_networks(
             continue
         seeded = config.model_copy(update={"run": run.model_copy(update={"seed": seed})})
         start = NetworkPart(_start(part.network, kernel.encoder), part.reads)
-        prepared = Prepared(
-            dataset,
-            model.with_parts([start], [1.0]),
-            loaded=None,
-            new_targets=tuple(model.task.names),
-            inputs=part.reads,
-            extra=examples.inputs.extra,
-            probe=model.with_parts([kernel], [1.0]),
-        )
+        untrained, probe = (model.with_parts([part], [1.0]) for part in (start, kernel))
+        inputs = (part.reads, examples.inputs.extra)
+        prepared = Prepared(dataset, untrained, None, tuple(model.task.names), *inputs, probe)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             network = Trainer(seeded, prepared, None, callback).train_for(best_epoch)
@@ -89,7 +69,7 @@ def refit_networks(
 
 
 def _start(trained: Graphormer, encoder: Graphormer) -> Graphormer:
-    """Return a network like the trained one with the body of the encoder and a new head."""
+    """Return a network like the trained one, with the body of the encoder and a new head."""
     network, body = empty_network(trained.config), encoder.state_dict()
     state = network.state_dict()
     for name, tensor in trained.state_dict().items():

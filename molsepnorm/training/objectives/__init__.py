@@ -11,21 +11,14 @@ from molsepnorm.training.objectives.supervised import Supervised
 
 __all__ = ["OBJECTIVES", "Examples", "Objective", "make_objective", "register"]
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    "supervised": Supervised,
-    "pretraining": Pretraining,
-}
+OBJECTIVES: dict[str, type[Objective]] = {"supervised": Supervised, "pretraining": Pretraining}
 """Classes by the name in `objective.name`; `OBJECTIVE_SETTINGS` has their settings."""
 
 
 def register(
     name: str, objective: type[Objective], settings: type[ObjectiveConfig] = ObjectiveConfig
 ) -> None:
-    """Add an objective, which a configuration then selects by `objective.name`.
-
-    Raises:
-        ConfigError: the name is taken.
-    """
+    """Add an objective under a new name, which a configuration then selects by `objective.name`."""
     if name in OBJECTIVES:
         raise ConfigError(f"there is already an objective '{name}': choose another name")
     OBJECTIVES[name], OBJECTIVE_SETTINGS[name] = objective, settings

@@ -16,14 +16,11 @@ from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
 from molsepnorm.nn.batch import GraphBatch
-from molsepnorm.tasks import Task, json_scores
-from molsepnorm.training.config import OptimConfig, TrainConfig
+from molsepnorm.tasks import Task
+from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 
-TINY = 1e-12
-"""Replaces a sum of weights that is zero; the sum of the losses is then zero, too."""
-
-_NETWORK = "network."  # prefix of the network's tensors in an objective's state
+TINY = 1e-12  # replaces a sum of weights that is zero, as the sum of the losses then is
 
 
 @dataclass(frozen=True)
@@ -31,29 +28,26 @@ class Examples:
     """The molecules of a data set and their labels, on the device."""
 
     inputs: Inputs
-    graphs: GraphTensors
-    """Their graphs, as the network that is trained reads them."""
-    labels: Tensor
-    """float32 [G, T]."""
-    weights: Tensor | None
-    """float32 [G]; None if all molecules have the same weight."""
-    arrays: Mapping[str, Tensor] = field(default_factory=dict)
-    """The arrays that `Objective.prepare` added to the data set."""
-    dataset: Dataset | None = None
-    """The data set that they are from; without it, all molecules differ."""
+    graphs: GraphTensors  # as the network that is trained reads them
+    labels: Tensor  # float32 [G, T]
+    weights: Tensor | None  # float32 [G]; None if all molecules have the same weight
+    arrays: Mapping[str, Tensor] = field(default_factory=dict)  # of `Objective.prepare`
+    dataset: Dataset | None = None  # without a data set, all molecules differ
 
     @staticmethod
     def of(
         dataset: Dataset, extra: ExtraArrays, model: PropertyModel, device: torch.device
     ) -> Examples:
-        weights = dataset.weights
+        def on_device(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(device)
+
         inputs = Inputs.of(dataset.store, extra, device)
         return Examples(
             inputs,
             model.graphs(inputs),
-            torch.from_numpy(dataset.labels[:]).to(device),
-            None if weights is None else torch.from_numpy(weights).to(device),
-            {name: torch.from_numpy(a).to(device) for name, a in dataset.arrays.items()},
+            on_device(dataset.labels[:]),
+            None if dataset.weights is None else on_device(dataset.weights),
+            {name: on_device(array) for name, array in dataset.arrays.items()},
             dataset,
         )
 
@@ -66,9 +60,8 @@ class Objective(nn.Module, ABC):
     """The network with everything else that is trained, and its loss.
 
     A subclass implements `forward`, and `validate` where the mean loss is not enough. Modules that
-    it adds, such as a head, are trained, averaged and saved in checkpoints together with the
-    network. They must not contain batch norms. `register` makes an objective available under a
-    name.
+    it adds, such as a head, are trained, averaged and saved in checkpoints. They must not contain
+    batch norms. `register` makes an objective available under a name.
     """
 
     uses_all_outputs = False
@@ -88,10 +81,7 @@ class Objective(nn.Module, ABC):
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-        """Return the task of the model, and the data set, possibly with another warning.
-
-        By default the model is chosen by the validation loss, and labels may be missing.
-        """
+        """Return the task of the model, and the data set, possibly with another warning."""
         refuse_metric(config)
         labels = dataset.labels[dataset.splits["train"]]
         return Task.fit(dataset.targets, labels, "loss", strict=False), dataset
@@ -110,10 +100,9 @@ class Objective(nn.Module, ABC):
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss and the scores of a split; the objective is in evaluation mode.
+        """Return the loss and the scores of a split, the same in all processes.
 
         By default this is the mean loss over random batches, always the same ones, and no score.
-        All processes of the world return the same values.
         """
         loss_sum, count = self.totals(lambda *batch: torch.stack(self(*batch)), 2, graphs, world)
         return loss_sum / max(count, TINY), {}
@@ -125,14 +114,11 @@ class Objective(nn.Module, ABC):
         graphs: np.ndarray,
         world: DistributedContext,
     ) -> list[float]:
-        """Return the total of `sums`, a function of a batch that returns numbers (width,), over
-        random batches, always the same ones."""
+        """Return the total of `sums`, numbers (width,) of a batch, over fixed random batches."""
         run, tensors = self.config.run, self.examples.graphs
         totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
-        rng = np.random.default_rng(run.seed)
-        batches = epoch_batches(
-            graphs, tensors.sizes, run.batch_size, rng, run.max_groups, run.max_pairs
-        )
+        rng, limits = np.random.default_rng(run.seed), (run.max_groups, run.max_pairs)
+        batches = epoch_batches(graphs, tensors.sizes, run.batch_size, rng, *limits)
         for batch in batches[world.rank :: world.size]:
             indices = torch.from_numpy(batch).to(totals.device)
             with torch.no_grad():
@@ -140,23 +126,8 @@ class Objective(nn.Module, ABC):
         world.sum(totals)
         return totals.tolist()
 
-    def final_scores(self, dataset: Dataset) -> dict[str, Any]:
-        """Return the entries `val` and `test` of `metrics.json`: the scores of `validate`."""
-        found = {}
-        for split in ("val", "test"):
-            loss, others = self.validate(dataset.splits[split], DistributedContext())
-            found[split] = json_scores({"loss": loss, **others})
-        return found
-
-    @staticmethod
-    def of_network(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the state of the network from the state of an objective."""
-        names = [name for name in state if name.startswith(_NETWORK)]
-        return {name.removeprefix(_NETWORK): state[name] for name in names}
-
 
 def refuse_metric(config: TrainConfig) -> None:
-    """Refuse a metric of labels as the one that selects the best epoch."""
     if config.run.metric not in (None, "loss"):
         raise ConfigError(
             f"run.metric: {config.run.metric} needs the objective supervised; the objective "
@@ -164,8 +135,8 @@ def refuse_metric(config: TrainConfig) -> None:
         )
 
 
-def diverged(what: str, optim: OptimConfig) -> DivergedError:
+def diverged(what: str, config: TrainConfig) -> DivergedError:
     return DivergedError(
-        f"{what}: training diverged. Try a lower optim.lr (now {optim.lr:g}), a longer "
+        f"{what}: training diverged. Try a lower optim.lr (now {config.optim.lr:g}), a longer "
         "optim.warmup, or optim.clip_norm"
     )

@@ -1,5 +1,4 @@
-"""Pre-training on structures: a weighted sum of losses that need no labels, and the vectors of
-another model, which one of them learns."""
+"""Pre-training on structures: a weighted sum of losses that need no labels."""
 
 from __future__ import annotations
 
@@ -36,11 +35,10 @@ _TAILS = (0.1, 99.9)  # percentiles to which values are limited
 
 
 class Regression(nn.Module):
-    """The squared error of standardised values, over a random share of them per molecule.
+    """The squared error of RDKit's 2D descriptors or of another model's embeddings (distillation).
 
-    The values are RDKit's 2D descriptors, or the embeddings of another model (distillation). In
-    training a share of the descriptors counts (`objective.descriptor_share`), and all embeddings.
-    Values are standardised by `clipped_scaling` and limited to ±6. NaN values are left out.
+    Values are standardised by `clipped_scaling` and limited to ±6; NaN is left out. Training uses a
+    random share of each molecule's descriptors (`objective.descriptor_share`), and all embeddings.
 
     Source: the CheMeleon model (arXiv 2506.15792) regresses Mordred descriptors, limited to ±6, on
     a random share of them. RDKit's descriptors and a share of 70 % are ours.
@@ -75,17 +73,13 @@ class Regression(nn.Module):
 class Contrastive(nn.Module):
     """The contrastive loss of two embeddings per molecule, computed with two dropout masks.
 
-    Each view is a forward pass of its own, so that a batch norm in training sees one view at a time
-    and its statistics do not reveal the pairs. The first view is the pass that all losses share. In
-    evaluation both views are computed anew, with dropout. With several processes, negatives come
-    from the process's own molecules.
+    Each view is a separate forward pass, so that the statistics of a batch norm do not reveal the
+    pairs. In training the first view is the pass that all losses share. With several processes,
+    each uses its own molecules as negatives.
 
     Source: Gao et al., "SimCSE: Simple Contrastive Learning of Sentence Embeddings", EMNLP 2021,
     arXiv 2104.08821, section 3. What differs: there both views are in one batch, which is the same
     without a batch norm.
-
-    Raises:
-        ConfigError: the network has no dropout, so both views would be equal.
     """
 
     def __init__(
@@ -94,8 +88,7 @@ class Contrastive(nn.Module):
         super().__init__()
         if not draws_at_random(network):
             raise ConfigError(
-                "contrastive learning needs a network with dropout, such as model.dropout: 0.1; "
-                "without it both views of a molecule are the same"
+                "contrastive learning needs a network with dropout, such as model.dropout: 0.1"
             )
         self.temperature = settings.temperature
 
@@ -121,11 +114,8 @@ Each returns the mean loss of a batch of molecules `graphs`, int64 [B], whose em
 
 
 def clipped_scaling(values: np.ndarray, train: np.ndarray) -> np.ndarray:  # (2, D)
-    """Return the mean and the standard deviation of each column, without its extreme values.
-
-    Values below the 0.1st and above the 99.9th percentile are replaced by these percentiles. The
-    standard deviation of a constant column is 1.
-    """
+    """Return mean and standard deviation (1 if it is 0) of each column, limited to its 0.1st and
+    99.9th percentile."""
     sample = train
     if len(train) > _SAMPLE:
         sample = np.random.default_rng(0).choice(train, _SAMPLE, replace=False)
@@ -154,15 +144,6 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
     arXiv 1807.03748, eq. 4; the cosine and the temperature τ of SimCSE, arXiv 2104.08821, eq. 1.
     What differs: the loss is symmetric in the two views, as in Radford et al., ICML 2021,
     arXiv 2103.00020.
-
-    >>> alike = torch.ones(4, 3)
-    >>> info_nce(alike, alike).exp()
-    tensor(4.)
-
-    Args:
-        first: (B, d), one view of each molecule.
-        second: (B, d), the other views in the same order.
-        temperature: τ, above 0.
     """
     with torch.autocast(first.device.type, enabled=False):
         u, v = (F.normalize(at_least_float32(view), dim=1) for view in (first, second))
@@ -172,21 +153,13 @@ def info_nce(first: Tensor, second: Tensor, temperature: float = 0.05) -> Tensor
 
 
 class Pretraining(Objective):
-    """The weighted sum of the losses whose weight is not 0, over one forward pass.
-
-    The head of the model has no outputs; each loss has a head that is not part of the model.
-
-    Raises:
-        ConfigError: all weights are 0, or a loss cannot be used with this network or data set.
-    """
+    """The weighted sum of the losses whose weight is not 0, over one forward pass of the body."""
 
     def __init__(self, model: PropertyModel, examples: Examples, config: TrainConfig) -> None:
         super().__init__(model, examples, config)
         settings, self.weights = _weights(config)
-        losses = {name: PRETEXTS[name] for name in self.weights}
-        self.losses = torch.nn.ModuleDict(
-            {name: loss(self.network, examples, settings) for name, loss in losses.items()}
-        )
+        losses = {name: PRETEXTS[name](self.network, examples, settings) for name in self.weights}
+        self.losses = nn.ModuleDict(losses)
 
     @staticmethod
     def prepare(
@@ -200,8 +173,7 @@ class Pretraining(Objective):
         if "descriptors" in weights:
             if dataset.smiles is None:
                 raise ConfigError(
-                    f"{dataset.name} has no SMILES to compute descriptors from: use "
-                    "objective.contrastive, or a table of SMILES"
+                    f"{dataset.name} has no SMILES for descriptors: use objective.contrastive"
                 )
             smiles = dataset.smiles_of(slice(None))
             arrays |= structure_features(smiles, ["descriptors"], progress)
@@ -212,7 +184,6 @@ class Pretraining(Objective):
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-        """Return a task without targets. The model is chosen by the validation loss."""
         refuse_metric(config)
         return Task((), "loss"), dataset
 
@@ -222,15 +193,13 @@ class Pretraining(Objective):
         return loss * len(graphs), loss.new_full((), len(graphs))
 
     def _means(self, batch: GraphBatch, graphs: Tensor) -> list[Tensor]:
-        """Return the mean of each loss over a batch."""
         read = self.network.embed(batch)  # (B, R)
         return [self.losses[name](self.network, read, batch, graphs) for name in self.weights]
 
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss, and each loss without its weight, with the same random numbers every
-        time."""
+        """Return the loss, and each loss without its weight, with fixed random numbers."""
 
         def sums(batch: GraphBatch, indices: Tensor) -> Tensor:
             means = torch.stack(self._means(batch, indices))
@@ -245,14 +214,13 @@ class Pretraining(Objective):
 
 
 def _weights(config: TrainConfig) -> tuple[PretrainingConfig, dict[str, float]]:
-    """Return the settings, and the weights that are not 0."""
     settings = config.objective
     assert isinstance(settings, PretrainingConfig)
     weights = {name: getattr(settings, name) for name in PRETEXTS}
     if not any(weights.values()):
         raise ConfigError(
-            "all weights of the objective pretraining are 0, so there is nothing to learn: set one "
-            f"of {', '.join(f'objective.{name}' for name in PRETEXTS)} above 0"
+            "all weights of the objective pretraining are 0: set one of "
+            f"{', '.join(f'objective.{name}' for name in PRETEXTS)} above 0"
         )
     return settings, {name: weight for name, weight in weights.items() if weight}
 
@@ -261,52 +229,35 @@ _ROWS = 1024  # vectors that are read at a time
 
 
 def teacher_vectors(path: Path, dataset: Dataset) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the vector of each molecule of a data set, and warnings.
+    """Return the vectors of a data set's G molecules, float16 [G, D], NaN if missing; and warnings.
 
-    Molecules are matched by their canonical SMILES; the first vector of a molecule counts.
-
-    Args:
-        path: a Parquet file, or a folder of them, with the columns `smiles` and `embedding` (lists
-            of D numbers), as `molsepnorm embed` writes it.
-        dataset: G molecules with SMILES.
-
-    Returns:
-        float16 [G, D]; rows are NaN for molecules without a vector.
-
-    Raises:
-        ConfigError: the data set has no SMILES, or pyarrow is not installed.
-        DataError: there is no such file, it cannot be read, lacks a column, or has lists of
-            different lengths, values beyond ±65,504, or no vector of these molecules.
+    Molecules are matched by their canonical SMILES; the first vector of a molecule counts. The path
+    is that of a Parquet file, or of a folder of them, as `molsepnorm embed` writes it.
     """
     if dataset.smiles is None:
-        raise ConfigError(
-            f"{dataset.name} has no SMILES, and a teacher's vectors are found by them: use a table "
-            "of SMILES"
-        )
+        raise ConfigError(f"{dataset.name} has no SMILES to find a teacher's vectors by")
     rows = defaultdict[str, list[int]](list)
     for row, text in enumerate(dataset.smiles_of(slice(None))):
         rows[_canonical(text)].append(row)
     count = len(dataset.store)
-    found = np.full((count, 0), np.nan, np.float16)
-    for texts, vectors in _read(path):
-        if not found.shape[1]:
-            found = np.full((count, vectors.shape[1]), np.nan, np.float16)
-        if vectors.shape[1] != found.shape[1]:
-            raise DataError(
-                f"{path} has vectors of {vectors.shape[1]} and {found.shape[1]} numbers"
-            )
-        for text, vector in zip(texts, vectors, strict=True):
+    vectors = np.full((count, 0), np.nan, np.float16)
+    for texts, more in _read(path):
+        width = more.shape[1]
+        if not vectors.shape[1]:
+            vectors = np.full((count, width), np.nan, np.float16)
+        if width != vectors.shape[1]:
+            raise DataError(f"{path} has vectors of {width} and {vectors.shape[1]} numbers")
+        for text, vector in zip(texts, more, strict=True):
             places = rows.get(_canonical(text))
-            if places and np.isnan(found[places[0], 0]):
-                found[places] = vector
-    missing = int(np.isnan(found).all(axis=1).sum())
+            if places and np.isnan(vectors[places[0], 0]):
+                vectors[places] = vector
+    missing = int(np.isnan(vectors).all(axis=1).sum())
     if missing == count:
         raise DataError(
-            f"{path} has no vector of a molecule of {dataset.name}: compute the vectors from the "
-            "same SMILES"
+            f"{path} has no vector of a molecule of {dataset.name}: use vectors of the same SMILES"
         )
     message = f"{path} has vectors of {count - missing:,} of {count:,} molecules"
-    return found, (f"{message}; the others are left out of this loss",) if missing else ()
+    return vectors, (f"{message}; the others are left out of this loss",) if missing else ()
 
 
 def _canonical(text: str) -> str:
@@ -327,11 +278,9 @@ def _read(path: Path) -> Iterator[tuple[list[str], np.ndarray]]:
         table = parquet.dataset([*map(str, files)], format="parquet")
         kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
         if "smiles" not in kinds or not hasattr(kinds.get("embedding"), "value_type"):
-            found = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-            raise DataError(
-                f"{path} should have the columns smiles and embedding, the latter of lists of "
-                f"numbers; it has {found}"
-            )
+            columns = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+            expected = "smiles and embedding (lists of numbers)"
+            raise DataError(f"{path} should have the columns {expected}; it has {columns}")
         for batch in table.to_batches(columns=["smiles", "embedding"], batch_size=_ROWS):
             known = batch.filter(batch.column("embedding").is_valid())
             if not len(known):

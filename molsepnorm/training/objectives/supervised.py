@@ -35,26 +35,20 @@ class Supervised(Objective):
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
-        """Return the task fitted to the training labels, and the data set.
-
-        If the metric is undefined on the validation split, the task selects by the loss, and the
-        data set has a warning about it.
-        """
+        """Return the task fitted to the training labels, and the data set with a warning if any."""
         labels, weights = dataset.exact_labels, dataset.weights
         _require_exact_labels(dataset)
         for split, what in (("train", "training"), ("val", "validation")):
             if weights is not None and not weights[dataset.splits[split]].any():
                 raise DataError(
-                    f"all {len(dataset.splits[split])} {what} molecules have the weight 0, so "
-                    "there is nothing to learn from: set some weights above 0, or choose another "
-                    "split"
+                    f"all {len(dataset.splits[split])} {what} molecules have the weight 0: set "
+                    "some weights above 0, or choose another split"
                 )
+        optim, train = config.optim, labels[dataset.splits["train"]]
         task = Task.fit(
-            dataset.targets,
-            labels[dataset.splits["train"]],
-            config.run.metric or dataset.metric,
-            class_weight=config.optim.class_weight,
-            regression_loss=config.optim.regression_loss,
+            *(dataset.targets, train, config.run.metric or dataset.metric),
+            class_weight=optim.class_weight,
+            regression_loss=optim.regression_loss,
             strict=config.data.dataset is None,
         )
         val = labels[dataset.splits["val"]]
@@ -69,9 +63,9 @@ class Supervised(Objective):
         return replace(task, metric="loss"), replace(dataset, warnings=(*dataset.warnings, warning))
 
     def forward(self, batch: GraphBatch, graphs: Tensor) -> tuple[Tensor, Tensor]:
-        return self.loss(self.network(batch), *self._of(graphs))
+        return self.loss(self.network(batch), *self._labelled(graphs))
 
-    def _of(self, graphs: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def _labelled(self, graphs: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return labels, weights and bounds of molecules (B,); None where all are equal."""
         weights, bounds = self.examples.weights, self.examples.arrays.get(BOUNDS)
         return (
@@ -83,13 +77,12 @@ class Supervised(Objective):
     def validate(
         self, graphs: np.ndarray, world: DistributedContext
     ) -> tuple[float, dict[str, float]]:
-        """Return the loss, and the metrics of the weighted mean of all parts; NaN where undefined.
-
-        Bounds count in the loss only.
-        """
+        """Return the loss, and the metrics of the mean of all parts, without bounds."""
         outputs = self._outputs(graphs, world)
-        index = torch.from_numpy(graphs)
-        labels, weights, bounds = (each if each is None else each.cpu() for each in self._of(index))
+        labels, weights, bounds = (
+            tensor if tensor is None else tensor.cpu()
+            for tensor in self._labelled(torch.from_numpy(graphs))
+        )
         assert labels is not None
         loss_sum, count = Loss(self.task)(outputs, labels, weights, bounds)
         if bounds is not None:
@@ -102,31 +95,27 @@ class Supervised(Objective):
         shares = []
         for part, weight in zip(self.model.parts, self.model.weights, strict=True):
             if isinstance(part, NetworkPart):
-                own = infer(self.network, self.examples.graphs, world.share(graphs))
-                outputs = world.gather(own)
+                outputs = infer(self.network, self.examples.graphs, world.share(graphs))
+                outputs = world.gather(outputs)
                 if not outputs.isfinite().all():
-                    what = "an output on a validation molecule is not finite"
-                    raise diverged(what, self.config.optim)
+                    raise diverged("an output on a validation molecule is not finite", self.config)
                 if weight == 1:
                     return outputs
                 shares.append(weight * self.task.predictions(outputs))
                 continue
             if (key := graphs.tobytes()) not in self._fixed:
-                found = part.predict(self.examples.inputs, world.share(graphs), self.task)
-                self._fixed[key] = world.gather(torch.from_numpy(found.values))
+                share = part.predict(self.examples.inputs, world.share(graphs), self.task)
+                self._fixed[key] = world.gather(torch.from_numpy(share.values))
             shares.append(weight * self._fixed[key])
         return self.task.outputs_of(torch.stack(shares).sum(0))
 
 
 def _require_exact_labels(dataset: Dataset) -> None:
     train = dataset.splits["train"]
-    if dataset.bounds is None:
-        return
+    bounds, exact = dataset.bound_signs[train], dataset.exact_labels[train]
     for i, name in enumerate(dataset.target_names):
-        column = dataset.bounds[train, i]
-        if column.any() and np.isnan(dataset.exact_labels[train, i]).all():
+        if bounds[:, i].any() and np.isnan(exact[:, i]).all():
             raise DataError(
-                f"target '{name}': all {np.count_nonzero(column):,} training labels are bounds, "
-                "such as >10, and a regression needs exact numbers, too. Turn the labels into "
-                "yes/no, or choose another split"
+                f"target '{name}': all {np.count_nonzero(bounds[:, i]):,} training labels are "
+                "bounds, such as >10: turn them into yes/no, or choose another split"
             )

@@ -14,7 +14,6 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.model import PropertyModel
 from molsepnorm.tasks import Target
-from molsepnorm.tasks.molecule_errors import target_error
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_config
 from molsepnorm.training.results.metrics import Metrics
@@ -26,23 +25,14 @@ class TargetPredictions:
     """Labels and predictions of a target for the n molecules of a split."""
 
     target: Target
-    labels: np.ndarray
-    """float64 [n]: on the learned scale, or the index of the class; NaN without an exact label."""
-    values: np.ndarray
-    """float64 [n, O]: the value on the learned scale, the probability of class 1, or those of all
-    classes."""
-    bounds: int
-    """Number of labels that are bounds, such as >10."""
+    labels: np.ndarray  # float64 [n]: learned scale or class index; NaN without an exact label
+    values: np.ndarray  # float64 [n, O]: value, probability of class 1, or those of all classes
+    bounds: int  # number of labels that are bounds, such as >10
 
     @property
     def scored(self) -> np.ndarray:
         """bool [n]: the molecules with an exact label and a finite prediction."""
         return np.isfinite(self.labels) & np.isfinite(self.values).all(axis=1)
-
-    @property
-    def errors(self) -> np.ndarray:
-        """float64 [n]: absolute error, or the log loss of the class; NaN without an exact label."""
-        return target_error(self.target, self.labels, self.values)
 
     def truth(self, row: int) -> str:
         label = self.labels[row]
@@ -62,35 +52,22 @@ class TargetPredictions:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """The files of a finished run."""
-
     run: RunFolder
     config: TrainConfig
     metrics: Metrics
     environment: dict[str, Any]
     model: PropertyModel
-    tables: dict[str, pd.DataFrame]
-    """Texts of `predictions_<split>.csv`, by split."""
-    labels: pd.DataFrame
-    """Texts of `targets.csv`."""
-    rejected: pd.DataFrame
-    """Texts of `rejected.csv`."""
-    histories: dict[str, pd.DataFrame]
-    """Numbers of each `history.csv`, by the name of the member; "" for the only one."""
+    tables: dict[str, pd.DataFrame]  # texts of `predictions_<split>.csv`
+    labels: pd.DataFrame  # texts of `targets.csv`
+    rejected: pd.DataFrame  # texts of `rejected.csv`
+    histories: dict[str, pd.DataFrame]  # numbers of `history.csv`, by member; "" for the only one
 
     @staticmethod
     def read(folder: Path | str) -> Contents:
-        """Read the folder of a finished run.
-
-        Raises:
-            ModelError: the run is not finished, or a file is damaged.
-            StorageError: a file cannot be read.
-        """
         run = RunFolder(folder)
         if not run.config.is_file():
             raise ModelError(
-                f"{run.path} is not the folder of a run: it has no {run.config.name}. Give the "
-                "folder that train wrote, such as runs/logS-1"
+                f"{run.path} is not the folder of a run, such as runs/logS-1: it has no config.yaml"
             )
         if (metrics := run.finished_metrics()) is None:
             raise ModelError(
@@ -99,8 +76,8 @@ class Contents:
             )
         environment = read_json(run.environment) if run.environment.exists() else {}
         paths = {split: run.path / f"predictions_{split}.csv" for split in ("train", "val", "test")}
-        members = sorted(run.members.glob("*/history.csv"), key=lambda each: each.parent.name)
-        histories = {f"member {each.parent.name}": each for each in members} or {"": run.history}
+        members = sorted(run.members.glob("*/history.csv"), key=lambda path: path.parent.name)
+        histories = {f"member {path.parent.name}": path for path in members} or {"": run.history}
         return Contents(
             run=run,
             config=load_config(config=run.config),
@@ -148,7 +125,7 @@ def _numbers(cells: pd.Series) -> np.ndarray:
 
 
 def _history(path: Path) -> pd.DataFrame:
-    found = read_table(path, float)
-    if len(found) and "epoch" not in found:
+    history = read_table(path, float)
+    if len(history) and "epoch" not in history:
         raise ModelError(f"{path} is damaged: it has no column epoch. Restore the file")
-    return found
+    return history

@@ -1,10 +1,11 @@
-"""The charts and tables of a report."""
+"""The charts and tables of a report; `page.html` draws a chart as SVG."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping
-from itertools import compress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
 from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
 from molsepnorm.molecules.featurize.standardize import standardized
+from molsepnorm.tasks import Target
 from molsepnorm.tasks.metrics import label_of
-from molsepnorm.tasks.molecule_errors import relative_errors
-from molsepnorm.training.report.charts import Chart
+from molsepnorm.tasks.molecule_errors import relative_errors, target_error
 from molsepnorm.training.report.contents import Contents, TargetPredictions
 from molsepnorm.training.results.metrics import DomainErrors, IntervalCoverage
 
+_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 386, 12, 274  # edges of the axes, in units of the drawing
+_TICKS = 5  # approximate number per axis
+_MAX_POINTS = 3000  # of one group in a chart; a random sample of more is drawn
 _TITLES = {"test": "test", "val": "validation"}
 _COLOURS = {"test": "one", "val": "two"}
 _KEYS = {split: (colour, _TITLES[split]) for split, colour in _COLOURS.items()}
@@ -28,14 +32,89 @@ _BIN = 20  # molecules of a bin of a calibration curve, at least, where there ar
 _WORST = 20  # predictions that are drawn
 _MEASURED = 3  # different labels of the nearest molecule that are shown
 
+_Numbers = Sequence[float] | np.ndarray
+
+
+@dataclass
+class Chart:
+    """A chart with linear axes, drawn in the colours "one", the accent, and "two", a quiet grey."""
+
+    label: str  # for screen readers: what the chart shows
+    x: str  # names of the axes
+    y: str
+    x_ends: tuple[float, float]  # range of the axis, which is not empty
+    y_ends: tuple[float, float]
+    whole: bool = False  # True if the ticks of the horizontal axis are whole numbers
+    caption: str = ""
+    keys: Sequence[tuple[str, str]] = ()  # colours and what they stand for
+    paths: list[tuple[str, str, str]] = field(default_factory=list)  # class, path and title
+
+    def points(self, x: np.ndarray, y: np.ndarray, colour: str) -> None:
+        """Draw points [n], or a random sample of `_MAX_POINTS`."""
+        chosen = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        if len(chosen) > _MAX_POINTS:
+            chosen = np.random.default_rng(0).choice(chosen, _MAX_POINTS, replace=False)
+        places = (f"M{place}h0" for place in self._places(x[chosen], y[chosen]))
+        self.paths.append((f"{colour} dots", "".join(places), ""))
+
+    def line(self, x: _Numbers, y: _Numbers, style: str, title: str = "") -> None:
+        """Draw a line through the points [n] that are finite."""
+        x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+        chosen = np.isfinite(x) & np.isfinite(y)
+        if chosen.any():
+            path = "L".join(self._places(x[chosen], y[chosen]))
+            self.paths.append((style, f"M{path}", title))
+
+    def bar(self, low: float, high: float, value: float, colour: str, title: str) -> None:
+        """Draw a bar from 0 to the value, between two places of the horizontal axis."""
+        corners = self._places([low, low, high, high], [0, value, value, 0])
+        self.paths.append((f"rect {colour}", f"M{'L'.join(corners)}z", title))
+
+    @property
+    def x_ticks(self) -> list[tuple[float, str]]:
+        ticks = _ticks(*self.x_ends, self.whole)
+        return [(_place(tick, self.x_ends, _LEFT, _RIGHT), text) for tick, text in ticks]
+
+    @property
+    def y_ticks(self) -> list[tuple[float, str]]:
+        ticks = _ticks(*self.y_ends)
+        return [(_place(tick, self.y_ends, _BOTTOM, _TOP), text) for tick, text in ticks]
+
+    def _places(self, x: _Numbers, y: _Numbers) -> list[str]:
+        """Return the places of points; those outside of the axes are at the edge."""
+        return [
+            f"{_place(a, self.x_ends, _LEFT, _RIGHT)} {_place(b, self.y_ends, _BOTTOM, _TOP)}"
+            for a, b in zip(x, y, strict=True)
+        ]
+
+
+def _place(value: float, ends: tuple[float, float], first: int, last: int) -> float:
+    share = (min(max(value, ends[0]), ends[1]) - ends[0]) / (ends[1] - ends[0])
+    return round(first + float(share) * (last - first), 1)
+
+
+def _ticks(low: float, high: float, whole: bool = False) -> list[tuple[float, str]]:
+    """Return round numbers in a range, with their texts.
+
+    >>> [text for _, text in _ticks(-0.1, 1.04)]
+    ['0', '0.2', '0.4', '0.6', '0.8', '1']
+    """
+    power = 10.0 ** math.floor(math.log10((high - low) / _TICKS))
+    step = min((power * m for m in (1, 2, 5, 10)), key=lambda s: abs((high - low) / s - _TICKS))
+    if whole:
+        step = max(1.0, round(step))
+    numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    return [(number * step, f"{number * step:.6g}") for number in numbers]
+
+
 Splits = Mapping[str, TargetPredictions]
 """Labels and predictions of a target by split, test and validation."""
 
 
 def target_charts(splits: Splits, calibration: Any) -> list[Chart]:
     """Return the charts of a target; none for several classes or without a labelled molecule."""
-    scored = {split: each for split, each in splits.items() if each.scored.any()}
-    kinds = {each.target.kind for each in scored.values()}
+    scored = {split: table for split, table in splits.items() if table.scored.any()}
+    kinds = {table.target.kind for table in scored.values()}
     if kinds == {"regression"}:
         return [_truth(scored, calibration), _residuals(scored)]
     return _binary(scored) if kinds == {"binary"} else []
@@ -53,10 +132,9 @@ def _truth(splits: Splits, calibration: Any) -> Chart:
         half = calibration.width / 2
         chart.line((low, high - half), (low + half, high), "grid")
         chart.line((low + half, high), (low, high - half), "grid")
-        chart.caption += (
-            f" The thin lines are the mean {calibration.level:.0%} interval, ±{half:.3g}."
-        )
-    if bounds := sum(each.bounds for each in splits.values()):
+        interval = f"{calibration.level:.0%} interval, ±{half:.3g}"
+        chart.caption += f" The thin lines are the mean {interval}."
+    if bounds := sum(table.bounds for table in splits.values()):
         chart.caption += f" {bounds:,} labels that are bounds, such as >10, are not shown."
     for split in reversed([*splits]):  # the test split lies on top
         rows = splits[split].scored
@@ -66,9 +144,9 @@ def _truth(splits: Splits, calibration: Any) -> Chart:
 
 
 def _residuals(splits: Splits) -> Chart:
-    split, found = next(iter(splits.items()))
-    name, rows = found.target.learned_name, found.scored
-    errors = found.values[rows, 0] - found.labels[rows]
+    split, table = next(iter(splits.items()))
+    name, rows = table.target.learned_name, table.scored
+    errors = table.values[rows, 0] - table.labels[rows]
     counts, edges = np.histogram(errors, bins=int(np.clip(np.sqrt(len(errors)), 5, 30)))
     chart = Chart(
         f"Histogram of the errors of {name}, {_TITLES[split]} molecules",
@@ -103,8 +181,8 @@ def _binary(splits: Splits) -> list[Chart]:
         style = f"{_COLOURS[split]} line"
         if 0 < labels.sum() < len(labels):
             false, true, _ = roc_curve(labels, values)
-            precision, found, _ = precision_recall_curve(labels, values)
-            for chart, x, y in ((roc, false, true), (recall, found, precision)):
+            precision, recalled, _ = precision_recall_curve(labels, values)
+            for chart, x, y in ((roc, false, true), (recall, recalled, precision)):
                 corners = np.linspace(0, len(x) - 1, min(len(x), _MAX_CORNERS)).round().astype(int)
                 chart.line(x[corners], y[corners], style)
             curves.append(_KEYS[split])
@@ -117,21 +195,18 @@ def _binary(splits: Splits) -> list[Chart]:
     roc.caption, roc.keys = f"ROC curve; the dashed diagonal is chance.{only}", curves
     chance = f"Chance has the precision of {target.positive_class}: {', '.join(shares)}."
     recall.caption = f"Precision and recall. {chance}"
-    reliable.caption = (
-        "Calibration curve of bins of molecules with similar probabilities; on the dashed "
-        "diagonal, probabilities are frequencies."
-    )
+    reliable.caption = "On the dashed diagonal, predicted probabilities are observed frequencies."
     return [roc, recall, reliable]
 
 
 def confusion_tables(splits: Splits) -> list[dict[str, Any]]:
     """Return the table of true and predicted classes of each split, for up to 30 classes."""
     tables = []
-    for split, found in splits.items():
-        names, rows = found.target.classes, found.scored
-        if found.target.kind != "multiclass" or len(names) > _MAX_CLASSES or not rows.any():
+    for split, table in splits.items():
+        names, rows = table.target.classes, table.scored
+        if table.target.kind != "multiclass" or len(names) > _MAX_CLASSES or not rows.any():
             continue
-        labels, predicted = found.labels[rows].astype(int), found.values[rows].argmax(axis=1)
+        labels, predicted = table.labels[rows].astype(int), table.values[rows].argmax(axis=1)
         counts = confusion_matrix(labels, predicted, labels=np.arange(len(names)))
         body = []
         for i, (name, row) in enumerate(zip(names, counts, strict=True)):
@@ -144,22 +219,21 @@ def confusion_tables(splits: Splits) -> list[dict[str, Any]]:
 
 def learning_curves(contents: Contents) -> list[Chart]:
     """Return the losses and the validation score of each epoch."""
-    histories = {name: each for name, each in contents.histories.items() if len(each)}
+    histories = {name: table for name, table in contents.histories.items() if len(table)}
     if not histories:
         return []
-    last = max(float(each["epoch"].max()) for each in histories.values())
+    last = max(float(table["epoch"].max()) for table in histories.values())
     metric, best = contents.metrics.chosen_by, contents.metrics.best_epoch
-    # the validation loss of a run is that of one objective; its score is what chose the epoch
     figures = {"Loss": {"train_loss": "two", "val_loss": "one"}}
-    if all(f"val_{metric}" in each for each in histories.values()) and metric != "loss":
+    if all(f"val_{metric}" in table for table in histories.values()) and metric != "loss":
         figures[f"Validation {label_of(metric)}"] = {f"val_{metric}": "one"}
     charts = []
     for title, columns in figures.items():
         lines = [
-            (member, colour, each["epoch"].to_numpy(float), each[name].to_numpy(float))
-            for member, each in histories.items()
+            (member, colour, table["epoch"].to_numpy(float), table[name].to_numpy(float))
+            for member, table in histories.items()
             for name, colour in columns.items()
-            if name in each
+            if name in table
         ]
         ends = _ends(np.concatenate([values for *_, values in lines]))
         chart = Chart(f"{title} by epoch", "epoch", title, (0.0, last or 1.0), ends, whole=True)
@@ -178,7 +252,6 @@ def learning_curves(contents: Contents) -> list[Chart]:
 
 
 def _ends(values: np.ndarray) -> tuple[float, float]:
-    """Return a range with a margin around the finite values."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return 0.0, 1.0
@@ -191,9 +264,9 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
     """Return the mean error of the test molecules by their similarity, and the expected one."""
     if domain is None or not (bins := domain.bins.get("test")):
         return None
-    counts = ", ".join(f"{each.molecules:,} ({each.low:.1f}–{each.high:.1f})" for each in bins)
+    counts = ", ".join(f"{b.molecules:,} ({b.low:.1f}–{b.high:.1f})" for b in bins)
     curves = [*filter(None, domain.expected.values())] if len(domain.expected) == 1 else []
-    highest = max(*(each.error for each in bins), *(curve[0] for curve in curves), 0.0)
+    highest = max(*(b.error for b in bins), *(curve[0] for curve in curves), 0.0)
     chart = Chart(
         "Mean error by similarity to the nearest training molecule",
         x="similarity to the training molecules",
@@ -205,50 +278,46 @@ def error_by_similarity(domain: DomainErrors | None) -> Chart | None:
         f"({domain.lowest:.2f}). Molecules by similarity: {counts}. A bar of few molecules is "
         "uncertain.",
     )
-    for each in bins:
-        text = f"similarity {each.low:.1f} to {each.high:.1f}: {each.error:.3g}, {each.molecules:,}"
-        chart.bar(each.low + 0.008, each.high - 0.008, each.error, "one", f"{text} molecules")
+    for b in bins:
+        text = f"similarity {b.low:.1f} to {b.high:.1f}: {b.error:.3g}, {b.molecules:,} molecules"
+        chart.bar(b.low + 0.008, b.high - 0.008, b.error, "one", text)
+    places = np.array(domain.similarity)
+    known = places >= domain.lowest
     for curve in curves:
-        known = [place >= domain.lowest for place in domain.similarity]
-        places, errors = (list(compress(each, known)) for each in (domain.similarity, curve))
-        chart.line(places, errors, "guide", "expected error")
+        chart.line(places[known], np.array(curve)[known], "guide", "expected error")
     return chart
 
 
 def worst_predictions(contents: Contents) -> list[dict[str, Any]]:
-    """Return the test predictions with the largest errors, each with its nearest training molecule
-    if the model has those.
-
-    The errors of several targets are compared after division by the target's mean error.
-    """
-    found = [contents.predicted("test", target) for target in contents.targets]
-    predicted = [each for each in found if each is not None and each.scored.any()]
+    """Return the test predictions with the largest errors, relative to the target's mean error,
+    each with its nearest training molecule if the model has those."""
+    tables = (contents.predicted("test", target) for target in contents.targets)
+    predicted = [table for table in tables if table is not None and table.scored.any()]
     smiles = contents.smiles("test")
     if not (smiles and predicted):
         return []
-    errors = np.stack([each.errors for each in predicted], axis=1)
-    errors = relative_errors(errors, errors)
+    every = np.stack([target_error(p.target, p.labels, p.values) for p in predicted], axis=1)
+    errors = relative_errors(every, every)
     order = np.argsort(-np.nan_to_num(errors, nan=-1.0), axis=None, kind="stable")
-    places = [divmod(int(each), errors.shape[1]) for each in order[:_WORST]]
+    places = [divmod(int(number), errors.shape[1]) for number in order[:_WORST]]
     places = [place for place in places if np.isfinite(errors[place])]
     table, names = contents.tables["test"], contents.model.inputs.names
     first = table.columns.get_loc("smiles") + 1  # of the feature columns, which follow the SMILES
-    cards = []
-    for row, column in places:
-        cells = table.iloc[row, first : first + len(names)]
-        card = {
+    cards = [
+        {
             "smiles": smiles[row],
-            "conditions": [*zip(names, cells, strict=True)],
+            "conditions": [*zip(names, table.iloc[row, first : first + len(names)], strict=True)],
             "target": predicted[column].target.learned_name if len(predicted) > 1 else "",
             "truth": predicted[column].truth(row),
             "prediction": predicted[column].prediction(row),
         }
-        cards.append(card)
+        for row, column in places
+    ]
     if contents.model.structures:
         known, level = contents.model.training_molecules(), contents.model.standardize
         forms = standardized([card["smiles"] for card in cards], level)
         index, shares, _ = nearest_molecules(forms, known.smiles, known.fingerprints, level)
-        labels = {each: _labels(contents, predicted[each]) for each in {c for _, c in places}}
+        labels = {c: _labels(contents, predicted[c].target) for c in {c for _, c in places}}
         for card, (_, column), place, share in zip(cards, places, index, shares, strict=True):
             if np.isfinite(share):
                 nearest = known.smiles[place]
@@ -257,11 +326,11 @@ def worst_predictions(contents: Contents) -> list[dict[str, Any]]:
     return cards
 
 
-def _labels(contents: Contents, found: TargetPredictions) -> dict[str, list[str]]:
+def _labels(contents: Contents, target: Target) -> dict[str, list[str]]:
     """Return the labels of each SMILES of the training and validation splits."""
     labels: dict[str, list[str]] = defaultdict(list)
     for split in ("train", "val"):
-        if (known := contents.predicted(split, found.target)) is not None:
+        if (known := contents.predicted(split, target)) is not None:
             smiles = contents.smiles(split)
             for row in np.flatnonzero(np.isfinite(known.labels)):
                 labels[smiles[row]].append(known.truth(int(row)))

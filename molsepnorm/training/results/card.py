@@ -19,18 +19,8 @@ from molsepnorm.model.parts import Forest, KernelPart
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, shipped_models
 from molsepnorm.training.config import TrainConfig
+from molsepnorm.training.results import summary
 from molsepnorm.training.results.metrics import Metrics
-from molsepnorm.training.results.summary import (
-    MAX_TARGETS,
-    calibration_table,
-    composition,
-    conclusion,
-    listed_metrics,
-    metric_label,
-    score_columns,
-    score_notes,
-    score_rows,
-)
 
 _ELEMENT = re.compile(
     r"\[\d*([A-Z][a-z]?|se|as|te|si|[bcnops*])[^\]]*\]|(Cl|Br|[BCNOPSFI]|[bcnops*])"
@@ -40,10 +30,7 @@ _ELEMENT = re.compile(
 def model_card(
     model: PropertyModel, config: TrainConfig, dataset: Dataset, metrics: Metrics | None
 ) -> str:
-    """Return the card as Markdown with YAML front matter, from the template `card.md`.
-
-    It has no structure, label, path or user. The metrics are None if the run is not finished.
-    """
+    """Return the card as Markdown with YAML front matter, without structures, labels and paths."""
     header = {
         "license": config.run.license or "unknown",
         "library_name": "molsepnorm",
@@ -53,18 +40,20 @@ def model_card(
     scored = {}
     if metrics is not None and metrics.test:
         header["metrics"] = [name for name in metrics.test if "/" not in name]
-        columns = score_columns(metrics)
-        cells = score_rows(columns)
-        head, rows = calibration_table(metrics)
+        columns = summary.score_columns(metrics)
+        cells = summary.score_rows(columns)
+        names = summary.listed_metrics(cells)
+        head, rows = summary.calibration_table(metrics)
         scored = {
             "head": ["metric", *columns],
-            "scores": [[metric_label(metrics.test, n), *cells[n]] for n in listed_metrics(cells)],
-            "notes": score_notes(columns),
-            "conclusion": " ".join(conclusion(metrics)),
-            "intervals": (head, rows[:MAX_TARGETS]),
+            "scores": [[summary.metric_label(metrics.test, n), *cells[n]] for n in names],
+            "notes": summary.score_notes(columns),
+            "conclusion": " ".join(summary.conclusion(metrics)),
+            "intervals": (head, rows[: summary.MAX_TARGETS]),
         }
     train = dataset.splits["train"]
     labels = np.isfinite(dataset.exact_labels[train]).sum(axis=0)
+    epochs = 0 if metrics is None else metrics.epochs
     return template("molsepnorm.training.results", "card.md", cell=_cell).render(
         header=yaml.safe_dump(header, sort_keys=False),
         model=model,
@@ -73,9 +62,9 @@ def model_card(
         metrics=metrics,
         targets=[*zip(model.task.targets, labels.tolist(), strict=False)],
         source=dataset.name if config.data.dataset else Path(dataset.name).name,
-        rows={split: len(each) for split, each in dataset.splits.items()},
+        rows={split: len(rows) for split, rows in dataset.splits.items()},
         split=split_details(config.data),
-        parts=composition(model, metrics.epochs if metrics else 0) if model.task.targets else None,
+        parts=summary.composition(model, epochs) if model.task.targets else None,
         today=date.today().isoformat(),
         version=__version__,
         start=_start(config),
@@ -89,13 +78,9 @@ def model_card(
 
 
 def elements(smiles: Iterable[str]) -> set[str]:
-    """Return the symbols of the elements that are written in SMILES.
-
-    >>> sorted(elements(["C[C@@H](N)c1c[nH]cc1", "[Na+].[Cl-]"]))
-    ['C', 'Cl', 'N', 'Na']
-    """
-    found = {match for text in smiles for match in _ELEMENT.findall(text.partition(" ")[0])}
-    return {(inside or outside).capitalize() for inside, outside in found}
+    """Return the symbols of the elements that are written in SMILES."""
+    matches = {match for text in smiles for match in _ELEMENT.findall(text.partition(" ")[0])}
+    return {(inside or outside).capitalize() for inside, outside in matches}
 
 
 def _start(config: TrainConfig) -> str:

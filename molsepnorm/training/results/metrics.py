@@ -16,8 +16,6 @@ undefined score is None."""
 
 
 class _Record(BaseModel):
-    """A part of the file, without the entries that have their default."""
-
     model_config = ConfigDict(frozen=True)
 
 
@@ -46,34 +44,26 @@ class Blend(_Record):
 
 class _Coverage(_Record):
     level: float
-    coverage: float | None
-    """Share of labels inside; None without labels or with too few validation molecules."""
-    molecules: int
-    """Labelled validation molecules, to which the intervals or sets are fitted."""
+    coverage: float | None  # share of labels inside; None if unknown
+    molecules: int  # labelled validation molecules, to which intervals or sets are fitted
     test_molecules: int
 
 
 class IntervalCoverage(_Coverage):
     """Intervals of a target, compared with the test molecules."""
 
-    width: float | None
-    """Mean width of the intervals."""
-    signal: str | None
-    """The signal that the width depends on."""
+    width: float | None  # the mean of the intervals
+    signal: str | None  # that the width depends on
 
 
 class SetCoverage(_Coverage):
     """Sets of classes of a target, compared with the test molecules."""
 
-    always: list[str]
-    """Classes in every set, because too few validation molecules have them."""
-    classes: float | None = None
-    """Mean number of classes in a set."""
+    always: list[str]  # classes in every set, because too few validation molecules have them
+    classes: float | None = None  # mean number in a set
 
 
 class Bin(_Record):
-    """Mean error of the molecules with a similarity between two numbers."""
-
     low: float
     high: float
     molecules: int
@@ -81,78 +71,58 @@ class Bin(_Record):
 
 
 class DomainErrors(_Record):
-    """Errors by the similarity to the most similar training molecule."""
+    """Errors by the similarity to the most similar training molecule, see `Domain`."""
 
-    error: str
-    """Definition of the errors in `bins`."""
+    error: str  # definition of the errors in `bins`
     lowest: float
-    """See `Domain`."""
     similarity: list[float]
-    expected: dict[str, list[float] | None]
-    """Expected errors of each target at these similarities, see `Domain`."""
-    bins: dict[str, list[Bin]]
-    """Mean errors of the validation and the test molecules."""
+    expected: dict[str, list[float] | None]  # of each target at these similarities
+    bins: dict[str, list[Bin]]  # of the validation and the test molecules
 
 
 class Metrics(_Record):
     """The content of `metrics.json`."""
 
-    data: str
-    """Name of the data set."""
-    chosen_by: str
-    """The metric that selected the epoch."""
+    data: str  # name of the data set
+    chosen_by: str  # the metric that selected the epoch
     parameters: int
     seed: int
-    best_epoch: int | None
-    """None for an ensemble."""
+    best_epoch: int | None  # None for an ensemble
     epochs: int
     steps: int
     seconds: float
-    molecules_in_several_splits: int | None
-    """None if they cannot be compared."""
+    molecules_in_several_splits: int | None  # None if they cannot be compared
     molecules_trained_on_before: int = 0
-    network_share: float | None = None
-    """Share of the network in its mean with a kernel regression."""
+    network_share: float | None = None  # in the mean with a kernel regression
     class_weight: str | None = None
     val: Scores
-    test: Scores = {}
-    """Empty if there is no test split."""
-    test_constant: Scores = {}
-    """Test scores of the trivial baseline, the same prediction for all molecules."""
+    test: Scores = {}  # empty if there is no test split
+    test_constant: Scores = {}  # of the trivial baseline, the same prediction for all molecules
     test_interval_95: dict[str, tuple[float, float]] | None = None
-    headlines: list[str] = []
-    """The usual metric of each kind of targets."""
+    headlines: list[str] = []  # the usual metric of each kind of targets
     constant_difference: dict[str, Gap] | None = None
     baseline: ForestScores = ForestScores()
     baseline_difference: dict[str, Gap] | None = None
     blend: Blend = Blend()
-    labels: dict[str, dict[str, Any]] = {}
-    """See `Dataset.about_labels`."""
+    labels: dict[str, dict[str, Any]] = {}  # see `Dataset.about_labels`
     calibration: dict[str, IntervalCoverage | SetCoverage] = {}
     domain: DomainErrors | None = None
-    refit: list[str] = []
-    """Parts that are fitted to the validation molecules, too."""
-    molecules: dict[str, int] = {}
-    """Number of different molecules of each split."""
-    labelled_test: dict[str, int] = {}
-    """Number of test molecules with an exact label of each target."""
-    split: str = ""
-    """How the molecules were split, if that is known."""
+    refit: list[str] = []  # parts that are also fitted to the validation molecules
+    molecules: dict[str, int] = {}  # number of different molecules of each split
+    labelled_test: dict[str, int] = {}  # test molecules with an exact label of each target
+    split: str = ""  # how the molecules were split, if that is known
+    # median Tanimoto similarity (Morgan, radius 2, 2,048 bits) of so many test molecules to the
+    # nearest of so many training molecules
     nearest_train_similarity: dict[str, int | float] = {}
-    """Median Tanimoto similarity (Morgan fingerprints of radius 2, 2,048 bits) of so many test
-    molecules to the nearest of so many training molecules."""
-    members: list[dict[str, Any]] = []
-    """Seed, best epoch and scores of each member of an ensemble."""
-    earlier: dict[str, dict[str, Any]] = {}
-    """Scores that the run had after fewer epochs, by their number."""
-    leak: str | None = None
-    """Why the model must not be scored on this data set."""
+    members: list[dict[str, Any]] = []  # seed, best epoch and scores of each member of an ensemble
+    earlier: dict[str, dict[str, Any]] = {}  # scores after fewer epochs, by their number
+    leak: str | None = None  # why the model must not be scored on this data set
 
     @staticmethod
     def from_json(content: Mapping[str, Any], what: str = "metrics.json is damaged") -> Metrics:
         """Return the record; a `ModelError` that begins with `what` names an invalid entry."""
-        found: Metrics = check_types(Metrics, content, what)
-        return found
+        metrics: Metrics = check_types(Metrics, content, what)
+        return metrics
 
     def to_json(self) -> dict[str, Any]:
         return self.model_dump(mode="json", exclude_defaults=True)
@@ -171,8 +141,8 @@ class Metrics(_Record):
 
 
 def headline(chosen_by: str, scores: Iterable[str]) -> str:
-    """Return the metric that compares runs: the one that selected the best epochs, or if that was
-    the loss, which is not among the scores, the first score.
+    """Return the metric that compares runs: the one that selected the best epochs, or the first
+    score if that was the loss.
 
     >>> headline("loss, rmse", ["mae", "rmse"])
     'rmse'

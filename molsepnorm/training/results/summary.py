@@ -1,5 +1,4 @@
-"""Texts of terminal, model card and report: scores as tables, the parts of the model, and the
-conclusion, whose sentences are in `conclusion.txt`."""
+"""Texts of terminal, model card and report."""
 
 from __future__ import annotations
 
@@ -12,27 +11,16 @@ from molsepnorm.files.page import template
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import KernelPart, NetworkPart
 from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
-from molsepnorm.training.results.metrics import (
-    Gap,
-    Metrics,
-    Scores,
-    SetCoverage,
-    headline,
-)
+from molsepnorm.training.results.metrics import Gap, Metrics, Scores, SetCoverage, headline
 
 INTERVAL = "95 % interval"
-"""Title of the column of intervals."""
-
-MAX_TARGETS = 12
-"""Maximum number of targets that are listed one by one."""
+MAX_TARGETS = 12  # that are listed one by one
 
 _NOTES = {
     INTERVAL: "Intervals are bootstrap intervals of the test scores.",
     "trivial baseline": "The trivial baseline predicts the same for all molecules.",
-    "without forest": "The model averages a network or kernel regression with the random forest; "
-    "the column without forest has the scores of the former.",
-    "random forest": "The random forest reads Morgan fingerprints and descriptors, and was trained "
-    "on the same molecules.",
+    "without forest": "Without forest is the network or kernel regression by itself.",
+    "random forest": "The random forest reads fingerprints and descriptors of the same molecules.",
 }
 _RELATIVE = "A relative error is divided by the standard deviation of the target's training labels."
 _FEW = 50  # test molecules below which a score is called uncertain
@@ -42,7 +30,6 @@ _FOREST = "a random forest"
 
 
 def score_columns(metrics: Metrics) -> dict[str, Mapping[str, Any]]:
-    """Return the columns of a table of scores by their titles, as far as the run has them."""
     columns: dict[str, Mapping[str, Any] | None] = {
         "validation": metrics.val,
         "test": metrics.test,
@@ -51,13 +38,10 @@ def score_columns(metrics: Metrics) -> dict[str, Mapping[str, Any]]:
         "without forest": metrics.blend.network.get("test"),
         "random forest": metrics.baseline.test,
     }
-    return {title: each for title, each in columns.items() if each}
+    return {title: scores for title, scores in columns.items() if scores}
 
 
 def score_rows(columns: Mapping[str, Mapping[str, Any]], digits: int = 4) -> dict[str, list[str]]:
-    """Return the cells of each metric as text: errors with `digits` significant digits, scores
-    without a unit with as many decimals."""
-
     def cell(name: str, value: Any) -> str:
         if isinstance(value, list | tuple):
             return " to ".join(cell(name, end) for end in value)
@@ -67,24 +51,23 @@ def score_rows(columns: Mapping[str, Mapping[str, Any]], digits: int = 4) -> dic
         return f"{value:.{digits}f}"
 
     first, *_ = columns.values()
-    return {name: [cell(name, each.get(name)) for each in columns.values()] for name in first}
+    return {name: [cell(name, scores.get(name)) for scores in columns.values()] for name in first}
 
 
 def listed_metrics(names: Iterable[str]) -> list[str]:
-    """Return the metrics of a short table: with many targets, only the means over all of them."""
+    """Return the metrics of a short table: with many targets, only the means over them."""
     names = list(names)
     is_long = len({name.partition("/")[2] for name in names} - {""}) > MAX_TARGETS
     return [name for name in names if "/" not in name] if is_long else names
 
 
 def is_relative(name: str, names: Iterable[str]) -> bool:
-    """Return whether a score is the mean of errors of several targets, each divided by the standard
-    deviation of the training labels.
+    """Return whether a score is the mean error of several targets, in standard deviations.
 
     >>> is_relative("rmse", ["rmse", "rmse/pKa", "rmse/logP"]), is_relative("rmse", ["rmse", "r2"])
     (True, False)
     """
-    several = any(each.startswith(f"{name}/") for each in names)
+    several = any(other.startswith(f"{name}/") for other in names)
     return several and name in METRICS and METRICS[name].has_unit
 
 
@@ -100,48 +83,35 @@ def score_notes(columns: Mapping[str, Mapping[str, Any]]) -> str:
 def calibration_table(metrics: Metrics) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows of a table of the intervals and sets of each target."""
     rows = []
-    for name, found in metrics.calibration.items():
-        if isinstance(found, SetCoverage):
-            size, unit, signal = found.classes, "classes", "class"
+    for name, calibration in metrics.calibration.items():
+        if isinstance(calibration, SetCoverage):
+            size, unit, signal = calibration.classes, "classes", "class"
         else:
-            size, unit, signal = found.width, "wide", found.signal or "—"
-        rows.append(
-            [
-                name,
-                f"{found.level:.0%}",
-                "—" if found.coverage is None else f"{found.coverage:.1%}",
-                "—" if size is None else f"{significant(size, 3)} {unit}",
-                f"{found.molecules:,}",
-                signal,
-            ]
-        )
+            size, unit, signal = calibration.width, "wide", calibration.signal or "—"
+        coverage = "—" if calibration.coverage is None else f"{calibration.coverage:.1%}"
+        mean_size = "—" if size is None else f"{significant(size, 3)} {unit}"
+        molecules = f"{calibration.molecules:,}"
+        rows.append([name, f"{calibration.level:.0%}", coverage, mean_size, molecules, signal])
     return ["target", "level", "coverage", "mean size", "fitted to molecules", "depends on"], rows
 
 
 def metric_label(scores: Mapping[str, Any], name: str) -> str:
     """Return the name of a score in text, such as "mean relative RMSE" of several targets."""
-    own = [score for key, score in scores.items() if key.startswith(f"{name}/")]
-    is_mean = len(own) > 1 and sum(score is not None for score in own) != 1
+    of_targets = [score for key, score in scores.items() if key.startswith(f"{name}/")]
+    is_mean = len(of_targets) > 1 and sum(score is not None for score in of_targets) != 1
     relative = "relative " * is_relative(name, scores)
     return f"{'mean ' if is_mean else ''}{relative}{label_of(name)}"
 
 
 def composition(model: PropertyModel, epochs: int) -> str:
-    """Return the parts of a model, such as "35 % kernel regression, 65 % random forest".
-
-    After one epoch or more, a kernel regression without a network means that the fine-tuned network
-    was left out.
-    """
+    """Return the parts of a model, such as "35 % kernel regression, 65 % random forest"."""
     shares, counts = defaultdict[str, float](float), Counter[str]()
     for part, weight in zip(model.parts, model.weights, strict=True):
         shares[part.kind] += weight
         counts[part.kind] += 1
-    used = {
-        name: f"{name} (mean of {counts[name]})" if counts[name] > 1 else name
-        for name, share in shares.items()
-        if share
-    }
-    text = ", ".join(f"{100 * shares[name]:.0f} % {each}" for name, each in used.items())
+    used = {name: name for name, share in shares.items() if share}
+    used |= {name: f"{name} (mean of {counts[name]})" for name in used if counts[name] > 1}
+    text = ", ".join(f"{100 * shares[name]:.0f} % {title}" for name, title in used.items())
     if len(used) == 1:
         text = f"the {''.join(used.values())} alone"
     if epochs and KernelPart.kind in used and NetworkPart.kind not in used:
@@ -177,10 +147,7 @@ def _gains(differences: Mapping[str, Gap] | None) -> dict[str, _Gain]:
 
 
 def conclusion(metrics: Metrics) -> list[str]:
-    """Return the sentences of the conclusion; one appears only where its numbers are defined.
-
-    A difference is clear if its 95 % interval does not contain 0.
-    """
+    """Return the sentences of `conclusion.txt` whose numbers are defined."""
     count = max(metrics.labelled_test.values(), default=_FEW)
     alone, enough = metrics.blend.forest_share == 1, count >= _TOO_FEW
     constant = _gains(metrics.constant_difference) if enough else {}
@@ -213,24 +180,18 @@ def conclusion(metrics: Metrics) -> list[str]:
 
 
 def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
-    """Return sentences that compare the model with its forest over the folds; None if there is no
-    forest, or the difference is undefined.
-
-    Args:
-        summary: the content of `summary.json`.
-    """
+    """Compare the model with its forest over the folds of a `summary.json`, if that is defined."""
     gaps = summary.get("baseline_difference", {}).items()
-    gains = _gains(
-        {name: Gap.model_validate(gap) for name, gap in gaps if gap["interval_95"] is not None}
-    )
+    known = {name: Gap.model_validate(gap) for name, gap in gaps if gap["interval_95"] is not None}
+    gains = _gains(known)
     name = headline(summary["chosen_by"], summary["test"])
     if name not in gains:
         return None
     ours, forest = (
-        {key: each["mean"] for key, each in part["test"].items()}
+        {key: spread["mean"] for key, spread in part["test"].items()}
         for part in (summary, summary["baseline"])
     )
-    weak = [f"; {each}" for each in _weak([name], gains, ours, forest, _FOREST, ("worse",))]
+    weak = [f"; {clause}" for clause in _weak([name], gains, ours, forest, _FOREST, ("worse",))]
     return (
         f"The model is {gains[name].word} than {_FOREST}, {metric_label(ours, name)} on average "
         f"over the folds: {gains[name]}, with the correction of Nadeau and Bengio for overlapping "
@@ -253,8 +214,8 @@ def _comparison(
     for name in names:
         if name in gains:
             parts.append(f"; {gains[name].word}: " if parts else gains[name].word)
-            own, other = (significant(scores[name], 3) for scores in (ours, others))
-            parts.append(f"{metric_label(ours, name)} {own} against {other}, {gains[name]}")
+            score, other = (significant(scores[name], 3) for scores in (ours, others))
+            parts.append(f"{metric_label(ours, name)} {score} against {other}, {gains[name]}")
     return [parts[0], "".join(parts[1:])] if parts else []
 
 
@@ -267,8 +228,8 @@ def _weak(
     words: Sequence[str] = ("worse", "not clearly better"),
 ) -> Iterator[str]:
     """Yield a clause about the targets, of several, whose comparison has one of these words."""
-    own = [key for key in gains if "/" in key and key.partition("/")[0] in names]
-    weak = [key for key in own if gains[key].word in words]
+    keys = [key for key in gains if "/" in key and key.partition("/")[0] in names]
+    weak = [key for key in keys if gains[key].word in words]
     weak.sort(key=lambda key: gains[key].by / (abs(others[key] or 0) or 1))
     if weak:
         named = [
@@ -277,6 +238,6 @@ def _weak(
             for key in weak
         ]
         yield (
-            f"for {len(weak)} of {len(own)} targets the model is {words[-1]} than {than}, worst "
+            f"for {len(weak)} of {len(keys)} targets the model is {words[-1]} than {than}, worst "
             f"first: {first_of(named, _NAMED)}"
         )

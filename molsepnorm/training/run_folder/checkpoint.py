@@ -1,7 +1,4 @@
-"""The state from which a run continues exactly: a safetensors file with the tensors by name.
-
-Plain numbers are JSON in its header, together with a digest of everything. Nothing is pickled.
-"""
+"""The state from which a run continues exactly: tensors by name, and numbers as JSON."""
 
 from __future__ import annotations
 
@@ -24,43 +21,29 @@ from molsepnorm.files.writing import clear_errors, replacing
 from molsepnorm.training.objectives.objective import Objective
 from molsepnorm.training.step import WeightAverage
 
-SCHEMA = 5
-"""Version of the format; increased whenever the meaning of the file changes."""
+SCHEMA = 5  # version of the format; increased whenever the meaning of the file changes
 _DAMAGED = "{} is damaged or belongs to another configuration"
 
 
 @dataclass
 class Progress:
-    """The position of a run."""
-
-    epoch: int = 0
-    """Epochs finished."""
+    epoch: int = 0  # epochs finished
     step_in_epoch: int = 0
-    """Steps taken in the current epoch."""
-    step: int = 0
-    """Steps taken in total."""
+    step: int = 0  # steps taken in total
+    # since the last validation: sums of losses and their weights, molecules, and time of the steps
     loss_sum: float = 0.0
-    """Sum of the losses of all labels since the last validation."""
     loss_count: float = 0.0
-    """Sum of the weights of these labels; their number if all weights are 1."""
     graphs: int = 0
-    """Molecules seen since the last validation."""
     epoch_seconds: float = 0.0
-    """Time of the steps since the last validation."""
-    seconds: float = 0.0
-    """Time of all steps and validations up to the last validation."""
-    epochs: int = 0
-    """Epochs in total when the run is finished."""
+    seconds: float = 0.0  # of all steps and validations up to the last validation
+    epochs: int = 0  # of the finished run
     best_score: float | None = None
-    improved_epoch: int | None = None
-    """The epoch of `best_score`."""
-    best_epoch: int | None = None
-    """The epoch that is kept, the last one with a score close to the best."""
-    history: list[dict[str, Any]] = field(default_factory=list)
-    """The lines of `history.csv`."""
+    improved_epoch: int | None = None  # of `best_score`
+    best_epoch: int | None = None  # the epoch that is kept, the last with a score close to the best
+    history: list[dict[str, Any]] = field(default_factory=list)  # lines of `history.csv`
 
     def require_longer(self, epochs: int, run: Path) -> None:
-        """Refuse a number of epochs that the run has trained for already, unless it is its own."""
+        """Refuse another number of epochs that the run has already trained for."""
         if epochs != self.epochs and epochs <= self.epoch:
             raise ConfigError(
                 f"{run} has trained for {counted(self.epoch, 'epoch')}, and --epochs (run.epochs) "
@@ -77,15 +60,7 @@ def save_checkpoint(
     random: Mapping[str, Tensor],
     best: Mapping[str, Tensor],
 ) -> None:
-    """Write the state of training, replacing the checkpoint.
-
-    Args:
-        random: the random states.
-        best: tensors of the best objective so far.
-
-    Raises:
-        StorageError: the path cannot be written, or the disk is full.
-    """
+    """Replace the checkpoint; `best` are the tensors of the best objective."""
     tensors = _flatten("objective/", objective.state_dict())
     if average is not None:
         tensors |= _flatten("average/", average.module.state_dict())
@@ -98,7 +73,6 @@ def save_checkpoint(
 
 
 def read_progress(path: Path) -> Progress:
-    """Return the position of the run that a checkpoint belongs to."""
     with _opened(path) as file:
         return _progress(path, file.metadata())
 
@@ -109,32 +83,23 @@ def load_checkpoint(
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
 ) -> tuple[Progress, dict[str, Tensor], dict[str, Tensor]]:
-    """Load the state into the objective, the optimiser and the average.
-
-    Returns:
-        The position of the run; the random states, which are not set yet; and the tensors of the
-        best objective.
-
-    Raises:
-        ModelError: the file is damaged or belongs to another configuration.
-        StorageError: it cannot be read.
-    """
+    """Load the state, and return the position of the run, random states, and the best objective."""
     with _opened(path) as file:
         progress = _progress(path, file.metadata())
         check_sealed(path)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        objective.load_state_dict(_under("objective/", tensors))
+        objective.load_state_dict(tensors_under("objective/", tensors))
         if average is not None:
-            average.module.load_state_dict(_under("average/", tensors))
+            average.module.load_state_dict(tensors_under("average/", tensors))
         saved = optimizer.state_dict()
         count = sum(len(group["params"]) for group in saved["param_groups"])
-        states = ((index, _under(f"optimizer.{index}/", tensors)) for index in range(count))
-        saved["state"] = {index: state for index, state in states if state}
+        states = {index: tensors_under(f"optimizer.{index}/", tensors) for index in range(count)}
+        saved["state"] = {index: state for index, state in states.items() if state}
         optimizer.load_state_dict(saved)
-        random = _under("random/", tensors)
+        random = tensors_under("random/", tensors)
         if not random:
             raise KeyError("random states")
-        return progress, random, _under("best/", tensors)
+        return progress, random, tensors_under("best/", tensors)
 
 
 def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
@@ -142,8 +107,7 @@ def _progress(path: Path, metadata: Mapping[str, str]) -> Progress:
     if content["schema"] != SCHEMA:
         raise ModelError(
             f"{path} was written by another version of molsepnorm (schema {content['schema']}, and "
-            f"this one reads {SCHEMA}): continue with that version, or start the run anew in "
-            "another folder"
+            f"this one reads {SCHEMA}): continue with that version, or start a new run"
         )
     return check_types(Progress, content["progress"], f"{_DAMAGED.format(path)}: progress")
 
@@ -157,14 +121,12 @@ def _opened(path: Path) -> Iterator[Any]:
     except ModelError:
         raise
     except (SafetensorError, RuntimeError, LookupError, ValueError, TypeError) as error:
-        raise ModelError(
-            f"{_DAMAGED.format(path)}: {error}. Start the run anew in another folder"
-        ) from error
+        raise ModelError(f"{_DAMAGED.format(path)}: {error}. Start a new run") from error
 
 
 def _flatten(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {prefix + name: value.contiguous() for name, value in state.items()}
 
 
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def tensors_under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}

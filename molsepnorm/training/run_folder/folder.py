@@ -23,16 +23,11 @@ from molsepnorm._version import __version__
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.errors import ConfigError, DataError, ModelError
+from molsepnorm.files import writing
 from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.tables import free_name
-from molsepnorm.files.writing import (
-    clear_errors,
-    remove_leftovers,
-    replacing,
-    write_csv,
-    write_json,
-)
+from molsepnorm.files.writing import clear_errors, replacing, write_csv, write_json
 from molsepnorm.model import README, PropertyModel
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.target import BOUND_SIGNS
@@ -49,11 +44,10 @@ def predictions_table(
     predictions: np.ndarray,
     baseline: np.ndarray | None,
 ) -> dict[str, Any]:
-    """Return columns with label and prediction of molecules (n,), in the source's order.
+    """Return columns of molecules (n,) with labels and predictions, in the order of the source.
 
-    Feature columns are among them, since they tell the rows of a molecule apart. <target>_forest is
-    the prediction of the baseline. If a target has the name of another column, its labels are in
-    <target>_true; a feature column that is named like a prediction ends in _input.
+    Labels of a target with the name of another column are in <target>_true; a feature column that
+    is named like a prediction ends in _input.
     """
     order = np.argsort(dataset.store.rows[graphs], kind="stable")
     graphs, predictions = graphs[order], predictions[order]
@@ -62,43 +56,38 @@ def predictions_table(
     table |= {name: [cells[row] for row in rows] for name, cells in dataset.identifiers.items()}
     if (smiles := dataset.source_smiles) is not None:
         table["smiles"] = [smiles[row] for row in rows]
-    labels, predicted = dataset.labels[graphs].T, task.tables(predictions)
-    bounds = dataset.bound_signs[graphs].T
-    if baseline is not None:
-        for target, columns, others in zip(
-            task.targets, predicted, task.tables(baseline[order]), strict=True
-        ):
-            columns[target.forest_column] = others[target.prediction_column]
+    labels, bounds = dataset.labels[graphs].T, dataset.bound_signs[graphs].T
+    predicted = task.tables(predictions)
+    forest = [] if baseline is None else task.tables(baseline[order])
+    for target, columns, others in zip(task.targets, predicted, forest, strict=False):
+        columns[target.forest_column] = others[target.prediction_column]
     taken = {*table, *(column for columns in predicted for column in columns)}
-    for name, inputs in dataset.columns.items():
-        free = free_name(name, taken, "_input")
+
+    def add(name: str, suffix: str, cells: Sequence[Any] | np.ndarray) -> None:
+        free = free_name(name, taken, suffix)
         taken.add(free)
-        table[free] = [inputs[graph] for graph in graphs]
-    for target, truth, of_truth, columns in zip(
-        task.targets, labels, bounds, predicted, strict=True
-    ):
-        cells = {target.name: _readable(truth, of_truth, target)}
+        table[free] = cells
+
+    for name, inputs in dataset.columns.items():
+        add(name, "_input", [inputs[graph] for graph in graphs])
+    for target, truth, signs, columns in zip(task.targets, labels, bounds, predicted, strict=True):
         if (transform := target.transformation) is not None:
-            own = _with_bounds(transform.cells(truth), of_truth * transform.sign)
-            cells = {target.name: own, target.learned_name: cells[target.name]}
-        for name, values in cells.items():
-            free = free_name(name, taken, "_true")
-            taken.add(free)
-            table[free] = values
+            untransformed = _with_bounds(transform.cells(truth), signs * transform.sign)
+            add(target.name, "_true", untransformed)
+        add(target.learned_name, "_true", _readable(truth, signs, target))
         table |= columns
     return table
 
 
 def labels_column(columns: pd.Index, target: Target) -> str | None:
     """Return the column before the predictions of a target: its labels on the learned scale."""
-    first = target.prediction_column
-    place = columns.get_loc(first) if first in columns else 0
-    name = columns[place - 1] if place else ""
+    before = dict(zip(columns[1:], columns[:-1], strict=True))
+    name = before.get(target.prediction_column, "")
     return name if name.startswith(target.learned_name) else None
 
 
 def _with_bounds(labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return the labels, those of bounds as texts such as ">10"."""
+    """Return the labels; bounds are texts such as ">10"."""
     if not bounds.any():
         return labels
     pairs = zip(labels, bounds.tolist(), strict=True)
@@ -115,26 +104,20 @@ def _readable(labels: np.ndarray, bounds: np.ndarray, target: Target) -> np.ndar
 
 
 def targets_table(dataset: Dataset) -> pd.DataFrame:
-    """Return a row for each target and split: numbers of rows, labels (with bounds), bounds and
-    missing labels; and for the exact labels on the learned scale mean, sd, min and max, or classes,
-    such as "0: 12; 1: 30"."""
+    """Return a row for each target and split: numbers of rows and labels, and for the exact labels
+    on the learned scale mean, sd, min and max, or classes, such as "0: 12; 1: 30"."""
     rows = []
     for summaries in zip(*map(dataset.summaries, dataset.splits.values()), strict=True):
-        for (split, graphs), each in zip(dataset.splits.items(), summaries, strict=True):
-            classes = "; ".join(f"{name}: {count}" for name, count in each.classes.items()) or None
-            of_split = {"target": each.name, "split": split, "rows": len(graphs)}
-            rows.append({**vars(each), **of_split, "classes": classes})
+        for (split, graphs), about in zip(dataset.splits.items(), summaries, strict=True):
+            classes = "; ".join(f"{name}: {count}" for name, count in about.classes.items()) or None
+            of_split = {"target": about.name, "split": split, "rows": len(graphs)}
+            rows.append({**vars(about), **of_split, "classes": classes})
     columns = ["target", "kind", "split", "rows", "labels", "bounds", "missing"]
     return pd.DataFrame(rows, columns=[*columns, "mean", "sd", "min", "max", "classes"])
 
 
 def read_table(path: Path, kind: type = str) -> pd.DataFrame:
-    """Return a table of a run as texts or as numbers; an empty one if the file does not exist.
-
-    Raises:
-        ModelError: the file is damaged.
-        StorageError: it cannot be read.
-    """
+    """Return a table of a run as texts or as numbers; an empty one if the file does not exist."""
     if not path.exists():
         return pd.DataFrame()
     try:
@@ -144,16 +127,13 @@ def read_table(path: Path, kind: type = str) -> pd.DataFrame:
         raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
 
 
-LOG = "log.txt"
-"""Name of the file that holds what training printed."""
-
+LOG = "log.txt"  # holds what training printed
 _BEGIN = {"environment.json", "config.yaml", "splits.json", "rejected.csv", "targets.csv"}
-"""Names of the files that `RunFolder.begin` writes, environment.json first."""
 
 
 @dataclass
 class _Environment:
-    """Types of the entries of `environment.json` that are read back."""
+    """The entries of `environment.json` that are read back."""
 
     data: str = ""
     loaded_weights: LoadedWeights | None = None
@@ -178,7 +158,7 @@ class RunFolder:
 
     @staticmethod
     def of_model(model: Path | str) -> RunFolder | None:
-        """Return the run of a run folder or its model folder; None for other model folders."""
+        """Return the run of a run folder or of its model folder, if there is one."""
         for path in (Path(model), Path(model).resolve().parent):
             if (path / "config.yaml").is_file() and (path / "splits.json").is_file():
                 return RunFolder(path)
@@ -204,12 +184,11 @@ class RunFolder:
         return self.checkpoint.exists() or self.members.exists()
 
     def require_new(self) -> None:
-        """Refuse a folder with files, unless they are of a run that ended before its first
-        checkpoint."""
+        """Refuse a folder with files, except those of a run that ended before a checkpoint."""
         with clear_errors(self.path, "write"):
             if not self.path.is_dir():
                 return
-            remove_leftovers(self.path)
+            writing.remove_leftovers(self.path)
             present, begun = set(os.listdir(self.path)) - {LOCK}, self.has_begun
             if self.environment.name in present and not begun:
                 present -= {*_BEGIN, LOG, self.checkpoint.parent.name}
@@ -219,21 +198,17 @@ class RunFolder:
             raise ConfigError(f"{self.path} exists and is not empty: choose another folder{advice}")
 
     def require_started(self) -> None:
-        """Refuse a folder without a run to resume, and restore a model that a killed process was
-        replacing."""
+        """Refuse a folder without a run to resume, and restore a model that was being replaced."""
         if not self.config.exists() or not self.checkpoint.exists():
             raise ModelError(
                 f"{self.path} is not a run that can be resumed: it needs {self.config.name} and "
                 f"{self.checkpoint.relative_to(self.path)}"
             )
         with clear_errors(self.path, "read"):
-            remove_leftovers(self.path)
+            writing.remove_leftovers(self.path)
 
-    def begin(
-        self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None = None
-    ) -> None:
-        """Write the files that are known before training, and remove the probe of a run that ended
-        before its first checkpoint. `loaded` are the weights of the start."""
+    def begin(self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None) -> None:
+        """Write the files that are known before training, and remove what a killed run left."""
         with clear_errors(self.path, "write"):
             if self._probe.is_dir():
                 shutil.rmtree(self._probe)
@@ -242,44 +217,38 @@ class RunFolder:
         config.save(self.config)
         with replacing(self.splits) as scratch:  # in the format of chemprop's splits.json
             scratch.write_text(json.dumps([dataset.split_rows()]), encoding="utf-8")
-        merged = (Rejected(*each[:3]) for each in dataset.merged)
-        entries = sorted([*dataset.rejected, *merged], key=lambda entry: entry.row)
         rejected = dataset.left_out
         if rejected is None:
+            merged = (Rejected(*entry[:3]) for entry in dataset.merged)
+            entries = sorted([*dataset.rejected, *merged], key=lambda entry: entry.row)
             rejected = pd.DataFrame(entries, columns=list(Rejected._fields))
         self._write_table("rejected.csv", rejected)
         self._write_table("targets.csv", targets_table(dataset))
 
     def with_own_splits(self, data: DataConfig) -> DataConfig:
-        """Return the data of the run with the copy of its splits, because the file that they are
-        from may have changed."""
+        """Return the data with the run's copy of the splits file, which may have changed."""
         if data.splits_file is None:
             return data
         return data.model_copy(update={"splits_file": self.splits, "fold": 0})
 
     def require_same_data(self, dataset: Dataset, *, splits: bool = True) -> None:
-        """Check that the data, and with `splits` their splits, are those of the start of the run.
-
-        Raises:
-            DataError: they have changed.
-            ModelError: the files that describe them are damaged.
-        """
+        """Check that the data, and with `splits` their splits, have not changed since the start."""
         is_same, problem = self._recorded().data == dataset.digest, ""
         if is_same and splits and (saved := read_json(self.splits)) != [dataset.split_rows()]:
             check_types(list[dict[str, list[int]]], saved, f"{self.splits} is damaged")
             is_same, problem = False, " or have another split"
         if not is_same:
             raise DataError(
-                f"the data are no longer those that {self.path} began with{problem}: restore the "
-                "old file, or start a new run"
+                f"the data are no longer those that {self.path} began with{problem}: restore them, "
+                "or start a new run"
             )
 
     def loaded_weights(self) -> LoadedWeights | None:
         return self._recorded().loaded_weights
 
     def _recorded(self) -> _Environment:
-        damaged = f"{self.environment} is damaged"
-        return check_types(_Environment, read_json(self.environment), damaged)
+        content = read_json(self.environment)
+        return check_types(_Environment, content, f"{self.environment} is damaged")
 
     def written_metrics(self) -> Metrics | None:
         if not self.metrics.exists():
@@ -288,19 +257,18 @@ class RunFolder:
 
     def finished_metrics(self) -> Metrics | None:
         """Return the scores of a finished run, if it has a test split."""
-        found = self.written_metrics()
-        return found if found is not None and found.test else None
+        metrics = self.written_metrics()
+        return metrics if metrics is not None and metrics.test else None
 
     def complete_metrics(self) -> Metrics | None:
         """Return the scores if the report, the last file that training writes, exists, too."""
         return self.finished_metrics() if self.report.exists() else None
 
     def lengthen(self, config: TrainConfig) -> None:
-        """Write the configuration of a run with another number of epochs. The run is then not
-        finished, and its scores so far are kept for `earlier`."""
-        if (found := self.finished_metrics()) is not None:
-            scores = found.model_dump(mode="json", include={"best_epoch", "val", "test"})
-            write_json(self._earlier, {**found.earlier, str(found.epochs): scores})
+        """Make the run an unfinished one of another length, and keep its scores for `earlier`."""
+        if (metrics := self.finished_metrics()) is not None:
+            scores = metrics.model_dump(mode="json", include={"best_epoch", "val", "test"})
+            write_json(self._earlier, {**metrics.earlier, str(metrics.epochs): scores})
         with clear_errors(self.path, "write"):
             self.report.unlink(missing_ok=True)
             self.metrics.unlink(missing_ok=True)
@@ -311,15 +279,14 @@ class RunFolder:
         if not self._earlier.exists():
             return {}
         damaged = f"{self._earlier} is damaged"
-        found = check_types(dict[str, dict[str, Any]], read_json(self._earlier), damaged)
-        return {number: scores for number, scores in found.items() if number != str(epochs)}
+        earlier = check_types(dict[str, dict[str, Any]], read_json(self._earlier), damaged)
+        return {number: scores for number, scores in earlier.items() if number != str(epochs)}
 
     def write_card(self, text: str) -> None:
         with replacing(self.model / README) as scratch:
             scratch.write_text(text, encoding="utf-8")
 
     def keep_probe(self, probe: PropertyModel) -> None:
-        """Write the model that is averaged with the network, for a run that is resumed."""
         probe.save_pretrained(self._probe)
 
     def probe(self) -> PropertyModel | None:
@@ -335,7 +302,6 @@ class RunFolder:
     def finish(
         self, model: PropertyModel, dataset: Dataset, predictions: Predictions, metrics: Metrics
     ) -> None:
-        """Write the final model, its predictions if there are any, and the scores last."""
         model.save_pretrained(self.model)
         for split, values in predictions.values.items():
             graphs, forest = predictions.graphs[split], predictions.forest.get(split)

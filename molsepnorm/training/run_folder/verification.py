@@ -12,16 +12,8 @@ from safetensors import SafetensorError, safe_open
 from molsepnorm.errors import ModelError
 from molsepnorm.files.digests import KEY, check_sealed
 from molsepnorm.files.writing import clear_errors
-from molsepnorm.model.folder import (
-    CONFIG,
-    WEIGHTS,
-    find_folder,
-    read_config,
-    read_folder,
-    read_weights,
-    training_files,
-    weights_digest,
-)
+from molsepnorm.model import folder as models
+from molsepnorm.model.folder import CONFIG, WEIGHTS
 from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.pretrained import read_card, resolve
 from molsepnorm.pretrained.card import CARD
@@ -34,26 +26,19 @@ _LEFT_OUT = "left out"
 class FileCheck:
     """The outcome for one file."""
 
-    file: str
-    """Path of the file, relative to the folder that was verified."""
+    file: str  # path of the file, relative to the folder that was verified
     status: str
-    """intact, damaged, "left out" if it holds the training molecules and is missing, or "no digest"
-    if the file was written without one, so that changes cannot be noticed."""
-    problem: str = ""
-    """The reason why a file counts as damaged; empty for others."""
+    """intact, damaged, "left out" if the training molecules are missing, or "no digest" if changes
+    cannot be noticed."""
+    problem: str = ""  # the reason why a file counts as damaged
 
 
 def verify(folder: Path | str) -> list[FileCheck]:
     """Compare files with their digests, and load each model.
 
-    Args:
-        folder: a model folder, a run folder or the name of a shipped model. Of a run, all models
-            and checkpoints are verified, also those of an ensemble's members; its other files have
-            no digests.
-
-    Raises:
-        ModelError: there is no complete model in the folder.
-        StorageError: a file cannot be read.
+    The folder is a model folder, a run folder or the name of a shipped model. All models and
+    checkpoints of a run are verified, also those of an ensemble's members; its other files have no
+    digests.
     """
     folder = resolve(folder)
     run, files = RunFolder.of_model(folder), list[Path]()
@@ -61,7 +46,8 @@ def verify(folder: Path | str) -> list[FileCheck]:
         with clear_errors(folder, "read"):
             files = sorted({*folder.rglob("*.safetensors")} - {*folder.glob("**/.*.partial/**/*")})
     found: dict[Path, str | None] = {}
-    for model in (find_folder(folder), *(path.parent for path in files if path.name == WEIGHTS)):
+    weights = (path.parent for path in files if path.name == WEIGHTS)
+    for model in (models.find_folder(folder), *weights):
         found |= _check_model(model)
     for path in files:
         if path not in found:
@@ -78,24 +64,23 @@ def _check_model(folder: Path) -> dict[Path, str | None]:
     empty text if it matches its digest, None without a digest."""
     found: dict[Path, str | None] = dict.fromkeys(sorted(folder.iterdir()))
     config, weights, structures = (folder / n for n in (CONFIG, WEIGHTS, TRAINING_FILE))
-    found[config] = _problem(lambda: read_config(config))
+    found[config] = _problem(lambda: models.read_config(config))
     if found[config]:
         return found  # the digests of the other files are in this one
-    about = read_config(config)
-    found[weights] = _problem(lambda: read_weights(weights, about))
-    for file in training_files(structures, about):
+    about = models.read_config(config)
+    found[weights] = _problem(lambda: models.read_weights(weights, about))
+    for file in models.training_files(structures, about):
         found[structures] = _problem(file.read)
     if TRAINING_FILE in about[KEY] and not structures.exists():
         found[structures] = _LEFT_OUT  # as docs/sharing.md says
     if (card := folder / CARD) in found:
         found[card] = _problem(lambda: _require_card_of(folder))
     if not any(found.values()):
-        found[config] = _problem(lambda: read_folder(folder))
+        found[config] = _problem(lambda: models.read_folder(folder))
     return found
 
 
 def _problem(read: Callable[[], object]) -> str:
-    """Return the message if a file cannot be read; otherwise an empty text."""
     try:
         read()
     except ModelError as error:
@@ -104,10 +89,10 @@ def _problem(read: Callable[[], object]) -> str:
 
 
 def _require_card_of(folder: Path) -> None:
-    if read_card(folder).weights_sha256 != weights_digest(folder):
+    if read_card(folder).weights_sha256 != models.weights_digest(folder):
         raise ModelError(
-            f"{folder / CARD} is damaged or belongs to another model: its digest of {WEIGHTS} does "
-            "not match. Copy the folder from its source again"
+            f"{folder / CARD} is damaged or belongs to another model than {WEIGHTS}: copy the "
+            "folder from its source again"
         )
 
 
