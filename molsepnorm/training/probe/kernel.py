@@ -48,8 +48,8 @@ _MAX_DECOMPOSED = 2e11
 """Maximum of the cubed numbers of compared molecules, over the targets with labels for different
 molecules, in an approximate kernel regression: with 59 or more of them it compares fewer than
 `_MAX_CENTERS` molecules."""
-_BLOCK = 128
-"""Number of molecules whose kernel is computed at a time."""
+_BLOCK, _CENTERS = 128, 2000
+"""Number of molecules whose kernel with a number of centres is computed at a time."""
 _COLUMN_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _MAX_WEIGHED = 800
 """Maximum number of molecules with which the weights of feature columns are chosen."""
@@ -233,10 +233,17 @@ def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.n
     """Return the kernel between all molecules and the centres, float64 (n, m); see
     `KernelRegression`.
 
-    It is computed a few hundred molecules at a time, since it fills the memory by itself.
+    It is computed in blocks, since it fills the memory by itself.
     """
+    whole = torch.zeros(len(embedded.inputs), len(centers), dtype=torch.float64)
+    parts = np.split(centers, range(_CENTERS, len(centers), _CENTERS))
+    for kernel, part in zip(whole.split(_CENTERS, dim=1), parts, strict=True):
+        _fill(kernel, embedded, compared, part)
+    return whole.numpy()
+
+
+def _fill(kernel: Tensor, embedded: Embedded, compared: Compared, centers: np.ndarray) -> None:
     inputs, of_centers = torch.from_numpy(embedded.inputs), compared.of(centers)
-    kernel = torch.zeros(len(inputs), len(centers), dtype=torch.float64)
 
     def add(part: Tensor, similarity: Callable[[Tensor], Tensor], share: float) -> None:
         for rows, values in zip(kernel.split(_BLOCK), part.split(_BLOCK), strict=True):
@@ -253,7 +260,6 @@ def _kernel(embedded: Embedded, compared: Compared, centers: np.ndarray) -> np.n
     for weight, (cells, other) in zip(compared.column_weights or (), columns, strict=True):
         for rows, values in zip(kernel.split(_BLOCK), cells.split(_BLOCK), strict=True):
             rows *= of_column(weight, values, other)
-    return kernel.numpy()
 
 
 def fit_linear(
