@@ -211,19 +211,30 @@ def explain(
     "the first that is called like an identifier]",
 )
 @cli.option(
-    "--filter", heading="Choice", help="Condition, such as 'logS > -4 and similarity > 0.3'."
+    "--filter",
+    heading="Choice",
+    help="Keep the rows that meet a condition, such as 'logS > -4 and similarity > 0.3'.",
 )
 @cli.option("--top", type=click.IntRange(min=1), help="Keep only this many best rows.")
-@cli.option("--by", help="Target or column for --top. [default: the only target, or its pIC50]")
 @cli.option(
-    "--ascending/--descending", default=None, help="Order for --top. [default: largest first]"
+    "--by",
+    help="With --top: target or column that ranks the rows. [default: the only target, or its "
+    "pIC50]",
+)
+@cli.option(
+    "--ascending/--descending",
+    default=None,
+    help="With --top: keep the smallest or the largest values. [default: largest]",
 )
 @cli.output_option(
     "Folder of the results. If it holds an unfinished screen, that one continues.", required=True
 )
 @sources.uncertainty_options
 @cli.option(
-    "--rows-per-part", type=click.IntRange(min=1), default=10_000, help="Rows of a Parquet file."
+    "--rows-per-part",
+    type=click.IntRange(min=1),
+    default=10_000,
+    help="Number of rows that are predicted and written together.",
 )
 @cli.setting_options("run.device", "run.precision", defaults=True)
 @sources.processes_option
@@ -257,7 +268,8 @@ def screen(
         from molsepnorm.predict.screening import ScreenOptions
         from molsepnorm.predict.screening import screen as screen_library
 
-        with _display(top := chosen["top"]) as show:
+        top = chosen["top"]
+        with _display(top) as show:
             wanted = ScreenOptions(options, **chosen)
             result = screen_library(predictor, inputs, output, wanted, show)
     rejected = ""
