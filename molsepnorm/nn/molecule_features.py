@@ -31,8 +31,8 @@ class MoleculeFeatures(KeepsFloat32):
 
         y = [x, clip((features − mean) / sd, −10, 10)]
 
-    They stay in float32, since a rounded mean would shift temperatures of 298 to 300 K by more than
-    their standard deviation. A missing feature (NaN) is replaced by the mean.
+    Mean and standard deviation stay in float32, since a rounded mean would shift temperatures of
+    298 to 300 K by more than their spread. A missing feature (NaN) is replaced by the mean.
     """
 
     mean: Tensor

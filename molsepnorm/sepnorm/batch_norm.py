@@ -103,7 +103,7 @@ def synchronize_norms(network: nn.Module) -> None:
     the same, up to rounding.
 
     Raises:
-        ConfigError: a subclass of a batch norm has a `forward` of its own.
+        ConfigError: a subclass of a batch norm has its own `forward`.
     """
     for module in list(network.modules()):
         if isinstance(module, MaskedBatchNorm1d):
@@ -115,8 +115,8 @@ def synchronize_norms(network: nn.Module) -> None:
                 if not _computes_as_torch(child):
                     raise ConfigError(
                         f"'{name}' of a {type(module).__name__} cannot count the rows of all "
-                        f"processes: {type(child).__name__} has a forward of its own. Use a batch "
-                        "norm of torch, or a layer norm"
+                        f"processes: {type(child).__name__} has its own forward. Use a batch norm "
+                        "of torch, or a layer norm"
                     )
                 setattr(module, name, _with_state_of(child, _SynchronizedBatchNorm))
 
