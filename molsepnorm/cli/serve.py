@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +96,11 @@ def _named(folders: tuple[Path, ...]) -> dict[str, Path]:
     for folder in folders:
         path = folder.resolve()
         name = path.parent.name if path.name == "model" else path.name
-        free = chain([name], (f"{name}-{number}" for number in count(2)))
-        named[next(each for each in free if each not in named)] = folder
+        free, number = name, 1
+        while free in named:
+            number += 1
+            free = f"{name}-{number}"
+        named[free] = folder
     return named
 
 

@@ -77,8 +77,12 @@ class Molecules:
             if self.options.encoding is not None and isinstance(sys.stdin, io.TextIOWrapper):
                 sys.stdin.reconfigure(encoding=self.options.encoding)
             chunks = _chunks(sys.stdin, name, self.options, features)
-        about = {"smiles_column": column, "source": name, "on_invalid": self.on_invalid}
-        return {"chunks": chunks, **about}
+        return {
+            "chunks": chunks,
+            "smiles_column": column,
+            "source": name,
+            "on_invalid": self.on_invalid,
+        }
 
 
 def _check_encoding(_: Any, __: Any, texts: tuple[str, ...]) -> tuple[str, ...]:
