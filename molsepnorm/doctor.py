@@ -30,11 +30,7 @@ _PACKAGES = (
     *("scikit-learn", "scipy", "pyarrow", "torch-scatter", "matplotlib", "optuna"),
 )
 _SMILES = (
-    "CCO",
-    "c1ccccc1O",
-    "CC(=O)Nc1ccc(O)cc1",
-    "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
-    "N[C@@H](C)C(=O)O",
+    *("CCO", "c1ccccc1O", "CC(=O)Nc1ccc(O)cc1", "Cn1c(=O)c2c(ncn2C)n(C)c1=O", "N[C@@H](C)C(=O)O"),
 )
 _BOUND = 5e-4  # largest relative difference of results in float32
 _STEPS = 3

@@ -216,15 +216,9 @@ def explain(
     help="Keep the rows that meet a condition, such as 'logS > -4 and similarity > 0.3'.",
 )
 @cli.option("--top", type=click.IntRange(min=1), help="Keep only this many best rows.")
+@cli.option("--by", help="Target or column for --top. [default: the only target, or its pIC50]")
 @cli.option(
-    "--by",
-    help="With --top: target or column that ranks the rows. [default: the only target, or its "
-    "pIC50]",
-)
-@cli.option(
-    "--ascending/--descending",
-    default=None,
-    help="With --top: keep the smallest or the largest values. [default: largest]",
+    "--ascending/--descending", default=None, help="Order for --top. [default: largest first]"
 )
 @cli.output_option(
     "Folder of the results. If it holds an unfinished screen, that one continues.", required=True

@@ -77,12 +77,8 @@ class Molecules:
             if self.options.encoding is not None and isinstance(sys.stdin, io.TextIOWrapper):
                 sys.stdin.reconfigure(encoding=self.options.encoding)
             chunks = _chunks(sys.stdin, name, self.options, features)
-        return {
-            "chunks": chunks,
-            "smiles_column": column,
-            "source": name,
-            "on_invalid": self.on_invalid,
-        }
+        about = {"smiles_column": column, "source": name, "on_invalid": self.on_invalid}
+        return {"chunks": chunks, **about}
 
 
 def _check_encoding(_: Any, __: Any, texts: tuple[str, ...]) -> tuple[str, ...]:

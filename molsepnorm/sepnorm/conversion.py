@@ -260,10 +260,7 @@ def convert_to_sepnorm(
     else:
         modules = {name: module for name, module in model.named_modules() if name}
         chosen = _matching(modules, where, "where")
-    homes = {
-        name: next((network for network in known if network.inside(name)), outside)
-        for name in chosen
-    }
+    homes = {name: next((each for each in known if each.inside(name)), outside) for name in chosen}
     if first is None:
         first_names = [name for name, home in homes.items() if home is outside][:1]
         first_names += [name for name, home in homes.items() if home.inside(name, home.rule.first)]
