@@ -123,7 +123,7 @@ def synchronize_norms(network: nn.Module) -> None:
 
 def mask_aware(norm: nn.Module) -> nn.Module:
     """Return a `MaskedBatchNorm1d` with the parameters and buffers of a batch norm of torch, and
-    other norms as they are. In place of an `nn.SyncBatchNorm` it counts the rows of all processes.
+    other norms as they are. For an `nn.SyncBatchNorm`, it counts the rows of all processes.
     """
     is_synchronous = isinstance(norm, nn.SyncBatchNorm)
     if is_synchronous and norm.process_group is not None:
@@ -153,8 +153,8 @@ def _with_state_of(norm: _BatchNorm, kind: type[MaskedBatchNorm1d]) -> MaskedBat
 
 
 def normalize_real(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:  # (…, d)
-    """Normalise x (…, d); a batch norm counts only the rows where the mask (…) is true. Refuse a
-    batch norm that cannot read the mask."""
+    """Normalise x (…, d); a batch norm counts only the rows where the mask (…) is true. Raise a
+    `ConfigError` about a batch norm that cannot read the mask."""
     if isinstance(norm, MaskedBatchNorm1d):
         return norm(x, mask)
     if mask is not None and counts_rows(norm):
