@@ -262,14 +262,13 @@ def screen(
         from molsepnorm.predict.screening import ScreenOptions
         from molsepnorm.predict.screening import screen as screen_library
 
-        top = chosen["top"]
-        with _display(top) as show:
+        with _display(chosen["top"]) as show:
             wanted = ScreenOptions(options, **chosen)
             result = screen_library(predictor, inputs, output, wanted, show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"
-    place = output / ("parts" if top is None else "top.csv")
+    place = output / ("parts" if chosen["top"] is None else "top.csv")
     say(f"{counted(result.rows, 'row')}, {result.kept:,} kept in {place}{rejected}", err=True)
 
 
