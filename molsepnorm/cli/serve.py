@@ -72,7 +72,8 @@ def serve(
         models = {name: PropertyModel.from_pretrained(folder) for name, folder in named}
         service = Service(models, Limits(**limits), device)
         app = create_app(service, {*_LOCAL} if host in _LOCAL else None)
-        address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listener.getsockname()[1]}"
         say(one_line(f"Serving {', '.join(models)} at {address} (Ctrl-C stops)"))
         if host not in _LOCAL:
             say(

@@ -130,8 +130,8 @@ class _Graphormer(BaseEstimator):
         count = max(1, round(self.validation_fraction * molecules))
         if molecules - count < 2:
             raise DataError(
-                f"{molecules} molecules are too few: training needs 2 and validation {count}. Pass "
-                "more, or X_val and y_val"
+                f"X has {counted(molecules, 'molecule')}, too few: training needs 2 and validation "
+                f"{count}. Pass more, or X_val and y_val"
             )
         return {
             "data.split": [1 - count / molecules, count / molecules, 0.0],

@@ -348,8 +348,7 @@ def _run(
         count_in(done)
         on_progress(progress)
     if ranking is not None:
-        best = _write_best(work, ranking, sorted(finished))
-        progress = replace(progress, kept=best)
+        progress = replace(progress, kept=_write_best(work, ranking, sorted(finished)))
     write_manifest()
     return progress
 
