@@ -54,8 +54,8 @@ def threads_of(threads: int | None) -> int:
     It is the same in every run on a machine, so that results repeat bit for bit."""
     if threads is not None:
         return threads
-    own = torch.get_num_threads()
-    return own if os.environ.get("OMP_NUM_THREADS") else min(own, 4)
+    default = torch.get_num_threads()
+    return default if os.environ.get("OMP_NUM_THREADS") else min(default, 4)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     "Known: 'IC50, nM', pH."
     """
     known = sorted(known)
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {each.lower(): each for each in known}
     nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     hint = f"Did you mean '{by_lower[nearest[0]]}'? " if nearest else ""
     return f"{hint}Known: {separated(known)}."

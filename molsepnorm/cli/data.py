@@ -139,9 +139,11 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     if not as_json:
         _print_sets(sets)
         return
-    folders = [each.folder and str(each.folder) for each in sets]
-    about = [{**vars(each), **each.about._asdict()} for each in sets]
-    print_json([{**a, "folder": folder} for a, folder in zip(about, folders, strict=True)])
+    content = []
+    for each in sets:
+        folder = None if each.folder is None else str(each.folder)
+        content.append({**vars(each), **each.about._asdict(), "folder": folder})
+    print_json(content)
 
 
 def _print_report(report: TableReport) -> None:
@@ -243,7 +245,8 @@ def _print_clean(clean: CleanTable, copy: str, removed: str) -> None:
 def _print_sets(sets: Iterable[ListedSet]) -> None:
     console = make_console()
     headings = ["name", ">molecules", ">tasks", "kind", "metric", "raw files"]
-    headings += ["what"] * (console.width >= _WIDE)
+    if console.width >= _WIDE:
+        headings.append("what")
     rows = []
     for each in sets:
         about, raw = each.about, "" if each.raw == "missing" else each.raw
@@ -278,6 +281,7 @@ def _line(group: Group) -> str:
         if len(smiles) > _MAX_SMILES:
             smiles = smiles[: _MAX_SMILES - 1] + "…"
         rows.append(f"{row.where} {smiles}".strip())
-    rows += ["…"] * (len(group.places) > _MAX_ROWS)
+    if len(group.places) > _MAX_ROWS:
+        rows.append("…")
     number = f"{group.count:,}" if group.count > 1 else ""
     return ": ".join(filter(None, (group.what[: 2 * _MAX_SMILES], number, ", ".join(rows))))

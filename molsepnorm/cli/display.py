@@ -251,11 +251,11 @@ class TrainingDisplay(_Display):
 
     def _print_scores(self, metrics: Metrics) -> None:
         if not self.quiet:
-            epochs = f"{metrics.best_epoch} of {metrics.epochs}, by validation {metrics.chosen_by}"
-            mean = metrics.members and f"Mean of {len(metrics.members)} models"
-            self.console.print(
-                f"{mean or f'Best epoch: {epochs}'}. Time: {_clock(metrics.seconds)}"
-            )
+            made = f"Best epoch: {metrics.best_epoch} of {metrics.epochs}, by validation "
+            made += metrics.chosen_by
+            if metrics.members:
+                made = f"Mean of {len(metrics.members)} models"
+            self.console.print(f"{made}. Time: {_clock(metrics.seconds)}")
         self.console.print(scores_table(score_columns(metrics)))
         for line in label_notes(metrics.labels):
             self.console.print(line)
@@ -319,7 +319,8 @@ class _LogFile(io.StringIO):
             with clear_errors(path, "write"), open(path, mode, encoding="utf-8") as file:
                 file.write(self.getvalue())
             self._mode = "a"
-            self.truncate(self.seek(0))
+            self.seek(0)
+            self.truncate()
 
 
 class RunLog(TrainingDisplay):

@@ -32,9 +32,17 @@ class GroupedCommand(click.Command):
         attributes.setdefault("context_settings", {"help_option_names": HELP_OPTIONS})
         super().__init__(*args, **attributes)
         if not all(getattr(param, "common", True) for param in self.params):
-            flag: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
-            flag |= {"callback": _print_all_options, "help": "Show all options and exit."}
-            self.params.append(_Option(["--help-all"], heading="Help", **flag))
+            self.params.append(
+                _Option(
+                    ["--help-all"],
+                    heading="Help",
+                    is_flag=True,
+                    is_eager=True,
+                    expose_value=False,
+                    callback=_print_all_options,
+                    help="Show all options and exit.",
+                )
+            )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, _, order = self.make_parser(ctx).parse_args(args=[*args])

@@ -211,7 +211,9 @@ def explain(
     "the first that is called like an identifier]",
 )
 @cli.option(
-    "--filter", heading="Choice", help="Condition, such as 'logS > -4 and similarity > 0.3'."
+    "--filter",
+    heading="Choice",
+    help="Keep the rows that meet a condition, such as 'logS > -4 and similarity > 0.3'.",
 )
 @cli.option("--top", type=click.IntRange(min=1), help="Keep only this many best rows.")
 @cli.option("--by", help="Target or column for --top. [default: the only target, or its pIC50]")
@@ -223,7 +225,10 @@ def explain(
 )
 @sources.uncertainty_options
 @cli.option(
-    "--rows-per-part", type=click.IntRange(min=1), default=10_000, help="Rows of a Parquet file."
+    "--rows-per-part",
+    type=click.IntRange(min=1),
+    default=10_000,
+    help="Number of rows that are predicted and written together.",
 )
 @cli.setting_options("run.device", "run.precision", defaults=True)
 @sources.processes_option
@@ -257,13 +262,13 @@ def screen(
         from molsepnorm.predict.screening import ScreenOptions
         from molsepnorm.predict.screening import screen as screen_library
 
-        with _display(top := chosen["top"]) as show:
+        with _display(chosen["top"]) as show:
             wanted = ScreenOptions(options, **chosen)
             result = screen_library(predictor, inputs, output, wanted, show)
     rejected = ""
     if result.rejected:
         rejected = f"; {result.rejected:,} could not be predicted, see {output / 'rejected'}"
-    place = output / ("parts" if top is None else "top.csv")
+    place = output / ("parts" if chosen["top"] is None else "top.csv")
     say(f"{counted(result.rows, 'row')}, {result.kept:,} kept in {place}{rejected}", err=True)
 
 

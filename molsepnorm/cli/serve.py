@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +72,8 @@ def serve(
         models = {name: PropertyModel.from_pretrained(folder) for name, folder in named}
         service = Service(models, Limits(**limits), device)
         app = create_app(service, {*_LOCAL} if host in _LOCAL else None)
-        address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listener.getsockname()[1]}"
         say(one_line(f"Serving {', '.join(models)} at {address} (Ctrl-C stops)"))
         if host not in _LOCAL:
             say(
@@ -97,8 +97,11 @@ def _named(folders: tuple[Path, ...]) -> dict[str, Path]:
     for folder in folders:
         path = folder.resolve()
         name = path.parent.name if path.name == "model" else path.name
-        free = chain([name], (f"{name}-{number}" for number in count(2)))
-        named[next(each for each in free if each not in named)] = folder
+        free, number = name, 1
+        while free in named:
+            number += 1
+            free = f"{name}-{number}"
+        named[free] = folder
     return named
 
 

@@ -23,7 +23,7 @@ def locked(folder: Path, doing: str = "training") -> Iterator[None]:
     """Lock a folder, which is created if necessary and removed again if it stays empty.
 
     The system releases the lock when the process ends, even if it is killed. On a file system
-    without locks, nothing is locked. If another process holds the lock, it is a `ConfigError`.
+    without locks, nothing is locked. Raise a `ConfigError` if another process holds the lock.
     """
     path = folder / LOCK
     created = [each for each in (folder, *folder.parents) if not each.exists()]

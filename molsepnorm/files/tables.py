@@ -66,5 +66,6 @@ def name_of_copy(source: Path | str) -> str:
     stem = f"{Path(source).name.split('.')[0] or 'table'}_clean"
     name, number = stem, 1
     while Path(f"{name}.csv").exists() or Path(f"{name}.removed.csv").exists():
-        name, number = f"{stem}_{number + 1}", number + 1
+        number += 1
+        name = f"{stem}_{number}"
     return f"{name}.csv"

@@ -237,7 +237,8 @@ class _DenseNetwork(nn.Module):
 
     def __init__(self, part: NetworkPart | KernelPart) -> None:
         super().__init__()
-        self.network = DenseGraphormer(part.modules[0])
+        network = part.encoder if isinstance(part, KernelPart) else part.network
+        self.network = DenseGraphormer(network)
         self.regression = part.regression if isinstance(part, KernelPart) else None
 
     def forward(self, task: Task, graphs: Graphs, own: Tensor, extra: Sequence[Tensor]) -> Tensor:
@@ -444,9 +445,10 @@ def encode_table(
     molecules = files = 0
     rejected: list[str] = []
     with replacing(folder, folder=True) as scratch:
-        rows = iter(table)
-        for number, batch in enumerate(iter(lambda: [*islice(rows, _ROWS)], [])):
+        rows, done = iter(table), 0
+        while batch := [*islice(rows, _ROWS)]:
             inputs = _encoded(model, batch)
+            indices, done = done + inputs.rows, done + len(batch)
             rejected += [
                 f"{locate(source, row[-2])}: {error}"
                 for row, error in zip(batch, inputs.errors, strict=True)
@@ -458,7 +460,7 @@ def encode_table(
             np.savez_compressed(
                 scratch / f"{files:05}.npz",
                 smiles=np.array([batch[row][0] for row in inputs.rows]),
-                rows=number * _ROWS + inputs.rows,
+                rows=indices,
                 **inputs.arrays,  # type: ignore[arg-type]
             )
         if not molecules:

@@ -104,17 +104,18 @@ def graphormer_config(
     """
     offset = checked_offset(bond_offset)
     atoms = bonds = np.zeros(0, int)
-    first, degree = None, 1
+    known, degree = None, 1
     for number, data in enumerate(dataset):
         graph = _graph(data, number, offset)
         y = getattr(data, "y", None)
         outputs = 1 if y is None else int(torch.as_tensor(y).numel())
         features = 0 if graph.features is None else len(graph.features)
         widths = graph.atom_features.shape[1], graph.bond_features.shape[1]
-        if first is None:
-            first = *widths, outputs, features
+        counts = (*widths, outputs, features)
+        if known is None:
+            known = counts
             atoms, bonds = (np.zeros(width, int) for width in widths)
-        elif first != (*widths, outputs, features):
+        elif known != counts:
             raise ConfigError(
                 f"molecule {number} has {widths[0]} atom features, {widths[1]} bond features, "
                 f"{outputs} labels and {features} molecule features, unlike the molecules before it"
@@ -122,14 +123,15 @@ def graphormer_config(
         atoms = np.maximum(atoms, graph.atom_features.max(axis=0))
         bonds = np.maximum(bonds, graph.bond_features.max(axis=0, initial=0))
         degree = max(degree, int(np.bincount(graph.bonds.ravel(), minlength=1).max()))
-    if first is None:
+    if known is None:
         raise ConfigError("the data set has no molecules")
+    _, _, outputs, features = known
     fitting = {
         "atom_sizes": tuple((atoms + 1).tolist()),
         "bond_sizes": tuple((bonds + 1).tolist()),
         "max_degree": min(degree, 255),
-        "molecule_features": first[3],
-        "outputs": first[2],
+        "molecule_features": features,
+        "outputs": outputs,
     }
     return GraphormerConfig(**{**fitting, **settings})
 

@@ -130,8 +130,8 @@ class _Graphormer(BaseEstimator):
         count = max(1, round(self.validation_fraction * molecules))
         if molecules - count < 2:
             raise DataError(
-                f"{molecules} molecules are too few: training needs 2 and validation {count}. Pass "
-                "more, or X_val and y_val"
+                f"X has {counted(molecules, 'molecule')}, too few: training needs 2 and validation "
+                f"{count}. Pass more, or X_val and y_val"
             )
         return {
             "data.split": [1 - count / molecules, count / molecules, 0.0],
@@ -140,7 +140,7 @@ class _Graphormer(BaseEstimator):
         }
 
     def _predicted(self, X: Molecules) -> pd.DataFrame:
-        """Return the prediction columns; an invalid molecule has NaN, or is a `DataError`."""
+        """Return the prediction columns; an invalid molecule has NaN, or raises a `DataError`."""
         check_is_fitted(self, "model_")
         listed = _listed(X)
         predictor = Predictor(self.model_, self.device, self.processes)
@@ -207,8 +207,8 @@ class GraphormerRegressor(RegressorMixin, _Graphormer):
         molecule is invalid."""
         table = self._predicted(X)
         columns = [target.prediction_column for target in self.model_.task.targets]
-        found = table[columns].to_numpy(dtype=np.float64)
-        return found[:, 0] if self.n_outputs_ == 1 else found
+        values = table[columns].to_numpy(dtype=np.float64)
+        return values[:, 0] if self.n_outputs_ == 1 else values
 
 
 class GraphormerClassifier(ClassifierMixin, _Graphormer):
@@ -221,11 +221,11 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
     classes_: np.ndarray | list[np.ndarray]
 
     def _learn(self, table: pd.DataFrame) -> dict[str, Any]:
-        found = [_classes(table[name], name) for name in table]
-        self.classes_ = found[0] if len(found) == 1 else found
+        known = [_classes(table[name], name) for name in table]
+        self.classes_ = known[0] if len(known) == 1 else known
         self._codes = {
             name: dict(zip(classes.tolist(), _names_of_classes(classes), strict=True))
-            for name, classes in zip(table, found, strict=True)
+            for name, classes in zip(table, known, strict=True)
         }
         several = {n: [*codes.values()] for n, codes in self._codes.items() if len(codes) > 2}
         kinds = {name: "multiclass" if name in several else "binary" for name in self._codes}
@@ -243,12 +243,12 @@ class GraphormerClassifier(ClassifierMixin, _Graphormer):
     def predict_proba(self, X: Molecules) -> np.ndarray | list[np.ndarray]:
         """Return probabilities, float64 (G, K), in a list for several targets; NaN as in
         `predict`."""
-        table, found = self._predicted(X), []
+        table, by_target = self._predicted(X), []
         for target in self.model_.task.targets:
             chances = table[target.output_columns].to_numpy(dtype=np.float64)
-            binary = chances.shape[1] == 1
-            found.append(np.hstack([1 - chances, chances]) if binary else chances)
-        return found[0] if len(found) == 1 else found
+            is_binary = chances.shape[1] == 1
+            by_target.append(np.hstack([1 - chances, chances]) if is_binary else chances)
+        return by_target[0] if len(by_target) == 1 else by_target
 
     def predict(self, X: Molecules) -> np.ndarray:
         """Return the most probable class, (G,), or (G, T) for T targets. Where `on_invalid` is
@@ -275,21 +275,21 @@ def _listed(X: Molecules, labels: pd.DataFrame | None = None, suffix: str = "") 
             )
         X = np.asarray(X).ravel().tolist()
     require_several(X, f"X{suffix}")
-    found = ["" if pd.isna(each) is True else written(each) for each in X]
-    if labels is not None and len(found) != len(labels):
+    molecules = ["" if pd.isna(each) is True else written(each) for each in X]
+    if labels is not None and len(molecules) != len(labels):
         raise ConfigError(
-            f"X{suffix} has {len(found):,} molecules, and y{suffix} has {len(labels):,} rows"
+            f"X{suffix} has {len(molecules):,} molecules, and y{suffix} has {len(labels):,} rows"
         )
-    return found
+    return molecules
 
 
 def _classes(column: pd.Series, name: str) -> np.ndarray:
-    found = np.unique(column[column.notna()].to_numpy())
-    if len(found) < 2:
+    classes = np.unique(column[column.notna()].to_numpy())
+    if len(classes) < 2:
         raise DataError(
-            f"target '{name}' has {counted(len(found), 'class')}; two or more are needed"
+            f"target '{name}' has {counted(len(classes), 'class')}; two or more are needed"
         )
-    return found
+    return classes
 
 
 def _names_of_classes(classes: np.ndarray) -> list[Any]:
@@ -305,9 +305,9 @@ def _names_of_classes(classes: np.ndarray) -> list[Any]:
 
 def _chosen(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
     valid = np.isfinite(probabilities).all(axis=1)
-    found = classes[np.where(valid[:, None], probabilities, 0.0).argmax(axis=1)]
+    chosen = classes[np.where(valid[:, None], probabilities, 0.0).argmax(axis=1)]
     if valid.all():
-        return found
-    found = found.astype(float if found.dtype.kind in "biuf" else object)
-    found[~valid] = np.nan
-    return found
+        return chosen
+    chosen = chosen.astype(float if chosen.dtype.kind in "biuf" else object)
+    chosen[~valid] = np.nan
+    return chosen

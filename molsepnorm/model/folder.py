@@ -84,8 +84,8 @@ _OF_MODEL = ("featurizer", "task", "objective", "excludes", "standardize", "cali
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read `config.json` and compare it with its digest. A file that is damaged or of another
-    version of molsepnorm is a `ModelError`."""
+    """Read `config.json` and compare it with its digest. Raise a `ModelError` if it is damaged or
+    was written by another version of the format."""
     about = read_json(path)
     schema = about.get("schema") if isinstance(about, dict) else None
     if type(schema) is not int:
@@ -115,8 +115,8 @@ _WRONG_ENTRY = (RuntimeError, LookupError, TypeError, AttributeError, ValueError
 
 
 def read_weights(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Read tensors, and compare the file with its digest in `config.json`. A file that is damaged
-    or holds a number that is not finite is a `ModelError`."""
+    """Read tensors, and compare the file with its digest in `config.json`. Raise a `ModelError` if
+    it is damaged or holds a number that is not finite."""
     with clear_errors(path, "read"):
         content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != about[KEY].get(WEIGHTS):
@@ -212,15 +212,15 @@ def read_folder(folder: Path | str) -> PropertyModel:
     about = read_config(folder / CONFIG)
     weights = read_weights(folder / WEIGHTS, about)
     entries = {name: entry for name, entry in about.items() if name != KEY}
-    found = check_types(Description, entries, f"{folder / CONFIG} does not describe a model")
-    parts = _restored_parts(found.parts, weights, folder)
-    found.excludes |= read_exclusions(folder)
+    described = check_types(Description, entries, f"{folder / CONFIG} does not describe a model")
+    parts = _restored_parts(described.parts, weights, folder)
+    described.excludes |= read_exclusions(folder)
     try:
-        _require_fitting(parts, found)
+        _require_fitting(parts, described)
         return PropertyModel(
             parts=tuple(parts),
-            weights=tuple(each.weight for each in found.parts),
-            **{name: getattr(found, name) for name in _OF_MODEL},
+            weights=tuple(each.weight for each in described.parts),
+            **{name: getattr(described, name) for name in _OF_MODEL},
             structures=training_files(folder / TRAINING_FILE, about),
         )
     except ModelError as error:
@@ -277,16 +277,15 @@ def training_files(path: Path, about: Mapping[str, Any]) -> tuple[TrainingFile, 
 
 def find_folder(folder: Path | str) -> Path:
     """Return the model folder of a model folder, the folder of a run, or the name of a shipped
-    model. A folder or file that is missing is a `ModelError`."""
+    model. Raise a `ModelError` if the folder or a file is missing."""
     folder = resolve(folder)
     with clear_errors(folder, "read"):  # such as a name that is too long
         is_folder = folder.is_dir()
     if not is_folder:
         message = f"there is no folder {folder}: give a run's folder or its model/ folder"
         if folder.name == str(folder):
-            message += (
-                f", or the name of a shipped model. {did_you_mean(folder.name, shipped_models())}"
-            )
+            known = did_you_mean(folder.name, shipped_models())
+            message += f", or the name of a shipped model. {known}"
         raise ModelError(message)
     with clear_errors(folder, "read"):
         if not (folder / CONFIG).exists() and (folder / "model").is_dir():

@@ -155,7 +155,7 @@ class PropertyModel:
         return self.with_parts(parts, self.weights)
 
     def with_parts(self, parts: Sequence[Part], weights: Sequence[float]) -> PropertyModel:
-        """Return the model with other parts, and without the intervals, which belong to the old."""
+        """Return the model with other parts, without intervals, which belong to the old parts."""
         return replace(self, parts=tuple(parts), weights=tuple(weights), calibration=())
 
     @property
@@ -174,8 +174,8 @@ class PropertyModel:
             )
 
     def training_molecules(self) -> TrainingMolecules:
-        """Return the molecules that the model was trained on. It is a `ConfigError` if they are not
-        known, and a `ModelError` if their file is damaged."""
+        """Return the molecules that the model was trained on, or raise a `ConfigError` if they are
+        not known, and a `ModelError` if their file is damaged."""
         if not self.structures:
             why = (
                 "they were left out when it was trained (--no-training-structures) or shared"
@@ -254,9 +254,9 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
     """Return a model that predicts the mean of several models.
 
     The parts are copied; equal ones become one with the sum of their weights. They standardise
-    labels as the first model does, so their predictions change by rounding. The training molecules
-    are those of all models, with the mean of their expected errors (`Domain.mean`), unless a model
-    lacks either.
+    labels as the first model does, which changes their predictions by rounding only. The training
+    molecules are those of all models, with the mean of their expected errors (`Domain.mean`),
+    unless a model lacks either.
 
     >>> from molsepnorm.nn import Graphormer, GraphormerConfig
     >>> from molsepnorm.tasks import Target, Task

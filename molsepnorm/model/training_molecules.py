@@ -81,7 +81,7 @@ class TrainingMolecules:
 
     @staticmethod
     def from_bytes(content: bytes) -> TrainingMolecules:
-        """Return the molecules from the content of a file; a `ValueError` if it is damaged."""
+        """Return the molecules in a file's content, or raise a `ValueError` if it is damaged."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 

@@ -31,8 +31,8 @@ class MoleculeFeatures(KeepsFloat32):
 
         y = [x, clip((features − mean) / sd, −10, 10)]
 
-    They stay in float32, since a rounded mean would shift temperatures of 298 to 300 K by more than
-    their standard deviation. A missing feature (NaN) is replaced by the mean.
+    Mean and standard deviation stay in float32, since a rounded mean would shift temperatures of
+    298 to 300 K by more than their spread. A missing feature (NaN) is replaced by the mean.
     """
 
     mean: Tensor
@@ -50,9 +50,9 @@ class MoleculeFeatures(KeepsFloat32):
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # (B, R) -> (B, R + F)
         if batch.features is None or batch.features.shape[1] != len(self.mean):
-            found = 0 if batch.features is None else batch.features.shape[1]
+            count = 0 if batch.features is None else batch.features.shape[1]
             raise ConfigError(
-                f"the batch has {found} molecule-level features, and the network needs "
+                f"the batch has {count} molecule-level features, and the network needs "
                 f"{len(self.mean)}: encode the molecules with the featuriser of the model"
             )
         features = standardised(batch.features, self.mean, self.sd)

@@ -20,7 +20,7 @@ _KINDS: dict[NormKind, Callable[[int], nn.Module]] = {
 
 
 class Unchanged(nn.Module):
-    """Return the first argument, in place of a part that a configuration leaves out."""
+    """Return the first argument. It replaces a part that a configuration leaves out."""
 
     def forward(self, x: Tensor, *_: Any) -> Tensor:
         return x

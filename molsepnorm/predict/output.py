@@ -45,7 +45,7 @@ def open_table(
     - Excel: a cell is a number if its text is the shortest one of that number, such as 0.5 but not
       007, or if its column is one of `numbers`. Other cells are text, never formulas.
 
-    Memory does not grow with the rows, but for Excel with its different texts.
+    Memory does not grow with the number of rows; for Excel, it grows with the distinct texts.
 
     Args:
         output: a file of one of `files.tables.FORMATS`, or an open text file for CSV.

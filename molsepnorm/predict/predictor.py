@@ -27,7 +27,7 @@ from molsepnorm.workers import results_of
 Result = TypeVar("Result")
 
 _TASK = 2048  # SMILES of a task: fewer need more padding, more delay the first
-_MIN_SHARE = 128  # SMILES that another process pays off for
+_MIN_SHARE = 128  # number of SMILES for which another process pays off
 
 
 class Predictor:

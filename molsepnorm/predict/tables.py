@@ -89,7 +89,7 @@ def embed_rows(
 ) -> tuple[int, int]:
     """Write a table with embeddings, keeping its rows, their order and all columns.
 
-    The end of the file's name chooses the format.
+    The extension of the file chooses the format.
 
     - Parquet (.parquet, .pq): the column `embedding` has R float32 numbers in every row, NaN if the
       row failed: `np.stack(table["embedding"])` has shape (n, R). With `atoms`, the column

@@ -96,8 +96,8 @@ class ModelCard:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """Read the card in a model folder; an entry that is missing, unknown or wrong is a
-    `ModelError`."""
+    """Read the card in a model folder, or raise a `ModelError` if an entry is missing, unknown or
+    wrong."""
     path = folder / CARD
     return check_types(ModelCard, read_json(path), f"{path} is not a model card")
 

@@ -103,7 +103,7 @@ def synchronize_norms(network: nn.Module) -> None:
     the same, up to rounding.
 
     Raises:
-        ConfigError: a subclass of a batch norm has a `forward` of its own.
+        ConfigError: a subclass of a batch norm has its own `forward`.
     """
     for module in list(network.modules()):
         if isinstance(module, MaskedBatchNorm1d):
@@ -115,15 +115,15 @@ def synchronize_norms(network: nn.Module) -> None:
                 if not _computes_as_torch(child):
                     raise ConfigError(
                         f"'{name}' of a {type(module).__name__} cannot count the rows of all "
-                        f"processes: {type(child).__name__} has a forward of its own. Use a batch "
-                        "norm of torch, or a layer norm"
+                        f"processes: {type(child).__name__} has its own forward. Use a batch norm "
+                        "of torch, or a layer norm"
                     )
                 setattr(module, name, _with_state_of(child, _SynchronizedBatchNorm))
 
 
 def mask_aware(norm: nn.Module) -> nn.Module:
     """Return a `MaskedBatchNorm1d` with the parameters and buffers of a batch norm of torch, and
-    other norms as they are. In place of an `nn.SyncBatchNorm` it counts the rows of all processes.
+    other norms as they are. For an `nn.SyncBatchNorm`, it counts the rows of all processes.
     """
     is_synchronous = isinstance(norm, nn.SyncBatchNorm)
     if is_synchronous and norm.process_group is not None:
@@ -153,8 +153,8 @@ def _with_state_of(norm: _BatchNorm, kind: type[MaskedBatchNorm1d]) -> MaskedBat
 
 
 def normalize_real(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:  # (…, d)
-    """Normalise x (…, d); a batch norm counts only the rows where the mask (…) is true. Refuse a
-    batch norm that cannot read the mask."""
+    """Normalise x (…, d); a batch norm counts only the rows where the mask (…) is true. Raise a
+    `ConfigError` about a batch norm that cannot read the mask."""
     if isinstance(norm, MaskedBatchNorm1d):
         return norm(x, mask)
     if mask is not None and counts_rows(norm):

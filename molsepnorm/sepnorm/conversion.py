@@ -1,4 +1,4 @@
-"""SepNorm in place of the norms of an existing transformer, of another library or your own."""
+"""Replace the norms of an existing transformer by SepNorm."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def convert_to_sepnorm(
     else:
         modules = {name: module for name, module in model.named_modules() if name}
         chosen = _matching(modules, where, "where")
-    homes = {name: next((n for n in known if n.inside(name)), outside) for name in chosen}
+    homes = {name: next((each for each in known if each.inside(name)), outside) for name in chosen}
     if first is None:
         first_names = [name for name, home in homes.items() if home is outside][:1]
         first_names += [name for name, home in homes.items() if home.inside(name, home.rule.first)]

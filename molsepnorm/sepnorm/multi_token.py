@@ -157,7 +157,7 @@ class MultiTokenSepNorm(DropIn):
         self._check_shape(x, slots)
         real = self._real(x, mask) if counts_rows(self.tok_norm) else None
         special = len(self.cls_norms)
-        others = (slice(None),) * slots + (slice(special, None),)
+        others = (slice(None), slice(special, None)) if self.batch_first else slice(special, None)
         y = normalize_real(self.tok_norm, x[others], None if real is None else real[others])
         tokens = [
             normalize_special(norm, x.select(slots, slot)).to(y.dtype).unsqueeze(slots)

@@ -156,7 +156,7 @@ class SepNorm(DropIn):
         return y.index_copy(0, graph_token, token)
 
     def tokens(self, x: Tensor) -> Tensor:  # (n, d), at least float32
-        """Normalise graph tokens, x (n, d); a `ValueError` if a batch norm trains on one graph."""
+        """Normalise graph tokens, x (n, d). A batch norm cannot train on a single graph."""
         return normalize_special(self.cls_norm, x)
 
     def _sequences(self, x: Tensor, mask: Tensor | None) -> Tensor:  # (n, l, d)

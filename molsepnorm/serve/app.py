@@ -75,9 +75,13 @@ class ExplainRequest(BaseModel, extra="forbid"):
 def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
     """Return the application of a server with these names; None for any name."""
     # Requests that wait for their turn may hold all threads: what needs no turn is async.
-    summary = "Predictions of molecular properties."
-    pages: dict[str, Any] = {"docs_url": None, "redoc_url": None}
-    app = FastAPI(title="molsepnorm", version=__version__, summary=summary, **pages)
+    app = FastAPI(
+        title="molsepnorm",
+        version=__version__,
+        summary="Predictions of molecular properties.",
+        docs_url=None,
+        redoc_url=None,
+    )
 
     @app.middleware("http")
     async def guarded(request: Request, answer: Any) -> Response:

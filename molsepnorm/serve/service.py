@@ -150,8 +150,8 @@ class Service:
         level: float | None = None,
         domain: bool = False,
     ) -> PredictedTable:
-        """Return a table with predictions. The end of `name`, the name of the file, is its format.
-        The other arguments are those of `predict`."""
+        """Return a table with predictions. The extension of `name`, the name of the file, is its
+        format. The other arguments are those of `predict`."""
         deadline = self._deadline()
         predictor = self._predictor(model, level, domain)
         name = name.replace("\0", "")  # codecs refuse it

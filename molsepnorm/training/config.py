@@ -246,7 +246,9 @@ class RunConfig(_Section):
     """Number of CPU threads, by default $OMP_NUM_THREADS or the number of cores, at most 4. Results
     repeat bit for bit with the same number."""
     precision: Annotated[Precision, "--precision", "Hardware"] = "fp32"
-    """Precision of matrix products in training; tf32 needs a GPU."""
+    """Precision of matrix products; tf32 needs a GPU.
+
+    Validation always runs in fp32."""
     compile: bool = False
     """Run training steps through torch.compile, which takes minutes to start."""
     validate_every: int = Field(1, ge=1, le=1_000_000)

@@ -95,21 +95,22 @@ def _distribution(
     config: TrainConfig, name: str, values: Any, fixed: Collection[str]
 ) -> distributions.BaseDistribution:
     """Return the values of a setting, with the recipe's."""
-    ends = isinstance(values, dict) and {"low", "high"} <= values.keys() <= {"low", "high", "log"}
-    log = values.get("log", False) if ends else False
-    if not (ends or isinstance(values, list)) or not isinstance(log, bool):
+    ends = {"low", "high"}
+    is_range = isinstance(values, dict) and ends <= values.keys() <= {*ends, "log"}
+    log = values.get("log", False) if is_range else False
+    if not (is_range or isinstance(values, list)) or not isinstance(log, bool):
         raise ConfigError(
             f"{name} must be a list of choices, such as [0.0, 0.1], or a range, such as "
             f"{{low: 0.0001, high: 0.01, log: true}}; got {shown(values)}"
         )
     _require_tunable(config, name, fixed)
-    wanted = [values["low"], values["high"]] if ends else values
+    wanted = [values["low"], values["high"]] if is_range else values
     changed = [config.changed({name: value}) for value in wanted]  # refuses unknown settings
     if any(encoding(each) != encoding(config) for each in changed):
         raise ConfigError(f"{name} cannot be tuned: it changes how the molecules are encoded")
     plain = [_value(each, name) for each in [*changed, config]]
     try:
-        if not ends:
+        if not is_range:
             return distributions.CategoricalDistribution(tuple(dict.fromkeys(plain)))
         kinds = {*map(type, plain)}
         if not kinds <= {int, float}:
@@ -117,9 +118,8 @@ def _distribution(
                 f"the recipe has {shown(plain[-1])}, and a range holds numbers: write a list of "
                 "choices"
             )
-        kind: Any = distributions.FloatDistribution
-        if kinds == {int}:
-            kind = distributions.IntDistribution
+        is_int = kinds == {int}
+        kind: Any = distributions.IntDistribution if is_int else distributions.FloatDistribution
         kind(*plain[:2], log=log)  # refuses an empty range, and 0 on a logarithmic scale
         return kind(min(plain), max(plain), log=log)
     except (TypeError, ValueError) as error:

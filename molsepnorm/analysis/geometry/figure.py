@@ -72,6 +72,6 @@ def draw(analysis: Analysis) -> Figure:
 
 
 def new_figure(width: float = 1.0, height: float = 1.0) -> Figure:
-    """Return an empty figure of this size in inches; a `ConfigError` without matplotlib."""
+    """Return an empty figure of this size in inches; raise a `ConfigError` without matplotlib."""
     Figure = require_package("matplotlib.figure", "plot", "a figure").Figure
     return Figure(figsize=(width, height), layout="constrained")

@@ -87,8 +87,8 @@ def encoding_of(config: GraphormerConfig) -> EncodingSpec:
 
 
 def restored_network(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Graphormer:
-    """Return the network with this architecture and state, in evaluation mode. A `ModelError`,
-    `ConfigError` or `RuntimeError` means that they are invalid."""
+    """Return the network with this architecture and state, in evaluation mode, or raise a
+    `ModelError`, `ConfigError` or `RuntimeError` if they are invalid."""
     config = check_types(GraphormerConfig, settings, "the architecture of a network")
     _require_enough_weights(config, tensors)
     network = empty_network(config)

@@ -114,7 +114,7 @@ class PathMerger:
         return PathVocabulary.from_levels(levels), final
 
 
-PADDING, GRAPH_TOKEN, UNREACHABLE, SELF = 0, 1, 2, 3
-"""Codes of pairs whose second slot is padding, which must not be attended to; with a graph token;
-of atoms of different fragments, such as the ions of a salt; and of an atom and itself, the empty
-path, which is the first of the path codes."""
+PADDING = 0  # the second slot of the pair is padding, which must not be attended to
+GRAPH_TOKEN = 1  # at least one slot is the graph token
+UNREACHABLE = 2  # atoms of different fragments, such as the ions of a salt
+SELF = 3  # an atom and itself: the empty path, which is the first of the path codes

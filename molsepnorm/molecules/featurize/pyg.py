@@ -149,7 +149,7 @@ def _one_row_per_bond(edges: list[list[int]], attributes: list[list[int]]) -> li
         elif i == j:
             problem = f"edge ({i}, {j}) joins an atom to itself; drop self-loops"
         elif back is None:
-            problem = f"edge ({i}, {j}) is in edge_index without ({j}, {i}), its reverse"
+            problem = f"edge ({i}, {j}) is in edge_index without ({j}, {i}); add all reverse edges"
         elif attributes[row] != attributes[back]:
             problem = f"edges ({i}, {j}) and ({j}, {i}) have different edge_attr: "
             problem += f"{attributes[row]} and {attributes[back]}"

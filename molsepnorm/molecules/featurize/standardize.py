@@ -52,7 +52,7 @@ def standard_smiles(smiles: str, level: Level) -> str:
     - parent: also without charges, where protons can be moved.
     - tautomer: also as RDKit's canonical tautomer, without the stereochemistry of atoms and bonds
       that take part in tautomerism. The search ends after 1,000 tautomers or transforms, or
-      50,000 / atoms transforms; the tautomers of such a molecule may keep different forms.
+      50,000 / atoms transforms. If it ends early, tautomers may keep different forms.
 
     >>> standard_smiles("C[NH3+].[Cl-]", "salts"), standard_smiles("C[NH3+].[Cl-]", "parent")
     ('C[NH3+]', 'CN')

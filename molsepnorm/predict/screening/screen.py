@@ -58,8 +58,8 @@ class ScreenOptions:
     top: int | None = None
     """Number of rows to keep; None for all that pass the filter."""
     by: str | None = None
-    """The target or column whose largest values `top` keeps; by default the only target, with the
-    transform pic50 its pIC50."""
+    """The target or column whose largest values `top` keeps; by default the only target, or its
+    pIC50 if it has the transform pic50."""
     ascending: bool | None = None
     """Keep the smallest values instead. Must be set if `by` is a concentration with the transform
     pic50, whose smallest values are the most potent."""
@@ -348,8 +348,7 @@ def _run(
         count_in(done)
         on_progress(progress)
     if ranking is not None:
-        best = _write_best(work, ranking, sorted(finished))
-        progress = replace(progress, kept=best)
+        progress = replace(progress, kept=_write_best(work, ranking, sorted(finished)))
     write_manifest()
     return progress
 
@@ -412,8 +411,8 @@ def _finished(folder: Path, ranking: Ranking | None) -> Iterator[Done]:
 
 
 def _write_best(work: Work, ranking: Ranking, names: Sequence[str]) -> int:
-    """Write the best rows of all parts, the best first, of equal rows those of the first parts, and
-    return their number."""
+    """Write the best rows of all parts, best first, and return their number. Of equal rows, those
+    of earlier parts come first."""
     best: pd.DataFrame | None = None
     for name in names:
         path = _part(work.folder, _PARTS, name)
