@@ -98,7 +98,8 @@ def _distribution(
     ends = {"low", "high"}
     is_range = isinstance(values, dict) and ends <= values.keys() <= {*ends, "log"}
     log = values.get("log", False) if is_range else False
-    if not (is_range or isinstance(values, list)) or not isinstance(log, bool):
+    is_list = isinstance(values, list) and values
+    if not (is_range or is_list) or not isinstance(log, bool):
         raise ConfigError(
             f"{name} must be a list of choices, such as [0.0, 0.1], or a range, such as "
             f"{{low: 0.0001, high: 0.01, log: true}}; got {shown(values)}"

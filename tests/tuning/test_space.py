@@ -58,6 +58,7 @@ def test_a_file_has_the_sections_of_a_recipe(configure, tmp_path):
         ({"optim.lrr": [1, 2]}, "unknown setting 'optim.lrr'. Did you mean 'lr'?"),
         ({"optimiser.lr": [1, 2]}, "unknown setting 'optimiser.lr'"),
         ({"optim.lr": 0.1}, "optim.lr must be a list of choices, such as .*; got 0.1"),
+        ({"optim.lr": []}, "must be a list of choices"),
         ({"optim.lr": {"low": 0.1, "hi": 1}}, "must be a list of choices"),
         ({"optim.lr": {"low": 0.1, "high": 1, "log": "no"}}, "must be a list of choices"),
         ({"optim.lr": {"low": 1.0, "high": 0.1}}, "optim.lr: .*low"),

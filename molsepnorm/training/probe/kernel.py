@@ -2,7 +2,7 @@
 exact solution follows unless the targets are too many for it. The weights of feature columns are
 chosen before, on some hundred molecules.
 
-The kernel is that of `KernelRegression`. The approximation is the best regression among
+`KernelRegression` defines the kernel. The approximation is the best regression among
 combinations of the kernels of some molecules, the centres, which are drawn at random.
 
 Source of the approximation: Rudi et al., "Less is More: Nyström Computational Regularization",
@@ -180,7 +180,7 @@ def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> Seque
 
     One weight after the other is set to the value with the smallest leave-one-out error, twice for
     each column, on at most `_MAX_WEIGHED` molecules. Rows of a molecule under other conditions are
-    left out together, so the error is that of a new molecule.
+    left out together, so the error is the one for a new molecule.
     """
     count = len(compared.column_widths)
     if not count:
@@ -291,7 +291,7 @@ def fit_linear(
 def fit_kernel(
     model: PropertyModel, examples: Examples, train: np.ndarray, inputs: ExtraInputs
 ) -> PropertyModel:
-    """Return the model with a kernel regression in place of its network.
+    """Return a model whose only part is a kernel regression.
 
     It compares the embeddings of the network, read out after every layer, and the feature columns,
     descriptors and fingerprint counts in `inputs`. Counts that the network does not read (Morgan
@@ -310,8 +310,8 @@ def fit_kernel(
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
     """Return the model with its kernel regressions fitted to other molecules.
 
-    Standardisation and penalties are chosen anew. A regression compares the same inputs as before,
-    and feature columns with the same weights and scales.
+    Standardisation and penalties are chosen again. Inputs, and the weights and scales of feature
+    columns, stay the same.
     """
     parts = [
         _fitted(each.encoder, model.task, examples, train, each.reads, True, each.regression)
