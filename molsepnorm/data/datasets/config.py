@@ -83,8 +83,8 @@ def _parse_kinds(value: Any) -> Any:
         return None
     pairs = isinstance(value, dict) or (isinstance(value, str) and "=" in value)
     kinds = _parse_pairs(value) if pairs else {"": value}
+    kinds = {name: "binary" if kind == "classification" else kind for name, kind in kinds.items()}
     for name, kind in kinds.items():
-        kinds[name] = kind = "binary" if kind == "classification" else kind
         if kind not in get_args(Kind) or (pairs and not name):
             raise ValueError(
                 f"'{kind}': write one kind for all targets, or only pairs such as "
