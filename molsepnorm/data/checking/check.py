@@ -155,10 +155,8 @@ class Group:
     """Rows that share a property."""
 
     what: str
-    count: int
-    """Number of rows, molecules, labels or columns; see `Finding.text`."""
-    places: tuple[Location, ...] = ()
-    """The first few rows."""
+    count: int  # of rows, molecules, labels or columns; see `Finding.text`
+    places: tuple[Location, ...] = ()  # the first few rows
 
 
 @dataclass(frozen=True)
@@ -408,7 +406,9 @@ def forms(scan: Scan) -> Iterator[Finding]:
             candidates[protomer_key(standard[row])].append(row)
     compounds: dict[Level, list[list[int]]] = {level: [] for level in levels}
     for apart in candidates.values():
-        for level in levels if len(apart) > 1 else ():
+        for level in levels:
+            if len(apart) < 2:
+                break
             same: dict[str, list[int]] = defaultdict(list)
             texts = standardized([scan.smiles[row] for row in apart], level)
             for row, text in zip(apart, texts, strict=True):
