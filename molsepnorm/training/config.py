@@ -85,8 +85,7 @@ class OptimConfig(_Section):
     class_weight: Annotated[Literal["balanced"] | None, "--class-weight"] = None
     """balanced weights each class by the inverse of its frequency."""
     ema: float | None = Field(None, gt=0, lt=1)
-    """Decay of a moving average of the weights, which is then validated and saved; null for none.
-    """
+    """Decay of a moving average of the weights, which is validated and saved; null for none."""
 
 
 class ObjectiveConfig(_Section):

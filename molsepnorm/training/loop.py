@@ -210,10 +210,8 @@ class Trainer:
         self.save()
 
     def fit(self) -> bool:
-        """Train to the last epoch, or until early stopping; a probe is validated as epoch 0.
-
-        Return False if a callback stopped the run.
-        """
+        """Train to the last epoch or until early stopping; return False if a callback stopped it. A
+        probe is validated as epoch 0."""
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
         if self.probe is not None and not progress.step and progress.best_epoch is None:
