@@ -319,8 +319,7 @@ def is_architecture(name: str) -> bool:
 def with_start(
     content: Mapping[str, Any], overrides: Mapping[str, Any], preset: str | None = None
 ) -> dict[str, Any]:
-    """Take architecture and featuriser from the model to start from. A preset or overrides that
-    contradict it are a `ConfigError`."""
+    """Take architecture and featuriser from the model to start from; refuse other overrides."""
     finetune = dict(content.get("finetune", {}))
     if "finetune.start" in overrides:
         finetune |= {"start": overrides["finetune.start"], "weights_sha256": None}

@@ -87,9 +87,10 @@ def open_start(config: FinetuneConfig) -> PropertyModel | None:
                 )
         return None
     model = PropertyModel.from_pretrained(config.start)
-    if config.weights_sha256 not in (None, found := weights_digest(config.start)):
+    digest = weights_digest(config.start)
+    if config.weights_sha256 not in (None, digest):
         raise ModelError(
-            f"the weights of {config.start} have the digest {found[:12]}…, and "
+            f"the weights of {config.start} have the digest {digest[:12]}…, and "
             f"finetune.weights_sha256 is {str(config.weights_sha256)[:12]}…: put that model back, "
             "or name this one as finetune.start again"
         )
@@ -99,8 +100,7 @@ def open_start(config: FinetuneConfig) -> PropertyModel | None:
 def require_same_meaning(
     start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
 ) -> None:
-    """Refuse a target of the start with another transform, kind or classes than there, unless the
-    settings of the data ask for them."""
+    """Refuse another transform, kind or classes than the start's, unless the settings name them."""
     known = {target.name: target for target in start.task.targets}
     for target in targets:
         old = known.get(target.name)

@@ -276,7 +276,7 @@ class DataConfig(BaseModel):
     scaffold-ogb assigns whole scaffolds from the most to the least common, whatever the seed, as
     OGB did; it treats stereoisomers of a scaffold as different scaffolds, which is its only
     difference from DeepChem's scaffold split. butina is like scaffold, with clusters of similar
-    molecules in place of scaffolds: the Tanimoto distance of their Morgan fingerprints (radius 2,
+    molecules instead of scaffolds: the Tanimoto distance of their Morgan fingerprints (radius 2,
     2,048 bits) from the centre of the cluster is at most 0.6. time trains on the oldest rows and
     tests on the newest ones, by data.time_column."""
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)

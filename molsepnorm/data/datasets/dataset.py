@@ -155,7 +155,7 @@ class Dataset:
 
     @property
     def exact_labels(self) -> np.ndarray:
-        """float32 [G, T]: the labels with NaN in place of bounds, for metrics."""
+        """float32 [G, T]: the labels with NaN for bounds, for metrics."""
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
 
     @property

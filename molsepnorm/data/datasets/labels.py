@@ -432,8 +432,9 @@ def read_classes(
             f"{other * (2 < len(classes) <= MAX_CLASSES)}"
         )
     first: dict[str, str] = {}
-    for code, word in text.dropna().items() if not named else ():
-        if (other := first.setdefault(word_of(word), word)) != word:
+    for code, word in text.dropna().items():
+        other = first.setdefault(word_of(word), word)
+        if other != word and not named:
             row = int((column.codes == code).argmax())
             raise DataError(
                 f"{table.cell(row, name)}: '{word}' and '{other}' would be two classes, and look "
