@@ -356,7 +356,7 @@ def _constants(scan: Scan) -> Iterator[Finding]:
                 what = f"all {len(labels):,} labels equal" if len(labels) else "no label"
                 groups.append(Group(f"{target.name}: {what}{where}", 1))
                 break
-    text = ". Training would stop with an error: leave them out with --targets-except"
+    text = ". Training would stop with an error: leave them out with --targets or --targets-except"
     yield from _found("constant", True, groups, "constant targets", "target", text)
 
 

@@ -187,7 +187,7 @@ def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
             "more"
         )
     if not weights.any():
-        raise DataError(f"{table.source}, column '{name}': all weights are 0")
+        raise DataError(f"{table.source}, column '{name}': all weights are 0: set some above 0")
     return weights
 
 
