@@ -277,9 +277,10 @@ class ExtraInputs:
         by more than a tenth of the range; False for words."""
         outside = np.zeros((len(values), len(self.columns)), dtype=bool)
         for i, column in enumerate(self.columns):
-            if (low := column.low) is not None and (high := column.high) is not None:
-                numbers, margin = values[:, sum(self.column_widths[:i])], _MARGIN * (high - low)
-                outside[:, i] = (numbers < low - margin) | (numbers > high + margin)
+            if column.low is not None and column.high is not None:
+                numbers = values[:, sum(self.column_widths[:i])]
+                margin = _MARGIN * (column.high - column.low)
+                outside[:, i] = (numbers < column.low - margin) | (numbers > column.high + margin)
         return outside
 
 

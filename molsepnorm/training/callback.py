@@ -95,7 +95,7 @@ class Callback:
         """Called when the run is finished or stopped."""
 
     def on_failure(self, error: BaseException) -> None:
-        """Called in place of `on_end` when an error or Ctrl-C ends the run."""
+        """Called instead of `on_end` when an error or Ctrl-C ends the run."""
 
 
 class StopWhen(Callback):

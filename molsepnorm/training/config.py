@@ -85,8 +85,7 @@ class OptimConfig(_Section):
     class_weight: Annotated[Literal["balanced"] | None, "--class-weight"] = None
     """balanced weights each class by the inverse of its frequency."""
     ema: float | None = Field(None, gt=0, lt=1)
-    """Decay of a moving average of the weights, which is then validated and saved; null for none.
-    """
+    """Decay of a moving average of the weights, which is validated and saved; null for none."""
 
 
 class ObjectiveConfig(_Section):
@@ -322,8 +321,7 @@ def is_architecture(name: str) -> bool:
 def with_start(
     content: Mapping[str, Any], overrides: Mapping[str, Any], preset: str | None = None
 ) -> dict[str, Any]:
-    """Take architecture and featuriser from the model to start from, unless overrides contradict
-    it."""
+    """Take architecture and featuriser from the model to start from; refuse other overrides."""
     finetune = dict(content.get("finetune", {}))
     if "finetune.start" in overrides:
         finetune |= {"start": overrides["finetune.start"], "weights_sha256": None}

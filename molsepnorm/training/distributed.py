@@ -182,13 +182,13 @@ def device_of_rank(name: str, world: DistributedContext) -> torch.device:
     if name.startswith("cuda:"):
         raise ConfigError(
             f"{world.size} processes cannot share the device '{name}': with --device cuda each "
-            "gets a GPU of its own (CUDA_VISIBLE_DEVICES chooses which)"
+            "gets its own GPU (CUDA_VISIBLE_DEVICES chooses which)"
         )
     if name not in ("auto", "cuda") or not gpus:
         return pick_device(name)
     if world.local_size > gpus:
         raise ConfigError(
-            f"each process needs a GPU of its own: torchrun started {world.local_size} of them on "
+            f"each process needs its own GPU: torchrun started {world.local_size} of them on "
             f"this machine, which has {gpus}. Try --nproc-per-node {gpus}, or --device cpu"
         )
     return torch.device("cuda", world.local_rank)

@@ -84,10 +84,17 @@ def fit(
         feature_columns = with_text_names(feature_columns)
     if overrides is not None and not isinstance(overrides, Mapping):
         raise ConfigError(f"overrides must be a dictionary of settings; got {overrides!r:.80}")
-    recipe: dict[str, Any] = {"config": config, "preset": preset, "overrides": overrides or {}}
-    data = {"weights": weights, "splits": splits, "bond_offset": bond_offset}
-    labels = label_table(y, targets)
-    settings, dataset = loaded(molecules, labels, **recipe, features=feature_columns, **data)
+    settings, dataset = loaded(
+        molecules,
+        label_table(y, targets),
+        config=config,
+        preset=preset,
+        overrides=overrides or {},
+        features=feature_columns,
+        weights=weights,
+        splits=splits,
+        bond_offset=bond_offset,
+    )
     return train_on(settings, dataset, folder, resume=resume, callback=callback)
 
 
@@ -108,8 +115,10 @@ def loaded(
     config = table_recipe(overrides, preset) if config is None else config
     overrides = {"data.on_invalid": "fail", **overrides, **fixed}
     settings = load_config(config=config, preset=preset, overrides=overrides)
-    more["features"] = features
-    return settings, memory_dataset(molecules, labels, settings.data, encoding(settings), **more)
+    dataset = memory_dataset(
+        molecules, labels, settings.data, encoding(settings), features=features, **more
+    )
+    return settings, dataset
 
 
 def _declared(name: str, cells: Any) -> str:

@@ -179,10 +179,11 @@ class Trainer:
         if run.length == progress.epochs:
             return
         progress.require_longer(run.length, folder.path)
-        last_rate, epochs = self._learning_rate(progress.step - 1), progress.epochs
+        epochs, steps, optim = progress.epochs, self.total_steps, self.config.optim
         self.set_epochs(run.length)
-        optim = self.config.optim
-        if optim.warmup or optim.decay != "constant":  # the rates depend on the length
+        # the rates of the steps so far depend on the length
+        if progress.step and (optim.warmup or optim.decay != "constant"):
+            last_rate = learning_rate(progress.step - 1, steps, optim)
             self.callback.on_warning(
                 f"The learning rate now follows the {optim.decay} schedule of {run.length} epochs "
                 f"instead of {epochs}: it was {last_rate:.3g}, and continues with "
@@ -209,10 +210,8 @@ class Trainer:
         self.save()
 
     def fit(self) -> bool:
-        """Train to the last epoch, or until early stopping; a probe is validated as epoch 0.
-
-        Return False if a callback stopped the run.
-        """
+        """Train to the last epoch or until early stopping; return False if a callback stopped it. A
+        probe is validated as epoch 0."""
         progress, every = self.progress, self.config.run.validate_every
         stopped = False
         if self.probe is not None and not progress.step and progress.best_epoch is None:

@@ -88,7 +88,7 @@ def train(
     if resume:
         if (metrics := run.finished_metrics()) and epochs in (None, metrics.epochs):
             length = counted(metrics.epochs, "epoch")
-            callback.on_warning(f"{run.path} is finished after {length}; --epochs may be higher.")
+            callback.on_warning(f"{run.path} is finished after {length}; raise --epochs to go on.")
         if not run.members.exists():
             run.require_started()
         config = load_config(config=run.config)
@@ -379,13 +379,19 @@ def _train_ensemble(
         # ensembles of the same size with different seeds share no seed
         seed = (config.run.seed * count + number) % (MAX_SEED + 1)
         member = config.model_copy(update={"run": config.run.network_alone(seed=seed)})
-        before = (load_config(config=folder.config) if folder.config.exists() else member).run
-        longer = (before.epochs, before.budget) != (member.run.epochs, member.run.budget)
+        before = load_config(config=folder.config) if folder.config.exists() else member
+        old, new = before.run, member.run
+        longer = (old.epochs, old.budget) != (new.epochs, new.budget)
         if longer or folder.complete_metrics() is None:
             begun = folder.checkpoint.exists()
-            lengthen = begun and longer
             result = _train(
-                member, None, folder, callback, resume=begun, lengthen=lengthen, may_blend=may_blend
+                member,
+                None,
+                folder,
+                callback,
+                resume=begun,
+                lengthen=begun and longer,
+                may_blend=may_blend,
             )
             if not result.finished:
                 return replace(result, folder=run.path, metrics={})

@@ -87,10 +87,12 @@ def open_start(config: FinetuneConfig) -> PropertyModel | None:
                 )
         return None
     model = PropertyModel.from_pretrained(config.start)
-    if config.weights_sha256 not in (None, found := weights_digest(config.start)):
+    digest = weights_digest(config.start)
+    if config.weights_sha256 not in (None, digest):
         raise ModelError(
-            f"the weights of {config.start} have the digest {found[:12]}…, not finetune."
-            "weights_sha256: put that model back, or name this one as finetune.start again"
+            f"the weights of {config.start} have the digest {digest[:12]}…, and "
+            f"finetune.weights_sha256 is {str(config.weights_sha256)[:12]}…: put that model back, "
+            "or name this one as finetune.start again"
         )
     return model
 
@@ -98,7 +100,7 @@ def open_start(config: FinetuneConfig) -> PropertyModel | None:
 def require_same_meaning(
     start: PropertyModel, targets: Sequence[Target], data: DataConfig, name: str
 ) -> None:
-    """Refuse a target of the start with other transform, kind or classes that nobody asked for."""
+    """Refuse another transform, kind or classes than the start's, unless the settings name them."""
     known = {target.name: target for target in start.task.targets}
     for target in targets:
         old = known.get(target.name)
@@ -220,8 +222,10 @@ def about_start(
             f"not used. To use them, add {' '.join(options)}."
         )
     if start.standardize not in ("none", model.standardize):
-        levels = f"{start.standardize}, and this run by {model.standardize}"
-        yield f"{source} standardises structures by the level {levels}."
+        yield (
+            f"{source} standardises structures by the level {start.standardize}, and this run by "
+            f"{model.standardize}."
+        )
     new, old = ({target.name: target for target in m.task.targets} for m in (model, start))
     for name in unfit:
         yield (

@@ -17,6 +17,7 @@ from molsepnorm.training.inputs import with_inputs
 from molsepnorm.training.objectives.supervised import Supervised
 from molsepnorm.training.probe.kernel import kernel_regression
 from runs import outcome, rows_of, stop_at
+from support import Recorder
 
 
 @pytest.fixture
@@ -164,6 +165,17 @@ def test_no_epochs_give_the_probe_alone(trained, pretrained):
     assert [row["epoch"] for row in rows_of(result.folder / "history.csv")] == ["0"]
     assert isinstance(result.model.parts[0], KernelPart)
     assert train(None, result.folder, resume=True).metrics == result.metrics
+
+
+def test_a_run_without_epochs_is_lengthened(configure, trained, pretrained, tmp_path):
+    """No rate depends on its length, so the result equals that of an uninterrupted run."""
+    settings, seen = {"finetune.start": pretrained}, Recorder()
+    train(configure({**settings, "run.epochs": 0}), tmp_path / "run")
+    train(folder=tmp_path / "run", resume=True, epochs=1, callback=seen)
+    assert not any("learning rate" in message for message in seen.warnings)
+    found = outcome(tmp_path / "run")
+    assert found["metrics"].pop("earlier").keys() == {"0"}
+    assert found == outcome(trained({**settings, "run.epochs": 1}).folder)
 
 
 @pytest.mark.parametrize(

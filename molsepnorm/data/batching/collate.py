@@ -195,8 +195,10 @@ def epoch_batches(
     batches = np.array_split(rng.permutation(graphs), num_batches(len(graphs), batch_size))
     if max_batch_pairs(graphs, sizes, batch_size) <= max_pairs:
         return batches
-    limits = (sizes, max_groups, max_pairs, min_size)
-    return [part for batch in batches for part in _halved(batch, *limits)]
+    bounded = []
+    for batch in batches:
+        bounded += _halved(batch, sizes, max_groups, max_pairs, min_size)
+    return bounded
 
 
 def max_batch_pairs(graphs: np.ndarray, sizes: np.ndarray, batch_size: int) -> int:

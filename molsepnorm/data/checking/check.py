@@ -155,10 +155,8 @@ class Group:
     """Rows that share a property."""
 
     what: str
-    count: int
-    """Number of rows, molecules, labels or columns; see `Finding.text`."""
-    places: tuple[Location, ...] = ()
-    """The first few rows."""
+    count: int  # of rows, molecules, labels or columns; see `Finding.text`
+    places: tuple[Location, ...] = ()  # the first few rows
 
 
 @dataclass(frozen=True)
@@ -358,7 +356,7 @@ def _constants(scan: Scan) -> Iterator[Finding]:
                 what = f"all {len(labels):,} labels equal" if len(labels) else "no label"
                 groups.append(Group(f"{target.name}: {what}{where}", 1))
                 break
-    text = ". Training would stop with an error: leave them out with --targets-except"
+    text = ". Training would stop with an error: leave them out with --targets or --targets-except"
     yield from _found("constant", True, groups, "constant targets", "target", text)
 
 
@@ -408,7 +406,9 @@ def forms(scan: Scan) -> Iterator[Finding]:
             candidates[protomer_key(standard[row])].append(row)
     compounds: dict[Level, list[list[int]]] = {level: [] for level in levels}
     for apart in candidates.values():
-        for level in levels if len(apart) > 1 else ():
+        for level in levels:
+            if len(apart) < 2:
+                break
             same: dict[str, list[int]] = defaultdict(list)
             texts = standardized([scan.smiles[row] for row in apart], level)
             for row, text in zip(apart, texts, strict=True):

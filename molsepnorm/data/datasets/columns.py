@@ -310,7 +310,7 @@ class Columns:
         target = targets[0] if targets is not None and len(targets) == 1 else ""
         if not target and {*declared} - {None, _NONE}:
             raise ConfigError(
-                "data.relation_column and data.unit_column belong to one target: name it, --targets"
+                "data.relation_column and data.unit_column need one target: name it (--targets)"
             )
         of_export = exports.get(target, Qualifiers())
         chosen = (name or known for name, known in zip(declared, of_export, strict=True))

@@ -83,8 +83,8 @@ def _parse_kinds(value: Any) -> Any:
         return None
     pairs = isinstance(value, dict) or (isinstance(value, str) and "=" in value)
     kinds = _parse_pairs(value) if pairs else {"": value}
+    kinds = {name: "binary" if kind == "classification" else kind for name, kind in kinds.items()}
     for name, kind in kinds.items():
-        kinds[name] = kind = "binary" if kind == "classification" else kind
         if kind not in get_args(Kind) or (pairs and not name):
             raise ValueError(
                 f"'{kind}': write one kind for all targets, or only pairs such as "
@@ -276,7 +276,7 @@ class DataConfig(BaseModel):
     scaffold-ogb assigns whole scaffolds from the most to the least common, whatever the seed, as
     OGB did; it treats stereoisomers of a scaffold as different scaffolds, which is its only
     difference from DeepChem's scaffold split. butina is like scaffold, with clusters of similar
-    molecules in place of scaffolds: the Tanimoto distance of their Morgan fingerprints (radius 2,
+    molecules instead of scaffolds: the Tanimoto distance of their Morgan fingerprints (radius 2,
     2,048 bits) from the centre of the cluster is at most 0.6. time trains on the oldest rows and
     tests on the newest ones, by data.time_column."""
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)

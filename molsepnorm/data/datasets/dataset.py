@@ -53,9 +53,10 @@ class TargetSummary:
         mean, sd, median, low, high = (float(f(present)) if measured else None for f in functions)
         names = target.classes or ("0", "1") * (target.kind == "binary")
         classes = {name: int((present == i).sum()) for i, name in enumerate(names)}
-        counts = count, count - len(present), len(labels) - count
-        of_target = target.name, target.kind, *counts
-        return TargetSummary(*of_target, mean, sd, median, low, high, classes)
+        bounds, missing = count - len(present), len(labels) - count
+        return TargetSummary(
+            target.name, target.kind, count, bounds, missing, mean, sd, median, low, high, classes
+        )
 
     @property
     def distribution(self) -> str:
@@ -77,12 +78,10 @@ class TargetSummary:
 class Merged(NamedTuple):
     """A row that was merged into an earlier row of the same molecule."""
 
-    row: int
-    """Index, counted from 0 as in `splits.json`."""
+    row: int  # counted from 0 as in `splits.json`, like `into`
     smiles: str
     reason: str
-    into: int
-    """Index of the row with the merged labels."""
+    into: int  # the row with the merged labels
 
 
 @dataclass(frozen=True)
@@ -100,11 +99,9 @@ class Dataset:
     """int64 indices of molecules in each of `SPLITS`."""
     rejected: tuple[Rejected, ...] = ()
     left_out: pd.DataFrame | None = None
-    """The rejected and merged rows of a table that is trained on, with position, cells and
-    reason."""
+    """The rejected and merged rows of a table to train on, with position, cells and reason."""
     positions: tuple[str, np.ndarray] | None = None
-    """The word for a row of a file (line, row or record), and the position of every row, int64,
-    counted from 1."""
+    """The word for a row of a file (line, row or record), and int64 positions, from 1."""
     smiles: Sequence[str] | None = None
     """SMILES of every row of the source, standardised if structures are."""
     written: Sequence[str] | None = None
@@ -158,7 +155,7 @@ class Dataset:
 
     @property
     def exact_labels(self) -> np.ndarray:
-        """float32 [G, T]: the labels with NaN in place of bounds, for metrics."""
+        """float32 [G, T]: the labels with NaN for bounds, for metrics."""
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
 
     @property
@@ -204,9 +201,11 @@ class Dataset:
     def split_rows(self) -> dict[str, list[int]]:
         """Return the rows of each split, merged rows included."""
         rows = {name: self.store.rows[graphs].tolist() for name, graphs in self.splits.items()}
-        for name, unmerged in rows.items() if self.merged else ():
-            kept = {*unmerged}
-            rows[name] = sorted([*unmerged, *(m.row for m in self.merged if m.into in kept)])
+        if self.merged:
+            for name, unmerged in rows.items():
+                kept = {*unmerged}
+                more = [entry.row for entry in self.merged if entry.into in kept]
+                rows[name] = sorted([*unmerged, *more])
         return rows
 
     def summaries(self, graphs: np.ndarray) -> Iterator[TargetSummary]:

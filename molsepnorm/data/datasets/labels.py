@@ -83,8 +83,8 @@ class Labels:
 
     def without_issues(self) -> Labels:
         """Return the labels, or raise a `DataError` about the first cell that is no label."""
-        for issue in self.issues:
-            raise DataError(issue.message)
+        if self.issues:
+            raise DataError(self.issues[0].message)
         return self
 
 
@@ -131,7 +131,7 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
             advice = _advice(table, column)
             problems = _issue(table, column, column.bad_rows, "is not a number", advice)
             if kind == "binary":
-                odd = "is neither 0 nor 1, neither yes nor no, as labels of a binary target are"
+                odd = "is neither 0 nor 1, neither yes nor no, which a binary target needs"
                 problems += _issue(table, column, column.odd_rows, odd)
         if kind == "regression":
             bounds[:, number] = column.bounds
@@ -187,7 +187,7 @@ def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
             "more"
         )
     if not weights.any():
-        raise DataError(f"{table.source}, column '{name}': all weights are 0")
+        raise DataError(f"{table.source}, column '{name}': all weights are 0: set some above 0")
     return weights
 
 
@@ -339,8 +339,8 @@ def _transform_of(table: Columns, name: str, kind: Kind) -> tuple[Transform | No
 
 def choose_targets(table: Columns) -> tuple[tuple[str, ...], list[str]]:
     """Return the targets, by default the only column of numbers beside identifiers and years, and
-    lines about them. A column that is missing, occurs twice or has another role is a `ConfigError`.
-    Other than one column of numbers is an `OpenChoice`, which lists them."""
+    lines about them. A column that is missing, occurs twice or has another role is a `ConfigError`;
+    an `OpenChoice` lists the columns if none or several have numbers."""
     config = table.config
     for name in config.targets_except:
         if not any(sign in name for sign in "*?["):
@@ -432,8 +432,9 @@ def read_classes(
             f"{other * (2 < len(classes) <= MAX_CLASSES)}"
         )
     first: dict[str, str] = {}
-    for code, word in text.dropna().items() if not named else ():
-        if (other := first.setdefault(word_of(word), word)) != word:
+    for code, word in text.dropna().items():
+        other = first.setdefault(word_of(word), word)
+        if other != word and not named:
             row = int((column.codes == code).argmax())
             raise DataError(
                 f"{table.cell(row, name)}: '{word}' and '{other}' would be two classes, and look "

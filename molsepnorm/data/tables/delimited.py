@@ -1,4 +1,4 @@
-"""CSV, TSV and SMILES files: a row on every line, of cells with a separator."""
+"""CSV, TSV and SMILES files."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def read_stream(
 
     A blank line is a row of blank cells. Short rows are filled with blanks. Blank cells beyond the
     header are dropped, but not between commas, which may group thousands (1,250 before an empty
-    cell). It is a `DataError` if the file is empty, a row has more other cells than the header, or
-    a quoted cell does not end, or ends in front of other text.
+    cell). It is a `DataError` if the file is empty, a row has more cells than the header, or a
+    quoted cell does not end, or ends in front of other text.
     """
     skipped = (options.header_row or 1) - 1
     header = "".join(islice(stream, skipped, skipped + 1)).removeprefix("\ufeff")
@@ -118,7 +118,7 @@ def read_smi(path: Path, name: str, rows: int, options: ReadOptions) -> Iterator
             return
         tabs = "\t" in first[1]
         words = [word.strip() for word in first[1].split("\t")] if tabs else first[1].split()
-        start = "".join(words[:1])
+        start = words[0] if words else ""
         has_header = start.lower().endswith("smiles") or start == smiles_column
         if "," in "".join(first[1].split()[:1]):
             raise DataError(

@@ -204,9 +204,10 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
 
 
 def _difference(ours: list[Any], others: list[Any], folds: int | None) -> dict[str, Any]:
-    gap, pairs = paired_difference(ours, others, folds), zip(ours, others, strict=True)
-    values = [None if None in pair else pair[0] - pair[1] for pair in pairs]
-    ends = gap.interval and [*gap.interval]
+    gap = paired_difference(ours, others, folds)
+    pairs = zip(ours, others, strict=True)
+    values = [None if one is None or other is None else one - other for one, other in pairs]
+    ends = None if gap.interval is None else list(gap.interval)
     return {"difference": gap.mean, "interval_95": ends, "values": values}
 
 

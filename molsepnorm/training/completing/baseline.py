@@ -70,7 +70,8 @@ def fit_baseline(
         callback.on_warning(f"The random forest is not blended in, because {problem}.")
     if not (can_blend or dataset.has_test):
         return None
-    started, threads = time.perf_counter(), threads_of(config.run.threads)
+    started = time.perf_counter()
+    seed, threads = config.run.seed, threads_of(config.run.threads)
     try:
         reads = forest_inputs(model.inputs)
         _, extra = with_inputs(dataset, reads, callback.on_progress, threads)
@@ -82,9 +83,11 @@ def fit_baseline(
     trees = min(TREES, max(smallest, _TREE_LABELS // max(_num_labels(dataset), 1)))
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
+        features, labels = extra.of(rows).read_by(reads).stacked(), dataset.labels[rows]
         weights = None if dataset.weights is None else dataset.weights[rows]
-        data = extra.of(rows).read_by(reads).stacked(), dataset.labels[rows], model.task, weights
-        return Forest.fit(reads, *data, seed=config.run.seed, trees=trees, threads=threads)
+        return Forest.fit(
+            reads, features, labels, model.task, weights, seed=seed, trees=trees, threads=threads
+        )
 
     graphs = predicted_splits(dataset)
     forest = fit(dataset.splits["train"], min(trees, _MIN_BLENDED) if twice else trees)

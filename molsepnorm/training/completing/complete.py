@@ -208,16 +208,18 @@ def _fit_domain(
     similarity: dict[str, np.ndarray] = {}
     try:
         bits = packed_morgan(dataset.smiles_of(train))
-        for split in [split for split in seen if split in predictions.graphs]:
+        for split, known in seen.items():
+            if split not in predictions.graphs:
+                continue
             every = _errors(model.task, dataset, predictions, split)
             labelled = np.flatnonzero(np.isfinite(every).any(axis=1))
             compared = scoring.drawn(labelled, _MAX_COMPARED)
             rows = predictions.graphs[split][compared]
-            known = bits[np.searchsorted(train, seen[split])]
-            shares = nearest(packed_morgan(dataset.smiles_of(rows)), known)[1]
+            known_bits = bits[np.searchsorted(train, known)]
+            nearest_known = nearest(packed_morgan(dataset.smiles_of(rows)), known_bits)[1]
             molecules = dataset.molecule_ids[rows]
             errors[split] = _by_molecule(every[compared], molecules)
-            similarity[split] = _by_molecule(shares[:, None], molecules)[:, 0]
+            similarity[split] = _by_molecule(nearest_known[:, None], molecules)[:, 0]
     except InvalidMolecule:  # the text of another package's featuriser
         return model, None
     if not len(similarity["val"]):
@@ -225,9 +227,9 @@ def _fit_domain(
     domain = Domain.fit(similarity["val"], errors["val"])
     structures = [_molecules(model.task, dataset, train, bits)] if keep_structures else []
     bins = {}
-    for split, shares in similarity.items():
+    for split, of_split in similarity.items():
         relative = mean_errors(relative_errors(errors[split], errors["val"]))
-        bins[split] = _error_by_similarity(shares, relative)
+        bins[split] = _error_by_similarity(of_split, relative)
     return replace(model, domain=domain, structures=tuple(structures)), DomainErrors(
         error=describe_miss(model.task.targets),
         lowest=domain.lowest,
@@ -241,7 +243,8 @@ def _errors(task: Task, dataset: Dataset, predictions: Predictions, split: str) 
     """Return the errors of the molecules of a split, (n, T); NaN without a label."""
     labels, values = dataset.exact_labels[predictions.graphs[split]], predictions.values[split]
     parts = zip(task.targets, labels.T, task.columns(), strict=True)
-    return np.stack([miss(target, own, values[:, cols]) for target, own, cols in parts], axis=1)
+    errors = [miss(target, truth, values[:, columns]) for target, truth, columns in parts]
+    return np.stack(errors, axis=1)
 
 
 def _by_molecule(values: np.ndarray, molecules: np.ndarray) -> np.ndarray:  # (n, T) -> (m, T)

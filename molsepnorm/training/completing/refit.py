@@ -31,8 +31,8 @@ def refit_networks(
     """Return the model with its networks trained again, on the training and validation molecules.
 
     A network starts from the weights that it had before its first fit, which the encoder of the
-    kernel regression still has, and trains with the seed and up to the best epoch in `fits`. None
-    is returned if a callback stopped it.
+    kernel regression still has, and trains with its seed up to its best epoch, which `fits` has for
+    each network. The result is None if a callback stopped a fit.
 
     Networks are not trained again if `run.refit` is off, the data set has a name (its split is a
     protocol), the run has a budget of time, outputs of the start were loaded (it knows more
@@ -54,9 +54,10 @@ def refit_networks(
             continue
         seeded = config.model_copy(update={"run": run.model_copy(update={"seed": seed})})
         start = NetworkPart(_start(part.network, kernel.encoder), part.reads)
-        untrained, probe = (model.with_parts([part], [1.0]) for part in (start, kernel))
-        inputs = (part.reads, examples.inputs.extra)
-        prepared = Prepared(dataset, untrained, None, tuple(model.task.names), *inputs, probe)
+        untrained = model.with_parts([start], [1.0])
+        probe = model.with_parts([kernel], [1.0])
+        new_targets, extra = model.task.names, examples.inputs.extra
+        prepared = Prepared(dataset, untrained, None, new_targets, part.reads, extra, probe)
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             network = Trainer(seeded, prepared, None, callback).train_for(best_epoch)

@@ -117,8 +117,10 @@ class Objective(nn.Module, ABC):
         """Return the total of `sums`, numbers (width,) of a batch, over fixed random batches."""
         run, tensors = self.config.run, self.examples.graphs
         totals = torch.zeros(width, dtype=torch.float64, device=self.examples.labels.device)
-        rng, limits = np.random.default_rng(run.seed), (run.max_groups, run.max_pairs)
-        batches = epoch_batches(graphs, tensors.sizes, run.batch_size, rng, *limits)
+        rng = np.random.default_rng(run.seed)
+        batches = epoch_batches(
+            graphs, tensors.sizes, run.batch_size, rng, run.max_groups, run.max_pairs
+        )
         for batch in batches[world.rank :: world.size]:
             indices = torch.from_numpy(batch).to(totals.device)
             with torch.no_grad():

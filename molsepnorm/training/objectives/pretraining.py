@@ -231,8 +231,8 @@ _ROWS = 1024  # vectors that are read at a time
 def teacher_vectors(path: Path, dataset: Dataset) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return the vectors of a data set's G molecules, float16 [G, D], NaN if missing; and warnings.
 
-    Molecules are matched by their canonical SMILES; the first vector of a molecule counts. The path
-    is that of a Parquet file, or of a folder of them, as `molsepnorm embed` writes it.
+    Molecules are matched by their canonical SMILES; the first vector of a molecule counts. `path`
+    is a Parquet file that `molsepnorm embed` wrote, or a folder of them.
     """
     if dataset.smiles is None:
         raise ConfigError(f"{dataset.name} has no SMILES to find a teacher's vectors by")

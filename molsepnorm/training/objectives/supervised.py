@@ -46,7 +46,9 @@ class Supervised(Objective):
                 )
         optim, train = config.optim, labels[dataset.splits["train"]]
         task = Task.fit(
-            *(dataset.targets, train, config.run.metric or dataset.metric),
+            dataset.targets,
+            train,
+            config.run.metric or dataset.metric,
             class_weight=optim.class_weight,
             regression_loss=optim.regression_loss,
             strict=config.data.dataset is None,

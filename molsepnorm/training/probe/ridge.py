@@ -208,8 +208,8 @@ def _left_out(
     """
     result = residual / (1 - leverage.clip(max=1 - _TINY))[:, None]
     for rows in together:
-        part, own = rotated[rows], offset[rows]  # (k, m, r), (k, m)
-        hat = (part * shrinkage) @ part.swapaxes(1, 2) + own[:, :, None] * own[:, None]
+        part, shift = rotated[rows], offset[rows]  # (k, m, r), (k, m)
+        hat = (part * shrinkage) @ part.swapaxes(1, 2) + shift[:, :, None] * shift[:, None]
         result[rows] = np.linalg.solve((1 + _TINY) * np.eye(rows.shape[1]) - hat, residual[rows])
     return result
 
@@ -256,8 +256,8 @@ class Embedded:
         mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
         scale[scale <= 1e-6 * np.abs(inputs).max(axis=0, initial=1e-6)] = 1.0
         if examples.weights is not None:
-            own = examples.weights[torch.from_numpy(train).to(device)]
-            weights = weights * own.cpu().double().numpy()
+            configured = examples.weights[torch.from_numpy(train).to(device)]
+            weights = weights * configured.cpu().double().numpy()
         ids = train if examples.dataset is None else examples.dataset.molecule_ids[train]
         return Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
 
@@ -280,10 +280,10 @@ def _sample(labels: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray]:
     if len(labels) <= MAX_MOLECULES:
         return np.arange(len(labels)), np.ones(len(labels))
     is_rare = np.zeros(len(labels), bool)
-    for target, own in zip(task.targets, labels.T, strict=True):
-        if target.kind != "regression" and np.isfinite(own).any():
-            classes, counts = np.unique(own[np.isfinite(own)], return_counts=True)
-            is_rare |= np.isfinite(own) & (own != classes[counts.argmax()])
+    for target, column in zip(task.targets, labels.T, strict=True):
+        if target.kind != "regression" and np.isfinite(column).any():
+            classes, counts = np.unique(column[np.isfinite(column)], return_counts=True)
+            is_rare |= np.isfinite(column) & (column != classes[counts.argmax()])
     rare, frequent = np.flatnonzero(is_rare), np.flatnonzero(~is_rare)
     kept = min(len(rare), max(MAX_MOLECULES // 2, MAX_MOLECULES - len(frequent)))
     random = np.random.default_rng(0)
@@ -326,8 +326,8 @@ class Solver:
                 weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
             rows = np.flatnonzero(weights > 0)
             solve = partial(self._solve, rows, embedded.molecule_ids[rows], penalties[number])
-            own = labels[rows].astype(np.float64), weights[rows]
-            models[number] = _fit(target, solve, self.width, *own)
+            known = labels[rows].astype(np.float64)
+            models[number] = _fit(target, solve, self.width, known, weights[rows])
         return [models[number] for number in range(len(models))]
 
     def _solve(
@@ -371,15 +371,15 @@ def _fit(
     if target.kind == "regression":
         standardised = (labels - target.mean) / target.scale
         return solve(standardised[:, None], weights)[0]
-    found = _logits(solve, index, weights)
+    model = _logits(solve, index, weights)
     if target.width == 1:
-        return found
+        return model
     if len(values) == 2:  # one logit is the difference of two
-        halves = [np.concatenate([-part, part]) / 2 for part in found[:2]]
-        found = found._replace(slopes=halves[0], offsets=halves[1])
+        halves = [np.concatenate([-part, part]) / 2 for part in model[:2]]
+        model = model._replace(slopes=halves[0], offsets=halves[1])
     offsets -= np.log(len(labels))  # of classes that no molecule has
-    slopes[values.astype(int)], offsets[values.astype(int)] = found[:2]
-    return found._replace(slopes=slopes, offsets=offsets)
+    slopes[values.astype(int)], offsets[values.astype(int)] = model[:2]
+    return model._replace(slopes=slopes, offsets=offsets)
 
 
 def _logits(solve: Solve, classes: np.ndarray, weights: np.ndarray) -> LinearModel:

@@ -33,8 +33,7 @@ _FILTERS = {"number": partial(significant, digits=3, none="—"), "ends": partia
 
 
 def write_report(folder: Path | str, output: Path | str | None = None) -> Path:
-    """Write the report of a finished run, by default report.html in its folder, and return its
-    path."""
+    """Write the report of a finished run, by default its report.html, and return the path."""
     path = RunFolder(folder).report if output is None else Path(output)
     if path.is_dir():
         raise StorageError(f"cannot write {path}: there is a folder of that name")

@@ -58,9 +58,10 @@ def predictions_table(
         table["smiles"] = [smiles[row] for row in rows]
     labels, bounds = dataset.labels[graphs].T, dataset.bound_signs[graphs].T
     predicted = task.tables(predictions)
-    forest = [] if baseline is None else task.tables(baseline[order])
-    for target, columns, others in zip(task.targets, predicted, forest, strict=False):
-        columns[target.forest_column] = others[target.prediction_column]
+    if baseline is not None:
+        of_forest = task.tables(baseline[order])
+        for target, columns, others in zip(task.targets, predicted, of_forest, strict=True):
+            columns[target.forest_column] = others[target.prediction_column]
     taken = {*table, *(column for columns in predicted for column in columns)}
 
     def add(name: str, suffix: str, cells: Sequence[Any] | np.ndarray) -> None:

@@ -78,3 +78,9 @@ def test_settings_of_tables_are_refused_for_named_sets(name, value):
 def test_shares_that_are_none(split):
     with pytest.raises(ValidationError, match="must be three fractions that sum to 1"):
         DataConfig(table=TABLE, split=split)
+
+
+def test_the_dictionary_of_kinds_stays_as_it_is():
+    kinds = {"y": "classification"}
+    assert DataConfig(table=TABLE, targets=["y"], task_type=kinds).task_type == {"y": "binary"}
+    assert kinds == {"y": "classification"}

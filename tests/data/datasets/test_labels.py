@@ -425,7 +425,7 @@ def test_a_column_of_relations_or_units_has_to_be_declared():
         ({"qualifier": ["=", "about", "", ""]}, {}, "'about' is no relation"),
         ({"unit": ["uM", "mV", "", ""]}, {}, "the unit 'mV' cannot be converted beside others"),
         ({"unit": ["uM", "nM", "nM", ""]}, {}, "line 5, column 'ic50': '3' has no unit"),
-        ({}, {"targets": ["ic50", "qualifier"]}, "belong to one target"),
+        ({}, {"targets": ["ic50", "qualifier"]}, "need one target"),
         ({}, {"unit_column": "units"}, "has no column 'units'"),
     ],
 )
