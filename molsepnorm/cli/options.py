@@ -23,9 +23,9 @@ HELP_OPTIONS = ["-h", "--help"]
 
 
 class GroupedCommand(click.Command):
-    """A command that lists its options under headings, each of which holds for the options after
-    it. Only --help-all lists the options that are not `common`. An option that is given twice is an
-    error; click would use the last one."""
+    """A command that lists its options under headings. A heading holds until the next one. Only
+    --help-all lists the options that are not `common`. An option that is given twice is an error;
+    click would use the last one."""
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         # click keeps the help option of a command's first context, which may have no parent

@@ -341,7 +341,7 @@ class DenseInputs:
 
 
 class Encoded(NamedTuple):
-    """What `encode_table` wrote."""
+    """The numbers of molecules and files that `encode_table` wrote, and the rejected rows."""
 
     molecules: int
     files: int

@@ -108,7 +108,7 @@ class FeatureColumn:
         where: Callable[[int], str],
         kind: FeatureKind | None = None,
     ) -> FeatureColumn:
-        """Return the column of these cells: texts or numbers, some of which may be missing.
+        """Return the column of these cells, which are texts or numbers. Cells may be missing.
 
         Args:
             where: returns the location of a row for an error.

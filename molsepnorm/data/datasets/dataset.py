@@ -35,7 +35,7 @@ class TargetSummary:
     bounds: int
     missing: int
     mean: float | None
-    """Of exact labels after the transform, as the other statistics; None without numbers."""
+    """This and the other statistics describe exact labels after the transform; None without any."""
     sd: float | None
     median: float | None
     min: float | None

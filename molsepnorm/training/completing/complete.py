@@ -54,10 +54,10 @@ def complete(
     """Add a second fit, a random forest, intervals and a domain to a model, and score it.
 
     The test split is scored here, once. Networks (`refit_networks`, with `fits`) and kernel
-    regressions are fitted a second time, to the training and validation molecules. The latter are
-    not if `run.refit` is off, the data set has a name (its split is a protocol), or there are more
-    molecules than a kernel regression compares. Validation scores and intervals are those of the
-    first fit. The result is on the CPU, or None if a callback stopped the second fit.
+    regressions are fitted a second time, to the training and validation molecules. A kernel
+    regression is fitted once if `run.refit` is off, the data set has a name (its split is a
+    protocol), or it cannot compare all of these molecules. Validation scores and intervals are
+    those of the first fit. The result is on the CPU, or None if a callback stopped the second fit.
     """
     dataset = examples.dataset
     assert dataset is not None
