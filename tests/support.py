@@ -23,7 +23,7 @@ from molsepnorm.model import PropertyModel, encoding_of, weights_digest
 from molsepnorm.molecules.encodings import encode
 from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.nn import GraphBatch, Graphormer, GraphormerConfig
-from molsepnorm.pretrained import CARD, ModelCard, Score, Source
+from molsepnorm.pretrained import CARD, EndPoint, ModelCard, Score, Source
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.metrics import resampled_scores
 from molsepnorm.training import Callback
@@ -140,6 +140,21 @@ def write_model_with_card(folder: Path) -> ModelCard:
         weights_sha256=weights_digest(folder),
         excludes={"zinc": REASON, "zinc-full": REASON},
         scores=(Score("esol", "rmse", "fine-tuned", 0.78, 0.02, 5),),
+        end_points={
+            "logS": EndPoint(
+                title="Aqueous solubility",
+                category="physical chemistry",
+                unit="log10 mol/L",
+                caution="Solids at 25 °C.",
+                source="ESOL",
+                licence="MIT",
+                molecules=1128,
+                good=(-4.0, None),
+                tolerable=(-6.0, None),
+                reference=(-9.0, -3.0, 1.0),
+            )
+        },
+        reference="all molecules of ESOL",
     )
     (folder / CARD).write_text(json.dumps(asdict(card)), encoding="utf-8")
     return card

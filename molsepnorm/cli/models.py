@@ -139,6 +139,13 @@ def _print_card(card: ModelCard, size: int) -> None:
             names = score.dataset, score.metric, score.method
             rows.append((*names, f"{score.mean:.3f}", sd, str(score.seeds)))
         console.print(make_table("Scores", headings, rows))
+    if card.end_points:
+        headings = ("target", "what it is", "unit", ">molecules", "source", "licence")
+        described = (
+            (name, each.title, each.unit, f"{each.molecules:,}", each.source, each.licence)
+            for name, each in card.end_points.items()
+        )
+        console.print(make_table("Targets", headings, described, plain=True))
     if card.predicts:
         console.print(f"Predict with it: molsepnorm predict --model {card.name} --input my.csv")
     console.print(f"Fine-tune it: molsepnorm train --data my.csv --from {card.name}")

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from molsepnorm.pretrained.card import CARD, ModelCard, Score, Source, read_card, read_exclusions
+from molsepnorm.pretrained.card import (
+    CARD,
+    EndPoint,
+    ModelCard,
+    Score,
+    Source,
+    read_card,
+    read_exclusions,
+)
 
 __all__ = [
     "CARD",
+    "EndPoint",
     "ModelCard",
     "Score",
     "Source",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from molsepnorm.files.reading import check_types, read_json
@@ -54,6 +55,37 @@ class Score:
 
 
 @dataclass(frozen=True)
+class EndPoint:
+    """What a target of a model is, and how its values are judged."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a card is read
+
+    title: str
+    category: str
+    """absorption, distribution, metabolism, toxicity, or physical chemistry."""
+    unit: str
+    """Unit of the value, or what the probability is of."""
+    caution: str
+    """What the value must not be used for, or what the assay does not measure."""
+    source: str
+    licence: str
+    molecules: int
+    """Number of molecules with a label that the model was trained on."""
+    good: tuple[float | None, float | None] = (None, None)
+    """Smallest and largest value that medicinal chemists usually want; None has no limit. Without
+    both limits the value is not judged."""
+    tolerable: tuple[float | None, float | None] = (None, None)
+    """Smallest and largest value that is not yet a concern; it includes the good ones."""
+    reference: tuple[float, ...] = ()
+    """Predictions for the molecules of `ModelCard.reference` at equally spaced percentiles, 0 to
+    100."""
+
+    def __post_init__(self) -> None:
+        if any(low > high for low, high in pairwise(self.reference)):
+            raise ValueError(f"percentiles of '{self.title}' do not decrease")
+
+
+@dataclass(frozen=True)
 class ModelCard:
     """The file `card.json` of a model folder."""
 
@@ -81,6 +113,10 @@ class ModelCard:
     """Data sets that the model must not be evaluated on, by name, each with the reason. A table
     with the same molecules is not recognised."""
     scores: tuple[Score, ...] = ()
+    end_points: dict[str, EndPoint] = field(default_factory=dict)
+    """What the targets are, by name; empty if the description says it."""
+    reference: str = ""
+    """The molecules that `EndPoint.reference` is about, and their source."""
 
     def __post_init__(self) -> None:
         _require_digest(self.weights_sha256)

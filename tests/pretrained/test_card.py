@@ -26,6 +26,7 @@ def test_a_card_is_read_back(tmp_path):
         ("weights_sha256", "abc", "64 hexadecimal digits; got 'abc'"),
         ("parameters", 0, "a model has parameters"),
         ("author", "me", "author: Unexpected"),
+        ("end_points", {"logS": {"title": "solubility"}}, "end_points.logS.category: .*required"),
     ],
 )
 def test_an_invalid_card_is_refused(tmp_path, entry, value, message):
