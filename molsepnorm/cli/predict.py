@@ -62,7 +62,8 @@ def predict(
     models are averaged; <target>_spread is the standard deviation over all of their networks.
     --uncertainty adds <target>_std, <target>_low and <target>_high, or <target>_calibrated and
     <target>_set. --domain adds similarity, in_domain (yes or no), nearest_smiles,
-    <target>_expected_error and <target>_nearest.
+    <target>_expected_error and <target>_nearest; where training molecules lack labels of some
+    targets, also <target>_similarity and <target>_nearest_smiles.
 
     \b
     molsepnorm predict --model runs/zinc-1 --smiles CCO --smiles c1ccccc1

@@ -53,9 +53,10 @@ class EncodedRows:
     groups: list[Group]
     """The valid ones, sorted by size."""
     nearest: np.ndarray | None = None
-    """int64 [R]: index of the most similar training molecule; None if it is not wanted."""
+    """int64 [R, 1 + T]: index of the most similar training molecule, and of the most similar one
+    with a label of each target; None if it is not wanted."""
     similarity: np.ndarray | None = None
-    """float64 [R]: Tanimoto similarity to this molecule, NaN for invalid SMILES."""
+    """float64 [R, 1 + T]: Tanimoto similarity to these molecules, NaN for invalid SMILES."""
     outside: np.ndarray | None = None
     """bool [R, columns]: see `ExtraInputs.outside`; None if the model has no feature columns."""
 
@@ -177,17 +178,22 @@ class Prepare:
     def _compare(
         self, smiles: Sequence[str], errors: list[str | None]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most similar training molecules (R,) and the similarities (R,) of the rows
-        without an error, and add the errors of those without a fingerprint."""
+        """Return the most similar training molecules and the similarities of the rows without an
+        error, see `EncodedRows`, and add the errors of those without a fingerprint."""
         from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
 
         assert self._molecules is not None
-        nearest = np.zeros(len(smiles), dtype=np.int64)
-        similarity = np.full(len(smiles), np.nan)
+        known = self._molecules
+        nearest = np.zeros((len(smiles), 1 + known.labels.shape[1]), dtype=np.int64)
+        similarity = np.full(nearest.shape, np.nan)
         rows = [row for row, error in enumerate(errors) if error is None]
-        known = self._molecules.smiles, self._molecules.fingerprints
-        readable = [smiles[row] for row in rows]
-        found = nearest_molecules(readable, *known, self._standardize)
+        found = nearest_molecules(
+            [smiles[row] for row in rows],
+            known.smiles,
+            known.fingerprints,
+            self._standardize,
+            np.column_stack([np.ones(len(known), bool), ~np.isnan(known.labels)]),
+        )
         nearest[rows], similarity[rows] = found[:2]
         for row, error in zip(rows, found[2], strict=True):
             if error is not None:

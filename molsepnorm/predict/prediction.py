@@ -46,8 +46,10 @@ def predictions_of(task: Task, smiles: Sequence[str], frame: pd.DataFrame) -> It
     names = [target.learned_name for target in task.targets]
     spreads = {name: f"{name}_spread" for name in names if f"{name}_spread" in frame}
     sure = [name for t in task.targets for name in t.uncertainty_columns if name in frame]
-    pairs = [(target.expected_column, target.nearest_column) for target in task.targets]
-    near = [name for name in (*DOMAIN_COLUMNS, *chain(*pairs)) if name in frame]
+    near = [*DOMAIN_COLUMNS]
+    for each in task.targets:
+        near += [each.expected_column, each.nearest_column, *each.own_domain_columns]
+    near = [name for name in near if name in frame]
     for text, row in zip(smiles, frame.to_dict("records"), strict=True):
         if row["error"] is not None:
             yield Prediction(text, None, row["error"])

@@ -86,7 +86,8 @@ class Predictor:
         return dict(self._empty().drop(columns="error").dtypes)
 
     def _empty(self) -> pd.DataFrame:
-        return self._run(EncodedRows([], [], np.empty(0, dtype=np.int64), np.empty(0)))[0]
+        shape = (0, 1 + len(self.targets))
+        return self._run(EncodedRows([], [], np.empty(shape, dtype=np.int64), np.empty(shape)))[0]
 
     @staticmethod
     def from_pretrained(

@@ -129,22 +129,26 @@ def domain_columns(
     validation molecules of this similarity. <target>_nearest is the label of the training molecule
     in the unit of the table, as text such as ">10" if some labels of the target are bounds; missing
     if the model has feature columns and the molecule has different labels.
+
+    If training molecules lack labels of some targets, each target has a most similar molecule with
+    a label, <target>_nearest_smiles, and <target>_similarity; its other columns are about these.
     """
     assert model.domain is not None
     assert encoded.similarity is not None and encoded.nearest is not None
-    similarity, rows = encoded.similarity, encoded.nearest
+    similarity = encoded.similarity
     missing = ~(similarity > 0)
     measured, signs, several = molecules.measured
-    smiles = np.array([molecules.smiles[row] for row in rows], dtype=object)
-    smiles[missing] = ""
-    in_domain = similarity >= model.domain.lowest
-    expected = model.domain.expected(similarity)
+    smiles = np.array([*molecules.smiles, ""], dtype=object)[np.where(missing, -1, encoded.nearest)]
+    in_domain = similarity[:, 0] >= model.domain.lowest
+    expected = model.domain.expected(similarity[:, 1:])
     if encoded.outside is not None:
         in_domain &= ~encoded.outside.any(axis=1)
-    columns = dict(zip(DOMAIN_COLUMNS, (similarity, in_domain, smiles), strict=True))
+    whole = similarity[:, 0], in_domain, smiles[:, 0]
+    columns = dict(zip(DOMAIN_COLUMNS, whole, strict=True))
     for i, target in enumerate(model.task.targets):
+        rows = encoded.nearest[:, i + 1]
         labels, bounds = measured[rows, i], signs[rows, i]
-        labels[missing] = np.nan
+        labels[missing[:, i + 1]] = np.nan
         if model.inputs.columns:
             labels[several[rows, i]] = np.nan
         if target.classes:
@@ -158,4 +162,7 @@ def domain_columns(
             labels = np.array(texts, dtype=object)
         columns[target.expected_column] = expected[:, i]
         columns[target.nearest_column] = labels
+        if np.isnan(molecules.labels).any():
+            own = similarity[:, i + 1], smiles[:, i + 1]
+            columns |= zip(target.own_domain_columns, own, strict=True)
     return columns

@@ -40,8 +40,8 @@ class Domain:
     @staticmethod
     def fit(similarity: np.ndarray, errors: np.ndarray) -> Domain:
         """Return the domain of a model, from the errors [n, T] of molecules that were not trained
-        on (NaN without a label) and their Tanimoto similarity [n] to the most similar training
-        molecule.
+        on (NaN without a label) and their Tanimoto similarity [n, 1 + T] to the most similar
+        training molecule, and to the most similar one with a label of each target.
 
         For each target, the molecules are sorted by similarity into bins of 10 or more. Isotonic
         regression (Barlow et al., "Statistical Inference under Order Restrictions", 1972) makes the
@@ -50,17 +50,17 @@ class Domain:
         from sklearn.isotonic import IsotonicRegression
 
         curves: list[tuple[float, ...] | None] = []
-        for column in errors.T:
+        for near, column in zip(similarity.T[1:], errors.T, strict=True):
             known = np.flatnonzero(np.isfinite(column))
             if len(known) < _LEAST:
                 curves.append(None)
                 continue
-            ordered = known[np.argsort(similarity[known], kind="stable")]
+            ordered = known[np.argsort(near[known], kind="stable")]
             bins = np.array_split(ordered, min(_MAX_BINS, len(known) // _LEAST))
             curve = IsotonicRegression(increasing=False, out_of_bounds="clip")
-            curve.fit(*([values[each].mean() for each in bins] for values in (similarity, column)))
+            curve.fit(*([values[each].mean() for each in bins] for values in (near, column)))
             curves.append(tuple(curve.predict(GRID).tolist()))
-        return Domain(float(similarity.min()), tuple(curves))
+        return Domain(float(similarity[:, 0].min()), tuple(curves))
 
     @staticmethod
     def mean(domains: Sequence[Domain]) -> Domain:
@@ -71,7 +71,8 @@ class Domain:
         ]
         return Domain(max(domain.lowest for domain in domains), tuple(curves))
 
-    def expected(self, similarity: np.ndarray) -> np.ndarray:  # (n,) -> (n, T)
+    def expected(self, similarity: np.ndarray) -> np.ndarray:  # (n, T) -> (n, T)
         """Return the expected errors; NaN for targets without a curve."""
         curves = [curve or [np.nan] * len(GRID) for curve in self.errors]
-        return np.stack([np.interp(similarity, GRID, curve) for curve in curves], axis=1)
+        pairs = zip(similarity.T, curves, strict=True)
+        return np.stack([np.interp(near, GRID, curve) for near, curve in pairs], axis=1)

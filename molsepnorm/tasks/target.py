@@ -102,6 +102,12 @@ class Target:
         return f"{self.name}_nearest"
 
     @property
+    def own_domain_columns(self) -> list[str]:
+        """Columns of the similarity to the nearest training molecule with a label, and of this
+        molecule, if others lack one."""
+        return [f"{self.name}_similarity", f"{self.name}_nearest_smiles"]
+
+    @property
     def forest_column(self) -> str:
         """Column of the random forest's predictions in the files of a run."""
         return f"{self.name}_forest"
@@ -124,6 +130,7 @@ class Target:
             self.forest_column,
             self.expected_column,
             self.nearest_column,
+            *self.own_domain_columns,
             *self.uncertainty_columns,
         ]
 

@@ -51,7 +51,8 @@ def table(predictor, smiles, path, **options) -> pd.DataFrame:
 
 
 def test_the_columns_are_those_of_the_nearest_training_molecule(model, tmp_path):
-    """By RDKit, one pair after the other; the labels are those of the table."""
+    """By RDKit, one pair after the other; the labels are those of the table. Each target has a
+    nearest molecule with a label, because one target lacks labels of others."""
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
 
     def fingerprint(text):
@@ -59,32 +60,31 @@ def test_the_columns_are_those_of_the_nearest_training_molecule(model, tmp_path)
 
     found = table(Predictor(model, domain=True), QUERIES, tmp_path / "out.csv")
     added = ["similarity", "in_domain", "nearest_smiles"]
-    added += [f"{name}_{column}" for name in "yzk" for column in ("expected_error", "nearest")]
-    assert [*found.columns][-10:] == [*added, "error"]
+    of_target = ("expected_error", "nearest", "similarity", "nearest_smiles")
+    added += [f"{name}_{column}" for name in "yzk" for column in of_target]
+    assert [*found.columns][-16:] == [*added, "error"]
     for row, text in enumerate(QUERIES):
         cells = [found[name][row] for name in added]
         if text == "C1CC":
-            assert cells == [""] * 9 and "unclosed ring" in found["error"][row]
+            assert cells == [""] * 15 and "unclosed ring" in found["error"][row]
             continue
-        each = [
-            DataStructs.TanimotoSimilarity(fingerprint(text), fingerprint(one)) for one in KNOWN
-        ]
-        nearest = int(np.argmax(each))
-        if not each[nearest]:  # it is like none of them
-            assert cells == ["0", "no", "", "2", "", "", "", "0.25", ""]
+        each = np.array(
+            [DataStructs.TanimotoSimilarity(fingerprint(text), fingerprint(one)) for one in KNOWN]
+        )
+        if not each.any():  # it is like none of them
+            expected = ["0", "no", "", "2", "", "0", "", "", "", "0", "", "0.25", "", "0", ""]
+            assert cells == expected
             continue
-        y, z, k = LABELS[nearest]
-        assert cells == [
-            f"{each[nearest]:.6g}",
-            "yes" if each[nearest] >= 0.5 else "no",
-            KNOWN[nearest],
-            f"{2 - each[nearest]:.6g}",
-            "" if np.isnan(y) else f"{y:g}",
-            "",
-            "" if np.isnan(z) else f"{z:g}",
-            "0.25",
-            "" if np.isnan(k) else ("low", "high", "none")[int(k)],
-        ]
+        names = {"y": "{:g}".format, "z": "{:g}".format}
+        names["k"] = lambda label: ("low", "high", "none")[int(label)]
+        expected = [f"{each.max():.6g}", "yes" if each.max() >= 0.5 else "no", KNOWN[each.argmax()]]
+        for own, name in zip(np.transpose(LABELS), "yzk", strict=True):
+            best = int(np.where(np.isnan(own), -1, each).argmax())
+            errors = {"y": f"{2 - each[best]:.6g}", "z": "", "k": "0.25"}
+            near = KNOWN[best] if each[best] else ""
+            label = names[name](own[best]) if each[best] else ""
+            expected += [errors[name], label, f"{each[best]:.6g}", near]
+        assert cells == expected
     assert {*found["in_domain"]} == {"yes", "no", ""}
 
 
@@ -105,7 +105,7 @@ def test_labels_that_are_bounds_are_written_as_bounds(model):
     other = replace(model, structures=(replace(molecules, bounds=bounds),))
     predictor = Predictor(other, domain=True)
     found = [each.domain["y_nearest"] for each in predictor.predict(KNOWN)]
-    assert found == [">1.25", None, "-3", "<7.5"]
+    assert found == [">1.25", "-3", "-3", "<7.5"]
     assert predictor.columns["y_nearest"].kind == "O"
 
 
@@ -119,8 +119,8 @@ def test_labels_are_those_of_all_rows_of_the_molecule(model, columns):
     bounds[3, 0] = 1
     molecules = TrainingMolecules(smiles, packed_morgan(smiles), np.array(labels), bounds)
     reader = model.with_parts([NetworkPart(model.network, ExtraInputs(columns))], (1.0,))
-    nearest = np.array([0, 3])
-    rows = EncodedRows([None] * 2, [], nearest, np.ones(2))
+    nearest = np.repeat([[0], [3]], 4, axis=1)
+    rows = EncodedRows([None] * 2, [], nearest, np.ones((2, 4)))
     found = module.domain_columns(reader, molecules, rows)
     assert found["y_nearest"].tolist() == ["" if columns else "1", "4"]
     assert found["z_nearest"].tolist() == [1, 0]
@@ -130,7 +130,7 @@ def test_labels_are_those_of_all_rows_of_the_molecule(model, columns):
 def test_a_number_outside_the_range_of_training_is_outside_the_domain(model):
     (molecules,) = model.structures
     outside = np.array([[False, False], [False, True], [False, False]])
-    similarity, nearest = np.array([0.9, 0.9, 0.1]), np.zeros(3, int)
+    similarity, nearest = np.repeat([[0.9], [0.9], [0.1]], 4, axis=1), np.zeros((3, 4), int)
     rows = EncodedRows([None] * 3, [], nearest, similarity, outside)
     found = module.domain_columns(model, molecules, rows)
     assert found["in_domain"].tolist() == [True, False, False]

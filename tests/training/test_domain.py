@@ -121,7 +121,7 @@ def test_written_smiles_are_kept_and_standardised_ones_compared(with_columns, tm
 def test_joined_models_have_the_molecules_of_all_and_the_mean_error(trained):
     models = [trained({**SETTINGS, "data.split_seed": seed}).model for seed in (1, 2)]
     both = join(models)
-    similarity = np.array([0.3, 0.9])
+    similarity = np.array([[0.3, 0.5], [0.9, 0.1]])
     expected = [each.domain.expected(similarity) for each in models]
     np.testing.assert_allclose(both.domain.expected(similarity), np.mean(expected, axis=0))
     assert {*both.training_molecules().smiles} == {

@@ -112,8 +112,28 @@ def _sparse(bits: np.ndarray) -> csr_matrix:  # float32 (G, BITS)
     return csr_matrix((np.ones(len(rows), np.float32), columns, ends), (len(bits), BITS))
 
 
+def nearest_labelled(
+    one: np.ndarray, other: np.ndarray, labelled: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:  # int64 [A, T], float64 [A, T]
+    """Return `nearest` among the molecules with a label of each of T targets, bool [B, T]."""
+    index = np.full((len(one), labelled.shape[1]), -1)
+    similarity = np.full(index.shape, -1.0)
+    masks, targets = np.unique(labelled, axis=1, return_inverse=True)
+    for number, mask in enumerate(masks.T):
+        rows = np.flatnonzero(mask)
+        found, best = nearest(one, other[rows])
+        if len(rows):
+            index[:, targets == number] = rows[found][:, None]
+        similarity[:, targets == number] = best[:, None]
+    return index, similarity
+
+
 def nearest_molecules(
-    smiles: Sequence[str], known: Sequence[str], fingerprints: np.ndarray, level: Level = "none"
+    smiles: Sequence[str],
+    known: Sequence[str],
+    fingerprints: np.ndarray,
+    level: Level = "none",
+    labelled: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, list[InvalidMolecule | None]]:
     """Return the most similar known molecule of each molecule, and their Tanimoto similarity.
 
@@ -125,20 +145,24 @@ def nearest_molecules(
         known: SMILES of m molecules, as they were before they were standardised.
         fingerprints: uint8 [m, BITS // 8], of their standardised forms, see `packed_morgan`.
         level: of this standardisation.
+        labelled: bool [m, T], the molecules that are compared for each of T targets; by default all
+            of them, and T is 1.
 
     Returns:
-        The index, int64 [n], and the similarity, float64 [n]; 0 and NaN for an invalid SMILES. None
-        or the error of each SMILES.
+        The index, int64 [n, T], and the similarity, float64 [n, T]; 0 and NaN for an invalid
+        SMILES. None or the error of each SMILES.
     """
+    labelled = np.ones((len(known), 1), dtype=bool) if labelled is None else labelled
     bits, errors = fingerprints_of(smiles)
-    index, similarity = np.zeros(len(smiles), dtype=np.int64), np.full(len(smiles), np.nan)
+    index = np.zeros((len(smiles), labelled.shape[1]), dtype=np.int64)
+    similarity = np.full(index.shape, np.nan)
     rows = np.array([row for row, error in enumerate(errors) if error is None], dtype=np.int64)
     if len(rows):
-        index[rows], similarity[rows] = nearest(bits[rows], fingerprints)
-        equal = np.flatnonzero(similarity == 1)
+        index[rows], similarity[rows] = nearest_labelled(bits[rows], fingerprints, labelled)
+        equal = np.flatnonzero((similarity == 1).any(axis=1))
         texts = [smiles[row] for row in equal.tolist()]
         same = _same_molecules(texts, bits[equal], known, fingerprints, level)
-        index[equal] = np.where(same < 0, index[equal], same)
+        index[equal] = np.where(labelled[same] & (same >= 0)[:, None], same[:, None], index[equal])
     return index, similarity, errors
 
 

@@ -13,7 +13,7 @@ from molsepnorm.errors import InvalidMolecule
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Forest, Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
-from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+from molsepnorm.molecules.featurize.fingerprints import nearest_labelled, packed_morgan
 from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
@@ -216,10 +216,12 @@ def _fit_domain(
             compared = scoring.drawn(labelled, _MAX_COMPARED)
             rows = predictions.graphs[split][compared]
             known_bits = bits[np.searchsorted(train, known)]
-            nearest_known = nearest(packed_morgan(dataset.smiles_of(rows)), known_bits)[1]
+            has_label = ~np.isnan(np.insert(dataset.labels[known], 0, 0.0, axis=1))
+            own_bits = packed_morgan(dataset.smiles_of(rows))
+            near = nearest_labelled(own_bits, known_bits, has_label)[1]
             molecules = dataset.molecule_ids[rows]
             errors[split] = _by_molecule(every[compared], molecules)
-            similarity[split] = _by_molecule(nearest_known[:, None], molecules)[:, 0]
+            similarity[split] = _by_molecule(near, molecules)
     except InvalidMolecule:  # the text of another package's featuriser
         return model, None
     if not len(similarity["val"]):
@@ -229,7 +231,7 @@ def _fit_domain(
     bins = {}
     for split, of_split in similarity.items():
         relative = mean_errors(relative_errors(errors[split], errors["val"]))
-        bins[split] = _error_by_similarity(of_split, relative)
+        bins[split] = _error_by_similarity(of_split[:, 0], relative)
     return replace(model, domain=domain, structures=tuple(structures)), DomainErrors(
         error=describe_miss(model.task.targets),
         lowest=domain.lowest,

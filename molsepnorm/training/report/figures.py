@@ -316,7 +316,8 @@ def worst_predictions(contents: Contents) -> list[dict[str, Any]]:
     if contents.model.structures:
         known, level = contents.model.training_molecules(), contents.model.standardize
         forms = standardized([card["smiles"] for card in cards], level)
-        index, shares, _ = nearest_molecules(forms, known.smiles, known.fingerprints, level)
+        found = nearest_molecules(forms, known.smiles, known.fingerprints, level)[:2]
+        index, shares = (each[:, 0] for each in found)
         labels = {c: _labels(contents, predicted[c].target) for c in {c for _, c in places}}
         for card, (_, column), place, share in zip(cards, places, index, shares, strict=True):
             if np.isfinite(share):

@@ -84,11 +84,23 @@ def test_a_known_molecule_is_its_own_nearest_one_at_any_level():
     for level in ("none", "parent", "tautomer"):
         forms = standardized(known, level)
         index, similarity, errors = nearest_molecules(forms, known, packed_morgan(forms), level)
-        assert index.tolist() == [0, 1, 2, 3, 4]
+        assert index[:, 0].tolist() == [0, 1, 2, 3, 4]
         assert (similarity == 1).all() and errors == [None] * 5
     index, similarity, _ = nearest_molecules(["CCCO"], known, packed_morgan(known))
-    assert index.tolist() == [4] and 0 < similarity[0] < 1
+    assert index.tolist() == [[4]] and 0 < similarity[0, 0] < 1
     assert np.isnan(nearest_molecules(["C1CC"], known, packed_morgan(known))[1]).all()
+
+
+def test_a_target_is_compared_with_its_labelled_molecules_only():
+    """The molecule itself if it has a label, and otherwise its enantiomer before other ones."""
+    known = ["C[C@H](N)c1ccccc1", "C[C@@H](N)c1ccccc1", "CCO", "CCN"]
+    labelled = np.array([[1, 0, 0], [1, 1, 0], [1, 1, 0], [1, 0, 1]], dtype=bool)
+    found = nearest_molecules(known, known, packed_morgan(known), labelled=labelled)[:2]
+    assert found[0].tolist() == [[0, 1, 3], [1, 1, 3], [2, 2, 3], [3, 2, 3]]
+    for target in range(3):
+        rows = np.flatnonzero(labelled[:, target])
+        similarity = nearest(packed_morgan(known), packed_morgan(known)[rows])[1]
+        assert found[1][:, target].tolist() == similarity.tolist()
 
 
 def test_rows_of_a_molecule_get_the_text_of_the_first():
