@@ -37,7 +37,7 @@ def test_the_commands_work_in_their_order(checkout):
     assert "The model is better than the trivial baseline" in printed["molsepnorm train"]
     with tarfile.open("assay-model.tar.gz") as archive:
         assert {"model/config.json", "model/README.md"} < {*archive.getnames()}
-        assert "model/training_molecules.safetensors" not in archive.getnames()
+        assert "model/training_molecules.gz" not in archive.getnames()
     predicted = pd.read_csv("predicted.csv")
     assert len(predicted) == MOLECULES
     assert (predicted["ic50_nM_low"] < predicted["ic50_nM_pred"]).all()

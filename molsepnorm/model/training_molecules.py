@@ -5,7 +5,9 @@ A Morgan fingerprint shows most of a structure: it does not protect confidential
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +20,7 @@ from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.molecules.featurize.standardize import Level
 
-TRAINING_FILE = "training_molecules.safetensors"
+TRAINING_FILE = "training_molecules.gz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,19 +67,18 @@ class TrainingMolecules:
         return self
 
     def to_bytes(self) -> bytes:
-        """Return the content of the file, in the format of safetensors."""
+        """Return the content of the file, in the format of safetensors, compressed by gzip."""
         from safetensors.numpy import save
 
         texts = [text.encode() for text in self.smiles]
-        return save(
-            {
-                "smiles": np.frombuffer(b"".join(texts), dtype=np.uint8),
-                "smiles_ends": np.cumsum([0, *map(len, texts)], dtype=np.int64),
-                "fingerprints": np.ascontiguousarray(self.fingerprints),
-                "labels": np.ascontiguousarray(self.labels),
-                "bounds": np.ascontiguousarray(self.bounds),
-            }
-        )
+        arrays = {
+            "smiles": np.frombuffer(b"".join(texts), dtype=np.uint8),
+            "smiles_ends": np.cumsum([0, *map(len, texts)], dtype=np.int64),
+            "fingerprints": np.ascontiguousarray(self.fingerprints),
+            "labels": np.ascontiguousarray(self.labels),
+            "bounds": np.ascontiguousarray(self.bounds),
+        }
+        return gzip.compress(save(arrays), compresslevel=6, mtime=0)
 
     @staticmethod
     def from_bytes(content: bytes) -> TrainingMolecules:
@@ -86,10 +87,10 @@ class TrainingMolecules:
         from safetensors.numpy import load
 
         try:
-            found = load(content)
+            found = load(gzip.decompress(content))
             names = ("smiles", "smiles_ends", "fingerprints", "labels", "bounds")
             text, ends, prints, labels, bounds = (found[name] for name in names)
-        except (SafetensorError, KeyError) as error:
+        except (OSError, EOFError, zlib.error, SafetensorError, KeyError) as error:
             raise ValueError(str(error)) from error
         whole = text.tobytes()
         smiles = tuple(whole[a:b].decode() for a, b in pairwise(ends.tolist()))

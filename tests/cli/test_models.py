@@ -41,7 +41,7 @@ def test_a_damaged_file_of_a_model_or_run_is_named(ok, run, write_table, tiny, t
     found = dict(filter(None, lines))
     assert found.pop("model/README.md") == "no digest"
     assert set(found.values()) == {"intact"}
-    assert {"model/training_molecules.safetensors", "checkpoints/last.safetensors"} <= set(found)
+    assert {"model/training_molecules.gz", "checkpoints/last.safetensors"} <= set(found)
     for name in found:
         path = tmp_path / "run" / name
         content = path.read_bytes()

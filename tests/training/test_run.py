@@ -18,7 +18,7 @@ FILES = {
     *("predictions_train.csv", "predictions_val.csv", "predictions_test.csv", "rejected.csv"),
     *("report.html", "targets.csv", "checkpoints", "checkpoints/last.safetensors"),
     *("model", "model/README.md", "model/config.json", "model/model.safetensors"),
-    "model/training_molecules.safetensors",
+    "model/training_molecules.gz",
 }
 
 

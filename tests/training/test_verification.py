@@ -55,7 +55,7 @@ def test_the_models_of_members_are_verified(run):
 
 def test_a_file_that_is_left_out_of_a_shared_copy_is_no_damage(run, tmp_path):
     shutil.copytree(run / "model", tmp_path / "model")
-    (tmp_path / "model" / "training_molecules.safetensors").unlink()
+    (tmp_path / "model" / "training_molecules.gz").unlink()
     states = _status(tmp_path / "model")
-    assert states.pop("training_molecules.safetensors") == "left out"
+    assert states.pop("training_molecules.gz") == "left out"
     assert "damaged" not in states.values()
