@@ -1,4 +1,4 @@
-"""The commands that apply a model to molecules: `predict`, `embed`, `explain` and `screen`."""
+"""The commands that apply a model: `predict`, `embed`, `explain`, `screen` and `suggest`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import click
 
 from molsepnorm.cli import options as cli
 from molsepnorm.cli import sources
-from molsepnorm.cli.console import escaped, make_console, say
+from molsepnorm.cli.console import escaped, make_console, make_table, say
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.errors import StorageError, counted
+from molsepnorm.errors import StorageError, counted, prefixed
 from molsepnorm.files.tables import check_embeddings_output, check_output
 
 if TYPE_CHECKING:
@@ -302,3 +302,171 @@ def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
                 console.print(line)
 
         yield show
+
+
+def _texts(example: str) -> Callable[..., dict[str, str]]:
+    """Return a callback that splits `name=text` pairs."""
+    return lambda _, __, pairs: cli.named_texts(pairs, example)
+
+
+@cli.command()
+@cli.optional_model_option
+@sources.source_options
+@cli.option(
+    "--goal",
+    "goals",
+    heading="Choice",
+    multiple=True,
+    metavar="TARGET=WISH",
+    callback=_texts("pIC50=max"),
+    help="max or min of a number, or a class, such as pIC50=max; may be repeated.",
+)
+@cli.option(
+    "--minimum",
+    multiple=True,
+    metavar="TARGET=VALUE",
+    callback=_texts("logS=-4"),
+    help="The value should be at least this one; may be repeated.",
+)
+@cli.option(
+    "--maximum",
+    multiple=True,
+    metavar="TARGET=VALUE",
+    callback=_texts("logD=3"),
+    help="The value should be at most this one; may be repeated.",
+)
+@cli.option("--over", type=float, help="Value to improve on. [default: the best training label]")
+@cli.option("--count", type=click.IntRange(min=1), default=96, help="Number of molecules.")
+@cli.option(
+    "--exploit",
+    type=click.FloatRange(0, 1),
+    default=0.7,
+    help="1 chooses by the goals alone, 0 by the dissimilarity alone.",
+)
+@cli.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.9,
+    help="Share of molecules whose value the intervals of the output contain.",
+)
+@cli.output_option(
+    "File: .csv, .tsv, .sdf (all also with .gz), .parquet or .xlsx; needed without --simulate."
+)
+@cli.option(
+    "--simulate",
+    heading="Simulation",
+    is_flag=True,
+    help="Hide the labels of --data, choose in rounds, and count how many of the best 5 % are "
+    "found. Trains without epochs and forest unless options say otherwise.",
+)
+@cli.option("--rounds", type=click.IntRange(min=1), default=5, help="Number of rounds.")
+@cli.option("--start", type=click.IntRange(min=5), default=50, help="Molecules known at first.")
+@cli.option("--repeats", type=click.IntRange(min=1), default=3, help="Number of other starts.")
+@cli.setting_options("data.table", "data.targets", "data.transform", "run.epochs")
+@cli.recipe_options
+def suggest(
+    model_folder: Path | None,
+    molecules: sources.Molecules,
+    goals: dict[str, str],
+    minimum: dict[str, str],
+    maximum: dict[str, str],
+    over: float | None,
+    count: int,
+    exploit: float,
+    level: float,
+    output: Path | None,
+    simulate: bool,
+    rounds: int,
+    start: int,
+    repeats: int,
+    **options: Any,
+) -> None:
+    """Choose the molecules to make or measure next, from a file, --smiles or standard input.
+
+    The value of a candidate is its expected improvement on the best training label (--goal), the
+    probability that it is beyond thresholds (--minimum, --maximum) or of a class (--goal), or their
+    product. Candidates that are similar to the training molecules or to the batch so far count
+    less, by --exploit. The output is in the order of choice, with predictions, intervals, the value
+    (acquisition), similarities and the reason of each choice.
+
+    \b
+    molsepnorm suggest --model runs/pIC50 --input my.csv --goal pIC50=max --output batch.csv
+    molsepnorm suggest --model runs/both --input my.csv --goal pIC50=max --minimum logS=-5 \\
+        --count 24 --output batch.csv
+    molsepnorm suggest --simulate --data old.csv --targets pIC50 --goal pIC50=max
+    """
+    wishes = goals, minimum, maximum, over
+    if simulate:
+        _simulate(
+            model_folder,
+            molecules,
+            output,
+            options,
+            wishes,
+            rounds=rounds,
+            start=start,
+            count=count,
+            exploit=exploit,
+            repeats=repeats,
+        )
+        return
+    if given := [name for name, value in options.items() if value]:
+        raise click.UsageError(
+            f"--{given[0].replace('_', '-')} is for a simulation: add --simulate"
+        )
+    if model_folder is None or output is None:
+        missing = "--model" if model_folder is None else "--output"
+        raise click.UsageError(f"a choice needs {missing}; --simulate needs only a table")
+    molecules.check(output)
+    check_output(output)
+    with stop_on_signal():
+        with prefixed("suggest needs intervals and training molecules"):
+            predictor = molecules.predictor([model_folder], level, domain=True)
+        from molsepnorm.predict.suggest import parse_goals
+        from molsepnorm.predict.suggest import suggest as choose
+
+        wished = parse_goals(predictor.model.task, *wishes)
+        rows = molecules.rows(predictor)
+        done = choose(predictor, output=output, goals=wished, count=count, exploit=exploit, **rows)
+    say(f"Ranked by {done.ranked_by}", err=True)
+    known = f"; {counted(done.known, 'training molecule')} left out" if done.known else ""
+    failed = f"; {done.failed:,} could not be predicted, see {done.rejected}" if done.failed else ""
+    say(
+        f"{counted(done.rows, 'candidate')}, {done.chosen:,} chosen in {output}{known}{failed}",
+        err=True,
+    )
+
+
+def _simulate(
+    model_folder: Path | None,
+    molecules: sources.Molecules,
+    output: Path | None,
+    options: dict[str, Any],
+    wishes: tuple[Any, ...],
+    **numbers: Any,
+) -> None:
+    """Print how many of the best molecules of a table are found, by strategy and round."""
+    if not options["data"] or model_folder or output or molecules.smiles or molecules.source:
+        raise click.UsageError(
+            "--simulate trains on a table: give --data FILE.csv, and neither --model, --input, "
+            "--smiles nor --output"
+        )
+    from molsepnorm.predict.suggest import parse_goals
+    from molsepnorm.training.comparing.simulation import simulate
+
+    reading = dict(zip(cli.READING, vars(molecules.options).values(), strict=True))
+    quick = {"run.epochs": 0, "run.blend": "none", "run.baseline": False}
+    varied = {} if options["config"] else quick
+    config = cli.configuration({**options, **reading, "device": molecules.device}, varied)
+    with stop_on_signal():
+        result = simulate(
+            config,
+            lambda task: parse_goals(task, *wishes),
+            on_round=lambda line: say(line, err=True),
+            **numbers,
+        )
+    title = f"{result.wanted:,} of {counted(result.molecules, 'molecule')} are wanted; found, mean"
+    heads = ["", *(f">{size:,} measured" for size in result.measured)]
+    means = {name: hits.mean(axis=0) for name, hits in result.found.items()}
+    rows = [[n, *(f"{m:.1f} ({m / result.wanted:.0%})" for m in mean)] for n, mean in means.items()]
+    make_console().print(make_table(title, heads, rows))
