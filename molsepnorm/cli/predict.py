@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -304,51 +305,23 @@ def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
         yield show
 
 
-def _texts(example: str) -> Callable[..., dict[str, str]]:
-    """Return a callback that splits `name=text` pairs."""
-    return lambda _, __, pairs: cli.named_texts(pairs, example)
+def _goal_option(name: str, example: str, help: str) -> cli.Decorator:
+    """Return an option that takes TARGET=TEXT and may be repeated."""
+    given: dict[str, Any] = {"metavar": "TARGET=TEXT", "multiple": True, "heading": "Choice"}
+    given["callback"] = lambda _, __, texts: cli.named_texts(texts, example)
+    return cli.option(f"--{name}", help=f"{help}, such as {example}.", **given)
 
 
 @cli.command()
 @cli.optional_model_option
 @sources.source_options
-@cli.option(
-    "--goal",
-    "goals",
-    heading="Choice",
-    multiple=True,
-    metavar="TARGET=WISH",
-    callback=_texts("pIC50=max"),
-    help="max or min of a number, or a class, such as pIC50=max; may be repeated.",
-)
-@cli.option(
-    "--minimum",
-    multiple=True,
-    metavar="TARGET=VALUE",
-    callback=_texts("logS=-4"),
-    help="The value should be at least this one; may be repeated.",
-)
-@cli.option(
-    "--maximum",
-    multiple=True,
-    metavar="TARGET=VALUE",
-    callback=_texts("logD=3"),
-    help="The value should be at most this one; may be repeated.",
-)
+@_goal_option("goal", "pIC50=max", "max or min of a number, or a class")
+@_goal_option("minimum", "logS=-4", "Smallest value that is wanted")
+@_goal_option("maximum", "logD=3", "Largest value that is wanted")
 @cli.option("--over", type=float, help="Value to improve on. [default: the best training label]")
 @cli.option("--count", type=click.IntRange(min=1), default=96, help="Number of molecules.")
-@cli.option(
-    "--exploit",
-    type=click.FloatRange(0, 1),
-    default=0.7,
-    help="1 chooses by the goals alone, 0 by the dissimilarity alone.",
-)
-@cli.option(
-    "--level",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.9,
-    help="Share of molecules whose value the intervals of the output contain.",
-)
+@cli.option("--exploit", type=click.FloatRange(0, 1), default=0.7, help="0 for diversity alone.")
+@cli.option("--level", type=float, default=0.9, help="Level of the intervals in the output.")
 @cli.output_option(
     "File: .csv, .tsv, .sdf (all also with .gz), .parquet or .xlsx; needed without --simulate."
 )
@@ -367,18 +340,9 @@ def _texts(example: str) -> Callable[..., dict[str, str]]:
 def suggest(
     model_folder: Path | None,
     molecules: sources.Molecules,
-    goals: dict[str, str],
-    minimum: dict[str, str],
-    maximum: dict[str, str],
-    over: float | None,
-    count: int,
-    exploit: float,
-    level: float,
     output: Path | None,
+    level: float,
     simulate: bool,
-    rounds: int,
-    start: int,
-    repeats: int,
     **options: Any,
 ) -> None:
     """Choose the molecules to make or measure next, from a file, --smiles or standard input.
@@ -395,25 +359,16 @@ def suggest(
         --count 24 --output batch.csv
     molsepnorm suggest --simulate --data old.csv --targets pIC50 --goal pIC50=max
     """
-    wishes = goals, minimum, maximum, over
+    wishes = [options.pop(name) for name in ("goal", "minimum", "maximum", "over")]
+    numbers = {name: options.pop(name) for name in ("count", "exploit")}
+    rounds = {name: options.pop(name) for name in ("rounds", "start", "repeats")}
     if simulate:
-        _simulate(
-            model_folder,
-            molecules,
-            output,
-            options,
-            wishes,
-            rounds=rounds,
-            start=start,
-            count=count,
-            exploit=exploit,
-            repeats=repeats,
-        )
+        if output or model_folder:
+            raise click.UsageError("--simulate trains models: leave out --model and --output")
+        _simulate(molecules, options, wishes, **numbers, **rounds)
         return
-    if given := [name for name, value in options.items() if value]:
-        raise click.UsageError(
-            f"--{given[0].replace('_', '-')} is for a simulation: add --simulate"
-        )
+    if given := [name for name, value in options.items() if value not in (None, {})]:
+        raise click.UsageError(f"'{given[0]}' is an option of a simulation: add --simulate")
     if model_folder is None or output is None:
         missing = "--model" if model_folder is None else "--output"
         raise click.UsageError(f"a choice needs {missing}; --simulate needs only a table")
@@ -427,44 +382,30 @@ def suggest(
 
         wished = parse_goals(predictor.model.task, *wishes)
         rows = molecules.rows(predictor)
-        done = choose(predictor, output=output, goals=wished, count=count, exploit=exploit, **rows)
+        done = choose(predictor, output=output, goals=wished, **numbers, **rows)
     say(f"Ranked by {done.ranked_by}", err=True)
     known = f"; {counted(done.known, 'training molecule')} left out" if done.known else ""
     failed = f"; {done.failed:,} could not be predicted, see {done.rejected}" if done.failed else ""
-    say(
-        f"{counted(done.rows, 'candidate')}, {done.chosen:,} chosen in {output}{known}{failed}",
-        err=True,
-    )
+    counts = f"{counted(done.rows, 'candidate')}, {done.chosen:,} chosen in {output}"
+    say(f"{counts}{known}{failed}", err=True)
 
 
 def _simulate(
-    model_folder: Path | None,
-    molecules: sources.Molecules,
-    output: Path | None,
-    options: dict[str, Any],
-    wishes: tuple[Any, ...],
-    **numbers: Any,
+    molecules: sources.Molecules, options: dict[str, Any], wishes: list[Any], **numbers: Any
 ) -> None:
     """Print how many of the best molecules of a table are found, by strategy and round."""
-    if not options["data"] or model_folder or output or molecules.smiles or molecules.source:
-        raise click.UsageError(
-            "--simulate trains on a table: give --data FILE.csv, and neither --model, --input, "
-            "--smiles nor --output"
-        )
+    if not options["data"] or molecules.smiles or molecules.source:
+        raise click.UsageError("--simulate reads a finished table: give --data FILE.csv alone")
     from molsepnorm.predict.suggest import parse_goals
     from molsepnorm.training.comparing.simulation import simulate
 
     reading = dict(zip(cli.READING, vars(molecules.options).values(), strict=True))
     quick = {"run.epochs": 0, "run.blend": "none", "run.baseline": False}
-    varied = {} if options["config"] else quick
-    config = cli.configuration({**options, **reading, "device": molecules.device}, varied)
+    reading |= {"device": molecules.device, "precision": molecules.precision}
+    config = cli.configuration({**options, **reading}, None if options["config"] else quick)
     with stop_on_signal():
-        result = simulate(
-            config,
-            lambda task: parse_goals(task, *wishes),
-            on_round=lambda line: say(line, err=True),
-            **numbers,
-        )
+        numbers["on_round"] = partial(say, err=True)
+        result = simulate(config, lambda task: parse_goals(task, *wishes), **numbers)
     title = f"{result.wanted:,} of {counted(result.molecules, 'molecule')} are wanted; found, mean"
     heads = ["", *(f">{size:,} measured" for size in result.measured)]
     means = {name: hits.mean(axis=0) for name, hits in result.found.items()}

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -38,22 +38,19 @@ _ADDED = ("acquisition", "batch_similarity", "reason")
 _POOL = 4000  # candidates that are kept for the choice, by each of two rankings
 _SIGNS = {"max": 1, "min": -1}
 
+Texts: TypeAlias = Mapping[str, str]
+
 
 @dataclass(frozen=True)
 class Goal:
     """What the value of a target should be; numbers are on the scale that is learned."""
 
-    target: int
-    """Index of the target."""
-    low: float = -inf
+    target: int  # index of the target
+    low: float = -inf  # thresholds
     high: float = inf
-    """Thresholds."""
-    sign: int = 0
-    """1 if the number should be as large as possible, -1 if as small as possible, else 0."""
-    best: float | None = None
-    """The number to improve on; None for the best label of the training molecules."""
-    label: int | None = None
-    """Index of the wanted class; None for a number."""
+    sign: int = 0  # 1 if the number should be as large as possible, -1 if as small as possible
+    best: float | None = None  # what to improve on; None for the best label of training molecules
+    label: int | None = None  # index of the wanted class; None for a number
 
     def holds(self, labels: np.ndarray, bounds: np.ndarray) -> np.ndarray:  # bool (n,)
         """Return whether the measured labels of molecules, (n, T) with their bounds (n, T), are
@@ -65,66 +62,65 @@ class Goal:
         below = (own <= self.high) & ((signs <= 0) | (self.high == inf))
         return np.asarray(above & below & (signs * self.sign >= 0))
 
+    def formula(self, target: Target) -> str:
+        name = target.learned_name
+        if self.label is not None:
+            return f"P({target.name} is {_classes(target)[self.label]})"
+        if self.sign:
+            return f"E(improvement on {name} {'>' if self.sign > 0 else '<'} {self.best:.4g})"
+        low = f"{self.low:.4g} < " if self.low > -inf else ""
+        return f"P({low}{name}{f' < {self.high:.4g}' if self.high < inf else ''})"
+
 
 def parse_goals(
-    task: Task,
-    goals: Mapping[str, str],
-    minimum: Mapping[str, str] = {},
-    maximum: Mapping[str, str] = {},
-    over: float | None = None,
+    task: Task, goals: Texts, minimum: Texts, maximum: Texts, over: float | None = None
 ) -> tuple[Goal, ...]:
     """Return the goals of a choice; wrong ones are a `ConfigError`.
-
-    Names are those of targets or of learned values, such as ic50_nM_pic50; numbers are in their
-    unit.
 
     Args:
         goals: by name max or min of one number at most, or a class.
         minimum, maximum: thresholds by name.
+            Names are those of targets or of learned values, such as ic50_nM_pic50.
         over: the number to improve on; by default the best label of the training molecules.
     """
     made: dict[int, Goal] = {}
-    improved = []
-    for name, wish in goals.items():
+    given = [(name, text, 0) for name, text in goals.items()]
+    given += [(name, text, 1) for name, text in minimum.items()]
+    given += [(name, text, -1) for name, text in maximum.items()]
+    for name, text, end in given:
         index, target, transform = _find(task, name)
+        turn, goal = transform.sign if transform else 1, made.get(index, Goal(index))
         if target.kind != "regression":
-            made[index] = Goal(index, label=_class_of(target, wish))
-            continue
-        if wish not in _SIGNS:
+            classes = {name: number for number, name in enumerate(_classes(target))}
+            if target.kind == "binary":
+                classes = {"min": 0, "max": 1, **classes}
+            if end or text not in classes:
+                raise ConfigError(
+                    f"the goal of '{name}' is one of its classes, such as --goal "
+                    f"{name}={_classes(target)[-1]}; got {text}. {did_you_mean(text, classes)}"
+                )
+            goal = Goal(index, label=classes[text])
+        elif end:
+            value = _learned(name, transform, text)
+            goal = replace(goal, low=value) if end * turn > 0 else replace(goal, high=value)
+        elif text in _SIGNS:
+            best = None if over is None else _learned(name, transform, over)
+            goal = Goal(index, sign=_SIGNS[text] * turn, best=best)
+        else:
+            more = "A threshold is a --minimum or --maximum"
+            raise ConfigError(f"the goal of '{name}' is max or min; got '{text}'. {more}")
+        if goal.low >= goal.high or (goal.sign and (goal.low > -inf or goal.high < inf)):
             raise ConfigError(
-                f"the goal of '{name}' is max or min; got '{wish}'. A threshold is "
-                f"--minimum {name}=VALUE or --maximum {name}=VALUE"
+                f"'{name}' cannot have both: a goal and a threshold (--over is what to improve "
+                "on), or a minimum that is not below the maximum"
             )
-        sign = _SIGNS[wish] * (transform.sign if transform else 1)
-        best = None if over is None else _learned(name, transform, over)
-        made[index] = Goal(index, sign=sign, best=best)
-        improved.append(name)
-    for limits, sense in ((minimum, 1), (maximum, -1)):
-        for name, text in limits.items():
-            index, target, transform = _find(task, name)
-            if target.kind != "regression":
-                raise ConfigError(
-                    f"a threshold is for a number, and '{name}' is {target.kind}: name the class "
-                    f"that you want, such as --goal {name}={_classes(target)[-1]}"
-                )
-            value, goal = _learned(name, transform, text), made.get(index, Goal(index))
-            is_low = sense * (transform.sign if transform else 1) > 0
-            goal = replace(goal, low=value) if is_low else replace(goal, high=value)
-            made[index] = goal
-            if goal.sign or goal.low >= goal.high:
-                raise ConfigError(
-                    f"'{name}' cannot have both: a goal and a threshold (--over is what to improve "
-                    "on), or a minimum that is not below the maximum"
-                )
-    if len(improved) > 1 or (over is not None and not improved):
+        made[index] = goal
+    improved = [task.names[goal.target] for goal in made.values() if goal.sign]
+    if len(improved) > 1 or (over is not None and not improved) or not made:
         raise ConfigError(
-            "one number is improved (--goal NAME=max or min, and --over with it); got "
-            f"{', '.join(improved) or 'none'}. Give others a threshold: --minimum NAME=VALUE"
-        )
-    if not made:
-        raise ConfigError(
-            f"say what to look for, such as --goal {task.names[0]}=max, or --minimum NAME=VALUE "
-            f"for a threshold. Targets: {', '.join(task.names)}"
+            "say what to look for: --goal NAME=max or min for one number, with --over what to "
+            "improve on; thresholds for others, such as --minimum NAME=VALUE; --goal NAME=CLASS. "
+            f"Targets: {', '.join(task.names)}"
         )
     return tuple(made.values())
 
@@ -153,15 +149,6 @@ def _classes(target: Target) -> tuple[str, ...]:
     return target.classes or ("0", "1")
 
 
-def _class_of(target: Target, wish: str) -> int:
-    names = [*_classes(target)]
-    if wish in names:
-        return names.index(wish)
-    if target.kind == "binary" and wish in _SIGNS:
-        return int(wish == "max")
-    raise ConfigError(f"'{target.name}' has no class '{wish}'. {did_you_mean(wish, names)}")
-
-
 def expected_improvement(gain: np.ndarray, sd: np.ndarray) -> np.ndarray:
     """Return the mean of max(0, x) for normal x with the mean `gain` and the standard deviation
     `sd` (n,): gain Φ(gain / sd) + sd φ(gain / sd)."""
@@ -172,21 +159,24 @@ def expected_improvement(gain: np.ndarray, sd: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Acquisition:
-    """The value of candidates."""
+    """The value of candidates. Its text is the formula, E(improvement on y > 7.2) × P(-4 < z)."""
 
     model: PropertyModel
     goals: tuple[Goal, ...]
 
     @staticmethod
-    def of(
-        model: PropertyModel, goals: Sequence[Goal], labels: np.ndarray, bounds: np.ndarray
-    ) -> Acquisition:
-        """Take the number to improve on from measured molecules that fulfil all goals: their labels
-        (n, T) on the scale that is learned, and bounds (n, T).
+    def of(model: PropertyModel, goals: Sequence[Goal]) -> Acquisition:
+        """Take the number to improve on from the training molecules that fulfil all goals.
 
-        If no molecule fulfils the other goals, the value is the probability that a candidate does
-        (Gelbart, Snoek and Adams, "Bayesian optimization with unknown constraints", UAI 2014).
+        If none fulfils the others, the value is the probability that a candidate does (Gelbart,
+        Snoek and Adams, "Bayesian optimization with unknown constraints", UAI 2014).
         """
+        known = model.training_molecules()
+        labels, bounds = known.labels.copy(), known.bounds.copy()
+        for i, target in enumerate(model.task.targets):
+            if (transform := target.transformation) is not None:
+                labels[:, i] = transform.forward(labels[:, i])
+                bounds[:, i] *= transform.sign
         good = np.logical_and.reduce([goal.holds(labels, bounds) for goal in goals])
         completed = []
         for goal in goals:
@@ -199,34 +189,13 @@ class Acquisition:
             raise ConfigError("no training molecule has a label to improve on: give one by --over")
         return Acquisition(model, tuple(completed))
 
-    @staticmethod
-    def after_training(model: PropertyModel, goals: Sequence[Goal]) -> Acquisition:
-        known = model.training_molecules()
-        labels, bounds = known.labels.copy(), known.bounds.copy()
-        for i, target in enumerate(model.task.targets):
-            if (transform := target.transformation) is not None:
-                labels[:, i] = transform.forward(labels[:, i])
-                bounds[:, i] *= transform.sign
-        return Acquisition.of(model, goals, labels, bounds)
-
     @property
     def name(self) -> str:
         return "expected improvement" if any(g.sign for g in self.goals) else "probability"
 
     def __str__(self) -> str:
-        """The formula, such as E(improvement on pIC50 > 7.2) × P(-4 < logS)."""
-        parts = []
-        for goal in self.goals:
-            target = self.model.task.targets[goal.target]
-            low = f"{goal.low:.4g} < " * (goal.low > -inf)
-            text = f"P({low}{target.learned_name}{f' < {goal.high:.4g}' * (goal.high < inf)})"
-            if goal.label is not None:
-                text = f"P({target.name} is {_classes(target)[goal.label]})"
-            elif goal.sign:
-                beyond = f"{'>' if goal.sign > 0 else '<'} {goal.best:.4g}"
-                text = f"E(improvement on {target.learned_name} {beyond})"
-            parts.append(text)
-        return " × ".join(parts)
+        targets = self.model.task.targets
+        return " × ".join(goal.formula(targets[goal.target]) for goal in self.goals)
 
     def __call__(self, table: pd.DataFrame) -> np.ndarray:  # float64 (n,)
         """Return the values from the columns of `Predictor.predicted` with a level."""
@@ -248,14 +217,6 @@ class Acquisition:
         return total
 
 
-class Choice(NamedTuple):
-    """A chosen candidate."""
-
-    row: int
-    similarity: float  # Tanimoto, to the nearest one that was chosen before; NaN for the first
-    reason: str
-
-
 def choose(
     value: np.ndarray,
     known: np.ndarray,
@@ -264,7 +225,7 @@ def choose(
     exploit: float,
     name: str = "value",
     sd: np.ndarray | None = None,
-) -> list[Choice]:
+) -> pd.DataFrame:
     """Choose candidates one by one, each with the largest
     exploit × value / largest value + (1 − exploit) × (1 − similarity),
     where the Tanimoto similarity is that to the nearest training molecule or chosen candidate.
@@ -276,18 +237,20 @@ def choose(
         exploit: 1 ranks by the value alone, 0 by the dissimilarity alone.
         name, sd: name of the value, and standard deviations (n,), for the reasons.
 
-    Raises:
-        DataError: the value of all candidates is 0.
+    Returns:
+        A table in the order of choice: `row`, `batch_similarity` to the nearest candidate that was
+        chosen before (NaN for the first), and `reason`. If all values are 0, a `DataError`.
     """
-    if len(value) and not value.max() > 0:
+    largest = value.max(initial=0.0)
+    if len(value) and exploit and not largest > 0:
         raise DataError(
             f"the {name} of every candidate is 0: no prediction comes near the goal. Choose an "
             "easier goal (--over, --minimum, --maximum), or other candidates"
         )
-    chosen: list[Choice] = []
+    chosen: list[tuple[int, float, str]] = []
     prints, batch = morgan_matrix(smiles), np.full(len(value), np.nan)
     left = np.ones(len(value), dtype=bool)
-    score = value / value.max(initial=0.0) if len(value) else value
+    score = value / (largest or 1.0)
     for _ in range(min(count, len(value))):
         worth = exploit * score + (1 - exploit) * (1 - np.fmax(known, batch))
         row, best = (int(np.where(left, each, -inf).argmax()) for each in (worth, score))
@@ -296,10 +259,10 @@ def choose(
             unlike = "batch so far" if batch[best] > known[best] else "training molecules"
             uncertain = sd is not None and sd[row] > sd[best]
             reason = f"{'uncertain and ' if uncertain else ''}unlike the {unlike}"
-        chosen.append(Choice(row, float(batch[row]), reason))
+        chosen.append((row, float(batch[row]), reason))
         left[row] = False
         batch = np.fmax(batch, tanimoto(prints[row], prints)[0])
-    return chosen
+    return pd.DataFrame(chosen, columns=["row", "batch_similarity", "reason"])
 
 
 class Suggested(NamedTuple):
@@ -328,7 +291,7 @@ def suggest(
     """Choose candidates of a table, and write them in the order of choice.
 
     The output has the column `rank`, all columns of the table, those of `Predictor.columns`,
-    `acquisition` (the value), `batch_similarity` and `reason`, see `Choice`. Each molecule is
+    `acquisition` (the value), `batch_similarity` and `reason`, see `choose`. Each molecule is
     chosen once. Rows that cannot be predicted are in another file, batch-rejected.csv for
     batch.csv, with the reason in the column `error`.
 
@@ -338,9 +301,7 @@ def suggest(
     Args:
         predictor: with a level and the domain.
         chunks, smiles_column, source, on_invalid: as for `predict_rows`.
-        goals: see `parse_goals`.
-        count: number of molecules to choose.
-        exploit: see `choose`.
+        goals, count, exploit: see `parse_goals` and `choose`.
 
     Raises:
         ConfigError: the predictor has no level or no domain, a column is missing or has the name of
@@ -353,7 +314,7 @@ def suggest(
         raise ConfigError(
             "suggest needs Predictor(…, level=0.9, domain=True), exploit from 0 to 1 and a count"
         )
-    value = Acquisition.after_training(model, goals)
+    value = Acquisition.of(model, goals)
     table = TableRows(chunks, smiles_column, source, on_invalid, model.inputs.names)
     if table.is_empty:
         raise DataError(f"{source} has no rows: give a table of candidates")
@@ -381,10 +342,7 @@ def suggest(
     sd = arrays[f"{improved[0].learned_name}_std"] if improved else None
     values = arrays["acquisition"], arrays["similarity"]
     choices = choose(*values, smiles, count, exploit, value.name, sd)
-    taken = pool.iloc[[choice.row for choice in choices]].assign(
-        batch_similarity=[choice.similarity for choice in choices],
-        reason=[choice.reason for choice in choices],
-    )
+    taken = pool.iloc[choices["row"].astype(int)].reset_index(drop=True).join(choices)
     numbers = {name for name, dtype in columns.items() if dtype.kind == "f"}
     names = ["rank", *header, *columns, *_ADDED]
     with open_table(output, names, place + 1, {"rank", *numbers, *_ADDED[:2]}) as write:

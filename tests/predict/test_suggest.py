@@ -73,7 +73,7 @@ def test_the_value_is_the_product_over_the_goals(model, predictor):
     table = predictor.to_frame(["CCCO", "c1ccccc1N", "CCCCCC"])
     mean, sd = (table[f"ic50_nM_pic50_{name}"].to_numpy(float) for name in ("pred", "std"))
     near, near_sd = (table[f"y_{name}"].to_numpy(float) for name in ("pred", "std"))
-    value = Acquisition.after_training(model, goals_of(model, {"ic50_nM": "min"}))
+    value = Acquisition.of(model, goals_of(model, {"ic50_nM": "min"}))
     assert value.goals[0] == Goal(1, sign=1, best=8.0)  # 1 nM is a bound on the wrong side
     assert value(table) == pytest.approx(expected_improvement(mean - 8, sd))
     rest = goals_of(model, {"z": "max", "k": "low"}, {"y": "-0.5"}, {"y": "0.25"})
@@ -82,21 +82,19 @@ def test_the_value_is_the_product_over_the_goals(model, predictor):
     expected *= table["z_calibrated"].to_numpy(float)
     own = table["k_calibrated"].to_numpy(float)
     expected *= np.where(table["k_pred"] == "low", own, 1 - own)
-    assert Acquisition.after_training(model, rest)(table) == pytest.approx(expected)
+    assert Acquisition.of(model, rest)(table) == pytest.approx(expected)
 
 
 def test_the_best_label_is_that_of_molecules_that_fulfil_the_other_goals(model):
     def best(*goals):
-        return next(g.best for g in Acquisition.after_training(model, goals).goals if g.sign)
+        return next(g.best for g in Acquisition.of(model, goals).goals if g.sign)
 
     (largest,) = goals_of(model, {"y": "max"})
     assert best(largest) == 7.5
     assert best(*goals_of(model, {"y": "max", "z": "1"})) == -3
     assert best(*goals_of(model, {"y": "max"}, maximum={"ic50_nM": "50"})) == 1.25
     assert best(*goals_of(model, {"y": "max"}, over=3.5)) == 3.5
-    alone = Acquisition.after_training(
-        model, goals_of(model, {"y": "min", "z": "0"}, {"ic50_nM": "1e6"})
-    )
+    alone = Acquisition.of(model, goals_of(model, {"y": "min", "z": "0"}, {"ic50_nM": "1e6"}))
     assert not any(goal.sign for goal in alone.goals)  # the probability of the others
 
 
@@ -138,24 +136,22 @@ def closest(rows):
 def test_exploit_balances_value_and_diversity():
     value = np.random.default_rng(0).random(len(SMILES))
     known = np.zeros(len(SMILES))
-    rows = {
-        share: [choice.row for choice in choose(value, known, SMILES, 6, share)]
-        for share in (0, 0.5, 1)
-    }
+    rows = {share: choose(value, known, SMILES, 6, share)["row"].tolist() for share in (0, 0.5, 1)}
     assert rows[1] == np.argsort(-value)[:6].tolist()
     assert closest(rows[0]) < closest(rows[0.5]) < closest(rows[1])
     assert value[rows[0]].sum() < value[rows[0.5]].sum() < value[rows[1]].sum()
     choices = choose(value, known, SMILES, 100, 0.5)
-    assert sorted(choice.row for choice in choices) == [*range(len(SMILES))]
-    prints = morgan_matrix([SMILES[choice.row] for choice in choices])
-    assert np.isnan(choices[0].similarity)
+    assert sorted(choices["row"]) == [*range(len(SMILES))]
+    prints = morgan_matrix([SMILES[row] for row in choices["row"]])
+    similarity = choices["batch_similarity"].to_numpy()
+    assert np.isnan(similarity[0])
     expected = [tanimoto(prints[i], prints[:i]).max() for i in range(1, len(SMILES))]
-    assert [choice.similarity for choice in choices[1:]] == pytest.approx(expected)
+    assert similarity[1:] == pytest.approx(expected)
 
 
 def test_molecules_like_the_training_molecules_count_less():
     value, known = np.ones(len(SMILES)), np.linspace(1, 0, len(SMILES))
-    assert choose(value, known, SMILES, 1, 0.5)[0].row == len(SMILES) - 1
+    assert choose(value, known, SMILES, 1, 0.5)["row"][0] == len(SMILES) - 1
 
 
 def chosen(predictor, path, table, **options):
@@ -206,6 +202,8 @@ def test_what_cannot_be_chosen_from_is_refused(predictor, model, tmp_path):
         chosen(predictor, path, table.assign(rank=1))
     with pytest.raises(DataError, match="ring"):
         chosen(predictor, path, table, on_invalid="fail")
+    done, found, rejected = chosen(predictor, tmp_path / "none.csv", table.assign(smiles="C1CC"))
+    assert (done.chosen, len(found), len(rejected)) == (0, 0, 25)
     with pytest.raises(DataError, match="--over"):
         chosen(predictor, path, table, goals=goals_of(model, {"y": "max"}, over=1e6))
     assert not path.exists()

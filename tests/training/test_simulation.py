@@ -24,8 +24,8 @@ def esol(datasets, tmp_path):
     return partial(load_config, tmp_path / "esol.csv")
 
 
-def wish(**goals):
-    return lambda task: parse_goals(task, **goals)
+def wish(goals, maximum=()):
+    return lambda task: parse_goals(task, goals, {}, dict(maximum))
 
 
 def test_chosen_molecules_are_better_than_random_ones(esol):
@@ -33,7 +33,7 @@ def test_chosen_molecules_are_better_than_random_ones(esol):
     lines: list[str] = []
     found = simulate(
         config,
-        wish(goals={"log_solubility": "min"}),
+        wish({"log_solubility": "min"}),
         rounds=2,
         count=15,
         start=30,
@@ -54,7 +54,7 @@ def test_chosen_molecules_are_better_than_random_ones(esol):
 def test_several_goals_and_a_table_that_is_too_small(esol):
     """Without a number that is improved, all molecules that fulfil the goals are wanted."""
     config = esol(overrides={**QUICK, "data.targets": ["log_solubility", "soluble"]})
-    goals = wish(goals={"soluble": "max"}, maximum={"log_solubility": "0"})
+    goals = wish({"soluble": "max"}, {"log_solubility": "0"})
     found = simulate(config, goals, rounds=1, count=15, start=60, repeats=1)
     table = pd.read_csv(config.data.table)
     assert found.wanted == table["log_solubility"].between(-1.5, 0, inclusive="right").sum()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.suggest import Acquisition, Goal, choose
@@ -24,17 +25,13 @@ _VALIDATION = 0.3  # share of the measured molecules that calibrates each model
 _LEVEL = 0.5  # of intervals, which are not used here; it needs one validation molecule
 
 
-@dataclass(frozen=True)
-class Simulation:
+class Simulation(NamedTuple):
     """Number of the best molecules that were found."""
 
     molecules: int
-    wanted: int
-    """Number of the best molecules among them."""
-    measured: list[int]
-    """Number of measured molecules at the start and after each round."""
-    found: dict[str, np.ndarray]
-    """By strategy: int (repeats, 1 + rounds), how many of the measured molecules are wanted."""
+    wanted: int  # number of the best molecules among them
+    measured: list[int]  # number of measured molecules, at the start and after each round
+    found: dict[str, np.ndarray]  # by strategy, int (repeats, 1 + rounds): the wanted among these
 
 
 def simulate(
@@ -89,61 +86,39 @@ def simulate(
             f"{start + rounds * count:,} with one wanted: choose smaller --start, --count and "
             "--rounds, or other goals"
         )
-    found: dict[str, list[list[int]]] = {name: [] for name in STRATEGIES}
-    for seed in range(repeats):
-        begin = np.random.default_rng(seed).choice(pool, start, replace=False)
-        for name in STRATEGIES:
-            measured = begin
-            hits = [int(wanted[measured].sum())]
-            for number in range(rounds):
-                rng = np.random.default_rng([seed, number])
-                rest = pool[~np.isin(pool, measured)]
-                if name == "random":
-                    chosen = rng.choice(rest, count, replace=False)
-                else:
-                    chosen = _chosen(
-                        config, dataset, wished, measured, rest, rng, name, count, exploit
-                    )
-                measured = np.concatenate([measured, chosen])
-                hits.append(int(wanted[measured].sum()))
-                on_round(
-                    f"seed {seed}, {name}: {hits[-1]} of {wanted.sum():,} found among "
-                    f"{len(measured):,} measured molecules"
-                )
-            found[name].append(hits)
+
+    def chosen(strategy: str, known: np.ndarray, rest: np.ndarray, seed: list[int]) -> np.ndarray:
+        """Train on the measured molecules, and return the chosen ones of the rest."""
+        rng = np.random.default_rng(seed)
+        if strategy == "random":
+            return rng.choice(rest, count, replace=False)
+        held_out, trained = np.split(rng.permutation(known), [round(_VALIDATION * len(known))])
+        splits = {"train": np.sort(trained), "val": np.sort(held_out), "test": rest[:0]}
+        model = train_on(config, replace(dataset, splits=splits)).model
+        assert model is not None
+        columns = {name: [cells[row] for row in rest] for name, cells in dataset.columns.items()}
+        predictor = Predictor(model, level=_LEVEL, domain=True)
+        table = predictor.to_frame(dataset.smiles_of(rest), columns or None)
+        valid = table["error"].isna().to_numpy()
+        table, rest, value = table[valid], rest[valid], Acquisition.of(model, wished)
+        if strategy == "greedy":
+            return rest[_by_prediction(value, table)[:count]]
+        near = table["similarity"].to_numpy(float)
+        choices = choose(value(table), near, table["smiles"].tolist(), count, exploit)
+        return rest[choices["row"]]
+
+    found = {name: np.empty((repeats, rounds + 1), dtype=int) for name in STRATEGIES}
+    for seed, (name, hits) in product(range(repeats), found.items()):
+        measured = np.random.default_rng(seed).choice(pool, start, replace=False)
+        hits[seed, 0] = wanted[measured].sum()
+        for number in range(rounds):
+            rest = pool[~np.isin(pool, measured)]
+            measured = np.concatenate([measured, chosen(name, measured, rest, [seed, number])])
+            hits[seed, number + 1] = wanted[measured].sum()
+            hit = f"{hits[seed, number + 1]} of {wanted.sum():,} found"
+            on_round(f"start {seed}, {name}: {hit} among {len(measured):,} measured molecules")
     sizes = [start + count * number for number in range(rounds + 1)]
-    arrays = {name: np.array(hits) for name, hits in found.items()}
-    return Simulation(len(pool), int(wanted.sum()), sizes, arrays)
-
-
-def _chosen(
-    config: TrainConfig,
-    dataset: Dataset,
-    goals: Sequence[Goal],
-    measured: np.ndarray,
-    rest: np.ndarray,
-    rng: np.random.Generator,
-    strategy: str,
-    count: int,
-    exploit: float,
-) -> np.ndarray:
-    """Train on the measured molecules, and return the chosen ones of the rest."""
-    held_out, trained = np.split(rng.permutation(measured), [round(_VALIDATION * len(measured))])
-    splits = {"train": np.sort(trained), "val": np.sort(held_out), "test": rest[:0]}
-    model = train_on(config, replace(dataset, splits=splits)).model
-    assert model is not None
-    smiles = dataset.smiles_of(rest)
-    columns = {name: [cells[row] for row in rest] for name, cells in dataset.columns.items()}
-    table = Predictor(model, level=_LEVEL, domain=True).to_frame(smiles, columns or None)
-    known = dataset.exact_labels[measured].astype(float)
-    value = Acquisition.of(model, goals, known, np.zeros_like(known))
-    order = np.flatnonzero(table["error"].isna())
-    table = table.iloc[order]
-    if strategy == "greedy":
-        return rest[order[_by_prediction(value, table)[:count]]]
-    near = table["similarity"].to_numpy(float)
-    choices = choose(value(table), near, [smiles[i] for i in order], count, exploit)
-    return rest[order[[choice.row for choice in choices]]]
+    return Simulation(len(pool), int(wanted.sum()), sizes, found)
 
 
 def _by_prediction(value: Acquisition, table: pd.DataFrame) -> np.ndarray:  # int (n,)

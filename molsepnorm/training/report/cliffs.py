@@ -56,14 +56,12 @@ def activity_cliffs(contents: Contents) -> dict[str, Any]:
             cells += [f"{len(own):,}", mean]
         if len(steep):
             table.append([target.learned_name, significant(least, 3), *cells])
-        places = [(part, row) for part in parts for row in range(len(part.labels))]
+        texts = [(part, row) for part in parts for row in range(len(part.labels))]
         for pair in steep[similarity[steep] >= ALIKE]:
             ends = sorted((int(one[pair]), int(other[pair])), key=lambda row: -errors[row])
             if errors[ends[0]] > least:
-                cards = [
-                    (smiles[row], part.truth(at), part.prediction(at))
-                    for row, (part, at) in ((row, places[row]) for row in ends)
-                ]
+                own = [(smiles[row], *texts[row]) for row in ends]
+                cards = [(text, part.truth(at), part.prediction(at)) for text, part, at in own]
                 name = target.learned_name if len(targets) > 1 else ""
                 pairs.append((errors[ends[0]] / least, name, float(similarity[pair]), cards))
     pairs.sort(key=lambda pair: -pair[0])
