@@ -30,6 +30,7 @@ _SECTIONS = {
     "Predict": {
         "predict": "Predict the properties of molecules.",
         "screen": "Predict libraries of any size, and keep the best rows.",
+        "suggest": "Choose the molecules to make or measure next.",
         "explain": "Show which atoms and fragments contribute to a prediction.",
         "embed": "Write embeddings of molecules to a table.",
         "serve": "Serve predictions as a page in the browser and over HTTP.",
@@ -45,7 +46,7 @@ _SECTIONS = {
 _COMMANDS = [name for section in _SECTIONS.values() for name in section]
 
 _HOMES = dict.fromkeys(("pretrain", "benchmark", "tune"), "train") | {"analyze": "evaluate"}
-_HOMES |= dict.fromkeys(("embed", "explain", "screen"), "predict")
+_HOMES |= dict.fromkeys(("embed", "explain", "screen", "suggest"), "predict")
 """Modules of the commands that have no module of their name."""
 
 

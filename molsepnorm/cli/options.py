@@ -287,6 +287,7 @@ seeds_option = option(
 _MODEL = "Folder of a run or of a saved model, or a name that `molsepnorm models` lists"
 _model_option = partial(option, "--model", heading="Model", required=True, type=FILE)
 model_option = _model_option("model_folder", help=f"{_MODEL}.")
+optional_model_option = _model_option("model_folder", required=False, help=f"{_MODEL}.")
 
 
 def models_option(

@@ -1,4 +1,4 @@
-"""The commands that apply a model to molecules: `predict`, `embed`, `explain` and `screen`."""
+"""The commands that apply a model: `predict`, `embed`, `explain`, `screen` and `suggest`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -14,9 +15,9 @@ import click
 
 from molsepnorm.cli import options as cli
 from molsepnorm.cli import sources
-from molsepnorm.cli.console import escaped, make_console, say
+from molsepnorm.cli.console import escaped, make_console, make_table, say
 from molsepnorm.cli.signals import stop_on_signal
-from molsepnorm.errors import StorageError, counted
+from molsepnorm.errors import StorageError, counted, prefixed
 from molsepnorm.files.tables import check_embeddings_output, check_output
 
 if TYPE_CHECKING:
@@ -303,3 +304,111 @@ def _display(top: int | None) -> Iterator[Callable[[ScreenProgress], None]]:
                 console.print(line)
 
         yield show
+
+
+def _goal_option(name: str, example: str, help: str) -> cli.Decorator:
+    """Return an option that takes TARGET=TEXT and may be repeated."""
+    given: dict[str, Any] = {"metavar": "TARGET=TEXT", "multiple": True, "heading": "Choice"}
+    given["callback"] = lambda _, __, texts: cli.named_texts(texts, example)
+    return cli.option(f"--{name}", help=f"{help}, such as {example}.", **given)
+
+
+@cli.command()
+@cli.optional_model_option
+@sources.source_options
+@_goal_option("goal", "pIC50=max", "max or min of a number, or a class")
+@_goal_option("minimum", "logS=-4", "Smallest value that is wanted")
+@_goal_option("maximum", "logD=3", "Largest value that is wanted")
+@cli.option("--over", type=float, help="Value to improve on. [default: the best training label]")
+@cli.option("--count", type=click.IntRange(min=1), default=96, help="Number of molecules.")
+@cli.option("--exploit", type=click.FloatRange(0, 1), default=0.7, help="0 for diversity alone.")
+@cli.option("--level", type=float, default=0.9, help="Level of the intervals in the output.")
+@cli.output_option(
+    "File: .csv, .tsv, .sdf (all also with .gz), .parquet or .xlsx; needed without --simulate."
+)
+@cli.option(
+    "--simulate",
+    heading="Simulation",
+    is_flag=True,
+    help="Hide the labels of --data, choose in rounds, and count how many of the best 5 % are "
+    "found. Trains without epochs and forest unless options say otherwise.",
+)
+@cli.option("--rounds", type=click.IntRange(min=1), default=5, help="Number of rounds.")
+@cli.option("--start", type=click.IntRange(min=5), default=50, help="Molecules known at first.")
+@cli.option("--repeats", type=click.IntRange(min=1), default=3, help="Number of other starts.")
+@cli.setting_options("data.table", "data.targets", "data.transform", "run.epochs")
+@cli.recipe_options
+def suggest(
+    model_folder: Path | None,
+    molecules: sources.Molecules,
+    output: Path | None,
+    level: float,
+    simulate: bool,
+    **options: Any,
+) -> None:
+    """Choose the molecules to make or measure next, from a file, --smiles or standard input.
+
+    The value of a candidate is its expected improvement on the best training label (--goal), the
+    probability that it is beyond thresholds (--minimum, --maximum) or of a class (--goal), or their
+    product. Candidates that are similar to the training molecules or to the batch so far count
+    less, by --exploit. The output is in the order of choice, with predictions, intervals, the value
+    (acquisition), similarities and the reason of each choice.
+
+    \b
+    molsepnorm suggest --model runs/pIC50 --input my.csv --goal pIC50=max --output batch.csv
+    molsepnorm suggest --model runs/both --input my.csv --goal pIC50=max --minimum logS=-5 \\
+        --count 24 --output batch.csv
+    molsepnorm suggest --simulate --data old.csv --targets pIC50 --goal pIC50=max
+    """
+    wishes = [options.pop(name) for name in ("goal", "minimum", "maximum", "over")]
+    numbers = {name: options.pop(name) for name in ("count", "exploit")}
+    rounds = {name: options.pop(name) for name in ("rounds", "start", "repeats")}
+    if simulate:
+        if output or model_folder:
+            raise click.UsageError("--simulate trains models: leave out --model and --output")
+        _simulate(molecules, options, wishes, **numbers, **rounds)
+        return
+    if given := [name for name, value in options.items() if value not in (None, {})]:
+        raise click.UsageError(f"'{given[0]}' is an option of a simulation: add --simulate")
+    if model_folder is None or output is None:
+        missing = "--model" if model_folder is None else "--output"
+        raise click.UsageError(f"a choice needs {missing}; --simulate needs only a table")
+    molecules.check(output)
+    check_output(output)
+    with stop_on_signal():
+        with prefixed("suggest needs intervals and training molecules"):
+            predictor = molecules.predictor([model_folder], level, domain=True)
+        from molsepnorm.predict.suggest import parse_goals
+        from molsepnorm.predict.suggest import suggest as choose
+
+        wished = parse_goals(predictor.model.task, *wishes)
+        rows = molecules.rows(predictor)
+        done = choose(predictor, output=output, goals=wished, **numbers, **rows)
+    say(f"Ranked by {done.ranked_by}", err=True)
+    known = f"; {counted(done.known, 'training molecule')} left out" if done.known else ""
+    failed = f"; {done.failed:,} could not be predicted, see {done.rejected}" if done.failed else ""
+    counts = f"{counted(done.rows, 'candidate')}, {done.chosen:,} chosen in {output}"
+    say(f"{counts}{known}{failed}", err=True)
+
+
+def _simulate(
+    molecules: sources.Molecules, options: dict[str, Any], wishes: list[Any], **numbers: Any
+) -> None:
+    """Print how many of the best molecules of a table are found, by strategy and round."""
+    if not options["data"] or molecules.smiles or molecules.source:
+        raise click.UsageError("--simulate reads a finished table: give --data FILE.csv alone")
+    from molsepnorm.predict.suggest import parse_goals
+    from molsepnorm.training.comparing.simulation import simulate
+
+    reading = dict(zip(cli.READING, vars(molecules.options).values(), strict=True))
+    quick = {"run.epochs": 0, "run.blend": "none", "run.baseline": False}
+    reading |= {"device": molecules.device, "precision": molecules.precision}
+    config = cli.configuration({**options, **reading}, None if options["config"] else quick)
+    with stop_on_signal():
+        numbers["on_round"] = partial(say, err=True)
+        result = simulate(config, lambda task: parse_goals(task, *wishes), **numbers)
+    title = f"{result.wanted:,} of {counted(result.molecules, 'molecule')} are wanted; found, mean"
+    heads = ["", *(f">{size:,} measured" for size in result.measured)]
+    means = {name: hits.mean(axis=0) for name, hits in result.found.items()}
+    rows = [[n, *(f"{m:.1f} ({m / result.wanted:.0%})" for m in mean)] for n, mean in means.items()]
+    make_console().print(make_table(title, heads, rows))

@@ -5,7 +5,9 @@ class. Predictions are (n,) values, (n,) probabilities of class 1, or (n, K) pro
 classes. Class 1 is predicted where its probability is above 0.5; of several classes the first of
 the most probable ones. A score is undefined (NaN) if a prediction is not finite.
 
-- `r2` is undefined if all labels are equal, `spearman` also if all predictions are.
+- `r2` and `rae` are undefined if all labels are equal, `spearman` and `kendall` also if all
+  predictions are. `rae` is the sum of the absolute errors divided by that of the mean label of the
+  molecules that are scored; `kendall` is τ-b.
 - `roc_auc`, `pr_auc` and `mcc` are undefined if the labels are of one class. `pr_auc` is the
   average precision, OGB's `ap`; `mcc` is 0 if the predictions are of one class.
 - `f1` of two classes is undefined if no label is 1, and 0 if no prediction is 1. That of several
@@ -47,10 +49,8 @@ class Metric:
     """Name in text, such as ROC-AUC."""
     weighted: Callable[[np.ndarray, np.ndarray], Weighted] | None = None
     """Function from labels and predictions, none of them missing, to scores by weights."""
-
-    @property
-    def has_unit(self) -> bool:
-        return self.kinds == ("regression",) and not self.higher_is_better
+    has_unit: bool = False
+    """True if the score has the unit of the labels."""
 
     def better(self, score: float, than: float | None) -> bool:
         """Return whether `score` is better; any score beats None and NaN."""
@@ -81,14 +81,25 @@ def _r2(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
     squares = (truth - predicted) ** 2
 
     def weighted(weights: np.ndarray) -> np.ndarray:
-        # Deviations from a label of the resample, in two passes: one pass over large or equal
-        # labels would leave rounding errors where the spread is small or zero.
-        first = truth[(weights > 0).argmax(axis=0)]  # (r,)
-        mean = first + ((truth[:, None] - first) * weights).sum(axis=0) / weights.sum(axis=0)
-        spread = ((truth[:, None] - mean) ** 2 * weights).sum(axis=0)
+        spread = (_deviations(truth, weights) ** 2 * weights).sum(axis=0)
         return 1 - squares @ weights / spread
 
     return weighted
+
+
+def _rae(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    errors = np.abs(truth - predicted)
+    return lambda weights: (
+        errors @ weights / (np.abs(_deviations(truth, weights)) * weights).sum(axis=0)
+    )
+
+
+def _deviations(truth: np.ndarray, weights: np.ndarray) -> np.ndarray:  # (n, r)
+    """Return the labels minus the mean of each resample, in two passes: one pass over large or
+    equal labels would leave rounding errors where the spread is small or zero."""
+    first = truth[(weights > 0).argmax(axis=0)]  # (r,)
+    mean = first + ((truth[:, None] - first) * weights).sum(axis=0) / weights.sum(axis=0)
+    return truth[:, None] - mean
 
 
 def _spearman(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
@@ -100,6 +111,34 @@ def _spearman(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
         x, y = (np.add(*ranking.sums(weights)) - total for ranking in rankings)
         spread = (x * x * weights).sum(axis=0) * (y * y * weights).sum(axis=0)
         return (x * y * weights).sum(axis=0) / np.sqrt(spread)
+
+    return weighted
+
+
+def _kendall(truth: np.ndarray, predicted: np.ndarray) -> Weighted:
+    """Return τ-b: pairs in the same order minus those in opposite order, divided by the geometric
+    mean of the pairs with different labels and those with different predictions.
+
+    Two different ranks of labels have a highest bit in which they differ. For each bit, molecules
+    with a 1 are compared with those with a 0 and the same higher bits, so that n log n steps count
+    all pairs (as does Knight, J. Am. Stat. Assoc. 1966, 61, 436, for one resample).
+    """
+    x, y = (np.unique(values, return_inverse=True)[1] for values in (truth, predicted))
+    rankings, span = [_Ranking(values, values) for values in (x, y)], y.max() + 1
+    levels = []
+    for bit in range(int(x.max()).bit_length()):
+        group, one = (x >> bit + 1) * span, (x >> bit) % 2 == 1
+        places = np.concatenate([(group + y)[one], group[one], group[one] + span])
+        levels.append((one, _Ranking(places, (group + y)[~one])))
+
+    def weighted(weights: np.ndarray) -> np.ndarray:
+        balance = np.zeros(weights.shape[1])
+        for one, ranking in levels:
+            below, up_to = ranking.sums(weights[~one])
+            (smaller, start, end), (not_larger, _, _) = (np.split(s, 3) for s in (below, up_to))
+            balance += ((smaller + not_larger - start - end) * weights[one]).sum(axis=0)
+        pairs = [(ranking.sums(weights)[0] * weights).sum(axis=0) for ranking in rankings]
+        return balance / np.sqrt(pairs[0] * pairs[1])
 
     return weighted
 
@@ -222,10 +261,12 @@ _CLASSES: tuple[Kind, ...] = ("binary", "multiclass")
 METRICS = {
     metric.name: metric
     for metric in (  # name, kinds, whether higher is better, label, function
-        Metric("mae", ("regression",), False, "MAE", _mae),
-        Metric("rmse", ("regression",), False, "RMSE", _rmse),
+        Metric("mae", ("regression",), False, "MAE", _mae, has_unit=True),
+        Metric("rmse", ("regression",), False, "RMSE", _rmse, has_unit=True),
+        Metric("rae", ("regression",), False, "RAE", _rae),
         Metric("r2", ("regression",), True, "R²", _r2),
         Metric("spearman", ("regression",), True, "Spearman", _spearman),
+        Metric("kendall", ("regression",), True, "Kendall τ", _kendall),
         Metric("roc_auc", ("binary",), True, "ROC-AUC", _roc_auc),
         Metric("pr_auc", ("binary",), True, "PR-AUC", _pr_auc),
         Metric("accuracy", _CLASSES, True, "accuracy", _accuracy),

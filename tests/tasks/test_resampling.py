@@ -59,12 +59,12 @@ def score_by_libraries(metric: str, labels: np.ndarray, predictions: np.ndarray)
     if not len(truth) or not (np.isfinite(truth).all() and np.isfinite(predicted).all()):
         return NAN
     one_label = (truth == truth[0]).all()
-    if one_label and metric in ("r2", "spearman", "roc_auc", "pr_auc", "mcc"):
+    if one_label and metric in ("r2", "rae", "spearman", "kendall", "roc_auc", "pr_auc", "mcc"):
         return NAN
     several = predicted.ndim == 2
     if metric == "f1" and not several and not (truth == 1).any():
         return NAN
-    if metric == "spearman" and (predicted == predicted[0]).all():
+    if metric in ("spearman", "kendall") and (predicted == predicted[0]).all():
         return NAN
     regression = "regression" in METRICS[metric].kinds
     truth = truth if regression else truth.astype(int)
@@ -74,8 +74,13 @@ def score_by_libraries(metric: str, labels: np.ndarray, predictions: np.ndarray)
     scores = {
         "mae": lambda: sk.mean_absolute_error(truth, predicted),
         "rmse": lambda: sk.mean_squared_error(truth, predicted) ** 0.5,
+        "rae": lambda: (
+            sk.mean_absolute_error(truth, predicted)
+            / sk.mean_absolute_error(truth, np.full(len(truth), truth.mean()))
+        ),
         "r2": lambda: sk.r2_score(truth, predicted, force_finite=False),
         "spearman": lambda: stats.spearmanr(truth, predicted)[0],
+        "kendall": lambda: stats.kendalltau(truth, predicted)[0],
         "roc_auc": lambda: sk.roc_auc_score(truth, predicted),
         "pr_auc": lambda: sk.average_precision_score(truth, predicted),
         "accuracy": lambda: sk.accuracy_score(truth, chosen),

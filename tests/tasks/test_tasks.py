@@ -72,6 +72,15 @@ def test_the_mean_over_targets_does_not_depend_on_their_units(metric):
     assert alone[metric] == score(metric, labels[:, 1], predictions[:, 1])
 
 
+def test_the_macro_rae_is_the_plain_mean_over_targets():
+    """It has no unit, so the spread of the training labels does not matter."""
+    labels, predictions = np.random.default_rng(0).normal(size=(2, 40, 2)) * [1.0, 1e3]
+    scores = Task.fit(NUMBERS, labels * 7, "rae").scores(predictions, labels)
+    ratios = np.abs(predictions - labels).sum(0) / np.abs(labels - labels.mean(0)).sum(0)
+    assert [scores["rae/a"], scores["rae/b"]] == pytest.approx(ratios)
+    assert scores["rae"] == pytest.approx(ratios.mean())
+
+
 def loss_of(
     task: Task, outputs: Tensor, labels: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -437,7 +446,7 @@ def test_scores_cover_every_target_and_their_means() -> None:
             expected |= each | {name: sum(each.values()) / len(each)}
     scores = task.scores(predictions, labels)
     assert scores == pytest.approx(expected, rel=1e-12)
-    assert len(scores) == 4 * 3 + 2 * 3 + 5 * 5
+    assert len(scores) == 6 * 3 + 2 * 3 + 5 * 5
     assert all(type(value) is float for value in scores.values())
     assert next(iter(scores)) == "mae"
 

@@ -52,6 +52,27 @@ def tanimoto(one: csr_matrix, other: csr_matrix) -> np.ndarray:  # float64 (A, B
     return common / sizes
 
 
+def similar_pairs(
+    bits: np.ndarray, first: int, least: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the pairs of molecules with a Tanimoto similarity of `least` or more, of which one at
+    least is among the first: their indices i < j, and their similarity.
+
+    >>> i, j, similarity = similar_pairs(packed_morgan(["CCN", "CCO", "OCC"]), 2, 0.7)
+    >>> i.tolist(), j.tolist(), similarity.tolist()
+    ([1], [2], [1.0])
+    """
+    matrix = _sparse(bits)
+    found: list[tuple[np.ndarray, ...]] = [(np.empty(0, int), np.empty(0, int), np.empty(0))]
+    for start in range(0, first, _QUERIES):
+        with np.errstate(invalid="ignore"):  # two molecules without a bit are not similar
+            block = tanimoto(matrix[start : min(start + _QUERIES, first)], matrix[start:])
+        i, j = np.nonzero(np.triu(block, 1) >= least)
+        found.append((i + start, j + start, block[i, j]))
+    one, other, similarity = map(np.concatenate, zip(*found, strict=True))
+    return one, other, similarity
+
+
 def nearest(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the most similar of B molecules to each of A molecules, and their Tanimoto similarity.
 

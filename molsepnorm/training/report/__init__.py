@@ -19,6 +19,7 @@ from molsepnorm.molecules.drawing import draw_structure
 from molsepnorm.tasks.metrics import between, label_of, signed, significant
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.report import figures
+from molsepnorm.training.report.cliffs import activity_cliffs
 from molsepnorm.training.report.contents import Contents
 from molsepnorm.training.results import summary
 from molsepnorm.training.run_folder.folder import RunFolder
@@ -81,6 +82,7 @@ def report_page(contents: Contents, path: Path) -> str:
         intervals=summary.calibration_table(metrics),
         similarity=figures.error_by_similarity(metrics.domain),
         worst=figures.worst_predictions(contents),
+        cliffs=activity_cliffs(contents),
         curves=figures.learning_curves(contents),
         again=shlex.join([*again, "--output", f"{contents.run.path}-again"]),
         command=shlex.join([Path(program).name.replace("__main__.py", "molsepnorm"), *words]),
