@@ -102,6 +102,11 @@ class Target:
         return f"{self.name}_nearest"
 
     @property
+    def percentile_column(self) -> str:
+        """Column of the percentiles of predictions among known values."""
+        return f"{self.name}_percentile"
+
+    @property
     def forest_column(self) -> str:
         """Column of the random forest's predictions in the files of a run."""
         return f"{self.name}_forest"
@@ -124,6 +129,7 @@ class Target:
             self.forest_column,
             self.expected_column,
             self.nearest_column,
+            self.percentile_column,
             *self.uncertainty_columns,
         ]
 
