@@ -160,21 +160,24 @@ def write_model_with_card(folder: Path) -> ModelCard:
     return card
 
 
-def write_card(folder: Path, *targets: str, reference: tuple[float, ...] = (0.0, 1.0)) -> ModelCard:
-    """Write the card of a model, which has end points for these targets, good up to 1 and tolerable
-    up to 2."""
+def write_card(folder: Path, *targets: str, **others: Any) -> ModelCard:
+    """Write the card of a model, which has end points for these targets. Smaller values are better,
+    unless other fields of the end points are given."""
     end_points = {
         name: EndPoint(
-            title=f"Title of {name}",
-            category=("absorption", "toxicity")[number % 2],
-            unit="mg/L",
-            caution=f"Caution about {name}.",
-            source="A journal",
-            licence="CC BY 4.0",
-            molecules=24,
-            good=(None, 1.0),
-            tolerable=(None, 2.0),
-            reference=reference,
+            **{
+                "title": f"Title of {name}",
+                "category": ("absorption", "toxicity")[number % 2],
+                "unit": "mg/L",
+                "caution": f"Caution about {name}.",
+                "source": "A journal",
+                "licence": "CC BY 4.0",
+                "molecules": 24,
+                "good": (None, 5.0),
+                "tolerable": (None, 8.0),
+                "reference": (0.0, 1.0),
+                **others,
+            }
         )
         for number, name in enumerate(targets)
     }

@@ -291,10 +291,11 @@ model_option = _model_option("model_folder", help=f"{_MODEL}.")
 
 def models_option(
     purpose: str = "to average the predictions of models with the same targets",
+    required: bool = True,
 ) -> Decorator:
     """Add --model, which may be repeated, to a command."""
     help = f"{_MODEL}; may be repeated, {purpose}."
-    return _model_option("model_folders", multiple=True, help=help)
+    return _model_option("model_folders", multiple=True, required=required, help=help)
 
 
 def output_option(help: str, **attributes: Any) -> Decorator:

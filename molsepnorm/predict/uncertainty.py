@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from molsepnorm.errors import ConfigError
@@ -115,6 +117,32 @@ def require_domain(model: PropertyModel) -> TrainingMolecules:
             "the models that it was joined from has none. Predict without the domain"
         )
     return molecules
+
+
+def nearest_measured(
+    model: PropertyModel, molecules: TrainingMolecules, structure: str, target: str
+) -> dict[str, Any] | None:
+    """Return the training molecule with a label of a target that is most similar to a molecule: its
+    SMILES, similarity and label as in `domain_columns`; None if none is similar.
+
+    Args:
+        structure: the SMILES, standardised as the model does.
+    """
+    from molsepnorm.molecules.featurize.fingerprints import nearest_molecules
+
+    place = model.task.names.index(target)
+    rows = np.flatnonzero(~np.isnan(molecules.measured[0][:, place]))
+    known = [molecules.smiles[row] for row in rows], molecules.fingerprints[rows]
+    index, similarity, _ = nearest_molecules([structure], *known, model.standardize)
+    if not similarity[0] > 0:
+        return None
+    found = domain_columns(model, molecules, EncodedRows([None], [], rows[index], similarity))
+    label = found[model.task.targets[place].nearest_column][0]
+    return {
+        "smiles": found["nearest_smiles"][0],
+        "similarity": float(similarity[0]),
+        "label": label if isinstance(label, str) else float(label),
+    }
 
 
 def domain_columns(
