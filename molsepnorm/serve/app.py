@@ -21,9 +21,10 @@ from molsepnorm.predict import Prediction
 from molsepnorm.serve.service import LimitError, Service
 
 _HERE = Path(__file__).parent
+_SCRIPTS = "common.js", "grid.js", "page.js", "profile.js", "targets.js"
 _FILES = {
     **dict.fromkeys(("page.css", "profile.css"), "text/css"),
-    **dict.fromkeys(("common.js", "page.js", "profile.js"), "text/javascript"),
+    **dict.fromkeys(_SCRIPTS, "text/javascript"),
 }
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

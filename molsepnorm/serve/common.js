@@ -13,6 +13,10 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** Make a button from its text or picture. */
+export const button = (content, onclick, attributes = {}) =>
+  make("button", { type: "button", class: "quiet", onclick, ...attributes }, content);
+
 export function say(message, isError = false) {
   byId("status").textContent = message;
   byId("status").classList.toggle("error", isError);
@@ -76,8 +80,11 @@ export function saveCsv(rows, name) {
 }
 
 /** The address of a drawing, with some atoms marked. */
-export const drawing = (smiles, atoms = []) =>
-  `/api/drawing?${new URLSearchParams([["smiles", smiles], ...atoms.map((each) => ["atoms", each])])}`;
+export function drawing(smiles, atoms = []) {
+  const query = new URLSearchParams({ smiles });
+  for (const atom of atoms) query.append("atoms", atom);
+  return `/api/drawing?${query}`;
+}
 
 const signed = (value) => `${value > 0 ? "+" : ""}${number(String(value))}`;
 

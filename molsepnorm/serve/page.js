@@ -1,7 +1,9 @@
 import {
   byId, contributions, drawing, explain, make, number, readCsv, say, send, table,
 } from "/common.js";
-import { showProfiles } from "/profile.js";
+import { showGrid } from "/grid.js";
+import { profile } from "/profile.js";
+import { viewsOf } from "/targets.js";
 
 const SHOWN = 100; // rows that are shown at a time
 
@@ -81,11 +83,7 @@ async function predict(event) {
     if (byId("download").href) URL.revokeObjectURL(byId("download").href);
     byId("download").href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
     byId("results").hidden = false;
-    const hasCard = Object.keys(model.end_points).length > 0;
-    byId("plain").hidden = hasCard;
-    byId("profile").hidden = !hasCard;
-    if (hasCard) showProfiles(result);
-    else show();
+    showResult();
     const failed = Number(response.headers.get("x-failed"));
     const count = rows.length === 1 ? "1 molecule" : `${rows.length.toLocaleString("en")} molecules`;
     say(`${count}${failed ? `; ${failed.toLocaleString("en")} without a prediction` : ""}.`);
@@ -95,6 +93,18 @@ async function predict(event) {
   } finally {
     byId("predict").disabled = false;
   }
+}
+
+/** Show the predictions: of a model with a card as a profile or a grid, of others as a table. */
+function showResult() {
+  const { model, rows, error } = result;
+  const hasCard = Object.keys(model.end_points).length > 0;
+  byId("plain").hidden = hasCard;
+  byId("profile").hidden = !hasCard;
+  document.body.classList.remove("wide");
+  if (!hasCard) show();
+  else if (rows.length > 1 || rows[0]?.[error]) showGrid(byId("profile"), result, viewsOf(result));
+  else byId("profile").replaceChildren(profile(result, viewsOf(result), rows[0]));
 }
 
 /** The columns of the table on the page: a title, the column it is sorted by, and its cell. */
@@ -139,7 +149,6 @@ function views() {
 const range = (text) => make("span", { class: "range" }, text);
 
 function show() {
-  document.body.classList.remove("wide");
   const { found, error } = views();
   const { rows, smiles, order } = result;
   byId("head").replaceChildren(make("th", { scope: "col" }, "molecule"), ...found.map((view) =>

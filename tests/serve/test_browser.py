@@ -131,7 +131,9 @@ def test_the_keyboard_alone_is_enough(page):
 # --- a model whose card says what its targets are ---
 
 MANY = (
-    "smiles,name\n" + "".join(f"{'C' * n}O,alcohol {n}\n" for n in range(1, 10)) + "C1CC,broken\n"
+    "smiles,name\n"
+    + "".join(f"{'C' * n}O,alcohol {n}\n" for n in range(1, 10))
+    + f'C1CC,"{ALERT}"\n'
 )
 
 
@@ -177,14 +179,14 @@ def _names(page: Any) -> list[str]:
 def test_the_grid_sorts_filters_and_hides(page):
     _profile(page, MANY, ".grid tbody tr")
     every = _names(page)
-    assert every == [f"alcohol {n}" for n in range(1, 10)] + ["broken"]
+    assert every == [f"alcohol {n}" for n in range(1, 10)] + [ALERT]
     header = page.locator(".grid button[data-name=length]")
     assert header.get_attribute("title") == "Title of length, mg/L"
     header.click()
     assert page.evaluate("document.activeElement.dataset.name") == "length"
     column = page.locator(".grid tbody td:nth-of-type(3)")
     values = [float(text.split()[0].rstrip("●◆▲")) for text in column.all_text_contents()]
-    assert values == sorted(values, reverse=True) and _names(page)[-1] == "broken"
+    assert values == sorted(values, reverse=True) and _names(page)[-1] == ALERT
     page.click("text=Filter by value")
     page.fill("[aria-label='smallest Title of length']", str((values[3] + values[4]) / 2))
     assert len(_names(page)) == 4
@@ -193,6 +195,8 @@ def test_the_grid_sorts_filters_and_hides(page):
         page.click("text=Download shown rows")
     saved = pd.read_csv(download.value.path())
     assert saved["name"].tolist() == _names(page) and "length_percentile" in saved
+    page.fill("[aria-label='largest Title of length']", str((values[1] + values[2]) / 2))
+    assert len(_names(page)) == 2  # both ends count
     page.click("text=Clear filters")
     assert sorted(_names(page)) == sorted(every)
     page.click(".menu summary")
