@@ -21,9 +21,7 @@ _up_to = partial(click.FloatRange, 0, min_open=True)
 
 
 @cli.command()
-@cli.models_option(
-    "to offer several models on the page. [default: molsepnorm-admet]", required=False
-)
+@cli.models_option("to offer several models on the page", SERVED)
 @cli.setting_options("run.device", defaults=True)
 @cli.option(
     "--host",

@@ -227,17 +227,18 @@ class Service:
         deadline = self._deadline()
         predictor = self._predictor(model)
         names = chosen_targets(predictor.targets, targets)
-        cells = columns and tuple((name, tuple(each)) for name, each in columns.items())
+        cells = None
+        if columns is not None:
+            cells = tuple((name, tuple(each)) for name, each in columns.items())
         known = require_domain(predictor.model) if domain else None
         with self._turn(deadline):
-            explanation = self._explanation(self._name(model), smiles, cells or None)
+            explanation = self._explanation(self._name(model), smiles, cells)
             if explanation.error is not None:
                 raise DataError(explanation.error)
-            near = known and {
-                name: nearest_measured(predictor.model, known, explanation.structure, name)
-                for name in names
-            }
-        content = {**explanation_json(explanation, names), "nearest": near or {}}
+            content = {**explanation_json(explanation, names), "nearest": {}}
+            if known is not None:
+                near = partial(nearest_measured, predictor.model, known, explanation.structure)
+                content["nearest"] = {name: near(name) for name in names}
         for name in names:
             target = explanation.targets[name]
             panel = Panel(explanation.structure, target.atoms)
@@ -255,7 +256,8 @@ class Service:
                 f"this molecule has {atoms} atoms, and the server explains up to "
                 f"{_MAX_EXPLAINED}: use molsepnorm explain"
             )
-        (explanation,) = explain(self._predictor(model), [smiles], columns and dict(columns))
+        cells = None if columns is None else dict(columns)
+        (explanation,) = explain(self._predictor(model), [smiles], cells)
         return explanation
 
     def alerts(self, smiles: str) -> list[dict[str, Any]]:
@@ -364,12 +366,14 @@ def _blocks(smiles: Sequence[str]) -> Iterator[slice]:
 
 
 def _about(model: PropertyModel, card: ModelCard | None) -> dict[str, Any]:
-    """Return what a card says about each target, but for the percentiles, and what these are of."""
+    """Return what a card says about each target, and what percentiles are of, if there are any."""
     known = {} if card is None else card.end_points
     fields = [each.name for each in dataclasses.fields(EndPoint) if each.name != "reference"]
     end_points = {name: {key: getattr(of, key) for key in fields} for name, of in known.items()}
-    has_percentiles = any(each.reference for each in known.values())
-    reference = Reference.of(model, card).molecules if has_percentiles else ""
+    reference = ""
+    if end_points:
+        with suppress(ConfigError):
+            reference = Reference.of(model, card).molecules
     return {"end_points": end_points, "reference": reference}
 
 
