@@ -38,7 +38,8 @@ MAY_IMPORT |= {"__main__": {"cli"}, "__init__": {"_version"}}
 MAY_IMPORT |= {"_version": set()}
 """Room -> rooms that it may import, itself aside."""
 
-RDKIT = tuple(f"molsepnorm.molecules.{part}" for part in ("featurize", "fragments", "drawing"))
+_WITH_RDKIT = ("alerts", "drawing", "featurize", "fragments")
+RDKIT = tuple(f"molsepnorm.molecules.{part}" for part in _WITH_RDKIT)
 """The modules that may import RDKit, with all modules below them."""
 
 

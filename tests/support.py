@@ -160,6 +160,47 @@ def write_model_with_card(folder: Path) -> ModelCard:
     return card
 
 
+def write_card(folder: Path, *targets: str, **others: Any) -> ModelCard:
+    """Write the card of a model, which has end points for these targets. Smaller values are better,
+    unless other fields of the end points are given."""
+    end_points = {
+        name: EndPoint(
+            **{
+                "title": f"Title of {name}",
+                "category": ("absorption", "toxicity")[number % 2],
+                "unit": "mg/L",
+                "caution": f"Caution about {name}.",
+                "source": "A journal",
+                "licence": "CC BY 4.0",
+                "molecules": 24,
+                "good": (None, 5.0),
+                "tolerable": (None, 8.0),
+                "reference": (0.0, 1.0),
+                **others,
+            }
+        )
+        for number, name in enumerate(targets)
+    }
+    card = ModelCard(
+        name=folder.name,
+        version="1",
+        description="A tiny network.",
+        licence="MIT",
+        sources=(Source("alkanes", 30, "0" * 64),),
+        objectives={"supervised": 1.0},
+        architecture="1 layer",
+        parameters=1,
+        hours=0.1,
+        machine="1 CPU core",
+        weights_sha256=weights_digest(folder),
+        excludes={},
+        end_points=end_points,
+        reference="three alkanes",
+    )
+    (folder / CARD).write_text(json.dumps(asdict(card)), encoding="utf-8")
+    return card
+
+
 def set_zinc_sizes(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int]) -> None:
     """Let zinc-full have other numbers of molecules in its splits."""
     monkeypatch.setitem(zinc.SIZES, "zinc-full", sizes)

@@ -292,10 +292,13 @@ optional_model_option = _model_option("model_folder", required=False, help=f"{_M
 
 def models_option(
     purpose: str = "to average the predictions of models with the same targets",
+    default: str | None = None,
 ) -> Decorator:
-    """Add --model, which may be repeated, to a command."""
+    """Add --model, which may be repeated, to a command; it is required unless the command has a
+    default."""
     help = f"{_MODEL}; may be repeated, {purpose}."
-    return _model_option("model_folders", multiple=True, help=help)
+    help += f" [default: {default}]" if default else ""
+    return _model_option("model_folders", multiple=True, required=default is None, help=help)
 
 
 def output_option(help: str, **attributes: Any) -> Decorator:

@@ -37,6 +37,17 @@ _SECONDS = 30.0  # between two lines of the progress of a screen without a termi
 )
 @sources.uncertainty_options
 @cli.option(
+    "--reference",
+    is_flag=True,
+    help="Add the percentile of each prediction among the molecules that the model's card names, "
+    "or else among the labels of its training molecules.",
+)
+@cli.option(
+    "--alerts",
+    is_flag=True,
+    help="Add the structural alerts of each molecule (PAINS, Brenk, NIH).",
+)
+@cli.option(
     "--digits",
     type=click.IntRange(min=1, max=17),
     help="Significant digits of predicted numbers. [default: 6 or more, and all in Parquet]",
@@ -53,6 +64,8 @@ def predict(
     output: Path | None,
     level: float | None,
     domain: bool,
+    reference: bool,
+    alerts: bool,
     digits: int | None,
     overwrite: bool,
 ) -> None:
@@ -64,7 +77,8 @@ def predict(
     --uncertainty adds <target>_std, <target>_low and <target>_high, or <target>_calibrated and
     <target>_set. --domain adds similarity, in_domain (yes or no), nearest_smiles,
     <target>_expected_error and <target>_nearest; where training molecules lack labels of some
-    targets, also <target>_similarity and <target>_nearest_smiles.
+    targets, also <target>_similarity and <target>_nearest_smiles. --reference adds
+    <target>_percentile, and --alerts the column alerts.
 
     \b
     molsepnorm predict --model runs/zinc-1 --smiles CCO --smiles c1ccccc1
@@ -78,7 +92,7 @@ def predict(
     with stop_on_signal():
         if output is not None:
             check_output(output)
-        predictor = molecules.predictor(model_folders, level, domain)
+        predictor = molecules.predictor(model_folders, level, domain, alerts, reference)
         from molsepnorm.predict import predict_rows
 
         rows = molecules.rows(predictor)

@@ -11,15 +11,17 @@ import click
 
 from molsepnorm.cli import options as cli
 from molsepnorm.cli.console import one_line, say
+from molsepnorm.cli.sources import card_of
 from molsepnorm.errors import ConfigError, StorageError
 from molsepnorm.optional import require_package
+from molsepnorm.pretrained import SERVED, shipped_models
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _up_to = partial(click.FloatRange, 0, min_open=True)
 
 
 @cli.command()
-@cli.models_option("to offer several models on the page")
+@cli.models_option("to offer several models on the page", SERVED)
 @cli.setting_options("run.device", defaults=True)
 @cli.option(
     "--host",
@@ -56,6 +58,7 @@ def serve(
     docs/serve.md describes both.
 
     \b
+    molsepnorm serve --open
     molsepnorm serve --model runs/logS
     molsepnorm serve --model runs/logS --model runs/herg --port 8080
     """
@@ -68,9 +71,10 @@ def serve(
         from molsepnorm.serve import Limits, Service
         from molsepnorm.serve.app import create_app
 
-        named = _named(model_folders).items()
+        named = _named(model_folders or (_default(),)).items()
         models = {name: PropertyModel.from_pretrained(folder) for name, folder in named}
-        service = Service(models, Limits(**limits), device)
+        cards = {name: card for name, folder in named if (card := card_of(folder)) is not None}
+        service = Service(models, Limits(**limits), device, cards)
         app = create_app(service, {*_LOCAL} if host in _LOCAL else None)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listener.getsockname()[1]}"
@@ -85,6 +89,17 @@ def serve(
             click.launch(address)
         config = uvicorn.Config(app, log_level="warning", server_header=False, access_log=False)
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def _default() -> Path:
+    """Return the folder of the model that is served without --model."""
+    folder = shipped_models().get(SERVED)
+    if folder is None:
+        raise ConfigError(
+            f"the default model {SERVED} does not come with this version of molsepnorm: name "
+            "another one, such as --model runs/logS"
+        )
+    return folder
 
 
 def _named(folders: tuple[Path, ...]) -> dict[str, Path]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from molsepnorm.data.tables.formats import ReadOptions
     from molsepnorm.devices import Precision
     from molsepnorm.predict import Predictor
+    from molsepnorm.pretrained import ModelCard
 
 _LEVEL = 0.9  # of intervals, by default
 _CHUNK_LINES = 1024  # of standard input, read together
@@ -55,10 +56,16 @@ class Molecules:
             raise ConfigError(f"{output} is the table that is read: choose another output file")
 
     def predictor(
-        self, folders: Sequence[Path], level: float | None = None, domain: bool = False
+        self,
+        folders: Sequence[Path],
+        level: float | None = None,
+        domain: bool = False,
+        alerts: bool = False,
+        reference: bool = False,
     ) -> Predictor:
         """Load a model, or the mean of several; see `load_predictor`."""
-        return load_predictor(folders, self.device, self.processes, self.precision, level, domain)
+        given = self.device, self.processes, self.precision
+        return load_predictor(folders, *given, level, domain, alerts, reference)
 
     def rows(self, predictor: Predictor) -> dict[str, Any]:
         """Return the arguments of `predict_rows` that describe the table of molecules."""
@@ -184,8 +191,11 @@ def load_predictor(
     precision: Precision,
     level: float | None = None,
     domain: bool = False,
+    alerts: bool = False,
+    reference: bool = False,
 ) -> Predictor:
-    """Load a model, or the mean of several; by default there is a process for each core."""
+    """Load a model, or the mean of several; by default there is a process for each core. With
+    `reference`, say on standard error what the predictions are compared with."""
     refuse_repeated(folders)
     # The imports make about 100,000 objects that stay. To search them for garbage takes a quarter
     # of the time of predicting one SMILES.
@@ -193,7 +203,7 @@ def load_predictor(
     try:
         from molsepnorm.devices import usable_cores
         from molsepnorm.model import PropertyModel, join
-        from molsepnorm.predict import Predictor
+        from molsepnorm.predict import Predictor, Reference
 
         for folder in folders:
             announce_unfinished(folder)
@@ -201,10 +211,24 @@ def load_predictor(
         if len(models) > 1:
             say(f"Mean of {len(models)} models: {', '.join(map(str, folders))}", err=True)
         model = models[0] if len(models) == 1 else join(models)
-        return Predictor(model, device, processes or usable_cores(), precision, level, domain)
+        known = None
+        if reference:
+            known = Reference.of(model, card_of(folders[0]) if len(folders) == 1 else None)
+            say(f"Percentiles are those among {known.molecules}", err=True)
+        cores = processes or usable_cores()
+        return Predictor(model, device, cores, precision, level, domain, alerts, known)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def card_of(folder: Path) -> ModelCard | None:
+    """Return the card in the folder of a model; None if it has none."""
+    from molsepnorm.model.folder import find_folder
+    from molsepnorm.pretrained import CARD, read_card
+
+    found = find_folder(folder)
+    return read_card(found) if (found / CARD).exists() else None
 
 
 def announce_unfinished(folder: Path) -> None:

@@ -162,8 +162,9 @@ def _set_options(drawer: Any) -> None:
     options.legendFontSize = 15
 
 
-def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
-    """Return an SVG element on white; None for an invalid or too large molecule."""
+def draw_structure(smiles: str, size: tuple[int, int], atoms: Sequence[int] = ()) -> str | None:
+    """Return an SVG element on white, with some atoms marked; None for an invalid or too large
+    molecule. Atoms that it does not have are ignored."""
     try:
         mol = read_smiles(smiles)
     except InvalidMolecule:
@@ -172,7 +173,8 @@ def draw_structure(smiles: str, size: tuple[int, int]) -> str | None:
         return None
     drawer: Any = rdMolDraw2D.MolDraw2DSVG(*size)
     drawer.drawOptions().fixedBondLength = 32
-    drawer.DrawMolecule(mol)
+    marked = [atom for atom in atoms if 0 <= atom < mol.GetNumAtoms()]
+    drawer.DrawMolecule(mol, highlightAtoms=marked)
     drawer.FinishDrawing()
     text: str = drawer.GetDrawingText()
     return text[text.index("<svg") :]

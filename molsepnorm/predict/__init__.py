@@ -4,6 +4,15 @@ from molsepnorm.model.parts import infer
 from molsepnorm.predict.inference import Embeddings
 from molsepnorm.predict.prediction import Prediction
 from molsepnorm.predict.predictor import Predictor
+from molsepnorm.predict.reference import Reference
 from molsepnorm.predict.tables import embed_rows, predict_rows
 
-__all__ = ["Embeddings", "Prediction", "Predictor", "embed_rows", "infer", "predict_rows"]
+__all__ = [
+    "Embeddings",
+    "Prediction",
+    "Predictor",
+    "Reference",
+    "embed_rows",
+    "infer",
+    "predict_rows",
+]

@@ -59,6 +59,8 @@ class EncodedRows:
     """float64 [R, 1 + T]: Tanimoto similarity to these molecules, NaN for invalid SMILES."""
     outside: np.ndarray | None = None
     """bool [R, columns]: see `ExtraInputs.outside`; None if the model has no feature columns."""
+    alerts: np.ndarray | None = None
+    """object [R]: the structural alerts as text, see `alerts_text`; None if they are not wanted."""
 
 
 def checked_rows(
@@ -127,6 +129,7 @@ class Prepare:
         smiles_order: encode the atoms in the order of the SMILES, which takes longer. Otherwise the
             featuriser chooses their order.
         molecules: training molecules to compare with.
+        alerts: add the structural alerts.
 
     Raises:
         ConfigError: `smiles_order`, and the model standardises structures.
@@ -138,6 +141,7 @@ class Prepare:
         device: torch.device,
         smiles_order: bool = False,
         molecules: TrainingMolecules | None = None,
+        alerts: bool = False,
     ) -> None:
         if smiles_order and model.standardize != "none":
             raise ConfigError(
@@ -149,6 +153,7 @@ class Prepare:
         self._inputs = model.inputs
         self._smiles_order = smiles_order
         self._molecules = molecules
+        self._alerts = alerts
         self._spec = model.encoding
         self._atom_sizes = model.network.config.atom_sizes
         self._group = _GROUP.get(device.type, _GROUP["cuda"])
@@ -173,7 +178,8 @@ class Prepare:
             for index, encoded in encoded_groups(graphs, self._spec, self._atom_sizes, self._group)
         ]
         outside = self._inputs.outside(columns) if self._inputs.columns else None
-        return EncodedRows(errors, groups, nearest, similarity, outside)
+        alerts = _alerts([row[0] for row in rows], errors) if self._alerts else None
+        return EncodedRows(errors, groups, nearest, similarity, outside, alerts)
 
     def _compare(
         self, smiles: Sequence[str], errors: list[str | None]
@@ -228,6 +234,14 @@ class Prepare:
         from molsepnorm.molecules.featurize.atom_order import in_smiles_order
 
         return in_smiles_order(self._featurizer, smiles)
+
+
+def _alerts(smiles: Sequence[str], errors: Sequence[str | None]) -> np.ndarray:  # object (R,)
+    """Return the structural alerts of the rows without an error; those of others are empty."""
+    from molsepnorm.molecules.alerts import alerts_text
+
+    pairs = zip(smiles, errors, strict=True)
+    return np.array([alerts_text(t) if e is None else "" for t, e in pairs], dtype=object)
 
 
 def encoded_groups(

@@ -16,7 +16,11 @@ from molsepnorm.model import Inputs, PropertyModel
 from molsepnorm.model.parts import Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.predict.encode import EncodedRows
+from molsepnorm.predict.reference import Reference
 from molsepnorm.predict.uncertainty import domain_columns, uncertainty_columns
+
+ALERTS = "alerts"
+"""Name of the column of structural alerts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,8 @@ class Run:
     precision: Precision = "fp32"
     level: float | None = None
     molecules: TrainingMolecules | None = None
+    alerts: bool = False
+    reference: Reference | None = None
     """As for `Predictor`, whose table has their columns."""
 
     def __call__(self, rows: EncodedRows) -> tuple[pd.DataFrame, set[str]]:
@@ -67,11 +73,21 @@ class Run:
                 values, spread = found.values[:, its], found.spread[:, its]
                 chosen = values.argmax(axis=1) if target.kind == "multiclass" else 0
                 own[f"{target.learned_name}_spread"] = spread[np.arange(len(spread)), chosen]
+        if self.reference is not None:
+            for own, target in zip(columns, task.targets, strict=True):
+                if target.name in self.reference.values:
+                    percentiles = self.reference.percentiles(
+                        target.name, own[target.prediction_column].astype(np.float64)
+                    )
+                    own[target.percentile_column] = percentiles
         if self.level is not None:
             sure = uncertainty_columns(self.model, found, self.level)
             columns = [own | added for own, added in zip(columns, sure, strict=True)]
         if self.molecules is not None:
             columns.append(domain_columns(self.model, self.molecules, rows))
+        if self.alerts:
+            assert rows.alerts is not None
+            columns.append({ALERTS: rows.alerts})
         failed = np.array([error is not None for error in errors], dtype=bool)
         series = {}
         for name, values in chain.from_iterable(each.items() for each in columns):

@@ -21,6 +21,7 @@ from molsepnorm.molecules.molecule import MolGraph
 from molsepnorm.predict.encode import Cells, EncodedRows, Prepare, Row, checked_rows, encoded_groups
 from molsepnorm.predict.inference import Embed, Embeddings, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
+from molsepnorm.predict.reference import Reference
 from molsepnorm.predict.uncertainty import require_calibrated, require_domain
 from molsepnorm.workers import results_of
 
@@ -46,6 +47,8 @@ class Predictor:
         level: add intervals or sets of classes that hold the label with this probability.
         domain: add the most similar training molecule, its labels, and whether the molecule is in
             the domain of the model.
+        alerts: add the structural alerts, see `structural_alerts`.
+        reference: add the percentiles of the predictions among known values.
 
     Raises:
         ConfigError: there is no such device, or the model has no intervals at this level or, with
@@ -61,6 +64,8 @@ class Predictor:
         precision: Precision = "fp32",
         level: float | None = None,
         domain: bool = False,
+        alerts: bool = False,
+        reference: Reference | None = None,
     ) -> None:
         if processes < 1:
             raise ConfigError(f"processes must be 1 or more; got {processes}")
@@ -74,8 +79,8 @@ class Predictor:
         self.targets = model.task.names
         self.level, self.domain = level, domain
         self._prepare = Prepare(model, self.device)
-        self._prepare_near = Prepare(model, self.device, molecules=molecules)
-        self._run = Run(model, self.device, precision, level, molecules)
+        self._prepare_near = Prepare(model, self.device, molecules=molecules, alerts=alerts)
+        self._run = Run(model, self.device, precision, level, molecules, alerts, reference)
         self._run_here = self.device.type != "cpu"
         for network in networks_of(model.to(self.device).parts):
             network.eval()  # threads share it, so no call may change its mode
@@ -87,7 +92,8 @@ class Predictor:
 
     def _empty(self) -> pd.DataFrame:
         shape = (0, 1 + len(self.targets))
-        return self._run(EncodedRows([], [], np.empty(shape, dtype=np.int64), np.empty(shape)))[0]
+        nearest, alerts = np.empty(shape, dtype=np.int64), np.empty(0, dtype=object)
+        return self._run(EncodedRows([], [], nearest, np.empty(shape), alerts=alerts))[0]
 
     @staticmethod
     def from_pretrained(
@@ -224,8 +230,9 @@ class Predictor:
         """Yield some thousand rows at a time, with a table of their predictions.
 
         The columns are those of `Task.tables`, for several networks <target>_spread, with `level`
-        those of `uncertainty_columns`, with `domain` those of `domain_columns`, and `error`, the
-        reason why a row failed, whose other cells are missing. <target>_spread is that of the
+        those of `uncertainty_columns`, with `domain` those of `domain_columns`, with `reference`
+        <target>_percentile, with `alerts` the column alerts, and `error`, the reason why a row
+        failed, whose other cells are missing. <target>_spread is that of the
         learned value, or of the probability of the most probable class. A `DataWarning` says once
         that a feature column has numbers outside the range of the training rows.
         """

@@ -16,6 +16,7 @@ from molsepnorm.pretrained.card import (
 
 __all__ = [
     "CARD",
+    "SERVED",
     "EndPoint",
     "ModelCard",
     "Score",
@@ -26,6 +27,9 @@ __all__ = [
     "resolve",
     "shipped_models",
 ]
+
+SERVED = "molsepnorm-admet"
+"""Name of the shipped model that `molsepnorm serve` serves by default."""
 
 _FOLDER = Path(__file__).parent
 

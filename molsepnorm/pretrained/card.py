@@ -83,6 +83,8 @@ class EndPoint:
     def __post_init__(self) -> None:
         if any(low > high for low, high in pairwise(self.reference)):
             raise ValueError(f"percentiles of '{self.title}' do not decrease")
+        if len(self.reference) == 1:
+            raise ValueError(f"'{self.title}' has no or several percentiles, not one")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,11 @@ from molsepnorm.predict import Prediction
 from molsepnorm.serve.service import LimitError, Service
 
 _HERE = Path(__file__).parent
-_FILES = {"page.css": "text/css", "page.js": "text/javascript"}
+_SCRIPTS = "common.js", "grid.js", "page.js", "profile.js", "targets.js"
+_FILES = {
+    **dict.fromkeys(("page.css", "profile.css"), "text/css"),
+    **dict.fromkeys(_SCRIPTS, "text/javascript"),
+}
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -43,6 +47,7 @@ Text = Annotated[str, AfterValidator(_encodable)]
 """Text that UTF-8 can hold; JSON may escape halves of characters."""
 Cell = Text | Annotated[float, Strict()] | None
 _LEVEL = "Add intervals or sets of classes that hold the label with this probability, such as 0.9."
+_REFERENCE = "Add the percentile of each prediction among the molecules of the model's card."
 _DOMAIN = "Add the nearest training molecule, and whether it is near enough."
 Level = Annotated[float | None, Field(gt=0, lt=1, description=_LEVEL)]
 Domain = Annotated[bool, Field(description=_DOMAIN)]
@@ -70,6 +75,7 @@ class ExplainRequest(BaseModel, extra="forbid"):
     smiles: Annotated[Text, Field(description="The molecule.")]
     model: ModelName = None
     columns: Columns = None
+    targets: Annotated[list[Text] | None, Field(description="Targets; all by default.")] = None
 
 
 def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
@@ -126,9 +132,11 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
         model: ModelName = None,
         level: Level = None,
         domain: Domain = False,
+        reference: Annotated[bool, Query(description=_REFERENCE)] = False,
     ) -> Response:
         content = await request.body()
-        result = await run_in_threadpool(service.table, content, name, model, level, domain)
+        options = name, model, level, domain, reference
+        result = await run_in_threadpool(service.table, content, *options)
         headers = {
             "x-smiles-column": quote(result.smiles_column),
             "x-failed": str(result.failed),
@@ -140,9 +148,15 @@ def create_app(service: Service, hosts: set[str] | None = None) -> FastAPI:
     def explain(request: ExplainRequest) -> dict[str, Any]:
         return service.explain(**dict(request))
 
-    @app.get("/api/drawing", summary="A molecule as SVG", response_class=Response)
-    def drawing(smiles: str) -> Response:
-        return Response(service.drawing(smiles), media_type="image/svg+xml")
+    @app.get("/api/alerts", summary="Structural alerts of a molecule, which are no predictions")
+    def alerts(smiles: str) -> dict[str, Any]:
+        return {"alerts": service.alerts(smiles)}
+
+    @app.get(
+        "/api/drawing", summary="A molecule as SVG, with atoms marked", response_class=Response
+    )
+    def drawing(smiles: str, atoms: Annotated[list[int], Query()] = []) -> Response:  # noqa: B006
+        return Response(service.drawing(smiles, atoms), media_type="image/svg+xml")
 
     @app.exception_handler(MolsepnormError)
     def refused(_: Request, error: MolsepnormError) -> JSONResponse:

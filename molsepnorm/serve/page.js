@@ -1,72 +1,16 @@
-"use strict";
+import {
+  byId, contributions, drawing, explain, make, number, readCsv, say, send, table,
+} from "/common.js";
+import { showGrid } from "/grid.js";
+import { profile } from "/profile.js";
+import { viewsOf } from "/targets.js";
 
-const byId = (id) => document.getElementById(id);
 const SHOWN = 100; // rows that are shown at a time
 
 let models = [];
 let limits = {};
 let result = null; // the last predictions: rows, columns, model
 let shown = SHOWN;
-
-/** Make an element. Texts become text nodes, so that no text of a user is read as HTML. */
-function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== false) element.setAttribute(name, value);
-  }
-  element.append(...children.filter((child) => child !== null));
-  return element;
-}
-
-function say(message, isError = false) {
-  byId("status").textContent = message;
-  byId("status").classList.toggle("error", isError);
-}
-
-/** Send a request, and return the response; a failed one raises the server's message. */
-async function send(address, options) {
-  let response;
-  try {
-    response = await fetch(address, options);
-  } catch {
-    throw new Error("The server does not answer. Is it still running?");
-  }
-  if (response.ok) return response;
-  let message = `The server answered with status ${response.status}.`;
-  try {
-    message = (await response.json()).error || message;
-  } catch { /* not JSON */ }
-  throw new Error(message);
-}
-
-/** Read a CSV as lists of cells (RFC 4180). */
-function readCsv(text) {
-  const rows = [];
-  let row = [], cell = "", quoted = false;
-  for (let i = 0; i < text.length; i++) {
-    const sign = text[i];
-    if (quoted) {
-      if (sign !== '"') cell += sign;
-      else if (text[i + 1] === '"') { cell += '"'; i++; }
-      else quoted = false;
-    } else if (sign === '"') quoted = true;
-    else if (sign === ",") { row.push(cell); cell = ""; }
-    else if (sign === "\n") { row.push(cell.replace(/\r$/, "")); rows.push(row); row = []; cell = ""; }
-    else cell += sign;
-  }
-  if (cell || row.length) { row.push(cell); rows.push(row); }
-  return rows;
-}
-
-/** Three or four significant digits, without an exponent where it is easy to read. */
-function number(text) {
-  const value = Number(text);
-  if (text === "" || !Number.isFinite(value)) return text;
-  const size = Math.abs(value);
-  return size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2)
-    : String(Number(value.toPrecision(3)));
-}
 
 function chosenModel() {
   return models.find((each) => each.name === byId("model").value);
@@ -83,7 +27,10 @@ function describeModel() {
   }
   byId("domain").disabled = !model.domain;
   const names = model.targets.map((each) => each.name).join(", ");
-  const parts = [`Predicts ${names}.`];
+  const categories = new Set(Object.values(model.end_points).map((each) => each.category));
+  const parts = [categories.size
+    ? `Predicts ${model.targets.length} properties: ${[...categories].join(", ")}.`
+    : `Predicts ${names}.`];
   if (model.feature_columns.length) {
     parts.push(`Needs a table with the columns ${model.feature_columns.join(", ")}.`);
   }
@@ -113,17 +60,21 @@ async function predict(event) {
   const query = new URLSearchParams({ name: file ? file.name : nameOf(text), model: model.name });
   if (byId("level").value) query.set("level", byId("level").value);
   if (model.domain && byId("domain").checked) query.set("domain", "true");
+  if (model.reference) query.set("reference", "true");
   byId("predict").disabled = true;
   say("Predicting …");
   try {
     const response = await send(`/api/table?${query}`, { method: "POST", body: file || text });
     const csv = await response.text();
     const [columns, ...rows] = readCsv(csv);
+    const added = columns.indexOf(`${model.targets[0].name}_pred`); // the first column of predictions
+    const smiles = columns.indexOf(decodeURIComponent(response.headers.get("x-smiles-column")));
     result = {
-      model, columns, rows, order: null,
-      added: columns.indexOf(`${model.targets[0].name}_pred`), // the first column of predictions
-      smiles: columns.indexOf(decodeURIComponent(response.headers.get("x-smiles-column"))),
+      model, columns, rows, order: null, added, smiles,
+      name: columns.findIndex((each, i) => i !== smiles && /^(name|id|title|compound.*)$/i.test(each)
+        && i < added),
       error: columns.lastIndexOf("error"),
+      level: Number(byId("level").value),
     };
     shown = SHOWN;
     const notes = decodeURIComponent(response.headers.get("x-notes")).split("\n").filter(Boolean);
@@ -131,7 +82,7 @@ async function predict(event) {
     if (byId("download").href) URL.revokeObjectURL(byId("download").href);
     byId("download").href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
     byId("results").hidden = false;
-    show();
+    showResult();
     const failed = Number(response.headers.get("x-failed"));
     const count = rows.length === 1 ? "1 molecule" : `${rows.length.toLocaleString("en")} molecules`;
     say(`${count}${failed ? `; ${failed.toLocaleString("en")} without a prediction` : ""}.`);
@@ -143,13 +94,23 @@ async function predict(event) {
   }
 }
 
+/** Show the predictions: of a model with a card as a profile or a grid, of others as a table. */
+function showResult() {
+  const { model, rows, error } = result;
+  const hasCard = Object.keys(model.end_points).length > 0;
+  byId("plain").hidden = hasCard;
+  byId("profile").hidden = !hasCard;
+  document.body.classList.remove("wide");
+  if (!hasCard) show();
+  else if (rows.length > 1 || rows[0]?.[error]) showGrid(byId("profile"), result, viewsOf(result));
+  else byId("profile").replaceChildren(profile(result, viewsOf(result), rows[0]));
+}
+
 /** The columns of the table on the page: a title, the column it is sorted by, and its cell. */
 function views() {
-  const { columns, model, added, smiles, error } = result;
+  const { columns, model, added, name, error } = result;
   const at = (name) => columns.indexOf(name, added);
   const found = [];
-  const name = columns.findIndex((each, i) => i !== smiles && /^(name|id|title|compound.*)$/i.test(each)
-    && i < added);
   if (name >= 0) found.push({ title: columns[name], by: name, cell: (row) => [row[name]] });
   for (const target of model.targets) {
     const own = at(`${target.name}_pred`);
@@ -228,8 +189,6 @@ function sort(view) {
   say(`Sorted by ${view.title}, ${way}.`);
 }
 
-const drawing = (smiles) => `/api/drawing?${new URLSearchParams({ smiles })}`;
-
 /** Show a molecule with its predictions, its nearest training molecule and its explanation. */
 async function open(row) {
   const { columns, model, added, smiles } = result;
@@ -252,45 +211,18 @@ async function open(row) {
     make("h3", {}, "All columns"),
     table(facts),
   );
+  byId("detail-title").textContent = "Molecule";
   byId("detail").showModal();
   byId("close").focus();
-  const cells = model.feature_columns.map((name) => [name, [row[columns.indexOf(name)]]]);
   try {
-    const response = await send("/api/explain", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({
-        smiles: row[smiles], model: model.name,
-        columns: cells.length ? Object.fromEntries(cells) : null,
-      }),
-    });
-    const found = await response.json();
+    const found = await explain(result, row);
     explained.replaceChildren(...Object.entries(found.targets).flatMap(([name, own]) => [
       make("h3", {}, `Contributions to ${own.unit}`),
-      make("div", { class: "pair" },
-        make("img", {
-          src: URL.createObjectURL(new Blob([own.svg], { type: "image/svg+xml" })),
-          alt: `atoms coloured by their contribution to ${own.unit}`, width: 280, height: 310,
-        }),
-        table([
-          ["prediction", number(own.value)], ["without atoms", number(own.base)],
-          ...Object.entries(own.inputs).map(([input, value]) => [input, number(value)]),
-          ...found.fragments.brics
-            .map((each) => [each.smiles, each.contributions[name]])
-            .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8)
-            .map(([smiles, value]) => [smiles, signed(value)]),
-        ])),
+      contributions(found, name),
     ]));
   } catch (error) {
     waiting.textContent = error.message;
   }
-}
-
-const signed = (value) => `${value > 0 ? "+" : ""}${number(String(value))}`;
-
-function table(rows) {
-  return make("table", {}, make("tbody", {}, ...rows.map(([name, value]) =>
-    make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)))));
 }
 
 async function start() {

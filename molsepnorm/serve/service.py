@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 import tempfile
@@ -11,24 +12,27 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from molsepnorm.analysis.explanations import explain
-from molsepnorm.analysis.explanations.files import explanation_json
+from molsepnorm.analysis.explanations import Explanation, explain
+from molsepnorm.analysis.explanations.files import chosen_targets, explanation_json
 from molsepnorm.data.tables import read_chunks
 from molsepnorm.data.tables.columns import names_in_file
 from molsepnorm.errors import ConfigError, DataError, DataWarning, MolsepnormError, did_you_mean
 from molsepnorm.model import PropertyModel
+from molsepnorm.molecules.alerts import structural_alerts
 from molsepnorm.molecules.drawing import Panel, draw_grid, draw_structure
 from molsepnorm.molecules.featurize.atom_order import traced
-from molsepnorm.predict import Prediction, Predictor, predict_rows
+from molsepnorm.predict import Prediction, Predictor, Reference, predict_rows
 from molsepnorm.predict.uncertainty import require_calibrated
+from molsepnorm.pretrained import EndPoint, ModelCard
 
 T = TypeVar("T")
 
@@ -40,6 +44,7 @@ _MAX_COLUMNS = 2_000  # of a table; the time of a row grows with their number
 _FORMATS = (".csv", ".tsv", ".txt", ".smi", ".smiles", ".sdf")
 """Tables that are accepted: those whose size in memory is known from their size as a file."""
 _MAX_EXPLAINED = 80  # atoms; the time grows with the third power of their number
+_EXPLANATIONS = 32  # that are remembered
 _LEVELS = (0.8, 0.9, 0.95)  # of the intervals that the page offers
 _SIZE = 240, 170  # pixels of a molecule
 _SMILES = "smiles"
@@ -79,13 +84,19 @@ class Service:
 
     Args:
         models: one or more models by name. The first one is the default.
+        cards: their cards, where they have one, by the same names.
     """
 
     def __init__(
-        self, models: Mapping[str, PropertyModel], limits: Limits | None = None, device: str = "cpu"
+        self,
+        models: Mapping[str, PropertyModel],
+        limits: Limits | None = None,
+        device: str = "cpu",
+        cards: Mapping[str, ModelCard] = MappingProxyType({}),
     ) -> None:
         self.limits = limits or Limits()
         self._device = device
+        self._cards = cards
         self._models: dict[str, PropertyModel] = {}
         for name, model in models.items():
             model.require_targets()
@@ -93,6 +104,7 @@ class Service:
                 model = replace(model, structures=(model.training_molecules(),))
             self._models[name] = model
         self._lock = threading.Lock()
+        self._explanation = lru_cache(_EXPLANATIONS)(self._explained)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the facts of each model that the page shows."""
@@ -105,6 +117,7 @@ class Service:
                 "feature_columns": list(model.inputs.names),
                 "levels": [level for level in _LEVELS if _has_level(model, level)],
                 "domain": bool(model.domain and model.structures),
+                **_about(model, self._cards.get(name)),
             }
             for name, model in self._models.items()
         ]
@@ -149,11 +162,13 @@ class Service:
         model: str | None = None,
         level: float | None = None,
         domain: bool = False,
+        reference: bool = False,
     ) -> PredictedTable:
         """Return a table with predictions. The extension of `name`, the name of the file, is its
-        format. The other arguments are those of `predict`."""
+        format, and `reference` adds percentiles, see `Reference.of`. The other arguments are those
+        of `predict`."""
         deadline = self._deadline()
-        predictor = self._predictor(model, level, domain)
+        predictor = self._predictor(model, level, domain, reference)
         name = name.replace("\0", "")  # codecs refuse it
         suffix = PurePosixPath(name).suffix.lower()
         if suffix not in _FORMATS:
@@ -198,43 +213,77 @@ class Service:
         smiles: str,
         model: str | None = None,
         columns: Mapping[str, Sequence[Any]] | None = None,
+        targets: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Return the numbers of `explanation_json`, and for each target a drawing as SVG."""
+        """Return the numbers of `explanation_json`, and for each target a drawing as SVG.
+
+        Args:
+            targets: names of the targets; None for all. The last molecules are remembered, since
+                the contributions to all targets are computed together.
+        """
         deadline = self._deadline()
         predictor = self._predictor(model)
+        names = chosen_targets(predictor.targets, targets)
+        cells = None
+        if columns is not None:
+            cells = tuple((name, tuple(each)) for name, each in columns.items())
         with self._turn(deadline):
-            atoms = len(traced(smiles).places)
-            if atoms > _MAX_EXPLAINED:
-                raise LimitError(
-                    f"this molecule has {atoms} atoms, and the server explains up to "
-                    f"{_MAX_EXPLAINED}: use molsepnorm explain"
-                )
-            (explanation,) = explain(predictor, [smiles], columns)
-        if explanation.error is not None:
-            raise DataError(explanation.error)
-        content = explanation_json(explanation, [*explanation.targets])
-        for name, target in explanation.targets.items():
+            explanation = self._explanation(self._name(model), smiles, cells)
+            if explanation.error is not None:
+                raise DataError(explanation.error)
+            content = explanation_json(explanation, names)
+        for name in names:
+            target = explanation.targets[name]
             panel = Panel(explanation.structure, target.atoms)
             limit = float(np.abs(target.atoms).max(initial=0))
             svg = draw_grid([panel], limit, target.unit, png=False)
             content["targets"][name]["svg"] = svg.decode()
         return content
 
-    def drawing(self, smiles: str) -> str:
-        """Return a molecule as SVG."""
+    def _explained(
+        self, model: str, smiles: str, columns: tuple[tuple[str, Any], ...] | None
+    ) -> Explanation:
+        atoms = len(traced(smiles).places)
+        if atoms > _MAX_EXPLAINED:
+            raise LimitError(
+                f"this molecule has {atoms} atoms, and the server explains up to "
+                f"{_MAX_EXPLAINED}: use molsepnorm explain"
+            )
+        cells = None if columns is None else dict(columns)
+        (explanation,) = explain(self._predictor(model), [smiles], cells)
+        return explanation
+
+    def alerts(self, smiles: str) -> list[dict[str, Any]]:
+        """Return the fields of each `Alert` of a molecule."""
         with self._turn(self._deadline()):
-            picture = draw_structure(smiles, _SIZE)
+            return [each._asdict() for each in structural_alerts(smiles)]
+
+    def drawing(self, smiles: str, atoms: Sequence[int] = ()) -> str:
+        """Return a molecule as SVG, with some atoms marked."""
+        with self._turn(self._deadline()):
+            picture = draw_structure(smiles, _SIZE, atoms)
         if picture is None:
             raise DataError("the molecule cannot be drawn: it is invalid or too large")
         return picture
 
-    def _predictor(
-        self, model: str | None, level: float | None = None, domain: bool = False
-    ) -> Predictor:
+    def _name(self, model: str | None) -> str:
         name = next(iter(self._models)) if model is None else model
         if name not in self._models:
             raise ConfigError(f"there is no model '{name}'. {did_you_mean(name, self._models)}")
-        return Predictor(self._models[name], self._device, level=level, domain=domain)
+        return name
+
+    def _predictor(
+        self,
+        model: str | None,
+        level: float | None = None,
+        domain: bool = False,
+        reference: bool = False,
+    ) -> Predictor:
+        name = self._name(model)
+        known = Reference.of(self._models[name], self._cards.get(name)) if reference else None
+        return Predictor(
+            self._models[name], self._device, level=level, domain=domain, reference=known
+        )
 
     def _deadline(self) -> float:
         return time.monotonic() + self.limits.seconds
@@ -307,6 +356,18 @@ def _blocks(smiles: Sequence[str]) -> Iterator[slice]:
             start, work = row, 0
         work += len(text) ** 2
     yield slice(start, len(smiles))
+
+
+def _about(model: PropertyModel, card: ModelCard | None) -> dict[str, Any]:
+    """Return what a card says about each target, and what percentiles are of, if there are any."""
+    known = {} if card is None else card.end_points
+    fields = [each.name for each in dataclasses.fields(EndPoint) if each.name != "reference"]
+    end_points = {name: {key: getattr(of, key) for key in fields} for name, of in known.items()}
+    reference = ""
+    if end_points:
+        with suppress(ConfigError):
+            reference = Reference.of(model, card).molecules
+    return {"end_points": end_points, "reference": reference}
 
 
 def _has_level(model: PropertyModel, level: float) -> bool:

@@ -108,6 +108,11 @@ class Target:
         return [f"{self.name}_similarity", f"{self.name}_nearest_smiles"]
 
     @property
+    def percentile_column(self) -> str:
+        """Column of the percentiles of predictions among known values."""
+        return f"{self.name}_percentile"
+
+    @property
     def forest_column(self) -> str:
         """Column of the random forest's predictions in the files of a run."""
         return f"{self.name}_forest"
@@ -131,6 +136,7 @@ class Target:
             self.expected_column,
             self.nearest_column,
             *self.own_domain_columns,
+            self.percentile_column,
             *self.uncertainty_columns,
         ]
 

@@ -23,7 +23,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.config import GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.inputs import ExtraInputs, FeatureColumn
-from support import SMALL, far_from_initial, tiny_model
+from support import SMALL, far_from_initial, tiny_model, write_card
 
 _MAIN = "from molsepnorm.cli import main; main()"
 
@@ -114,6 +114,21 @@ def test_an_unfinished_run_names_the_epoch_of_its_model(run, workspace, model, t
         assert "epoch 2, the best of the 3 epochs so far" in told
     (folder / "metrics.json").write_text("")
     assert not run("predict", "--model", folder, "--smiles", "CCO").stderr
+
+
+def test_percentiles_and_alerts_are_columns(run, refused, workspace, model):
+    folder = model("with card", 1, Target("y", "regression"))
+    given = ("predict", "--model", folder, "--smiles", "Oc1ccccc1O", "--smiles", "CCO")
+    assert "no card with percentiles" in refused(*given, "--reference")
+    write_card(folder, "y", reference=(-9.0, 9.0))
+    result = run(*given, "--reference", "--alerts", "--processes", "1")
+    assert "three alkanes" in result.stderr
+    one, other = csv.DictReader(io.StringIO(result.stdout))
+    assert [*one] == ["smiles", "y_pred", "y_percentile", "alerts", "error"]
+    for row in (one, other):
+        share = (float(row["y_pred"]) + 9) / 18
+        assert float(row["y_percentile"]) == pytest.approx(100 * share, abs=1e-3)
+    assert one["alerts"].startswith("PAINS: catechol_A(92); ") and other["alerts"] == ""
 
 
 @pytest.mark.parametrize("command", ["predict", "embed"])

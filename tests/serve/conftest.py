@@ -1,4 +1,4 @@
-"""Two small models, and a server on a free port."""
+"""Small models, one with a card, and a server on a free port."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ import uvicorn
 import molsepnorm
 from molsepnorm.cli.serve import _listening
 from molsepnorm.model import PropertyModel
+from molsepnorm.pretrained import ModelCard
 from molsepnorm.serve import Limits, Service
 from molsepnorm.serve.app import create_app
+from support import write_card
 
 ENDS = ("O", "N", "Cl", "c1ccccc1")
 SMILES = [f"{'C' * n}{end}" for n in range(1, 11) for end in ENDS]
@@ -26,7 +28,7 @@ SMILES = [f"{'C' * n}{end}" for n in range(1, 11) for end in ENDS]
 
 @pytest.fixture(scope="session")
 def models() -> dict[str, PropertyModel]:
-    """A model of a number with a name that is HTML, and one of two classes."""
+    """Models of a number whose name is HTML, of two classes, and of three targets."""
     random = np.random.default_rng(0)
     size = np.array([len(text) for text in SMILES]) + random.normal(0, 0.3, len(SMILES))
     options = {
@@ -37,12 +39,25 @@ def models() -> dict[str, PropertyModel]:
     smiles, size = [SMILES[row] for row in order], size[order]
     number = molsepnorm.fit(smiles, size, targets=["<b>size"], **options)
     long = molsepnorm.fit(smiles, (size > 6).astype(int), targets=["long"], **options)
-    return {"size": number.model, "long": long.model}
+    known = np.where(["N" in text for text in smiles], np.nan, size)  # no label of an amine
+    labels = np.stack([size, size > 6, known], axis=1)
+    several = molsepnorm.fit(smiles, labels, targets=["length", "long", "known"], **options)
+    return {"size": number.model, "long": long.model, "profile": several.model}
 
 
 @pytest.fixture(scope="session")
-def service(models: dict[str, PropertyModel]) -> Service:
-    return Service(models, Limits(rows=300, megabytes=0.5, seconds=30))
+def cards(
+    models: dict[str, PropertyModel], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, ModelCard]:
+    """The model of three targets has a card, which has end points for two of them."""
+    folder = tmp_path_factory.mktemp("profile")
+    models["profile"].save_pretrained(folder)
+    return {"profile": write_card(folder, "length", "long", reference=(0.0, 1.0, 20.0))}
+
+
+@pytest.fixture(scope="session")
+def service(models: dict[str, PropertyModel], cards: dict[str, ModelCard]) -> Service:
+    return Service(models, Limits(rows=300, megabytes=0.5, seconds=30), cards=cards)
 
 
 @pytest.fixture(scope="session")

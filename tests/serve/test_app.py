@@ -6,7 +6,7 @@ import io
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from urllib.parse import unquote
 
 import httpx
@@ -17,8 +17,9 @@ import uvicorn
 from click.testing import CliRunner
 from starlette.testclient import TestClient
 
+import molsepnorm.serve.service
 from molsepnorm.cli import main
-from molsepnorm.cli.serve import _listening
+from molsepnorm.cli.serve import _default, _listening
 from molsepnorm.model.parts import NetworkPart
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.predict import Predictor
@@ -100,6 +101,67 @@ def test_contributions_add_up_to_the_prediction(client):
     assert own["svg"].lstrip().startswith("<?xml") and "<script" not in own["svg"]
 
 
+# --- models with a card ---
+
+
+def test_the_card_describes_the_targets(client, cards):
+    found = {each["name"]: each for each in client.get("/api/models").json()["models"]}
+    assert found["size"]["end_points"] == {} and found["size"]["reference"] == ""
+    own = found["profile"]
+    assert own["reference"] == "three alkanes" and [*own["end_points"]] == ["length", "long"]
+    for name, about in own["end_points"].items():
+        expected = asdict(cards["profile"].end_points[name])
+        del expected["reference"]
+        assert about == {**expected, "good": [None, 5.0], "tolerable": [None, 8.0]}
+
+
+def test_percentiles_are_those_of_the_card(client):
+    query = {"name": "a.smi", "model": "profile", "reference": True}
+    response = client.post("/api/table", params=query, content=b"CCO\nC1CC\nCCCCCCCl\n")
+    found = pd.read_csv(io.StringIO(response.text))
+    for name in ("length", "long"):
+        expected = np.interp(found[f"{name}_pred"], [0, 1, 20], [0, 50, 100])
+        np.testing.assert_allclose(found[f"{name}_percentile"], expected, rtol=1e-4)
+    assert "known_percentile" not in found
+
+
+def test_targets_are_explained_one_by_one_at_the_cost_of_one(client, monkeypatch):
+    computed = []
+    plain = molsepnorm.serve.service.explain
+
+    def counting(predictor, smiles, columns):
+        computed.append(smiles)
+        return plain(predictor, smiles, columns)
+
+    monkeypatch.setattr("molsepnorm.serve.service.explain", counting)
+    body = {"smiles": "CCCCN", "model": "profile"}
+    every = client.post("/api/explain", json=body).json()
+    for name in ("length", "known"):
+        one = client.post("/api/explain", json={**body, "targets": [name]}).json()
+        assert one["targets"] == {name: every["targets"][name]}
+    assert computed == [["CCCCN"]]
+
+
+def test_alerts_have_atoms_that_a_drawing_marks(client):
+    alerts = client.get("/api/alerts", params={"smiles": "Oc1ccccc1O"}).json()["alerts"]
+    assert [each["catalog"] for each in alerts] == ["PAINS", "Brenk", "NIH"]
+    plain, marked, none = (
+        client.get("/api/drawing", params={"smiles": "Oc1ccccc1O", "atoms": atoms}).text
+        for atoms in ([], alerts[0]["atoms"], [-1, 99])
+    )
+    assert plain == none != marked
+    assert client.get("/api/alerts", params={"smiles": "C1CC"}).status_code == 400
+
+
+def test_the_default_model_is_the_shipped_one(monkeypatch, tmp_path):
+    monkeypatch.setattr("molsepnorm.cli.serve.shipped_models", lambda: {"x": tmp_path})
+    monkeypatch.setattr("molsepnorm.cli.serve.SERVED", "x")
+    assert _default() == tmp_path
+    monkeypatch.setattr("molsepnorm.cli.serve.SERVED", "y")
+    done = CliRunner().invoke(main, ["serve", "--port", "0"])
+    assert done.exit_code == 2 and "default model y" in done.stderr
+
+
 # --- limits and wrong requests ---
 
 JSON = {"content-type": "application/json"}
@@ -120,6 +182,7 @@ HOSTILE = [
     ("/api/table?name=../../x", {"content": b"C"}, 400, "is accepted as .csv"),
     ("/api/table?name=a.sdf", {"content": b"\x00\xff" * 50}, 400, ""),
     ("/api/explain", {"json": {"smiles": "C1CC"}}, 400, "unclosed ring"),
+    ("/api/explain", {"json": {"smiles": "C", "targets": ["x"]}}, 400, "no target 'x'"),
     ("/api/explain", {"json": {"smiles": "C" * 81}}, 413, "81 atoms, and the server explains"),
 ]
 

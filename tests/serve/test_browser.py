@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -127,6 +128,103 @@ def test_the_keyboard_alone_is_enough(page):
     assert page.evaluate("document.activeElement.className") == "picture"
 
 
+# --- a model whose card says what its targets are ---
+
+MANY = (
+    "smiles,name\n"
+    + "".join(f"{'C' * n}O,alcohol {n}\n" for n in range(1, 10))
+    + f'C1CC,"{ALERT}"\n'
+)
+
+
+def _profile(page: Any, text: str, wait: str) -> None:
+    page.select_option("#model", "profile")
+    page.fill("#smiles", text)
+    page.click("#predict")
+    page.wait_for_selector(wait)
+
+
+def test_the_profile_of_a_molecule_judges_and_explains_each_target(page):
+    _profile(page, "CCCCCCOc1ccc(O)c(O)c1 long", ".profile table")
+    captions = page.locator("caption").all_text_contents()
+    assert captions == ["absorption", "toxicity", "other"]
+    row = page.locator(".profile tbody tr", has_text="Title of length")
+    value = float(row.locator("td").first.evaluate("(cell) => cell.firstChild.textContent"))
+    kind = "good" if value <= 5 else "tolerable" if value <= 8 else "concern"
+    assert row.locator(".light").text_content().split()[-1] == kind
+    share = (50 * value if value < 1 else 50 + 50 * (value - 1) / 19) if value < 20 else 100
+    assert abs(float(row.locator("td").last.text_content()) - share) < 1
+    percent = page.locator(".profile tbody tr", has_text="Title of long").locator("td").first
+    assert "\u00a0%" in percent.text_content()
+    other = page.locator(".profile tbody tr", has_text="known")
+    assert other.locator(".light").text_content() == "not judged"
+    page.wait_for_selector(".chip:has-text('PAINS: catechol')")
+    before = page.get_attribute(".structure", "src")
+    page.click(".chip >> nth=0")
+    assert page.get_attribute(".structure", "src").startswith(f"{before}&atoms=")
+    row.locator("button").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#detail img[alt^='atoms coloured']")
+    detail = page.text_content("#detail")
+    for text in ("Caution about length.", "CC BY 4.0", "24 molecules", "Nearest measured molecule"):
+        assert text in detail
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == "Title of length"
+
+
+def _names(page: Any) -> list[str]:
+    return page.locator(".grid tbody .smiles").all_text_contents()
+
+
+def test_the_grid_sorts_filters_and_hides(page):
+    _profile(page, MANY, ".grid tbody tr")
+    every = _names(page)
+    assert every == [f"alcohol {n}" for n in range(1, 10)] + [ALERT]
+    header = page.locator(".grid button[data-name=length]")
+    assert header.get_attribute("title") == "Title of length, mg/L"
+    header.click()
+    assert page.evaluate("document.activeElement.dataset.name") == "length"
+    column = page.locator(".grid tbody td:nth-of-type(3)")
+    values = [float(text.split()[0].rstrip("●◆▲")) for text in column.all_text_contents()]
+    assert values == sorted(values, reverse=True) and _names(page)[-1] == ALERT
+    page.click("text=Filter by value")
+    page.fill("[aria-label='smallest Title of length']", str((values[3] + values[4]) / 2))
+    assert len(_names(page)) == 4
+    assert page.text_content(".count") == "4 of 10 molecules; 6 outside the filters."
+    with page.expect_download() as download:
+        page.click("text=Download shown rows")
+    saved = pd.read_csv(download.value.path())
+    assert saved["name"].tolist() == _names(page) and "length_percentile" in saved
+    page.fill("[aria-label='largest Title of length']", str((values[1] + values[2]) / 2))
+    assert len(_names(page)) == 2  # both ends count
+    page.click("text=Clear filters")
+    assert sorted(_names(page)) == sorted(every)
+    page.click(".menu summary")
+    page.locator("legend input").first.uncheck()
+    assert header.count() == 0 and page.locator(".grid button[data-name=long]").count() == 1
+    page.click(".grid button[data-name='']")
+    assert _names(page) == every
+
+
+def test_a_row_of_the_grid_opens_its_profile_and_goes_back(page):
+    _profile(page, MANY, ".grid tbody tr")
+    page.locator(".grid .picture").nth(2).focus()
+    page.keyboard.press("Enter")
+    assert page.text_content(".profile h3") == "alcohol 3"
+    assert not page.is_visible(".grid")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    assert page.is_visible(".grid")
+    assert page.evaluate("document.activeElement.ariaLabel") == "Profile of alcohol 3"
+
+
+def test_models_without_a_card_look_as_before(page):
+    _profile(page, MANY, ".grid tbody tr")
+    page.select_option("#model", "size")
+    _predict(page, "CCO\n")
+    assert page.is_visible("#body") and not page.is_visible("#profile")
+
+
 def test_errors_are_said(page):
     page.click("#predict")
     assert page.text_content("#status") == "Write at least one SMILES, or choose a file."
@@ -136,12 +234,30 @@ def test_errors_are_said(page):
     page.wait_for_selector("#status.error:has-text('The server does not answer')")
 
 
-def test_controls_have_names_and_the_page_fits_a_phone(browser, address):
+@pytest.mark.parametrize(
+    ("model", "text", "wait"),
+    [
+        ("size", "CCO\n" + "C" * 60, "#body tr"),
+        ("profile", "C" * 60 + "O", ".profile table"),
+        ("profile", MANY + "C" * 60 + ",long\n", ".grid tbody tr"),
+    ],
+    ids=["plain", "profile", "grid"],
+)
+def test_controls_have_names_and_the_page_fits_a_phone(browser, address, model, text, wait):
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
     page = context.new_page()
     page.goto(address)
     page.wait_for_selector("#model option", state="attached")
-    _predict(page, "CCO\n" + "C" * 60)
+    page.select_option("#model", model)
+    page.fill("#smiles", text)
+    page.click("#predict")
+    page.wait_for_selector(wait)
+    if model == "profile" and wait.startswith(".grid"):
+        page.click("text=Filter by value")
+        page.click(".menu summary")
+        page.evaluate("document.querySelector('.grid').scrollLeft = 300")
+        first = page.locator(".grid th[scope=row]").first.bounding_box()
+        assert first["x"] == page.locator(".grid").bounding_box()["x"] + 1  # it stays
     unnamed = page.evaluate(
         """[...document.querySelectorAll("button, input, select, textarea, a, [role=img]")]
         .filter((each) => !(each.labels?.length || each.textContent.trim()
