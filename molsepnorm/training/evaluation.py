@@ -178,7 +178,8 @@ def _load(
         raise ConfigError(
             f"{dataset.name} has no test split: score another table or split (--split val)"
         )
-    return with_inputs(dataset, model.inputs)
+    dataset, extra = with_inputs(dataset, replace(model.inputs, predicted=()))
+    return dataset, model.completed(Inputs.of(dataset.store, extra)).extra
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
