@@ -301,6 +301,7 @@ def _write(
         seed=config.run.seed,
         class_weight=config.optim.class_weight,
         leak=model.leak(config.data.dataset, allow=True),
+        auxiliary=[*model.inputs.predicted],
         **completed.scores,
         **about,
     )

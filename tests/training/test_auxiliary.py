@@ -69,6 +69,9 @@ def test_such_a_model_needs_smiles_only(configure, settings, tmp_path, table):
     model = PropertyModel.from_pretrained(tmp_path / "run")
     assert model.inputs.predicted == ("screen_fold", "screen_hit")
     assert all(part.reads.predicted == model.inputs.predicted for part in model.parts)
+    assert result.metrics["auxiliary"] == [*model.inputs.predicted]
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert "screen.csv" in card and "42 training molecules" in card
     rows = rows_of(tmp_path / "run" / "predictions_test.csv")
     predictor = Predictor(model)
     found = predictor.to_frame([row["smiles"] for row in rows])
