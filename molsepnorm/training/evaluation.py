@@ -179,7 +179,10 @@ def _load(
             f"{dataset.name} has no test split: score another table or split (--split val)"
         )
     dataset, extra = with_inputs(dataset, replace(model.inputs, predicted=()))
-    return dataset, model.completed(Inputs.of(dataset.store, extra)).extra
+    if model.auxiliary:
+        device = model.auxiliary[0].network.embedding.graph_token.device
+        extra = model.completed(Inputs.of(dataset.store, extra, device)).extra
+    return dataset, extra
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:

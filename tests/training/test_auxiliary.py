@@ -199,6 +199,17 @@ def test_the_option_may_be_repeated(settings, tmp_path):
     assert load_config(config=tmp_path / "config.yaml").data.auxiliary == expected
 
 
+def test_training_may_start_from_such_a_model(configure, settings, tmp_path):
+    """With or without auxiliary tables, also if only its kernel regression is in the mean."""
+    for epochs in (0, 1):
+        run = tmp_path / str(epochs)
+        train(configure({**settings, "run.epochs": epochs}), run)
+        again = configure({**settings, "finetune.start": str(run)})
+        assert train(again, run / "again").model.inputs.predicted == ("screen_fold", "screen_hit")
+        without = configure({**settings, "finetune.start": str(run), "data.auxiliary": {}})
+        assert train(without, run / "without").model.inputs.predicted == ()
+
+
 def test_molecules_in_memory(settings, tmp_path):
     screen = rows_of(tmp_path / "screen.csv")
     smiles, y = zip(*((row["smiles"], float(row["fold"])) for row in screen), strict=True)
