@@ -29,7 +29,7 @@ _MAX_GROUPS = 5  # of a finding
 _MAX_SMILES = 50  # characters
 _WIDE = 120  # columns of a terminal that shows the descriptions of data sets
 _KINDS = {"regression": "number", "binary": "yes/no", "multiclass": "classes"}
-_NOT_CHECKED = ("data.dataset", "data.table", "data.data_dir", "data.on_invalid")
+_NOT_CHECKED = ("data.dataset", "data.table", "data.data_dir", "data.on_invalid", "data.auxiliary")
 _FIXED = ("unreadable", "invalid-labels", "conflicts", "duplicates")
 _STOPS = ("targets", "weights", "features", "split", "constant")
 

@@ -117,6 +117,8 @@ _COMMON = {
     *("finetune.start", "run.epochs", "run.budget", "run.ensemble", "run.seed", "run.device"),
 }
 """Settings whose options `train --help` lists."""
+_REPEATED = {"data.auxiliary"}
+"""Settings whose options may be repeated."""
 _TYPES = {"integer": click.INT, "number": click.FLOAT, "path": FILE}
 
 
@@ -154,6 +156,7 @@ def setting_options(
                 heading=setting["heading"],
                 type=choice or _TYPES.get(setting["type"]),
                 **(flag if setting["type"] == "yes or no" else {}),
+                multiple=setting["name"] in _REPEATED,
                 callback=split_names if setting["type"] == "list" else None,
                 default=setting["default"] if defaults else None,
                 show_default=False,
@@ -248,7 +251,7 @@ def given_settings(options: dict[str, Any]) -> dict[str, Any]:
     overrides = {}
     for setting in _SETTINGS:
         name, value = setting["name"], options.get(_parameter(setting))
-        if value is None or name in ("data.dataset", "data.table"):
+        if value in (None, ()) or name in ("data.dataset", "data.table"):
             continue
         if name in assigned and assigned[name] != value:
             raise click.UsageError(

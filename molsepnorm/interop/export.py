@@ -74,6 +74,12 @@ class DenseModel(nn.Module):
     def __init__(self, model: PropertyModel) -> None:
         super().__init__()
         model.require_targets()
+        if model.auxiliary:
+            raise ConfigError(
+                f"the model reads predictions of auxiliary models "
+                f"({', '.join(model.inputs.predicted)}), and such a model cannot be exported: use "
+                "molsepnorm predict, or train without --auxiliary"
+            )
         forms: dict[type, type[nn.Module]]
         forms = {NetworkPart: _DenseNetwork, KernelPart: _DenseNetwork, Forest: DenseForest}
         used = [pair for pair in zip(model.parts, model.weights, strict=True) if pair[1]]

@@ -2,8 +2,8 @@
 
 `config.json` has the parts with their weights and settings, the task, the featuriser, versions, and
 the SHA-256 digests of all files, itself included. `model.safetensors` has the tensors: names of the
-first part begin with `1.`, those of the second with `2.`, and so on. The training molecules have a
-file unless they are left out. Nothing is pickled.
+first part begin with `1.`, those of the second with `2.`, and so on; the parts of auxiliary models
+follow. The training molecules have a file unless they are left out. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -61,6 +61,15 @@ class PartDescription:
 
 
 @dataclass
+class AuxiliaryDescription:
+    """A model of one part whose predictions are inputs."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+    task: Task
+    part: PartDescription
+
+
+@dataclass
 class Description:
     """The types of `config.json`."""
 
@@ -77,6 +86,7 @@ class Description:
     standardize: Level = "none"
     calibration: tuple[Calibration, ...] = ()
     domain: Domain | None = None
+    auxiliary: list[AuxiliaryDescription] = field(default_factory=list)
 
 
 _OF_MODEL = ("featurizer", "task", "objective", "excludes", "standardize", "calibration", "domain")
@@ -176,7 +186,12 @@ def write_folder(model: PropertyModel, folder: Path | str) -> None:
 
 def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Return the entries of `config.json` without its own digest, and the other files by name."""
-    states = [part.state() for part in model.parts]
+    every = [
+        pair
+        for each in (model, *model.auxiliary)
+        for pair in zip(each.parts, each.weights, strict=True)
+    ]
+    states = [part.state() for part, _ in every]
     tensors = {
         f"{number}.{name}": tensor.contiguous()
         for number, (_, own) in enumerate(states, start=1)
@@ -191,14 +206,17 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     files = {WEIGHTS: save(tensors)}
     if model.structures:
         files[TRAINING_FILE] = model.training_molecules().to_bytes()
+    parts = [
+        PartDescription(part.kind, weight, part.reads, settings)
+        for (part, weight), (settings, _) in zip(every, states, strict=True)
+    ]
+    auxiliary = zip(model.auxiliary, parts[len(model.parts) :], strict=True)
     described = Description(
         schema=SCHEMA,
         molsepnorm=__version__,
         featurizer_version=featurize.SIZES[model.featurizer].version,
-        parts=[
-            PartDescription(part.kind, weight, part.reads, settings)
-            for part, weight, (settings, _) in zip(model.parts, model.weights, states, strict=True)
-        ],
+        parts=parts[: len(model.parts)],
+        auxiliary=[AuxiliaryDescription(each.task, part) for each, part in auxiliary],
         **{name: getattr(model, name) for name in _OF_MODEL},
     )
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -213,12 +231,21 @@ def read_folder(folder: Path | str) -> PropertyModel:
     weights = read_weights(folder / WEIGHTS, about)
     entries = {name: entry for name, entry in about.items() if name != KEY}
     described = check_types(Description, entries, f"{folder / CONFIG} does not describe a model")
-    parts = _restored_parts(described.parts, weights, folder)
+    auxiliary = described.auxiliary
+    parts = _restored_parts([*described.parts, *(each.part for each in auxiliary)], weights, folder)
     described.excludes |= read_exclusions(folder)
     try:
-        _require_fitting(parts, described)
+        own, others = parts[: len(described.parts)], parts[len(described.parts) :]
+        _require_fitting(own, described)
+        for each, part in zip(auxiliary, others, strict=True):
+            _require_fitting([part], replace(described, task=each.task, calibration=()))
+        same = {"featurizer": described.featurizer, "standardize": described.standardize}
         return PropertyModel(
-            parts=tuple(parts),
+            parts=tuple(own),
+            auxiliary=tuple(
+                PropertyModel((part,), task=each.task, **same)
+                for each, part in zip(auxiliary, others, strict=True)
+            ),
             weights=tuple(each.weight for each in described.parts),
             **{name: getattr(described, name) for name in _OF_MODEL},
             structures=training_files(folder / TRAINING_FILE, about),

@@ -78,9 +78,12 @@ class PropertyModel:
     """Similarity above which predictions can be trusted; None if it was not fitted."""
     structures: tuple[TrainingMolecules | TrainingFile, ...] = ()
     """The training molecules, in one or more parts; empty if they are not known."""
+    auxiliary: tuple[PropertyModel, ...] = ()
+    """Models of auxiliary tables, with one output for each target. Their predictions are inputs of
+    the parts: `inputs.predicted` has their names."""
 
     inputs: ExtraInputs = field(init=False)
-    """The inputs beside graphs that the parts read."""
+    """The inputs beside graphs that the parts and the auxiliary models read."""
 
     def __post_init__(self) -> None:
         finite = all(math.isfinite(weight) and weight >= 0 for weight in self.weights)
@@ -90,7 +93,17 @@ class PropertyModel:
                 f"the mean over {counted(count, 'part')} needs as many weights, which sum to 1; "
                 f"got {self.weights!r:.80}"
             )
-        self.inputs = ExtraInputs.joined([part.reads for part in self.parts])
+        reads = ExtraInputs.joined([part.reads for part in self.parts])
+        structures = [
+            replace(each.inputs, columns=reads.columns, predicted=reads.predicted)
+            for each in self.auxiliary
+        ]
+        self.inputs = ExtraInputs.joined([reads, *structures])
+        if sum(each.task.outputs for each in self.auxiliary) != len(reads.predicted):
+            raise ConfigError(
+                f"{counted(len(reads.predicted), 'auxiliary prediction')} cannot be computed: the "
+                "auxiliary models have other targets"
+            )
 
     @staticmethod
     def of(
@@ -139,8 +152,9 @@ class PropertyModel:
         return sum(part.parameters for part in self.parts)
 
     def to(self, device: torch.device | str) -> PropertyModel:
-        for part in self.parts:
-            part.to(device)
+        for model in (self, *self.auxiliary):
+            for part in model.parts:
+                part.to(device)
         return self
 
     def share(self, kind: type[Part]) -> float:
@@ -197,9 +211,18 @@ class PropertyModel:
             )
         return found
 
+    def completed(self, inputs: Inputs, precision: Precision = "fp32") -> Inputs:
+        """Return the inputs with the predictions of the auxiliary models after the columns."""
+        if not self.auxiliary:
+            return inputs
+        rows, extra = np.arange(len(inputs.graphs.sizes)), inputs.extra
+        added = (each.predict(inputs, rows, precision).values for each in self.auxiliary)
+        columns = np.hstack([extra.columns, *added]).astype(np.float32)
+        return inputs._replace(extra=extra._replace(columns=columns))
+
     def predict(self, inputs: Inputs, rows: np.ndarray, precision: Precision = "fp32") -> Predicted:
-        """Return predictions for the molecules `rows`, int (n,), on the learned scale. Parts of
-        weight 0 are not evaluated."""
+        """Return predictions for the molecules `rows`, int (n,), on the learned scale. The inputs
+        are `completed`. Parts of weight 0 are not evaluated."""
         used = [pair for pair in zip(self.parts, self.weights, strict=True) if pair[1]]
         found = [
             (part.predict(inputs, rows, self.task, precision), weight, weight * part.in_spread)
@@ -282,6 +305,8 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         _require_same(first, model, number)
     with prefixed("only models with the same inputs can be joined"):
         ExtraInputs.joined([model.inputs for model in models])
+        if any(not _have_equal_parts(first.auxiliary, each.auxiliary) for each in models):
+            raise ConfigError("the auxiliary models differ, so predict with each model by itself")
     parts, shares = list[Part](), list[float]()
     for model, of_model in zip(models, weights, strict=True):
         for part, weight in zip(model.parts, model.weights, strict=True):
@@ -329,6 +354,11 @@ def _require_same(first: PropertyModel, model: PropertyModel, number: int) -> No
 def _described(target: Target) -> str:
     transform = [] if target.transform == NO_TRANSFORM else [target.transform]
     return f"{target.name} ({', '.join([target.kind, *target.classes, *transform])})"
+
+
+def _have_equal_parts(ones: Sequence[PropertyModel], others: Sequence[PropertyModel]) -> bool:
+    one, other = ([part for model in each for part in model.parts] for each in (ones, others))
+    return len(one) == len(other) and all(map(_are_equal, one, other))
 
 
 def _are_equal(one: Part, other: Part) -> bool:

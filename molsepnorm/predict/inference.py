@@ -110,6 +110,7 @@ class Run:
         distance = np.full(count, np.nan, dtype=np.float32)
         for group, encoded, extra in rows.groups:
             inputs = Inputs.of(encoded, extra, self.device)
+            inputs = self.model.completed(inputs, self.precision)
             found = self.model.predict(inputs, np.arange(len(group)), self.precision)
             values[group] = found.values
             if found.spread is not None:
@@ -163,7 +164,8 @@ class Embed:
         molecules = np.full((len(errors), self.width), np.nan, dtype=np.float32)
         atoms = [np.empty((0, network.config.width), dtype=np.float32)] * len(errors)
         for rows, encoded, extra in prepared.groups:
-            graphs = self.model.graphs(Inputs.of(encoded, extra, self.device))
+            inputs = Inputs.of(encoded, extra, self.device)
+            graphs = self.model.graphs(self.model.completed(inputs, self.precision))
             batch = graphs.cut(np.arange(len(rows)))
             with products_in(self.precision, self.device), autocast(self.precision, self.device):
                 embedded, slots = network.embed_with_atoms(batch, layer=self.layer)

@@ -222,18 +222,24 @@ class ExtraInputs:
     """Names of RDKit's descriptors."""
     pairs: int = 0
     """Number of atom-pair counts; 0 for none."""
+    predicted: tuple[str, ...] = ()
+    """Names of the predictions of auxiliary models: numbers that follow the feature columns, and
+    are computed from the structures."""
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the feature columns that a table must have."""
         return tuple(column.name for column in self.columns)
 
     @property
     def column_widths(self) -> tuple[int, ...]:
-        return tuple(column.width for column in self.columns)
+        """Number of inputs of each feature column, and 1 for each prediction."""
+        return (*(column.width for column in self.columns), *[1] * len(self.predicted))
 
     @property
     def widths(self) -> tuple[int, int, int, int]:
-        """Numbers of Morgan counts, descriptors, atom-pair counts and column inputs."""
+        """Numbers of Morgan counts, descriptors, atom-pair counts, and inputs of columns with the
+        predictions after them."""
         return self.morgan, len(self.descriptors), self.pairs, sum(self.column_widths)
 
     @property
@@ -242,9 +248,13 @@ class ExtraInputs:
 
     @staticmethod
     def joined(inputs: Sequence[ExtraInputs]) -> ExtraInputs:
-        """Return everything that the parts of a model read. Different descriptors or feature
-        columns are a `ConfigError`; a part may read the first of the columns only."""
+        """Return everything that the parts of a model read. Different descriptors, feature columns
+        or predictions are a `ConfigError`; a part may read the first of the columns only, unless
+        predictions follow them."""
         columns = []
+        predicted = {(each.predicted, each.names if each.predicted else ()) for each in inputs}
+        if len(predicted) > 1:
+            raise ConfigError("the auxiliary targets differ")
         for of_parts in zip_longest(*(part.columns for part in inputs)):
             same = [column for column in of_parts if column is not None]
             if any(column != same[0] for column in same):
@@ -258,6 +268,7 @@ class ExtraInputs:
             max((each.morgan for each in inputs), default=0),
             next(iter(descriptors), ()),
             max((each.pairs for each in inputs), default=0),
+            next(iter(predicted), ((),))[0],
         )
 
     def encode_columns(

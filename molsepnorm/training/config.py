@@ -287,6 +287,8 @@ class TrainConfig(_Section):
                 for name, value in section
                 if isinstance(value, Path)
             }
+            if auxiliary := getattr(section, "auxiliary", {}):
+                changes["auxiliary"] = {path.resolve(): auxiliary[path] for path in auxiliary}
             if structures := getattr(section, "structures", ()):
                 changes["structures"] = [path.resolve() for path in structures]
             return section.model_copy(update=changes)

@@ -178,7 +178,11 @@ def _load(
         raise ConfigError(
             f"{dataset.name} has no test split: score another table or split (--split val)"
         )
-    return with_inputs(dataset, model.inputs)
+    dataset, extra = with_inputs(dataset, replace(model.inputs, predicted=()))
+    if model.auxiliary:
+        device = model.auxiliary[0].network.embedding.graph_token.device
+        extra = model.completed(Inputs.of(dataset.store, extra, device)).extra
+    return dataset, extra
 
 
 def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:

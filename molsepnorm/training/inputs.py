@@ -35,12 +35,13 @@ _MAX_MOLECULES = 60_000  # whose fingerprint counts the probe reads; they take 1
 def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
     """Return the configured inputs, with the words of the training rows."""
     data = config.data
-    if not (data.feature_columns or data.molecule_features):
+    if not (data.feature_columns or data.molecule_features or data.auxiliary):
         return NO_INPUTS
     if config.objective.name != SUPERVISED:
         raise ConfigError(
-            "data.feature_columns and data.molecule_features need a model with targets, and the "
-            f"objective {config.objective.name} has none: set them to fine-tune the model"
+            "data.feature_columns, data.molecule_features and data.auxiliary need a model with "
+            f"targets, and the objective {config.objective.name} has none: set them to fine-tune "
+            "the model"
         )
     rows = dataset.splits["train"]
     if data.folds is not None and data.test_set:  # the models of all folds have the same words
@@ -49,12 +50,14 @@ def fit_inputs(config: TrainConfig, dataset: Dataset) -> ExtraInputs:
         _fit_column(name, [cells[row] for row in rows], data.features[name])
         for name, cells in dataset.columns.items()
     )
+    inputs = ExtraInputs(columns, predicted=tuple(dataset.predicted))
     if not data.molecule_features:
-        return ExtraInputs(columns)
+        return inputs
     if dataset.smiles is None:
         raise ConfigError(f"{dataset.name} has no SMILES: leave data.molecule_features out")
     morgan = COUNTS * ("morgan" in data.molecule_features)
-    return ExtraInputs(columns, morgan, DESCRIPTORS if "rdkit" in data.molecule_features else ())
+    described = DESCRIPTORS if "rdkit" in data.molecule_features else ()
+    return replace(inputs, morgan=morgan, descriptors=described)
 
 
 def _fit_column(name: str, cells: list[Any], kind: FeatureKind | None) -> FeatureColumn:
@@ -94,6 +97,8 @@ def with_inputs(
     """
     cells = [dataset.columns[name] for name in inputs.names]
     columns, errors = inputs.encode_columns(cells, len(dataset.store))
+    added = (dataset.predicted[name][:, None] for name in inputs.predicted)
+    columns = np.hstack([columns, *added])
     extra = ExtraArrays.none(len(dataset.store))._replace(columns=columns)
     if inputs.morgan or inputs.descriptors or inputs.pairs:
         described = "fast_descriptors" if inputs.descriptors == FAST_DESCRIPTORS else "descriptors"

@@ -21,6 +21,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.parts import in_head
 from molsepnorm.sepnorm.batch_norm import synchronize_norms
+from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.callback import Callback, EpochRecord
 from molsepnorm.training.config import RunConfig, TrainConfig
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
@@ -204,7 +205,10 @@ class Trainer:
         self.write(lambda run: checkpoint.save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
-        """Write the probe and the first checkpoint."""
+        """Write the auxiliary models, the probe and the first checkpoint."""
+        if predicted := self.dataset.predicted:
+            auxiliary = Auxiliary(self.model.auxiliary, predicted)
+            self.write(lambda run: run.keep_auxiliary(auxiliary, self.model))
         if (probe := self.probe) is not None:
             self.write(lambda run: run.keep_probe(probe))
         self.save()

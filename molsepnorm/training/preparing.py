@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
 from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import ExtraInputs, Task
+from molsepnorm.training.auxiliary import Auxiliary, fit_auxiliary
 from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.config import TrainConfig
@@ -52,13 +54,23 @@ def prepare(
     world: DistributedContext,
     callback: Callback,
     may_blend: bool = False,
+    auxiliary: Auxiliary | None = None,
 ) -> Prepared:
-    """Return the data set with the inputs of the model, and the model."""
+    """Return the data set with the inputs of the model, and the model. `auxiliary` are the
+    auxiliary models, unless they are to be fitted."""
     objective = OBJECTIVES[config.objective.name]
     progress = callback.on_progress
     dataset = world.main_process_first(lambda: objective.prepare(config, dataset, progress))
     probe = None if resumed is None else resumed.probe()
     inputs = fit_inputs(config, dataset)
+    if auxiliary is None and config.data.auxiliary:
+        auxiliary = world.main_process_first(
+            lambda: fit_auxiliary(config, dataset, start, inputs, progress)
+        )
+    if auxiliary is not None:
+        lines = (*dataset.warnings, *auxiliary.lines)
+        dataset = replace(dataset, predicted=auxiliary.predicted, warnings=lines)
+        inputs = fit_inputs(config, dataset)
     can_blend = baseline.may_blend(config, dataset)
     linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
     is_probed = config.finetune.probe and linear and supervised
@@ -70,7 +82,8 @@ def prepare(
     loaded = None if resumed is None else resumed.loaded_weights()
     known = start or loaded
     excludes = {} if known is None else {**known.excludes}
-    model = _new_model(config, dataset, task, inputs, extra, excludes)
+    models = () if auxiliary is None else auxiliary.models
+    model = _new_model(config, dataset, task, inputs, extra, excludes, models)
     warnings, new_targets = [*dataset.warnings], tuple[str, ...]()
     if start is not None:
         unfit, label = unfit_targets(model, start, dataset, extra), config.finetune.label
@@ -104,6 +117,7 @@ def _new_model(
     inputs: ExtraInputs,
     extra: ExtraArrays,
     excludes: dict[str, str],
+    auxiliary: tuple[PropertyModel, ...],
 ) -> PropertyModel:
     shape, columns = architecture(config), sum(inputs.column_widths)
     width = shape.molecule_features + inputs.width
@@ -114,9 +128,9 @@ def _new_model(
         values = extra.of(train).read_by(inputs).stacked()
         values = values if features is None else np.hstack([features[train], values])
         network.molecule_features.fit(torch.from_numpy(values))
-    about = {"objective": config.objective.name, "standardize": config.data.standardize}
-    featurizer = dataset.store.featurizer
-    return PropertyModel.of(network, featurizer, task, inputs=inputs, excludes=excludes, **about)
+    about: dict[str, Any] = {"excludes": excludes, "auxiliary": auxiliary}
+    about |= {"objective": config.objective.name, "standardize": config.data.standardize}
+    return PropertyModel.of(network, dataset.store.featurizer, task, inputs=inputs, **about)
 
 
 def _trained_on(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:

@@ -23,6 +23,7 @@ from molsepnorm.errors import ConfigError, counted
 from molsepnorm.files.lock import locked
 from molsepnorm.model import SUPERVISED, PropertyModel, join
 from molsepnorm.tasks import json_scores
+from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.callback import Callback, Callbacks, TrainingResult
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.completing.baseline import with_network_share
@@ -145,11 +146,13 @@ def _train(
     lengthen: bool = False,
     may_blend: bool = False,
     model: PropertyModel | None = None,
+    auxiliary: Auxiliary | None = None,
 ) -> TrainingResult:
     """Train one model; without a data set, load the configured one.
 
     With `may_blend`, the ensemble may include a random forest, so the kernel regression of this
-    member reads the same inputs as the forest.
+    member reads the same inputs as the forest. `auxiliary` are the auxiliary models of another
+    member.
     """
     started = time.perf_counter()
     if dataset is None:
@@ -178,7 +181,9 @@ def _train(
         stack.enter_context(restored_threads())
         torch.manual_seed(config.run.seed)
         resumed = run if resume else None
-        prepared = prepare(config, dataset, start, resumed, world, callback, may_blend)
+        if resumed is not None:
+            auxiliary = resumed.auxiliary(len(dataset.store))
+        prepared = prepare(config, dataset, start, resumed, world, callback, may_blend, auxiliary)
         if not (config.run.epochs or prepared.new_targets or resume):
             raise ConfigError(
                 "run.epochs: 0 fits the probe of fine-tuning alone (finetune.probe), and this run "
@@ -296,6 +301,7 @@ def _write(
         seed=config.run.seed,
         class_weight=config.optim.class_weight,
         leak=model.leak(config.data.dataset, allow=True),
+        auxiliary=[*model.inputs.predicted],
         **completed.scores,
         **about,
     )
@@ -374,7 +380,8 @@ def _train_ensemble(
         else:
             world.on_main_process(run.require_new)
             world.on_main_process(lambda: run.begin(config, dataset, None))
-    members = []
+    members: list[tuple[PropertyModel, Metrics]] = []
+    auxiliary: Auxiliary | None = None
     for number, folder in enumerate(folders):
         # ensembles of the same size with different seeds share no seed
         seed = (config.run.seed * count + number) % (MAX_SEED + 1)
@@ -392,12 +399,15 @@ def _train_ensemble(
                 resume=begun,
                 lengthen=begun and longer,
                 may_blend=may_blend,
+                auxiliary=auxiliary,
             )
             if not result.finished:
                 return replace(result, folder=run.path, metrics={})
         metrics = folder.finished_metrics()
         assert metrics is not None
         members.append((folder.best(), metrics))
+        auxiliary = folder.auxiliary(len(dataset.store))
+    dataset = replace(dataset, predicted=folders[0].auxiliary(len(dataset.store)).predicted)
     loaded = folders[0].loaded_weights()
     with DistributedContext.join(config.run.device) as world:
         metrics = world.on_main_process(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -74,7 +74,9 @@ def starting_model(config: TrainConfig, model: PropertyModel | None) -> Property
     if wrong:
         raise other_architecture(name, wrong)
     # the network of a kernel regression has no outputs, so its head is not loaded
-    return start.with_parts([start.network_part or NetworkPart(start.network)], [1.0])
+    part = start.network_part or NetworkPart(start.network)
+    auxiliary = start.auxiliary if part.reads.predicted else ()
+    return replace(start, parts=(part,), weights=(1.0,), calibration=(), auxiliary=auxiliary)
 
 
 def open_start(config: FinetuneConfig) -> PropertyModel | None:
@@ -217,6 +219,7 @@ def about_start(
         features = ",".join(name for name, read in kinds.items() if read)
         options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
         options += [f"--molecule-features {features}"] * bool(features)
+        options += ["the --auxiliary tables"] * bool(inputs.predicted)
         yield (
             f"{source} reads other feature columns or molecule features; their output weights are "
             f"not used. To use them, add {' '.join(options)}."

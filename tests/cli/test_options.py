@@ -24,7 +24,7 @@ SETTINGS = {
     setting.options[0].removeprefix("--"): setting.name for setting in settings() if setting.options
 }
 TESTED_ELSEWHERE = {"dataset", "data", "from", "freeze-epochs"}  # sources, and fine-tuning
-TESTED_ELSEWHERE |= {"allow-leak", "no-test"}  # flags
+TESTED_ELSEWHERE |= {"allow-leak", "no-test", "auxiliary"}  # flags, and one that may be repeated
 TESTED_ELSEWHERE |= {"no-baseline", "no-refit", "no-training-structures"}
 TESTED_ELSEWHERE |= {"time-column", "time-format"}  # which need --split-type time
 

@@ -200,8 +200,10 @@ class _Explain:
             counted = {name: find(text) for name, find in self._counts.items()}
             molecules.append(Maskable(index, draws[index].coalitions, counted, self._inputs))
         model, device = self._model, self._device
+        inputs = model.completed(Inputs.of(encoded, extra, device), self._precision)
+        extra = inputs.extra
         predicted = masked_predictions(model, encoded, extra, molecules, device, self._precision)
-        batch = model.graphs(Inputs.of(encoded, extra, device)).cut(np.arange(len(rows)))
+        batch = model.graphs(inputs).cut(np.arange(len(rows)))
         attention = self._attention(batch).cpu().numpy()
         for index, row in enumerate(rows):
             if not np.isfinite(predicted[index]).all():
@@ -265,9 +267,9 @@ def _inputs_of(
     reads = model.inputs
     described = model.encoding.molecule_features + len(reads.descriptors)
     inputs, end = [], described
-    for column in reads.columns:
-        inputs.append((column.name, np.arange(end, end + column.width)))
-        end += column.width
+    for name, width in zip((*reads.names, *reads.predicted), reads.column_widths, strict=True):
+        inputs.append((name, np.arange(end, end + width)))
+        end += width
     if described:
         inputs.append((DESCRIPTORS, np.arange(described)))
     counts: dict[str, Callable[[str], Environments]] = {}

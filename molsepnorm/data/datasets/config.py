@@ -36,7 +36,7 @@ _OF_SETS = ("dataset", "data_dir", "molecule_features", "smiles_column", "on_inv
 _NOT_OF_STRUCTURES = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
     *("transform", "duplicates", "relation_column", "unit_column", "missing_values", "limits"),
-    *("molecule_features", "splits_column", "time_column"),
+    *("molecule_features", "splits_column", "time_column", "auxiliary"),
 )
 
 
@@ -115,6 +115,20 @@ def _parse_limits(value: Any) -> Any:
         if not name or low == high or (low is not None and high is not None and low > high):
             raise ValueError("write target=lowest:highest, such as a=0.68:, b=:100 or c=1:9")
         parsed[name] = low, high
+    return parsed
+
+
+def _parse_auxiliary(value: Any) -> Any:
+    """Accept a dictionary of files, each with its targets, or texts such as `a.csv:dose,active`."""
+    texts = [value] if isinstance(value, str) else value
+    pairs = [*texts.items()] if isinstance(texts, dict) else []
+    for text in _ordered(texts) if not isinstance(texts, dict) else ():
+        path, _, names = str(text).rpartition(":")
+        pairs.append((path, [name.strip() for name in names.split(",")]))
+    parsed = {str(path): names for path, names in pairs}
+    for path, names in pairs:
+        if not path or not all(names) or len({*names}) < len(names) or len(parsed) < len(pairs):
+            raise ValueError("write each FILE:TARGETS once, such as screen.csv:log2fc,active")
     return parsed
 
 
@@ -237,6 +251,17 @@ class DataConfig(BaseModel):
 
     Numbers are standardised, words are one-hot encoded. Prediction needs the same columns.
     assay:category reads numbers as words, pH:number reads whole numbers as quantities."""
+    auxiliary: Annotated[
+        dict[_FilePath, Annotated[_Names, Field(min_length=1)]],
+        BeforeValidator(_parse_auxiliary),
+        "--auxiliary",
+    ] = {}
+    """Another table, of any molecules, and its targets, such as screen.csv:log2fc,active; may be
+    repeated. A model of them is trained first, and its predictions are inputs.
+
+    In YAML, a mapping from files to lists of targets. The settings on how the table is written
+    (data.smiles_column, data.decimal, …), data.missing_values and data.standardize hold for these
+    files, too. Prediction needs SMILES only, see docs/auxiliary.md."""
     molecule_features: Annotated[
         list[Literal["morgan", "rdkit"]], BeforeValidator(_ordered), "--molecule-features"
     ] = []

@@ -117,6 +117,8 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """G cells of each feature column, by name."""
+    predicted: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """float32 [G]: predictions of auxiliary models, by name. They are not part of the `digest`."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Further values of the molecules, by name: the bounds, and what the objective computed."""
     merged: tuple[Merged, ...] = ()

@@ -99,7 +99,7 @@ class KernelRegression(KeepsFloat32):
             "columns": (centers, cells),
             "column_mean": (cells,),
             "column_scale": (cells,),
-            "column_weights": (len(reads.columns),),
+            "column_weights": (len(reads.column_widths),),
             "weight": (outputs, centers),
             "bias": (outputs,),
         }
@@ -142,7 +142,7 @@ class KernelRegression(KeepsFloat32):
             kernel = kernel + matern(own, self.descriptors) / 2
         if self.reads.pairs:
             kernel = kernel + self._similarities(pairs, "pairs") / 2
-        if self.reads.columns:
+        if self.reads.column_widths:
             cells = standardised(columns, self.column_mean, self.column_scale)
             widths = self.reads.column_widths
             parts = (each.split(widths, dim=1) for each in (cells, self.columns))

@@ -26,7 +26,8 @@ class ExtraArrays(NamedTuple):
     pairs: np.ndarray
     """uint16 or float32 (G, P): atom-pair counts."""
     columns: np.ndarray
-    """float32 (G, C): numbers and one-hot words of the feature columns, NaN where missing."""
+    """float32 (G, C): numbers and one-hot words of the feature columns, NaN where missing, and the
+    predictions of auxiliary models."""
 
     @staticmethod
     def none(molecules: int) -> ExtraArrays:

@@ -27,7 +27,10 @@ from molsepnorm.training.results.metrics import headline
 
 _SPLITS = ("val", "test")
 
-_OF_DATA = ("feature_columns", "featurizer", "molecule_features", "standardize", "weight_column")
+_OF_DATA = (
+    *("auxiliary", "feature_columns", "featurizer", "molecule_features", "standardize"),
+    "weight_column",
+)
 """Settings of the data that may vary; the others define the molecules, labels or splits."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -103,7 +104,8 @@ def fit_baseline(
 
 
 def forest_inputs(inputs: ExtraInputs) -> ExtraInputs:
-    return ExtraInputs(inputs.columns, COUNTS, inputs.descriptors or FAST_DESCRIPTORS)
+    described = inputs.descriptors or FAST_DESCRIPTORS
+    return replace(inputs, morgan=COUNTS, descriptors=described, pairs=0)
 
 
 def _blend_problem(config: TrainConfig, dataset: Dataset) -> str | None:

@@ -8,7 +8,12 @@ A label that is a bound, such as ">10", is used as if it were the number, since 
 no closed form. The epochs after the probe use the one-sided loss.
 """
 
-from molsepnorm.training.probe.kernel import fit_kernel, fit_linear, refit_kernels
+from molsepnorm.training.probe.kernel import (
+    fit_kernel,
+    fit_linear,
+    fit_out_of_fold,
+    refit_kernels,
+)
 from molsepnorm.training.probe.ridge import MAX_MOLECULES
 
-__all__ = ["MAX_MOLECULES", "fit_kernel", "fit_linear", "refit_kernels"]
+__all__ = ["MAX_MOLECULES", "fit_kernel", "fit_linear", "fit_out_of_fold", "refit_kernels"]

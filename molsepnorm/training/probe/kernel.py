@@ -101,6 +101,17 @@ class Regression(NamedTuple):
     """Penalty of each target."""
     error: float
     """Mean over the targets of the leave-one-out error, relative to the labels' variance."""
+    left_out: np.ndarray
+    """float64 (n, O): see `LinearModel.left_out`; NaN where it has none."""
+
+
+class LeftOut(NamedTuple):
+    """The outputs for the molecules of a regression by regressions without them."""
+
+    molecules: np.ndarray
+    """int64 (n,)."""
+    outputs: np.ndarray
+    """float64 (n, O): see `Regression.left_out`."""
 
 
 def kernel_regression(
@@ -139,6 +150,7 @@ def _approximate(embedded: Embedded, task: Task, compared: Compared) -> Regressi
         np.concatenate([model.offsets for model in models]),
         [model.penalty for model in models],
         _error(models),
+        np.hstack([model.left_out for model in models]),
     )
 
 
@@ -226,6 +238,7 @@ def _exact(found: Regression, embedded: Embedded, task: Task) -> Regression:
         centers=every,
         weight=np.concatenate([model.slopes for model in models]),
         bias=np.concatenate([model.offsets for model in models]),
+        left_out=np.hstack([model.left_out for model in models]),
     )
 
 
@@ -303,8 +316,29 @@ def fit_kernel(
     assert part is not None
     encoder = _encoder(part.network, model.encoding.molecule_features)
     needs_counts = inputs.morgan <= part.reads.morgan
-    fitted = _fitted(encoder, model.task, examples, train, inputs, needs_counts)
+    fitted, _ = _fitted(encoder, model.task, examples, train, inputs, needs_counts)
     return model.with_parts([fitted], [1.0])
+
+
+def fit_out_of_fold(
+    model: PropertyModel,
+    examples: Examples,
+    train: np.ndarray,
+    inputs: ExtraInputs,
+    groups: np.ndarray,
+) -> tuple[PropertyModel, np.ndarray]:
+    """Return the model of `fit_kernel`, and the predictions for molecules by regressions without
+    their group, float32 (G, O): NaN for molecules that the model is not fitted to.
+
+    Args:
+        model: a network of which the embeddings are compared, and regression and binary targets.
+        groups: (G,); molecules with the same number are left out together.
+    """
+    encoder, task = _encoder(model.network, model.encoding.molecule_features), model.task
+    fitted, found = _fitted(encoder, task, examples, train, inputs, False, groups=groups)
+    left_out = np.full((len(groups), task.outputs), np.nan, dtype=np.float32)
+    left_out[found.molecules] = task.predictions(torch.from_numpy(found.outputs).float()).numpy()
+    return model.with_parts([fitted], [1.0]), left_out
 
 
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:
@@ -314,7 +348,7 @@ def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -
     columns, stay the same.
     """
     parts = [
-        _fitted(each.encoder, model.task, examples, train, each.reads, True, each.regression)
+        _fitted(each.encoder, model.task, examples, train, each.reads, True, each.regression)[0]
         if isinstance(each, KernelPart)
         else each
         for each in model.parts
@@ -330,9 +364,11 @@ def _fitted(
     reads: ExtraInputs,
     needs_counts: bool,
     before: KernelRegression | None = None,
-) -> KernelPart:
-    """Return the best kernel regression; it treats feature columns as the one before, if any."""
-    embedded = Embedded.of(encoder, examples.inputs.graphs, examples, train, task)
+    groups: np.ndarray | None = None,
+) -> tuple[KernelPart, LeftOut]:
+    """Return the best kernel regression, which treats feature columns as the one before, if any,
+    and its outputs without the groups (G,) of the molecules."""
+    embedded = Embedded.of(encoder, examples.inputs.graphs, examples, train, task, groups)
     extra = examples.inputs.extra.read_by(reads)
     own = extra.of(embedded.molecules)
     center, scale = _percentile_scaling(own.descriptors)
@@ -370,7 +406,8 @@ def _fitted(
     with torch.no_grad():
         for name, values in content.items():
             regression.get_buffer(name).copy_(torch.as_tensor(values))
-    return KernelPart(encoder, regression.to(encoder.embedding.graph_token.device).eval())
+    part = KernelPart(encoder, regression.to(encoder.embedding.graph_token.device).eval())
+    return part, LeftOut(embedded.molecules, found.left_out)
 
 
 def _percentile_scaling(values: np.ndarray) -> tuple[Tensor, Tensor]:

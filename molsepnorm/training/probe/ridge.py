@@ -41,6 +41,9 @@ class LinearModel(NamedTuple):
     error: float = 1.0
     """Leave-one-out error, relative to the variance of the labels."""
     penalty: float = 1.0
+    left_out: np.ndarray = np.empty((0, 0))
+    """(n, outputs): outputs for the rows by fits without the row and its group; empty for several
+    classes, and without two different labels."""
 
 
 class Axes(NamedTuple):
@@ -236,7 +239,7 @@ class Embedded:
     molecules: np.ndarray
     """int64 [n]: indices of the molecules."""
     molecule_ids: np.ndarray
-    """[n]: rows of the same molecule have the same number."""
+    """[n]: rows of the same molecule, or of a group, have the same number."""
 
     @staticmethod
     def of(
@@ -245,9 +248,15 @@ class Embedded:
         examples: Examples,
         train: np.ndarray,
         task: Task,
+        groups: np.ndarray | None = None,
     ) -> Embedded:
         """Embed the training molecules (n,) in evaluation mode: of more than `MAX_MOLECULES`,
-        always the same sample."""
+        always the same sample.
+
+        Args:
+            groups: (G,); rows with the same number are left out together. By default those of a
+                molecule.
+        """
         device = examples.labels.device
         known = examples.labels[torch.from_numpy(train).to(device)].cpu().numpy()
         drawn, weights = _sample(known, task)
@@ -258,7 +267,9 @@ class Embedded:
         if examples.weights is not None:
             configured = examples.weights[torch.from_numpy(train).to(device)]
             weights = weights * configured.cpu().double().numpy()
-        ids = train if examples.dataset is None else examples.dataset.molecule_ids[train]
+        if groups is None and examples.dataset is not None:
+            groups = examples.dataset.molecule_ids
+        ids = train if groups is None else groups[train]
         return Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
 
     def some(self, rows: np.ndarray) -> Embedded:
@@ -327,7 +338,11 @@ class Solver:
             rows = np.flatnonzero(weights > 0)
             solve = partial(self._solve, rows, embedded.molecule_ids[rows], penalties[number])
             known = labels[rows].astype(np.float64)
-            models[number] = _fit(target, solve, self.width, known, weights[rows])
+            model = _fit(target, solve, self.width, known, weights[rows])
+            left_out = np.full((len(labels), target.width), np.nan)
+            if len(model.left_out):
+                left_out[rows] = model.left_out
+            models[number] = model._replace(left_out=left_out)
         return [models[number] for number in range(len(models))]
 
     def _solve(
@@ -370,7 +385,8 @@ def _fit(
         return LinearModel(slopes, offsets)
     if target.kind == "regression":
         standardised = (labels - target.mean) / target.scale
-        return solve(standardised[:, None], weights)[0]
+        model, left_out = solve(standardised[:, None], weights)
+        return model._replace(left_out=left_out)
     model = _logits(solve, index, weights)
     if target.width == 1:
         return model
@@ -379,7 +395,7 @@ def _fit(
         model = model._replace(slopes=halves[0], offsets=halves[1])
     offsets -= np.log(len(labels))  # of classes that no molecule has
     slopes[values.astype(int)], offsets[values.astype(int)] = model[:2]
-    return model._replace(slopes=slopes, offsets=offsets)
+    return LinearModel(slopes, offsets, model.error, model.penalty)
 
 
 def _logits(solve: Solve, classes: np.ndarray, weights: np.ndarray) -> LinearModel:
@@ -401,4 +417,5 @@ def _logits(solve: Solve, classes: np.ndarray, weights: np.ndarray) -> LinearMod
     logistic = LogisticRegression(max_iter=1000).fit(left_out / scale, classes, relative)
     factors = logistic.coef_ / scale
     offsets = factors @ model.offsets + logistic.intercept_
-    return model._replace(slopes=factors @ model.slopes, offsets=offsets)
+    logits = left_out @ factors.T + logistic.intercept_
+    return model._replace(slopes=factors @ model.slopes, offsets=offsets, left_out=logits)

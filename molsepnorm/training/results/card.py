@@ -51,6 +51,7 @@ def model_card(
             "conclusion": " ".join(summary.conclusion(metrics)),
             "intervals": (head, rows[: summary.MAX_TARGETS]),
         }
+    of_auxiliary = [part for each in model.auxiliary for part in each.parts]
     train = dataset.splits["train"]
     labels = np.isfinite(dataset.exact_labels[train]).sum(axis=0)
     epochs = 0 if metrics is None else metrics.epochs
@@ -72,7 +73,9 @@ def model_card(
         atoms=dataset.store.sizes[train],
         elements=", ".join(sorted(elements(dataset.smiles_of(train))) if dataset.smiles else []),
         training_file=TRAINING_FILE,
-        kernels=[part for part in model.parts if isinstance(part, KernelPart)],
+        auxiliary=[path.name for path in config.data.auxiliary],
+        of_auxiliary=of_auxiliary,
+        kernels=[p for p in (*model.parts, *of_auxiliary) if isinstance(p, KernelPart)],
         has_forest=model.share(Forest) > 0,
     )
 

@@ -107,6 +107,7 @@ class Metrics(_Record):
     labels: dict[str, dict[str, Any]] = {}  # see `Dataset.about_labels`
     calibration: dict[str, IntervalCoverage | SetCoverage] = {}
     domain: DomainErrors | None = None
+    auxiliary: list[str] = []  # names of the predictions of auxiliary models, which the model reads
     refit: list[str] = []  # parts that are also fitted to the validation molecules
     molecules: dict[str, int] = {}  # number of different molecules of each split
     labelled_test: dict[str, int] = {}  # test molecules with an exact label of each target

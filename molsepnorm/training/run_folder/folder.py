@@ -24,6 +24,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset, Rejected
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files import writing
+from molsepnorm.files.arrays import open_array, write_array
 from molsepnorm.files.lock import LOCK
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.tables import free_name
@@ -31,6 +32,7 @@ from molsepnorm.files.writing import clear_errors, replacing, write_csv, write_j
 from molsepnorm.model import README, PropertyModel
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.target import BOUND_SIGNS
+from molsepnorm.training.auxiliary import Auxiliary
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.results.metrics import Metrics
 from molsepnorm.training.scoring import Predictions
@@ -69,8 +71,10 @@ def predictions_table(
         taken.add(free)
         table[free] = cells
 
-    for name, inputs in dataset.columns.items():
-        add(name, "_input", [inputs[graph] for graph in graphs])
+    for name, cells in dataset.columns.items():
+        add(name, "_input", [cells[graph] for graph in graphs])
+    for name, values in dataset.predicted.items():
+        add(name, "_input", values[graphs])
     for target, truth, signs, columns in zip(task.targets, labels, bounds, predicted, strict=True):
         if (transform := target.transformation) is not None:
             untransformed = _with_bounds(transform.cells(truth), signs * transform.sign)
@@ -128,6 +132,7 @@ def read_table(path: Path, kind: type = str) -> pd.DataFrame:
         raise ModelError(f"{path} is damaged: {error}. Restore the file") from error
 
 
+_PREDICTED = "predicted"  # name of an array and its file
 LOG = "log.txt"  # holds what training printed
 _BEGIN = {"environment.json", "config.yaml", "splits.json", "rejected.csv", "targets.csv"}
 
@@ -155,6 +160,7 @@ class RunFolder:
         self.members = self.path / "members"
         self.checkpoint = self.path / "checkpoints" / "last.safetensors"
         self._probe = self.path / "checkpoints" / "probe"
+        self._auxiliary = self.path / "checkpoints" / "auxiliary"
         self._earlier = self.path / "checkpoints" / "earlier.json"
 
     @staticmethod
@@ -211,8 +217,9 @@ class RunFolder:
     def begin(self, config: TrainConfig, dataset: Dataset, loaded: LoadedWeights | None) -> None:
         """Write the files that are known before training, and remove what a killed run left."""
         with clear_errors(self.path, "write"):
-            if self._probe.is_dir():
-                shutil.rmtree(self._probe)
+            for left in (self._probe, self._auxiliary):
+                if left.is_dir():
+                    shutil.rmtree(left)
         start = {} if loaded is None else {"loaded_weights": asdict(loaded)}
         write_json(self.environment, _environment(dataset) | start)
         config.save(self.config)
@@ -292,6 +299,22 @@ class RunFolder:
 
     def probe(self) -> PropertyModel | None:
         return PropertyModel.from_pretrained(self._probe) if self._probe.exists() else None
+
+    def keep_auxiliary(self, auxiliary: Auxiliary, model: PropertyModel) -> None:
+        """Write the auxiliary models, with the model that reads their predictions."""
+        model.save_pretrained(self._auxiliary)
+        values = np.stack([*auxiliary.predicted.values()])
+        with replacing(self._auxiliary / _PREDICTED) as scratch:
+            write_array(scratch, _PREDICTED, np.float32, values.shape, [values.tobytes()])
+
+    def auxiliary(self, molecules: int) -> Auxiliary:
+        """Return the auxiliary models of the run and their predictions for its G molecules."""
+        if not self._auxiliary.exists():
+            return Auxiliary()
+        model = PropertyModel.from_pretrained(self._auxiliary)
+        names, path = model.inputs.predicted, self._auxiliary / _PREDICTED
+        values = open_array(path, _PREDICTED, np.float32, (len(names), molecules))
+        return Auxiliary(model.auxiliary, dict(zip(names, np.array(values), strict=True)))
 
     def best(self) -> PropertyModel:
         return PropertyModel.from_pretrained(self.model)
