@@ -66,7 +66,7 @@ class Setting:
     def help(self) -> str:
         """The first paragraph of the docstring, and the default."""
         help = " ".join(self.text.partition("\n\n")[0].split())
-        if self.default in (None, []) or "By default" in help:
+        if self.default in (None, [], {}) or "By default" in help:
             return help
         if self.name in _set_by_recipes():
             return f"{help} [default: from the recipe]"

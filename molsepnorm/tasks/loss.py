@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,7 +17,8 @@ class Loss:
 
     A label may be a bound, such as ">10" (Tobin, "Estimation of Relationships for Limited Dependent
     Variables", Econometrica 26, 1958, calls it censored). Its loss is 0 where the output is on the
-    right side of the bound. Constants are on the device, so that a call never synchronises with it.
+    right side of the bound. A target has the weight 1 unless `task_weights` has another. Constants
+    are on the device, so that a call never synchronises with it.
 
     >>> from molsepnorm.tasks import Target
     >>> loss = Loss(Task((Target("logS", "regression", mean=1.0, scale=2.0),), "mae"))
@@ -23,7 +26,12 @@ class Loss:
     (tensor(0.5000), tensor(1.))
     """
 
-    def __init__(self, task: Task, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        task: Task,
+        device: torch.device | str = "cpu",
+        task_weights: Mapping[str, float] | None = None,
+    ) -> None:
         targets, columns = task.targets, task.columns()
         single = [i for i, target in enumerate(targets) if target.kind != "multiclass"]
 
@@ -37,6 +45,8 @@ class Loss:
         self._scale = constant([targets[i].scale for i in single], torch.float)
         self._regression = constant([targets[i].kind == "regression" for i in single], torch.bool)
         self._multiclass = [(i, columns[i]) for i in range(len(targets)) if i not in single]
+        weights = [(task_weights or {}).get(name, 1.0) for name in task.names]
+        self._task_weights = constant(weights, torch.float) if task_weights else None
         self._class_weights = [
             (i, constant(list(target.class_weights), torch.float))
             for i, target in enumerate(targets)
@@ -63,6 +73,8 @@ class Loss:
         present = ~labels.isnan()
         labels = torch.where(present, labels, 0.0)
         weight = present.float() if weights is None else present * weights[:, None]
+        if self._task_weights is not None:
+            weight = weight * self._task_weights
         for i, class_weights in self._class_weights:
             weight[:, i] *= class_weights[labels[:, i].long()]
         losses = torch.where(present, self._losses(outputs, labels, bounds), 0.0)

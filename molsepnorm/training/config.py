@@ -25,7 +25,7 @@ from pydantic import (
     model_validator,
 )
 
-from molsepnorm.data.datasets.config import MAX_SEED, DataConfig
+from molsepnorm.data.datasets.config import MAX_SEED, DataConfig, parse_pairs
 from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, did_you_mean
 from molsepnorm.files.writing import replacing
@@ -84,6 +84,11 @@ class OptimConfig(_Section):
     """Loss of standardised regression targets: absolute (l1) or squared error (mse)."""
     class_weight: Annotated[Literal["balanced"] | None, "--class-weight"] = None
     """balanced weights each class by the inverse of its frequency."""
+    task_weights: Annotated[
+        dict[str, Annotated[float, Field(ge=0)]], BeforeValidator(parse_pairs), "--task-weights"
+    ] = {}
+    """Weights of targets in the loss of the network, such as pEC50=1,log2fc=0.2; others have 1.
+    Kernel regression and random forest treat targets separately."""
     ema: float | None = Field(None, gt=0, lt=1)
     """Decay of a moving average of the weights, which is validated and saved; null for none."""
 

@@ -87,6 +87,14 @@ def loss_of(
     return Loss(task)(outputs, labels, weights)
 
 
+def test_task_weights_multiply_the_losses_of_their_targets():
+    labels, outputs = torch.tensor([[1.0, 2.0], [torch.nan, 3.0]]), torch.zeros(2, 2)
+    task = Task(tuple(Target(name, "regression") for name in "ab"), "mae")
+    found = Loss(task, task_weights={"b": 0.25})(outputs, labels)
+    assert [float(each) for each in found] == [1 + 0.25 * (2 + 3), 1.5]
+    assert Loss(task, task_weights={"a": 0.0})(outputs, labels)[1] == 2
+
+
 SUBSETS = {
     "all kinds": MIXED,
     "class weights": weighted(MIXED),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from molsepnorm.errors import ConfigError
 from molsepnorm.predict import Predictor
 from molsepnorm.training import train
 from runs import outcome, rows_of, split_rows
@@ -104,3 +105,19 @@ def test_balanced_classes_equal_a_column_of_weights(with_columns, tmp_path, colu
     classes, column = (outcome(tmp_path / name) for name in ("balanced", "column"))
     assert classes["metrics"].pop("class_weight") == "balanced"
     assert classes == column
+
+
+def test_only_the_ratio_of_task_weights_matters(trained):
+    """Powers of two for all targets change no bit; a smaller weight of one target does."""
+    settings = {"data.targets": ["y", "active"], "run.epochs": 1}
+    found = {}
+    for weight in (1.0, 4.0, 0.25):
+        weights = {"y": 4.0 if weight == 4 else 1.0, "active": weight}
+        model = trained({**settings, "optim.task_weights": weights}).model
+        found[weight] = model.network.head.weight.numpy(force=True)
+    np.testing.assert_array_equal(found[1.0], found[4.0])
+    assert np.abs(found[1.0] - found[0.25]).max() > 1e-5
+    with pytest.raises(ConfigError, match="'activ', which is no target. Did you mean 'active'"):
+        trained({**settings, "optim.task_weights": {"activ": 1.0}})
+    with pytest.raises(ConfigError, match="no weight above 0"):
+        trained({**settings, "optim.task_weights": {"y": 0.0, "active": 0.0}})

@@ -69,7 +69,7 @@ def _parse_fractions(value: Any) -> Any:
     return train, val, test
 
 
-def _parse_pairs(text: Any) -> Any:
+def parse_pairs(text: Any) -> Any:
     """Parse a text such as `a=binary,b=multiclass`; return other values unchanged."""
     if not isinstance(text, str):
         return text
@@ -82,7 +82,7 @@ def _parse_kinds(value: Any) -> Any:
     if value is None:
         return None
     pairs = isinstance(value, dict) or (isinstance(value, str) and "=" in value)
-    kinds = _parse_pairs(value) if pairs else {"": value}
+    kinds = parse_pairs(value) if pairs else {"": value}
     kinds = {name: "binary" if kind == "classification" else kind for name, kind in kinds.items()}
     for name, kind in kinds.items():
         if kind not in get_args(Kind) or (pairs and not name):
@@ -95,7 +95,7 @@ def _parse_kinds(value: Any) -> Any:
 
 def _parse_transforms(value: Any) -> Any:
     """Accept a dictionary, or a text such as `ic50_nM=pic50,dose=log10`; spell out the units."""
-    value = _parse_pairs(value)
+    value = parse_pairs(value)
     texts = (*value, *value.values()) if isinstance(value, dict) else ("",)
     if not all(isinstance(text, str) and text for text in texts):
         raise ValueError("write target=transform pairs, such as ic50_nM=pic50,dose=log10")
@@ -105,7 +105,7 @@ def _parse_transforms(value: Any) -> Any:
 
 def _parse_limits(value: Any) -> Any:
     """Accept a dictionary, or a text such as `a=0.68:,b=:100,c=1:9`."""
-    pairs, parsed = _parse_pairs(value), {}
+    pairs, parsed = parse_pairs(value), {}
     for name, limits in pairs.items() if isinstance(pairs, dict) else [("", pairs)]:
         ends = limits.split(":") if isinstance(limits, str) else limits
         try:

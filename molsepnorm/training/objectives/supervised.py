@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
-from molsepnorm.errors import DataError
+from molsepnorm.errors import ConfigError, DataError, did_you_mean
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import NetworkPart, infer
 from molsepnorm.nn.batch import GraphBatch
@@ -31,7 +31,10 @@ class Supervised(Objective):
         super().__init__(model, examples, config)
         self.model = model
         self._fixed: dict[bytes, Tensor] = {}  # predictions of the part that is not trained
-        self.loss = Loss(model.task, examples.labels.device)
+        weights = config.optim.task_weights
+        self.loss, self._loss_of_splits = (
+            Loss(model.task, device, weights) for device in (examples.labels.device, "cpu")
+        )
 
     @staticmethod
     def fit_task(config: TrainConfig, dataset: Dataset) -> tuple[Task, Dataset]:
@@ -45,6 +48,14 @@ class Supervised(Objective):
                     "some weights above 0, or choose another split"
                 )
         optim, train = config.optim, labels[dataset.splits["train"]]
+        weighted, names = optim.task_weights, dataset.target_names
+        if wrong := next((name for name in weighted if name not in names), None):
+            raise ConfigError(
+                f"optim.task_weights names '{wrong}', which is no target. "
+                f"{did_you_mean(wrong, names)}"
+            )
+        if weighted and not any(weighted.get(name, 1.0) for name in names):
+            raise ConfigError("optim.task_weights has no weight above 0")
         task = Task.fit(
             dataset.targets,
             train,
@@ -86,7 +97,7 @@ class Supervised(Objective):
             for tensor in self._labelled(torch.from_numpy(graphs))
         )
         assert labels is not None
-        loss_sum, count = Loss(self.task)(outputs, labels, weights, bounds)
+        loss_sum, count = self._loss_of_splits(outputs, labels, weights, bounds)
         if bounds is not None:
             labels = labels.masked_fill(bounds != 0, torch.nan)
         only = METRICS if len(self.task.targets) <= _MANY_TARGETS else [self.task.metric]
