@@ -37,7 +37,7 @@ export function viewsOf({ model, columns, added }) {
       },
       expected: (row) => {
         if (cell(row, error) === "") return null;
-        return isBinary ? `${percent(row[error])} of the classes are wrong` : `${number(row[error])} ${about.unit}`;
+        return isBinary ? `${percent(row[error])} are classified wrongly` : `${number(row[error])} ${about.unit}`;
       },
       label: (value) => (kind === "regression" ? `${number(value)} ${about.unit}` : named(value)),
     };
