@@ -105,6 +105,7 @@ OPTIONS = {
     "patience": ("4", 4),
     "lr": ("0.01", 0.01),
     "class-weight": ("balanced", "balanced"),
+    "task-weights": ("logP=2,toxic=0.5", {"logP": 2.0, "toxic": 0.5}),
     "layers": ("2", 2),
     "norm": ("shared", "shared"),
 }

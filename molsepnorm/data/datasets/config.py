@@ -120,14 +120,15 @@ def _parse_limits(value: Any) -> Any:
 
 def _parse_auxiliary(value: Any) -> Any:
     """Accept a dictionary of files, each with its targets, or texts such as `a.csv:dose,active`."""
-    texts = [value] if isinstance(value, str) else value
+    texts = value if isinstance(value, dict | list | tuple) else [value]
     pairs = [*texts.items()] if isinstance(texts, dict) else []
-    for text in _ordered(texts) if not isinstance(texts, dict) else ():
+    for text in [] if isinstance(texts, dict) else texts:
         path, _, names = str(text).rpartition(":")
         pairs.append((path, [name.strip() for name in names.split(",")]))
     parsed = {str(path): names for path, names in pairs}
     for path, names in pairs:
-        if not path or not all(names) or len({*names}) < len(names) or len(parsed) < len(pairs):
+        texts = [str(name) for name in names] if isinstance(names, list | tuple) else [""]
+        if not path or not all(texts) or len({*texts}) < len(texts) or len(parsed) < len(pairs):
             raise ValueError("write each FILE:TARGETS once, such as screen.csv:log2fc,active")
     return parsed
 
