@@ -16,6 +16,7 @@ from sklearn.metrics import roc_auc_score
 from molsepnorm.data.datasets import NAMES
 from molsepnorm.errors import ConfigError, ModelError, StorageError
 from molsepnorm.model import PropertyModel, weights_digest
+from molsepnorm.model.training_molecules import TRAINING_FILE
 from molsepnorm.predict import Predictor
 from molsepnorm.pretrained import read_card, recorded_path, resolve, shipped_models
 
@@ -112,11 +113,14 @@ def test_a_shipped_model_loads_without_network(name, tmp_path):
 def test_a_shipped_model_has_a_card_that_fits(name):
     card, model = read_card(MODELS[name]), PropertyModel.from_pretrained(name)
     files = sorted(MODELS[name].iterdir())
-    assert [path.name for path in files] == ["card.json", "config.json", "model.safetensors"]
-    assert sum(path.stat().st_size for path in files) <= 4_000_000
+    known = [TRAINING_FILE] if card.end_points else []
+    names = ["card.json", "config.json", "model.safetensors", *known]
+    assert [path.name for path in files] == names
+    assert sum(path.stat().st_size for path in files) <= (8_000_000 if known else 4_000_000)
     assert card.name == name
     assert card.weights_sha256 == weights_digest(name)
-    assert card.parameters == sum(each.numel() for each in model.network.parameters())
+    assert card.parameters == model.parameters
+    assert card.end_points == {} or (*card.end_points,) == model.task.names
     assert set(card.excludes) <= set(NAMES)
     assert not any(reason.endswith(".") for reason in card.excludes.values())
     assert bool(model.task.targets) == (card.objectives == {"supervised": 1.0})
@@ -149,3 +153,26 @@ def test_the_model_of_molhiv_has_the_score_of_its_card(datasets):
     assert roc_auc_score(tested["HIV_active"][read], probabilities) == pytest.approx(
         score.mean, abs=2e-3
     )
+
+
+def test_the_model_of_admet_predicts_what_its_card_says():
+    """Properties of known drugs, with intervals, and molecules that were measured for each."""
+    card = read_card(MODELS["molsepnorm-admet"])
+    predictor = Predictor.from_pretrained("molsepnorm-admet", level=0.9, domain=True)
+    aspirin, salt, paracetamol, terfenadine, unknown = predictor.predict(
+        [
+            "CC(=O)Oc1ccccc1C(=O)O",
+            "CC(=O)Oc1ccccc1C(=O)[O-].[Na+]",
+            "CC(=O)Nc1ccc(O)cc1",
+            "CC(C)(C)c1ccc(cc1)C(O)CCCN1CCC(CC1)C(O)(c1ccccc1)c1ccccc1",
+            "C1CC",
+        ]
+    )
+    assert {*aspirin.values} == {*card.end_points} and unknown.error is not None
+    assert aspirin.values["logS"] == pytest.approx(-1.7, abs=1)
+    assert aspirin.domain["logS_nearest"] == pytest.approx(-1.6, abs=0.3)
+    assert salt.domain["nearest_smiles"] != ""
+    assert terfenadine.values["hERG"] > 0.8 > 0.5 > paracetamol.values["hERG"]
+    for name in ("logS", "logD", "HLM_clearance"):
+        low, high = (terfenadine.uncertainty[f"{name}_{end}"] for end in ("low", "high"))
+        assert low < terfenadine.values[name] < high
