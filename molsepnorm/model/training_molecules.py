@@ -19,6 +19,7 @@ import numpy as np
 from molsepnorm.errors import ModelError
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.tasks.domain import compared
 
 TRAINING_FILE = "training_molecules.gz"
 
@@ -37,6 +38,11 @@ class TrainingMolecules:
 
     def __len__(self) -> int:
         return len(self.smiles)
+
+    @cached_property
+    def compared(self) -> np.ndarray:
+        """bool [n, 1 + T]: see `tasks.domain.compared`."""
+        return compared(self.labels)
 
     @cached_property
     def measured(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

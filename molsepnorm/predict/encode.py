@@ -190,7 +190,7 @@ class Prepare:
 
         assert self._molecules is not None
         known = self._molecules
-        nearest = np.zeros((len(smiles), 1 + known.labels.shape[1]), dtype=np.int64)
+        nearest = np.zeros((len(smiles), known.compared.shape[1]), dtype=np.int64)
         similarity = np.full(nearest.shape, np.nan)
         rows = [row for row, error in enumerate(errors) if error is None]
         found = nearest_molecules(
@@ -198,7 +198,7 @@ class Prepare:
             known.smiles,
             known.fingerprints,
             self._standardize,
-            np.column_stack([np.ones(len(known), bool), ~np.isnan(known.labels)]),
+            known.compared,
         )
         nearest[rows], similarity[rows] = found[:2]
         for row, error in zip(rows, found[2], strict=True):

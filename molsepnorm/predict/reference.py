@@ -19,7 +19,7 @@ class Reference:
     """Molecules that predictions are compared with."""
 
     molecules: str
-    """What they are."""
+    """Description of the molecules."""
     values: dict[str, np.ndarray]
     """Increasing values at equally spaced percentiles, 0 to 100, by target."""
 

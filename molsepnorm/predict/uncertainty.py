@@ -138,7 +138,11 @@ def domain_columns(
     similarity = encoded.similarity
     missing = ~(similarity > 0)
     measured, signs, several = molecules.measured
-    smiles = np.array([*molecules.smiles, ""], dtype=object)[np.where(missing, -1, encoded.nearest)]
+    smiles = np.array(
+        [molecules.smiles[row] for row in encoded.nearest.ravel()], dtype=object
+    ).reshape(missing.shape)
+    smiles[missing] = ""
+    lacks_labels = not molecules.compared.all()
     in_domain = similarity[:, 0] >= model.domain.lowest
     expected = model.domain.expected(similarity[:, 1:])
     if encoded.outside is not None:
@@ -162,7 +166,7 @@ def domain_columns(
             labels = np.array(texts, dtype=object)
         columns[target.expected_column] = expected[:, i]
         columns[target.nearest_column] = labels
-        if np.isnan(molecules.labels).any():
+        if lacks_labels:
             own = similarity[:, i + 1], smiles[:, i + 1]
             columns |= zip(target.own_domain_columns, own, strict=True)
     return columns

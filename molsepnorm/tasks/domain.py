@@ -16,6 +16,11 @@ _LEAST = 10  # molecules of a bin
 _MAX_BINS = 20
 
 
+def compared(labels: np.ndarray) -> np.ndarray:  # (n, T) -> bool (n, 1 + T)
+    """Return which molecules are compared: all, and those with a label of each target."""
+    return np.insert(~np.isnan(labels), 0, True, axis=1)
+
+
 @dataclass(frozen=True)
 class Domain:
     """Expected errors, learned from molecules that the model was not trained on."""

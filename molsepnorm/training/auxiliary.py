@@ -54,7 +54,7 @@ class Auxiliary(NamedTuple):
     predicted: Mapping[str, np.ndarray] = {}
     """float32 (G,), by name."""
     lines: tuple[str, ...] = ()
-    """What the user should know of the tables."""
+    """Sentences about the tables for the user."""
 
 
 def fit_auxiliary(

@@ -55,8 +55,8 @@ def tanimoto(one: csr_matrix, other: csr_matrix) -> np.ndarray:  # float64 (A, B
 def similar_pairs(
     bits: np.ndarray, first: int, least: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the pairs of molecules with a Tanimoto similarity of `least` or more, of which one at
-    least is among the first: their indices i < j, and their similarity.
+    """Return the indices i < j and the Tanimoto similarity of all pairs of molecules with a
+    similarity of `least` or more and i among the first molecules.
 
     >>> i, j, similarity = similar_pairs(packed_morgan(["CCN", "CCO", "OCC"]), 2, 0.7)
     >>> i.tolist(), j.tolist(), similarity.tolist()

@@ -54,7 +54,7 @@ def simulate(
     Args:
         config: of the table and the trainings, such as `run.epochs: 0` for the kernel regression.
         goals: makes the goals from the task, see `parse_goals`.
-        rounds: number of rounds, each of which measures `count` molecules.
+        rounds: number of rounds; each measures `count` molecules.
         start: number of molecules that are measured before the first round.
         exploit: see `choose`.
         on_round: called with a line of progress after each round.

@@ -18,6 +18,7 @@ from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
 from molsepnorm.tasks.domain import GRID, Domain
+from molsepnorm.tasks.domain import compared as compared_molecules
 from molsepnorm.tasks.metrics import numbered
 from molsepnorm.tasks.molecule_errors import describe_miss, mean_errors, miss, relative_errors
 from molsepnorm.training import scoring
@@ -216,9 +217,10 @@ def _fit_domain(
             compared = scoring.drawn(labelled, _MAX_COMPARED)
             rows = predictions.graphs[split][compared]
             known_bits = bits[np.searchsorted(train, known)]
-            has_label = ~np.isnan(np.insert(dataset.labels[known], 0, 0.0, axis=1))
             own_bits = packed_morgan(dataset.smiles_of(rows))
-            near = nearest_labelled(own_bits, known_bits, has_label)[1]
+            near = nearest_labelled(
+                own_bits, known_bits, compared_molecules(dataset.labels[known])
+            )[1]
             molecules = dataset.molecule_ids[rows]
             errors[split] = _by_molecule(every[compared], molecules)
             similarity[split] = _by_molecule(near, molecules)

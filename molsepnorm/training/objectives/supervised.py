@@ -32,7 +32,7 @@ class Supervised(Objective):
         self.model = model
         self._fixed: dict[bytes, Tensor] = {}  # predictions of the part that is not trained
         weights = config.optim.task_weights
-        self.loss, self._loss_of_splits = (
+        self.loss, self._loss_on_cpu = (
             Loss(model.task, device, weights) for device in (examples.labels.device, "cpu")
         )
 
@@ -97,7 +97,7 @@ class Supervised(Objective):
             for tensor in self._labelled(torch.from_numpy(graphs))
         )
         assert labels is not None
-        loss_sum, count = self._loss_of_splits(outputs, labels, weights, bounds)
+        loss_sum, count = self._loss_on_cpu(outputs, labels, weights, bounds)
         if bounds is not None:
             labels = labels.masked_fill(bounds != 0, torch.nan)
         only = METRICS if len(self.task.targets) <= _MANY_TARGETS else [self.task.metric]
