@@ -115,6 +115,7 @@ def train(folder: Path, table: str, seed: int) -> None:
         "data.targets": [*end_points().index],
         "data.split": [0.94, 0.05, 0.01],
         "data.standardize": "salts",
+        "finetune.start": "molsepnorm-taught",
         "run.epochs": 8,
         "run.ensemble": 2 if table == "all" else 1,
         "run.seed": seed,

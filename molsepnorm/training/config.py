@@ -160,11 +160,15 @@ class FinetuneConfig(_Section):
 
     start: Annotated[Path | None, BeforeValidator(_start_or_none), "--from", "Fine-tuning"] = None
     """Model to start from: the folder of a run or a model, or a name that `molsepnorm models`
-    lists; none for random weights. By default a table starts from molsepnorm-taught.
+    lists; none for random weights. By default a table starts from molsepnorm-assays.
 
     The section `model`, except dropout rates and model.init, and data.featurizer are those of the
     model, as is data.standardize unless it is set. Targets with the same name, kind, classes,
     transform and unit keep their output weights; other targets get new ones."""
+    otherwise: Path | None = None
+    """Model to start from instead if `start` was trained on more than 5 % of the validation and
+    test molecules, whose scores would be too optimistic. Both have the same architecture. By
+    default it is molsepnorm-taught, and none with --from."""
     weights_sha256: str | None = None
     """SHA-256 digest of the weights of the start, recorded automatically and checked on loading."""
     probe: bool = True
@@ -299,8 +303,9 @@ class TrainConfig(_Section):
             return section.model_copy(update=changes)
 
         finetune = self.finetune
-        if finetune.start is not None:
-            finetune = finetune.model_copy(update={"start": recorded_path(finetune.start)})
+        models = {"start": finetune.start, "otherwise": finetune.otherwise}
+        paths = {name: recorded_path(path) for name, path in models.items() if path is not None}
+        finetune = finetune.model_copy(update=paths)
         sections = {"data": absolute(self.data), "objective": absolute(self.objective)}
         return self.model_copy(update=sections | {"finetune": finetune})
 
@@ -331,7 +336,8 @@ def with_start(
     """Take architecture and featuriser from the model to start from; refuse other overrides."""
     finetune = dict(content.get("finetune", {}))
     if "finetune.start" in overrides:
-        finetune |= {"start": overrides["finetune.start"], "weights_sha256": None}
+        finetune |= {"start": overrides["finetune.start"]}
+        finetune |= {"otherwise": None, "weights_sha256": None}
     start = finetune.get("start")
     if start is not None and str(start) == NO_START:
         return {key: section for key, section in content.items() if key != "finetune"}

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from molsepnorm.data import datasets
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.duplicates import shared_molecules
-from molsepnorm.errors import MolsepnormError, counted
-from molsepnorm.files.reading import read_json
 from molsepnorm.model import SUPERVISED, ExtraArrays, PropertyModel
-from molsepnorm.model.folder import find_folder
-from molsepnorm.model.training_molecules import TRAINING_FILE
-from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
 from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import MoleculeFeatures
-from molsepnorm.pretrained import resolve
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.auxiliary import Auxiliary, fit_auxiliary
 from molsepnorm.training.callback import Callback
@@ -29,7 +21,8 @@ from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
 from molsepnorm.training.objectives import OBJECTIVES
-from molsepnorm.training.recipes import architecture, encoding, load_config
+from molsepnorm.training.overlap import about_overlap
+from molsepnorm.training.recipes import architecture
 from molsepnorm.training.run_folder.folder import RunFolder
 from molsepnorm.training.start import LoadedWeights, about_start, load_weights, unfit_targets
 
@@ -91,7 +84,7 @@ def prepare(
         new_targets = loaded.new_targets if is_probed else ()
         warnings += about_start(start, model, label, loaded, unfit)
         if config.finetune.start is not None and task.targets:
-            count, warning = world.main_process_first(lambda: _trained_on(dataset, config))
+            count, warning = world.main_process_first(lambda: about_overlap(dataset, config))
             loaded = replace(loaded, trained_on=count)
             warnings += [warning] * bool(warning)
     elif resumed is None and config.data.dataset is None and task.targets:
@@ -131,77 +124,3 @@ def _new_model(
     about: dict[str, Any] = {"excludes": excludes, "auxiliary": auxiliary}
     about |= {"objective": config.objective.name, "standardize": config.data.standardize}
     return PropertyModel.of(network, dataset.store.featurizer, task, inputs=inputs, **about)
-
-
-def _trained_on(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
-    """Return the number of scored molecules that the start was trained on, and a warning."""
-    start = config.finetune.start
-    assert start is not None
-    try:
-        known = trained_on_before(dataset, start, config.data.standardize)
-    except MolsepnormError as error:
-        return 0, f"The molecules that {start} was trained on cannot be compared: {error}"
-    if not known:
-        return 0, ""
-    return len(known), (
-        f"{start} was trained on {counted(len(known), 'molecule')} of the validation and test "
-        f"splits, such as {known[0]}, so the scores are too optimistic. Give such rows to the "
-        "training split (--splits-column), or remove them."
-    )
-
-
-def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
-    """Return the SMILES of validation and test molecules that the start was trained on.
-
-    The start knows the training molecules of its run, and of the runs that this one started from in
-    turn; without a run folder, or for a run on data in memory, those in the model folder. Molecules
-    of pre-training and of named data sets are not compared. SMILES are compared at the higher level
-    of standardisation of the start and the new run, `level`.
-    """
-    if dataset.smiles is None:
-        return []
-    known: list[str] = []
-    visited: set[Path] = set()
-    folder: Path | None = start
-    while folder is not None:
-        run = RunFolder.of_model(resolve(folder))
-        if run is None:
-            if folder == start or resolve(folder).exists():
-                known += _molecules_of_model(folder)
-            break
-        if run.path.resolve() in visited:
-            break
-        visited.add(run.path.resolve())
-        config = load_config(config=run.config)
-        if config.data.in_memory:
-            known += _molecules_of_model(run.path)
-        elif config.data.table is not None and config.objective.name == SUPERVISED:
-            known += _training_smiles(run, config)
-        folder = config.finetune.start
-    if not known:
-        return []
-    level = max(level, PropertyModel.from_pretrained(start).standardize, key=LEVELS.index)
-    trained = {molecule_key(text, level) for text in known}
-    scored: dict[str, str] = {}
-    for split in ("val", "test"):
-        for row in dataset.store.rows[dataset.splits[split]]:
-            scored.setdefault(molecule_key(dataset.smiles[row], level), dataset.smiles[row])
-    return [text for canonical, text in scored.items() if canonical in trained]
-
-
-def _molecules_of_model(folder: Path) -> tuple[str, ...]:
-    """Return the SMILES of the training molecules that a model folder has, if any."""
-    if not (find_folder(folder) / TRAINING_FILE).is_file():
-        return ()
-    return PropertyModel.from_pretrained(folder).training_molecules().smiles
-
-
-def _training_smiles(run: RunFolder, config: TrainConfig) -> list[str]:
-    """Return the SMILES that the networks of a run were trained on."""
-    dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
-    run.require_same_data(dataset, splits=False)
-    assert dataset.smiles is not None
-    splits, metrics = read_json(run.splits)[0], run.written_metrics()
-    again = metrics is not None and "network" in metrics.refit
-    rows = splits["train"] + splits["val"] * again
-    return [dataset.smiles[row] for row in rows]

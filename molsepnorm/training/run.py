@@ -33,6 +33,7 @@ from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
+from molsepnorm.training.overlap import with_unseen_start
 from molsepnorm.training.preparing import prepare
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.report import try_report
@@ -126,6 +127,8 @@ def train_on(
     if resume:
         if folder is None:
             raise ConfigError("resume=True needs the folder of the run")
+        if model is None:
+            config, _ = with_unseen_start(config, dataset)
         _require_same_settings(config, RunFolder(folder))
     if config.run.ensemble > 1:
         raise ConfigError(
@@ -170,6 +173,9 @@ def _train(
         start = None if resume else starting_model(config, model)
         if dataset is None:
             dataset = _load(config, run.path if run is not None and resume else None, world)
+        if start is not None and model is None:
+            config, dataset = with_unseen_start(config, dataset)
+            start = starting_model(config, None)
         if config.objective.name != SUPERVISED:
             dataset.require_test("Pre-training")
         config = with_length(config, dataset)

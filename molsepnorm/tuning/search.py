@@ -25,6 +25,7 @@ from molsepnorm.training.callback import Callback, Callbacks, EpochRecord, StopW
 from molsepnorm.training.completing.baseline import may_blend
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.objectives import OBJECTIVES
+from molsepnorm.training.overlap import with_unseen_start
 from molsepnorm.training.recipes import load_config, load_dataset
 from molsepnorm.training.run import train_on, with_length
 from molsepnorm.training.run_folder.folder import RunFolder
@@ -79,8 +80,9 @@ def tune(
 
     new_figure()  # needs matplotlib
     budgeted = check_search(config, trials, budget)
-    start = open_start(config.finetune)
     data = load_splits(config, splits)
+    config, _ = with_unseen_start(config, data[0])
+    start = open_start(config.finetune)
     config = with_length(config, data[0])
     values = make_space(config, space, fixed)
     may_blend(config, data[0])  # for the best configuration

@@ -158,7 +158,7 @@ def test_ablate_prints_each_run_and_the_differences(ablate, ok, tmp_path):
     [
         ("norm=shared,sep", None),
         ("model.layers=1,2", None),
-        ("optim.lr=1e-3,1e-4", "molsepnorm-taught"),
+        ("optim.lr=1e-3,1e-4", "molsepnorm-assays"),
     ],
 )
 def test_a_varied_architecture_is_trained_from_random_weights(

@@ -221,8 +221,8 @@ def test_a_malformed_file_gives_a_clear_error(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("settings", "preset", "start"),
     [
-        ({}, None, "molsepnorm-taught"),
-        ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-taught"),
+        ({}, None, "molsepnorm-assays"),
+        ({"run.epochs": 3, "model.dropout": 0.1}, None, "molsepnorm-assays"),
         ({"finetune.start": "none"}, None, None),
         ({"model.layers": 2}, None, None),
         ({"data.featurizer": "zinc"}, None, None),

@@ -12,12 +12,12 @@ import pytest
 
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.errors import ConfigError, counted
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import PropertyModel, weights_digest
 from molsepnorm.molecules.featurize.smiles import canonical_smiles
 from molsepnorm.nn import Graphormer, GraphormerConfig
 from molsepnorm.tasks import Target, Task
 from molsepnorm.training import evaluate, load_config, train
-from molsepnorm.training.preparing import trained_on_before
+from molsepnorm.training.overlap import trained_on_before
 from molsepnorm.training.start import require_same_meaning
 from runs import split_rows, stop_at
 from support import Recorder
@@ -64,6 +64,36 @@ def test_molecules_that_the_start_was_trained_on_are_counted(configure, tmp_path
     train(third, tmp_path / "fourth", callback=[spy, stop_at(1)])
     (said,) = (each for each in spy.dataset.warnings if "was trained on" in each)
     assert f"was trained on {len(known)} " in said  # by the first run, not by the second
+
+
+@pytest.mark.parametrize("known", [0, 1, 9])
+def test_a_start_that_knows_the_scored_molecules_is_replaced(configure, tmp_path, known):
+    """By `finetune.otherwise`, if it knows more than 5 % of them; a resumed run stays with it."""
+    models = {}
+    for name in ("first", "second"):
+        config = configure(ONE | {"run.seed": len(name)})
+        models[name] = train(config, tmp_path / name).folder / "model"
+    trained = PropertyModel.from_pretrained(models["first"]).training_molecules().smiles
+    rows = [(f"{'C' * n}Br", "train" if n < 20 else "test") for n in range(1, 60)]
+    rows[-known or len(rows) :] = [(text, "test") for text in trained[:known]]
+    rows[:5] = [(text, "val") for text, _ in rows[:5]]
+    table = tmp_path / "more.csv"
+    lines = [f"{text},{number % 7}.5,{split}" for number, (text, split) in enumerate(rows)]
+    table.write_text("\n".join(["smiles,y,split", *lines]) + "\n")
+    settings = {"data.table": table, "data.splits_column": "split", "model.dropout": 0.2}
+    config = configure({**ONE, **settings, "finetune.start": str(models["first"])})
+    config = config.changed({"finetune.otherwise": str(models["second"])})
+    spy, run = Recorder(), tmp_path / "run"
+    train(config, run, callback=[spy, stop_at(1)])
+    written = load_config(config=run / "config.yaml")
+    used = "second" if known == 9 else "first"
+    assert written.finetune.start == models[used]
+    assert written.model.dropout == 0.2
+    assert written.finetune.weights_sha256 == weights_digest(models[used])
+    replaced = [text for text in spy.dataset.warnings if "training starts from" in text]
+    assert len(replaced) == (known == 9)
+    metrics = train(folder=run, resume=True).metrics  # both models have the same training rows
+    assert metrics.get("molecules_trained_on_before", 0) == known
 
 
 @pytest.mark.parametrize("levels", [("none", "parent"), ("parent", "none")])

@@ -17,7 +17,7 @@ from molsepnorm.tasks.calibration import Intervals
 from molsepnorm.training import evaluate, load_config, train
 from molsepnorm.training.completing import baseline, complete, refit
 from molsepnorm.training.evaluation import select
-from molsepnorm.training.preparing import trained_on_before
+from molsepnorm.training.overlap import trained_on_before
 from molsepnorm.training.probe import kernel as probe
 from molsepnorm.training.probe.kernel import kernel_regression
 from molsepnorm.training.scoring import refit_rows

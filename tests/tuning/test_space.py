@@ -13,7 +13,7 @@ from molsepnorm.tuning.study import make_space
 
 @pytest.fixture
 def finetuning(write_table):
-    """The recipe for tables, which starts from molsepnorm-taught, with its number of epochs."""
+    """The recipe for tables, which starts from molsepnorm-assays, with its number of epochs."""
     return load_config(write_table("data.csv"), overrides={"run.epochs": 15})
 
 
@@ -81,7 +81,7 @@ def test_a_space_that_cannot_be_searched_is_refused(configure, given, message):
 
 def test_settings_that_are_fixed_are_refused(finetuning, configure):
     """By the model that training starts from, or on the command line."""
-    with pytest.raises(ConfigError, match="start, molsepnorm-taught, fixes the archi"):
+    with pytest.raises(ConfigError, match="start, molsepnorm-assays, fixes the archi"):
         make_space(finetuning, {"model.layers": [2, 4]})
     with pytest.raises(ConfigError, match=r"finetune\.start cannot be tuned: all trials"):
         make_space(finetuning, {"finetune.start": ["molsepnorm-small", "none"]})

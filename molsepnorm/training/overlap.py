@@ -1,0 +1,123 @@
+"""Validation and test molecules that the model which training starts from was trained on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+
+from molsepnorm.data import datasets
+from molsepnorm.data.datasets import Dataset
+from molsepnorm.errors import MolsepnormError, counted
+from molsepnorm.files.reading import read_json
+from molsepnorm.model import SUPERVISED, PropertyModel
+from molsepnorm.model.folder import find_folder
+from molsepnorm.model.training_molecules import TRAINING_FILE
+from molsepnorm.molecules.featurize.standardize import LEVELS, Level, molecule_key
+from molsepnorm.pretrained import resolve
+from molsepnorm.training.config import FREE, TrainConfig
+from molsepnorm.training.recipes import encoding, load_config
+from molsepnorm.training.run_folder.folder import RunFolder
+
+_MAX_KNOWN = 0.05
+"""Largest share of the validation and test molecules that a start may know."""
+
+
+def with_unseen_start(config: TrainConfig, dataset: Dataset) -> tuple[TrainConfig, Dataset]:
+    """Return the settings with `finetune.otherwise` as the start, and the data with a warning about
+    it, if `finetune.start` was trained on more than 5 % of the validation and test molecules."""
+    start, other = config.finetune.start, config.finetune.otherwise
+    if start is None or other is None:
+        return config, dataset
+    known = trained_on_before(dataset, start, config.data.standardize)
+    scored = len(dataset.splits["val"]) + len(dataset.splits["test"])
+    if len(known) <= _MAX_KNOWN * scored:
+        return config, dataset
+    warning = (
+        f"{start} was trained on measurements of {counted(len(known), 'molecule')} of the "
+        f"validation and test splits, so training starts from {other}."
+    )
+    kept = {f"model.{name}": getattr(config.model, name) for name in FREE}
+    config = config.changed({**kept, "finetune.start": str(other)})
+    return config, replace(dataset, warnings=(*dataset.warnings, warning))
+
+
+def about_overlap(dataset: Dataset, config: TrainConfig) -> tuple[int, str]:
+    """Return the number of scored molecules that the start was trained on, and a warning."""
+    start = config.finetune.start
+    assert start is not None
+    try:
+        known = trained_on_before(dataset, start, config.data.standardize)
+    except MolsepnormError as error:
+        return 0, f"The molecules that {start} was trained on cannot be compared: {error}"
+    if not known:
+        return 0, ""
+    return len(known), (
+        f"{start} was trained on {counted(len(known), 'molecule')} of the validation and test "
+        f"splits, such as {known[0]}, so the scores may be too optimistic. Give such rows to the "
+        "training split (--splits-column), or remove them."
+    )
+
+
+def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
+    """Return the SMILES of validation and test molecules that the start was trained on.
+
+    The start knows the training molecules of its run, and of the runs that this one started from in
+    turn; without a run folder, or for a run on data in memory, those in the model folder. Molecules
+    of pre-training and of named data sets are not compared. Each is compared as its run read it,
+    with the scored molecules at the higher level of standardisation of that run and `level`, the
+    new one.
+    """
+    if dataset.smiles is None:
+        return []
+    known: dict[Level, set[str]] = defaultdict(set)
+    visited: set[Path] = set()
+    folder: Path | None = start
+    while folder is not None:
+        run = RunFolder.of_model(resolve(folder))
+        if run is None:
+            if folder == start or resolve(folder).exists():
+                _add_molecules_of_model(known, folder)
+            break
+        if run.path.resolve() in visited:
+            break
+        visited.add(run.path.resolve())
+        config = load_config(config=run.config)
+        if config.data.in_memory:
+            _add_molecules_of_model(known, run.path)
+        elif config.data.table is not None and config.objective.name == SUPERVISED:
+            _add_molecules_of_run(known, run, config)
+        folder = config.finetune.start
+    compared = {own: max(own, level, key=LEVELS.index) for own in known}
+    scored = (dataset.store.rows[dataset.splits[split]] for split in ("val", "test"))
+    texts = {_key(text, level): text for text in map(dataset.smiles.__getitem__, chain(*scored))}
+    return [
+        text
+        for text in texts.values()
+        if any(_key(text, compared[own]) in molecules for own, molecules in known.items())
+    ]
+
+
+_key = lru_cache(maxsize=100_000)(molecule_key)
+
+
+def _add_molecules_of_model(known: dict[Level, set[str]], folder: Path) -> None:
+    """Add the training molecules that a model folder has, if any."""
+    if (find_folder(folder) / TRAINING_FILE).is_file():
+        model = PropertyModel.from_pretrained(folder)
+        known[model.standardize] |= {*model.training_molecules().smiles}
+
+
+def _add_molecules_of_run(
+    known: dict[Level, set[str]], run: RunFolder, config: TrainConfig
+) -> None:
+    """Add the molecules that the networks of a run were trained on."""
+    dataset = datasets.load(run.with_own_splits(config.data), encoding(config))
+    run.require_same_data(dataset, splits=False)
+    assert dataset.smiles is not None
+    splits, metrics = read_json(run.splits)[0], run.written_metrics()
+    again = metrics is not None and "network" in metrics.refit
+    level, rows = config.data.standardize, splits["train"] + splits["val"] * again
+    known[level] |= {molecule_key(dataset.smiles[row], level) for row in rows}
