@@ -43,8 +43,11 @@ def examples(
 ) -> Examples:
     """All molecules, with arrays of `ExtraArrays` by name."""
     encoded = encode([featurize.get("zinc")(each) for each in SMILES], model.encoding)
-    given = None if weights is None else torch.from_numpy(weights.astype(np.float32))
     columns = torch.from_numpy(labels.astype(np.float32).reshape(len(SMILES), -1))
+    given = None
+    if weights is not None:  # (G,) or (G, T)
+        given = torch.from_numpy(weights.astype(np.float32)).reshape(len(SMILES), -1)
+        given = given.expand_as(columns)
     inputs = Inputs.of(encoded, ExtraArrays.none(len(SMILES))._replace(**extra))
     return Examples(inputs, model.graphs(inputs), columns, given, {})
 

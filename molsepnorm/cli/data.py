@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from molsepnorm.data.checking.check import Group, TableReport
     from molsepnorm.data.checking.clean import CleanTable
     from molsepnorm.data.datasets import ListedSet
-    from molsepnorm.data.datasets.dataset import TargetSummary
+    from molsepnorm.tasks.summary import TargetSummary
 
 _MAX_TARGETS = 30  # that are listed
 _MAX_ROWS = 3  # of a group

@@ -65,14 +65,14 @@ class Loss:
         Args:
             outputs: (B, O), outputs of the network.
             labels: (B, T) on the scale that is learned, NaN where missing.
-            weights: (B,), weights of the molecules; None if all are equal.
+            weights: (B, T), weights of the labels; None if all are equal.
             bounds: (B, T), 1 where the value is at least the label, -1 where it is at most the
                 label, 0 where it equals the label; None if there are no bounds.
         """
         outputs = outputs.float()
         present = ~labels.isnan()
         labels = torch.where(present, labels, 0.0)
-        weight = present.float() if weights is None else present * weights[:, None]
+        weight = present.float() if weights is None else present * weights
         if self._task_weights is not None:
             weight = weight * self._task_weights
         for i, class_weights in self._class_weights:

@@ -25,6 +25,7 @@ def fit(
     *,
     targets: Sequence[str] | None = None,
     weights: Any = None,
+    errors: Any = None,
     feature_columns: pd.DataFrame | Mapping[str, Sequence[Any]] | None = None,
     splits: Mapping[str, Sequence[int]] | None = None,
     bond_offset: int | None = None,
@@ -60,6 +61,8 @@ def fit(
             `data.task_type` is among the overrides.
         targets: names of the T targets; of a DataFrame, the columns to predict.
         weights: (G,) non-negative weights of the molecules in the loss; NaN is 1.
+        errors: standard errors of the labels, in the shape of `y`; NaN is the median error. Labels
+            with a larger error have a smaller weight.
         feature_columns: columns of G numbers or words that are inputs, such as a temperature.
         splits: indices of molecules under "train", "val" and "test"; other molecules are left out.
             Without "val", one in nine of "train" becomes a validation molecule, at random. Without
@@ -79,7 +82,9 @@ def fit(
             the index of the molecule.
         StorageError: a file in `folder` cannot be written.
     """
-    require_same_order(molecules=molecules, y=y, weights=weights, feature_columns=feature_columns)
+    require_same_order(
+        molecules=molecules, y=y, weights=weights, errors=errors, feature_columns=feature_columns
+    )
     if feature_columns is not None:
         feature_columns = with_text_names(feature_columns)
     if overrides is not None and not isinstance(overrides, Mapping):
@@ -92,6 +97,7 @@ def fit(
         overrides=overrides or {},
         features=feature_columns,
         weights=weights,
+        errors=errors,
         splits=splits,
         bond_offset=bond_offset,
     )

@@ -20,6 +20,7 @@ from molsepnorm.training.completing import baseline
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
 from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
+from molsepnorm.training.label_errors import with_unexplained
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.overlap import about_overlap
 from molsepnorm.training.recipes import architecture
@@ -64,6 +65,7 @@ def prepare(
         lines = (*dataset.warnings, *auxiliary.lines)
         dataset = replace(dataset, predicted=auxiliary.predicted, warnings=lines)
         inputs = fit_inputs(config, dataset)
+    dataset = world.main_process_first(lambda: with_unexplained(dataset, inputs, progress))
     can_blend = baseline.may_blend(config, dataset)
     linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
     is_probed = config.finetune.probe and linear and supervised

@@ -31,6 +31,7 @@ from molsepnorm.training.completing.complete import Completed, complete
 from molsepnorm.training.config import TrainConfig, seconds_of
 from molsepnorm.training.distributed import DistributedContext, device_of_rank
 from molsepnorm.training.inputs import training_dataset, with_inputs
+from molsepnorm.training.label_errors import with_unexplained
 from molsepnorm.training.loop import Trainer, epochs_within
 from molsepnorm.training.objectives import Examples, make_objective
 from molsepnorm.training.overlap import with_unseen_start
@@ -449,6 +450,7 @@ def _join(
     if (done := run.finished_metrics()) is not None:
         return done
     joined = join([model for model, _ in members])
+    dataset = with_unexplained(dataset, joined.inputs, callback.on_progress)
     dataset, extra = with_inputs(dataset, joined.inputs, callback.on_progress)
     device = device_of_rank(config.run.device, DistributedContext())
     examples = Examples.of(dataset, extra, joined, device)

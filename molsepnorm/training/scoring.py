@@ -15,7 +15,8 @@ from molsepnorm.data.datasets.splits import split_name
 from molsepnorm.errors import InvalidMolecule
 from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
 from molsepnorm.tasks import Task, json_scores
-from molsepnorm.training.results.metrics import ForestScores, Gap, Scores
+from molsepnorm.tasks.label_errors import noise_scores
+from molsepnorm.training.results.metrics import ForestScores, Gap, NoiseScores, Scores
 
 MAX_TRAINING = 20_000  # training molecules whose predictions a run writes
 _MAX_TRAIN, _MAX_TEST = 20_000, 500  # molecules whose similarities are computed
@@ -68,6 +69,7 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
     paired = task.intervals(test, labels, molecules=molecules, minus=constant, only=compared)
     entries["constant_difference"] = gaps(entries["test"], entries["test_constant"], paired)
     entries["labels"] = dataset.about_labels({**dataset.splits, **predictions.graphs})
+    entries["label_errors"] = _noise_scores(dataset, task, labels, test, rows)
     if forest := predictions.forest:
         scores = {
             split: json_scores(task.scores(forest[split], exact[predictions.graphs[split]]))
@@ -77,6 +79,19 @@ def score(dataset: Dataset, task: Task, predictions: Predictions) -> dict[str, A
         entries["baseline"] = ForestScores(**scores)
         entries["baseline_difference"] = gaps(entries["test"], scores["test"], paired)
     return entries
+
+
+def _noise_scores(
+    dataset: Dataset, task: Task, labels: np.ndarray, predictions: np.ndarray, rows: np.ndarray
+) -> dict[str, NoiseScores]:
+    scores = {}
+    for i, (name, columns) in enumerate(zip(task.names, task.columns(), strict=True)):
+        known = np.isfinite(labels[:, i]) & np.isfinite(predictions[:, columns.start])
+        if dataset.errors is not None and name in dataset.unexplained and known.any():
+            values, errors = predictions[known, columns.start], dataset.errors[rows, i][known]
+            about = noise_scores(values, labels[known, i], errors)
+            scores[name] = NoiseScores(unexplained=dataset.unexplained[name], **json_scores(about))
+    return scores
 
 
 def split_scores(

@@ -77,6 +77,7 @@ OPTIONS = {
     "task-type": ("binary", "binary"),
     "targets-except": ("id,name", ["id", "name"]),
     "weight-column": ("w", "w"),
+    "error-column": ("y=y_se, z = z_se", {"y": "y_se", "z": "z_se"}),
     "splits-column": ("part", "part"),
     "splits-file": ("splits.json", Path("splits.json")),
     "split-type": ("butina", "butina"),

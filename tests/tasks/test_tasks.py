@@ -257,18 +257,17 @@ def test_balanced_weights_equal_scikit_learns(counts: list[int], blanks: int) ->
 
 
 def plain_loss(
-    task: Task, outputs: Tensor, labels: Tensor, weights: list[float]
+    task: Task, outputs: Tensor, labels: Tensor, weights: Tensor
 ) -> tuple[Tensor, float]:
     """Compute the loss label by label."""
     total, weight = torch.zeros((), dtype=outputs.dtype), 0.0
-    for output_row, label_row, molecule in zip(outputs, labels.tolist(), weights, strict=True):
+    for output_row, label_row, row in zip(outputs, labels.tolist(), weights.tolist(), strict=True):
         start = 0
-        for target, label in zip(task.targets, label_row, strict=True):
+        for target, label, factor in zip(task.targets, label_row, row, strict=True):
             own = output_row[start : start + target.width]
             start += target.width
             if math.isnan(label):
                 continue
-            factor = molecule
             if target.kind == "regression":
                 error = own[0] - (label - target.mean) / target.scale
                 loss = error.abs() if task.regression_loss == "l1" else error * error
@@ -287,16 +286,18 @@ def plain_loss(
     "The loss with missing labels, weights and classes equals a plain loop; a weight of 2 "
     "equals two copies."
 )
-@pytest.mark.parametrize("weights", [None, [1.0, 0.5, 7.0, 3.0, 0.0, 1e-3]])
+@pytest.mark.parametrize("is_weighted", [False, True])
 @pytest.mark.parametrize("task", SUBSETS.values(), ids=SUBSETS)
-def test_loss_equals_a_plain_loop(task: Task, weights: list[float] | None) -> None:
+def test_loss_equals_a_plain_loop(task: Task, is_weighted: bool) -> None:
     """The sum, the sum of weights and the gradient agree for every mixture of kinds."""
     torch.manual_seed(0)
     labels = labels_of(task)
     outputs = (3 * torch.randn(6, task.outputs)).requires_grad_()
-    given = None if weights is None else torch.tensor(weights)
-    total, weight = loss_of(task, outputs, labels, given)
-    expected, expected_weight = plain_loss(task, outputs, labels, weights or [1.0] * 6)
+    of_rows = torch.tensor([1.0, 0.5, 7.0, 3.0, 0.0, 1e-3])
+    weights = torch.rand(labels.shape) * of_rows[:, None] if is_weighted else None
+    total, weight = loss_of(task, outputs, labels, weights)
+    every = torch.ones(labels.shape) if weights is None else weights
+    expected, expected_weight = plain_loss(task, outputs, labels, every)
     torch.testing.assert_close(total, expected)
     assert float(weight) == pytest.approx(expected_weight)
     (gradient,) = torch.autograd.grad(total, outputs)
@@ -312,7 +313,7 @@ def test_missing_labels_have_no_gradient(task: Task, size: float) -> None:
     torch.manual_seed(1)
     labels = labels_of(task)
     outputs = (size * torch.randn(6, task.outputs)).requires_grad_()
-    total, _ = loss_of(task, outputs, labels, torch.rand(6))
+    total, _ = loss_of(task, outputs, labels, torch.rand(labels.shape))
     total.backward()
     assert total.isfinite() or (task.regression_loss == "mse" and size > 1e19)
     assert outputs.grad.isfinite().all()
@@ -329,7 +330,7 @@ def test_a_weight_counts_as_copies_of_the_molecule(task: Task, copies: list[int]
     torch.manual_seed(2)
     outputs, labels = torch.randn(6, task.outputs), labels_of(task)
     times = torch.tensor(copies)
-    one = loss_of(task, outputs, labels, times.float())
+    one = loss_of(task, outputs, labels, times.float()[:, None].expand_as(labels))
     other = loss_of(task, outputs.repeat_interleave(times, 0), labels.repeat_interleave(times, 0))
     torch.testing.assert_close(one, other)
 

@@ -97,12 +97,12 @@ def test_a_forest_that_does_not_help_is_left_out(with_columns, tmp_path, monkeyp
 def of_rows(labels, weights, ids) -> SimpleNamespace:
     """Rows to validate on, after one to train on, whose label makes a trivial baseline of -9."""
     labels = np.concatenate([labels, np.full_like(labels[:1], -9.0)])
-    weights = None if weights is None else np.append(weights, weights[:1])
+    weights = None if weights is None else np.append(weights, weights[:1])[:, None]
     last = len(labels) - 1
     splits = {"train": np.array([last]), "val": np.arange(last)}
     ids = np.append(ids, len(labels))
     return SimpleNamespace(
-        labels=labels, weights=weights, bounds=None, molecule_ids=ids, splits=splits
+        labels=labels, label_weights=weights, bounds=None, molecule_ids=ids, splits=splits
     )
 
 

@@ -56,7 +56,9 @@ def classes(rank, probable, **changes):
 FOREST = {"baseline": {"test": {"rmse": 0.65}}}
 UNCLEAR = {"constant_difference": {"rmse": entry(-0.1, -0.3, 0.1)}}
 GOOD, PROBABLE = entry(0.3, 0.25, 0.35), entry(-0.19, -0.25, -0.1)
+NOISE = {"unexplained": 0.5, "inside": 0.604, "mae_beyond": 0.2, "best_mae": 0.1, "best_r2": 0.9}
 CASES = {
+    "errors of labels": (metrics(label_errors={"y": NOISE}), 2, "60 % of the predictions of y"),
     "good": (metrics(), 1, "0.600 against 2.00"),
     "good classes": (classes(GOOD, PROBABLE), 1, "0.800 against 0.500"),
     "no better": (metrics(**UNCLEAR), 2, "data check"),

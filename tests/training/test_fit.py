@@ -138,7 +138,7 @@ GRAPHS = [featurize.get("zinc")(text) for text in SMILES]
         (SMILES, np.zeros((54, 1, 1)), {}, r"y must have shape .*; got \(54, 1, 1\)"),
         (SMILES, [*Y[:-1], "high"], {}, "molecule 53, column 'y': 'high' is not a num"),
         (SMILES, pd.DataFrame({"a": Y}), {"targets": ["b"]}, "y has no column 'b'"),
-        (SMILES, Y, {"weights": [1.0, -1] * 27}, "molecule 1, .*the weight -1 is neg"),
+        (SMILES, Y, {"weights": [1.0, -1] * 27}, "molecule 1, .*'-1' is not a number of 0"),
         (SMILES, Y, {"splits": {"train": [0, 99]}}, "'train': there is no row 99"),
         (SMILES, Y, {"splits": {"train": [0, 1, 1]}}, "row 1 is in 'train' already"),
         (SMILES, Y, {"overrides": {"run.epoch": 1}}, "unknown setting 'run.epoch'"),

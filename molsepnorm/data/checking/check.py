@@ -16,7 +16,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.columns import Columns, plain_numbers
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import Dataset, TargetSummary
+from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import used_rows
 from molsepnorm.data.datasets.labels import Labels
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, split_name, with_splits
@@ -27,6 +27,7 @@ from molsepnorm.errors import InvalidMolecule, counted
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
 from molsepnorm.molecules.featurize.standardize import LEVELS, Level, protomer_key, standardized
 from molsepnorm.tasks.metrics import four_digits
+from molsepnorm.tasks.summary import TargetSummary
 from molsepnorm.tasks.transforms import unit_in
 
 _GROUPS, _PLACES = 10, 5  # groups listed for each finding, and rows for each group

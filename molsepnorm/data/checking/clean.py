@@ -76,13 +76,19 @@ def clean_table(scan: Scan, encoding: EncodingSpec) -> CleanTable:
     - Labelled rows of a named split are removed if the same molecule, with the same feature
       columns, has a label in a later split.
 
-    A file that names the split by row numbers, which differ in the copy, is a `ConfigError`.
+    A file that names the split by row numbers, which differ in the copy, is a `ConfigError`, and so
+    are errors of labels that would be merged.
     """
     if scan.config.splits_file is not None:
         raise ConfigError(
             f"{scan.config.splits_file} names rows by their numbers, which differ in a cleaned "
             "copy. Clean the table without it and split the copy, or keep the split in a column: "
             "--splits-column"
+        )
+    if scan.config.errors and scan.repeated:
+        raise ConfigError(
+            "a cleaned copy has one row for each molecule, and the errors of merged labels are not "
+            "written (data.error_column): train with --duplicates mean, which merges both"
         )
     source = scan.frame
     names = list(source.columns)  # several may be the same, but none of a target

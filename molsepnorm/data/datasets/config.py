@@ -34,9 +34,10 @@ _OF_PREDICTIONS = ("error", "similarity", "in_domain", "nearest_smiles")
 _NOT_RANDOM = ("scaffold-ogb", "time")  # types of splits
 _OF_SETS = ("dataset", "data_dir", "molecule_features", "smiles_column", "on_invalid")
 _NOT_OF_STRUCTURES = (
-    *("targets", "task_type", "classes", "targets_except", "weight_column", "feature_columns"),
-    *("transform", "duplicates", "relation_column", "unit_column", "missing_values", "limits"),
-    *("molecule_features", "splits_column", "time_column", "auxiliary"),
+    *("targets", "task_type", "classes", "targets_except", "weight_column", "error_column"),
+    *("feature_columns", "transform", "duplicates", "relation_column", "unit_column"),
+    *("missing_values", "limits", "molecule_features", "splits_column", "time_column"),
+    "auxiliary",
 )
 
 
@@ -91,6 +92,15 @@ def _parse_kinds(value: Any) -> Any:
                 f"activity=binary,colour=multiclass; the kinds are {', '.join(get_args(Kind))}"
             )
     return kinds if pairs else kinds[""]
+
+
+def _parse_columns(value: Any) -> Any:
+    """Accept the name of a column, a dictionary, or a text such as `a=a_se,b=b_se`."""
+    columns = parse_pairs(value) if isinstance(value, str) and "=" in value else value
+    named = [*columns, *columns.values()] if isinstance(columns, dict) else [columns]
+    if columns == {} or "" in named:
+        raise ValueError("write one column for the only target, or pairs such as a=a_se,b=b_se")
+    return columns
 
 
 def _parse_transforms(value: Any) -> Any:
@@ -211,6 +221,14 @@ class DataConfig(BaseModel):
 
     Weights are non-negative numbers; an empty cell counts as 1. The labels of a row of weight 0
     count as missing."""
+    error_column: Annotated[
+        str | dict[str, str] | None, BeforeValidator(_parse_columns), "--error-column"
+    ] = None
+    """Column of standard errors of the labels, or pairs such as a=a_se,b=b_se. Labels with a larger
+    error have a smaller weight.
+
+    Errors are in the unit of the label's cell. An empty cell counts as the median error, and 0 as
+    an exact label. See docs/assays.md."""
     missing_values: Annotated[
         _Names | None, AfterValidator(_numbers_or_none), "--missing-values", "Labels"
     ] = None
@@ -359,6 +377,12 @@ class DataConfig(BaseModel):
         return kinds
 
     @property
+    def errors(self) -> dict[str, str]:
+        """The columns of `error_column` by target; "" is the only target."""
+        columns = self.error_column
+        return columns if isinstance(columns, dict) else {"": columns} if columns else {}
+
+    @property
     def missing_numbers(self) -> list[float]:
         return [float(text) for text in self.missing_values or () if text != "none"]
 
@@ -381,6 +405,7 @@ class DataConfig(BaseModel):
             "targets_except": self.targets_except,
             "smiles_column": [] if self.in_memory else [self.smiles_column],
             **{role: [name] for role in one if (name := getattr(self, role)) not in (None, "none")},
+            "error_column": [*self.errors.values()],
             "feature_columns": list(self.features),
         }
 

@@ -16,63 +16,13 @@ import pandas as pd
 from molsepnorm.data.store import GraphStore, Rejected
 from molsepnorm.errors import ConfigError
 from molsepnorm.files.digests import short_digest
+from molsepnorm.molecules.encodings.hashes import graph_hashes
 from molsepnorm.tasks import Target
-from molsepnorm.tasks.metrics import Kind, four_digits
+from molsepnorm.tasks.label_errors import label_weights as of_errors
+from molsepnorm.tasks.summary import TargetSummary
 
-_MAX_CLASSES = 5  # classes that are listed
 SPLITS = ("train", "val", "test")
-BOUNDS = "bounds"  # a key of `Dataset.arrays`
-
-
-@dataclass(frozen=True)
-class TargetSummary:
-    """The labels of a target in some rows."""
-
-    name: str
-    kind: Kind
-    labels: int
-    """Number of labels, bounds such as ">10" included."""
-    bounds: int
-    missing: int
-    mean: float | None
-    """This and the other statistics describe exact labels after the transform; None without any."""
-    sd: float | None
-    median: float | None
-    min: float | None
-    max: float | None
-    classes: dict[str, int]
-    """Number of labels of each class, "0" and "1" for binary targets without words."""
-
-    @staticmethod
-    def of(target: Target, labels: np.ndarray, exact: np.ndarray) -> TargetSummary:
-        """Summarise labels (n,), NaN if missing; `exact` is NaN for bounds, too."""
-        present = exact[~np.isnan(exact)].astype(float)
-        count = int(np.count_nonzero(~np.isnan(labels)))
-        measured = target.kind == "regression" and len(present) > 0
-        functions: tuple[Callable[..., Any], ...] = (np.mean, np.std, np.median, np.min, np.max)
-        mean, sd, median, low, high = (float(f(present)) if measured else None for f in functions)
-        names = target.classes or ("0", "1") * (target.kind == "binary")
-        classes = {name: int((present == i).sum()) for i, name in enumerate(names)}
-        bounds, missing = count - len(present), len(labels) - count
-        return TargetSummary(
-            target.name, target.kind, count, bounds, missing, mean, sd, median, low, high, classes
-        )
-
-    @property
-    def distribution(self) -> str:
-        """Mean and standard deviation, or the frequencies of the classes, the most common first."""
-        if self.mean is not None and self.sd is not None:
-            return f"{four_digits(self.mean)} ± {four_digits(self.sd)}"
-        if not self.labels or not self.classes:
-            return ""
-        if self.kind == "binary":
-            negative, positive = self.classes
-            count = self.classes[positive]
-            name = "yes" if (negative, positive) == ("0", "1") else positive
-            return f"{count:,} {name} ({count / self.labels:.1%})"
-        ordered = sorted(self.classes.items(), key=lambda item: -item[1])
-        shown = [f"{name} {count / self.labels:.1%}" for name, count in ordered[:_MAX_CLASSES]]
-        return ", ".join(shown) + (", …" if len(ordered) > _MAX_CLASSES else "")
+BOUNDS, ERRORS = "bounds", "errors"  # keys of `Dataset.arrays`
 
 
 class Merged(NamedTuple):
@@ -110,6 +60,9 @@ class Dataset:
     """Cells of columns such as compound_id, of every row, for output."""
     weights: np.ndarray | None = None
     """float32 [G]: weight of each molecule in the loss; None for equal weights."""
+    unexplained: Mapping[str, float] = field(default_factory=dict)
+    """Standard deviation that a model cannot explain beside the errors of labels, by target; see
+    `tasks.label_errors`. It is not part of the `digest`."""
     metric: str | None = None
     """Usual metric of a named set in the literature."""
     evaluator: Callable[[np.ndarray, np.ndarray], float] | None = None
@@ -161,6 +114,26 @@ class Dataset:
         return self.labels if self.bounds is None else np.where(self.bounds, np.nan, self.labels)
 
     @property
+    def errors(self) -> np.ndarray | None:
+        """float32 [G, T]: standard errors of the labels, NaN for targets without; None if no target
+        has errors."""
+        return self.arrays.get(ERRORS)
+
+    @cached_property
+    def label_weights(self) -> np.ndarray | None:
+        """float32 [G, T]: weight of each label in the loss, that of the molecule times that of its
+        error; None for equal weights."""
+        if self.weights is None and not self.unexplained:
+            return None
+        weights = np.ones(self.labels.shape)
+        for i, name in enumerate(self.target_names):
+            if self.errors is not None and name in self.unexplained:
+                train = self.splits["train"][np.isfinite(self.labels[self.splits["train"], i])]
+                weights[:, i] = of_errors(self.errors[:, i], self.unexplained[name], train)
+        rows = 1 if self.weights is None else self.weights[:, None]
+        return (weights * rows).astype(np.float32)
+
+    @property
     def has_label(self) -> np.ndarray:  # bool [G]
         return ~np.isnan(self.labels).all(axis=1)
 
@@ -184,8 +157,6 @@ class Dataset:
     @cached_property
     def graph_hashes(self) -> np.ndarray:
         """Hashes [G], equal for equal graphs; those of other graphs hardly ever agree."""
-        from molsepnorm.data.datasets.duplicates import graph_hashes
-
         return graph_hashes(self.store)
 
     def smiles_of(self, graphs: np.ndarray | slice) -> list[str]:

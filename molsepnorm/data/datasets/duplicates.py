@@ -9,11 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.dataset import BOUNDS, Dataset, Merged
-from molsepnorm.data.store import GraphStore
+from molsepnorm.data.datasets.dataset import BOUNDS, ERRORS, Dataset, Merged
 from molsepnorm.errors import InvalidMolecule, counted
-
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 / 1.618, so it spreads all bits
+from molsepnorm.tasks.label_errors import merged_error
 
 
 def used_rows(rows: np.ndarray, is_labelled: np.ndarray) -> np.ndarray:
@@ -51,6 +49,7 @@ def merged(
     rows, smiles = dataset.store.rows, dataset.source_smiles
     assert smiles is not None
     labels, bounds = dataset.labels.copy(), dataset.bound_signs.copy()
+    errors = None if dataset.errors is None else dataset.errors.copy()
     weights = np.ones(len(rows)) if dataset.weights is None else dataset.weights.astype(float)
     has_labels = ~np.isnan(labels).all(axis=1)
     conflicts, entries = 0, list[Merged]()
@@ -62,7 +61,11 @@ def merged(
             values, of_rows = labels[used, i].astype(float), bounds[used, i]
             is_number = target.kind == "regression"
             label, bound = merged_label(values, of_rows, weights[used], is_number)
-            exact = values[~np.isnan(values) & (of_rows == 0)]
+            is_exact = ~np.isnan(values) & (of_rows == 0)
+            exact = values[is_exact]
+            if errors is not None and len(exact):
+                own = used[is_exact]
+                errors[first, i] = merged_error(errors[own, i], weights[own])
             if is_number and len(exact) > 1:
                 squares[i] += ((exact - exact.mean()) ** 2).sum()
                 freedom[i] += len(exact) - 1
@@ -80,6 +83,7 @@ def merged(
         if freedom[i]
     }
     arrays = {} if dataset.bounds is None else {BOUNDS: bounds}
+    arrays |= {} if errors is None else {ERRORS: errors}
     count, lines = counted(len(groups), "molecule"), []
     if groups:
         lines.append(f"Merged: {sum(map(len, groups)):,} rows of {count} with more than one row.")
@@ -125,30 +129,3 @@ def molecule_numbers(dataset: Dataset) -> np.ndarray:  # (G,)
     texts = table.loc[several, "text"]
     table.loc[several, "text"] = texts.map({text: canonical(text) for text in texts.unique()})
     return table.reset_index().groupby(["graph", "text"])["index"].transform("min").to_numpy()
-
-
-def graph_hashes(store: GraphStore) -> np.ndarray:  # uint64 (G,)
-    """Hash every graph, whatever the order of its atoms: each atom with all other atoms and the
-    paths to them, so that isomers differ."""
-    random = np.random.default_rng(0)
-
-    def numbers(count: int) -> np.ndarray:
-        return random.integers(0, 1 << 64, count, dtype=np.uint64)
-
-    of_atom = numbers(256)[store.degrees]
-    for feature in store.atoms.T:
-        of_atom = of_atom * _FACTOR + numbers(256)[feature]
-    of_path = numbers(len(store.paths))
-    hashes, end = np.empty(len(store), dtype=np.uint64), 0
-    for graph, atoms in enumerate(np.split(of_atom, np.cumsum(store.sizes))[:-1]):
-        start, end = end, end + len(atoms) ** 2
-        paths = of_path[store.pairs[start:end]].reshape(len(atoms), len(atoms))
-        around = _mixed(paths + _FACTOR * atoms).sum(axis=1)
-        hashes[graph] = _mixed(around + _FACTOR * atoms).sum()
-    return hashes
-
-
-def _mixed(hashes: np.ndarray) -> np.ndarray:
-    """Mix the bits of hashes (uint64), so that sums of them differ for different sets."""
-    hashes = (hashes ^ (hashes >> np.uint64(32))) * _FACTOR
-    return hashes ^ (hashes >> np.uint64(29))

@@ -33,11 +33,13 @@ from molsepnorm.errors import (
     did_you_mean,
     first_of,
     listed,
+    prefixed,
     separated,
 )
 from molsepnorm.files.tables import name_of_copy
 from molsepnorm.tasks import FeatureColumn, Target
 from molsepnorm.tasks.inputs import WITH_COMMA, too_close
+from molsepnorm.tasks.label_errors import learned_errors
 from molsepnorm.tasks.metrics import Kind, four_digits
 from molsepnorm.tasks.transforms import NO_TRANSFORM, Transform, transform_of, unit_in
 
@@ -74,6 +76,8 @@ class Labels:
     """int8 [rows, T]: 1 for lower bounds, -1 for upper bounds, 0 for exact labels."""
     issues: tuple[Issue, ...] = ()
     warnings: tuple[str, ...] = ()
+    errors: np.ndarray | None = None
+    """Standard errors, like `values`; NaN for targets without a column of errors."""
     factors: np.ndarray | None = None
     """float64 [rows]: factors that converted the numbers of the table; None if none did."""
 
@@ -114,6 +118,8 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
         factors = factors_to_nanomolar(units, smiles, partial(table.cell, name=unit))
     values = np.empty((len(table.frame), len(names)), dtype=dtype)
     bounds = np.zeros(values.shape, dtype=np.int8)
+    columns = _error_columns(names, config)
+    errors = np.full(values.shape, np.nan, dtype=dtype)
     targets: list[Target] = []
     issues: list[Issue] = []
     few: list[str] = []
@@ -159,13 +165,45 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
         names_of_classes = () if classes is None else classes.names
         transformed = NO_TRANSFORM if transform is None else transform.name
         targets.append(Target(name, kind, classes=names_of_classes, transform=transformed))
+        if name in columns:
+            own = _amounts(table, columns[name], "errors are numbers, or blank for the median")
+            own = own if factors is None else own * factors
+            with prefixed(f"{table.source}, column '{columns[name]}'"):
+                errors[:, number], line = learned_errors(targets[-1], own, labels)
+            warnings.append(line)
     if few:
         warnings.append(
             f"{', '.join(few)}: few whole numbers, treated as quantities. If they are classes: "
             f"{option('task_type', few[0], 'multiclass')}"
         )
     bounds[np.isnan(values)] = 0
-    return Labels(tuple(targets), values, bounds, tuple(issues), tuple(warnings), factors)
+    of_labels = errors if columns else None
+    return Labels(
+        tuple(targets), values, bounds, tuple(issues), tuple(warnings), of_labels, factors
+    )
+
+
+def _error_columns(names: Sequence[str], config: DataConfig) -> dict[str, str]:
+    """Return the column of errors of each target that has one."""
+    columns = config.errors
+    if "" in columns and len(names) != 1:
+        raise ConfigError(
+            f"data.error_column names '{columns['']}', and there are {len(names)} targets "
+            f"({first_of(names, _MAX_SHOWN)}): {option('error_column', names[0], columns[''])}"
+        )
+    return {name or names[0]: column for name, column in columns.items()}
+
+
+def _amounts(table: Columns, name: str, remedy: str) -> np.ndarray:  # (rows,)
+    """Return the numbers of a column of weights or errors, NaN for a blank. A cell that is no
+    number or negative is a `DataError` with the remedy."""
+    column = table.column(name)
+    odd = np.union1d(column.bad_rows, np.flatnonzero(column.bounds))
+    odd = np.union1d(odd, np.flatnonzero(column.numbers < 0))
+    if len(odd):
+        problem = "is not a number of 0 or more"
+        raise DataError(_issue(table, column, odd, problem, remedy)[0].message)
+    return column.numbers
 
 
 def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
@@ -174,18 +212,7 @@ def read_weights(table: Columns) -> np.ndarray | None:  # (rows,)
     name = table.config.weight_column
     if name is None:
         return None
-    column = table.column(name)
-    odd = np.union1d(column.bad_rows, np.flatnonzero(column.bounds))
-    if len(odd):
-        remedy = "weights are numbers, or blank for 1"
-        raise DataError(_issue(table, column, odd, "is not a number", remedy)[0].message)
-    weights = np.nan_to_num(column.numbers, nan=1)
-    if (weights < 0).any():
-        row = int((weights < 0).argmax())
-        raise DataError(
-            f"{table.cell(row, name)}: the weight {weights[row]:g} is negative; weights are 0 or "
-            "more"
-        )
+    weights = np.nan_to_num(_amounts(table, name, "weights are numbers, or blank for 1"), nan=1)
     if not weights.any():
         raise DataError(f"{table.source}, column '{name}': all weights are 0: set some above 0")
     return weights
@@ -204,7 +231,7 @@ def about_features(table: Columns) -> list[str]:
 
 def _configured_kinds(names: Sequence[str], config: DataConfig) -> dict[str, Kind | None]:
     """Return the configured kind of each target, None if it is inferred."""
-    for setting in ("task_type", "classes", "transform", "limits"):
+    for setting in ("task_type", "classes", "transform", "limits", "error_column"):
         by_target = getattr(config, setting)
         for name in by_target if isinstance(by_target, dict) else ():
             if name not in names:

@@ -76,6 +76,7 @@ def memory_dataset(
     encoding: EncodingSpec,
     *,
     weights: Any = None,
+    errors: Any = None,
     features: pd.DataFrame | Mapping[str, Any] | None = None,
     splits: Mapping[str, Any] | None = None,
     bond_offset: int | None = None,
@@ -87,7 +88,8 @@ def memory_dataset(
         ConfigError: the molecules are of several types, or an argument does not fit another.
         DataError: a molecule cannot be read, or a label does not fit its target.
     """
-    arguments = {"splits_column": "splits", "time_column": "splits", "weight_column": "weights"}
+    arguments = {"splits_column": "splits", "time_column": "splits"}
+    arguments |= {"weight_column": "weights", "error_column": "errors"}
     for name, argument in arguments.items():
         if getattr(config, name) is not None:
             raise ConfigError(
@@ -104,13 +106,20 @@ def memory_dataset(
         name = free_name("weights", table.columns, "_")
         table[name] = _cells(column, name, config)
         config = config.model_copy(update={"weight_column": name})
+    if errors is not None:
+        of_labels = label_table(errors, [*labels])
+        _require_length("errors", of_labels, listed)
+        columns = {name: free_name(f"{name}_error", table.columns, "_") for name in labels}
+        for name, column in columns.items():
+            table[column] = _cells(of_labels[name], column, config)
+        config = config.model_copy(update={"error_column": columns})
     for name in config.features:
         features = features if features is not None else {}
         require_column([*features], name, "the argument feature_columns")
         _require_length(f"feature column '{name}'", features[name], listed)
         table[name] = _texts(_unmasked(features[name]))
-    columns = Columns.of(table, config)
-    rows = Rows.read(columns, np.float32).without_refusals()
+    roles = Columns.of(table, config)
+    rows = Rows.read(roles, np.float32).without_refusals()
     texts: list[str] | None = None
     if kind == _SMILES:
         texts = list(map(str, listed))
@@ -136,7 +145,7 @@ def memory_dataset(
     elif kind == _DATA:
         graphs = _from_data(listed, bond_offset, config.featurizer)
     dataset = rows.dataset(graphs, encoding, written=texts, smiles=standard)
-    return with_splits(dataset, columns, splits)
+    return with_splits(dataset, roles, splits)
 
 
 def _unmasked(values: Any) -> Any:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
-from molsepnorm.data.datasets.dataset import BOUNDS, Dataset
+from molsepnorm.data.datasets.dataset import BOUNDS, ERRORS, Dataset
 from molsepnorm.data.datasets.labels import Labels, about_features, read_labels, read_weights
 from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, with_splits
 from molsepnorm.data.store import GraphStore, Rejected, graphs_of
@@ -100,6 +100,7 @@ class Rows:
                 "rows out and have them listed with data.on_invalid: skip (--on-invalid skip)"
             )
         rows = store.rows
+        arrays = {BOUNDS: labels.bounds if labels.bounds.any() else None, ERRORS: labels.errors}
         return Dataset(
             name=name or f"{len(store):,} molecules",
             store=store,
@@ -111,7 +112,7 @@ class Rows:
             written=written,
             columns={n: np.array(table.cells(n), object)[rows].tolist() for n in config.features},
             warnings=labels.warnings,
-            arrays={BOUNDS: labels.bounds[rows]} if labels.bounds.any() else {},
+            arrays={name: each[rows] for name, each in arrays.items() if each is not None},
             **more,
         )
 

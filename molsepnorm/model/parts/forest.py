@@ -72,19 +72,21 @@ class Forest(Part):
         Args:
             features: float32 (G, F), the stacked inputs of G molecules. NaN are replaced in place.
             labels: (G, T), NaN where missing.
-            weights: (G,) weights of the molecules; None for equal weights.
+            weights: (G, T), weights of the labels; None for equal weights.
             seed: random seed. Its trees do not depend on the number of threads.
             trees: number of trees of each target.
         """
         known = (column[~np.isnan(column)] for column in features.T)
         medians = np.array([np.median(each) if len(each) else 0.0 for each in known], np.float32)
         inputs = _filled(features, medians)
-        weights = np.ones(len(labels)) if weights is None else weights
+        weights = np.ones(labels.shape) if weights is None else weights
         constant = task.baseline_prediction(labels)
         settings = {"random_state": seed % _SEEDS, "n_jobs": threads}
         found = (
-            _fit_trees(target, inputs, column, weights, constant[columns], trees, **settings)
-            for target, column, columns in zip(task.targets, labels.T, task.columns(), strict=True)
+            _fit_trees(target, inputs, column, own, constant[columns], trees, **settings)
+            for target, column, own, columns in zip(
+                task.targets, labels.T, weights.T, task.columns(), strict=True
+            )
         )
         return Forest(medians, tuple(found), reads)
 

@@ -29,7 +29,7 @@ _SPLITS = ("val", "test")
 
 _OF_DATA = (
     *("auxiliary", "feature_columns", "featurizer", "molecule_features", "standardize"),
-    "weight_column",
+    *("weight_column", "error_column"),
 )
 """Settings of the data that may vary; the others define the molecules, labels or splits."""
 

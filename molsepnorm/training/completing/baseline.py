@@ -85,7 +85,7 @@ def fit_baseline(
 
     def fit(rows: np.ndarray, trees: int) -> Forest:
         features, labels = extra.of(rows).read_by(reads).stacked(), dataset.labels[rows]
-        weights = None if dataset.weights is None else dataset.weights[rows]
+        weights = None if dataset.label_weights is None else dataset.label_weights[rows]
         return Forest.fit(
             reads, features, labels, model.task, weights, seed=seed, trees=trees, threads=threads
         )
@@ -189,7 +189,7 @@ def _share(task: Task, one: np.ndarray, other: np.ndarray, dataset: Dataset, pri
         return float(is_worse[0])
     labels, weights, bounds = (
         None if each is None else torch.from_numpy(each[graphs])
-        for each in (dataset.labels, dataset.weights, dataset.bounds)
+        for each in (dataset.labels, dataset.label_weights, dataset.bounds)
     )
     assert labels is not None
 
@@ -219,6 +219,6 @@ def _error(task: Task, predictions: np.ndarray, dataset: Dataset, graphs: np.nda
         else:
             classes = np.eye(max(target.width, 2))[np.nan_to_num(labels).astype(int)]
             errors = ((values - classes[:, -target.width :]) ** 2).sum(axis=1)
-        weights = 1.0 if dataset.weights is None else dataset.weights[graphs]
+        weights = 1.0 if dataset.label_weights is None else dataset.label_weights[graphs, number]
         total += float((errors * weights)[known].sum())
     return total

@@ -30,7 +30,7 @@ class Examples:
     inputs: Inputs
     graphs: GraphTensors  # as the network that is trained reads them
     labels: Tensor  # float32 [G, T]
-    weights: Tensor | None  # float32 [G]; None if all molecules have the same weight
+    weights: Tensor | None  # float32 [G, T]; None if all labels have the same weight
     arrays: Mapping[str, Tensor] = field(default_factory=dict)  # of `Objective.prepare`
     dataset: Dataset | None = None  # without a data set, all molecules differ
 
@@ -46,7 +46,7 @@ class Examples:
             inputs,
             model.graphs(inputs),
             on_device(dataset.labels[:]),
-            None if dataset.weights is None else on_device(dataset.weights),
+            None if dataset.label_weights is None else on_device(dataset.label_weights),
             {name: on_device(array) for name, array in dataset.arrays.items()},
             dataset,
         )

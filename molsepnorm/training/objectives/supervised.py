@@ -79,7 +79,7 @@ class Supervised(Objective):
         return self.loss(self.network(batch), *self._labelled(graphs))
 
     def _labelled(self, graphs: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return labels, weights and bounds of molecules (B,); None where all are equal."""
+        """Return labels, weights and bounds of molecules (B, T); None where all are equal."""
         weights, bounds = self.examples.weights, self.examples.arrays.get(BOUNDS)
         return (
             self.examples.labels[graphs],

@@ -12,8 +12,16 @@ from molsepnorm.training.probe.kernel import (
     fit_kernel,
     fit_linear,
     fit_out_of_fold,
+    left_out_by_structure,
     refit_kernels,
 )
 from molsepnorm.training.probe.ridge import MAX_MOLECULES
 
-__all__ = ["MAX_MOLECULES", "fit_kernel", "fit_linear", "fit_out_of_fold", "refit_kernels"]
+__all__ = [
+    "MAX_MOLECULES",
+    "fit_kernel",
+    "fit_linear",
+    "fit_out_of_fold",
+    "left_out_by_structure",
+    "refit_kernels",
+]

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from molsepnorm.model import PropertyModel
+from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.parts import KernelPart
 from molsepnorm.model.parts.kernel import KernelRegression, TanimotoTo, compared, matern, of_column
 from molsepnorm.nn.graphormer import Graphormer, empty_network
@@ -176,15 +176,15 @@ def _num_centers(embedded: Embedded, task: Task) -> int:
 
 def _num_decomposed(embedded: Embedded, task: Task) -> int:
     """Return how many kernels are decomposed: regression targets with labels for the same molecules
-    share one. The weights of classes depend on the labels."""
-    numbers = zip(task.targets, np.isfinite(embedded.labels.T), strict=True)
+    and equal weights share one. The weights of classes depend on the labels."""
+    numbers = zip(task.targets, embedded.weights_of_labels, strict=True)
     return len({_shares_kernel(target, row) for target, row in numbers})
 
 
-def _shares_kernel(target: Target, labelled: np.ndarray) -> tuple[bytes, str]:
-    """Return what two targets have in common if they share a weighted kernel; `labelled`, bool
-    (n,), are the molecules that have a label."""
-    return labelled.tobytes(), "" if target.kind == "regression" else target.name
+def _shares_kernel(target: Target, weights: np.ndarray) -> tuple[bytes, str]:
+    """Return what two targets have in common if they share a weighted kernel; `weights` (n,) are
+    those of the labels, 0 where missing."""
+    return weights.tobytes(), "" if target.kind == "regression" else target.name
 
 
 def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> Sequence[float]:
@@ -223,10 +223,10 @@ def _exact(found: Regression, embedded: Embedded, task: Task) -> Regression:
 
     It is `found` itself where the targets are so many that this would take many minutes.
     """
-    labelled = np.isfinite(embedded.labels.T)
+    weights = embedded.weights_of_labels
     solved = {
-        (*_shares_kernel(target, row), penalty): float(row.sum())
-        for row, penalty, target in zip(labelled, found.penalties, task.targets, strict=True)
+        (*_shares_kernel(target, row), penalty): float(np.count_nonzero(row))
+        for row, penalty, target in zip(weights, found.penalties, task.targets, strict=True)
     }
     if sum(number**3 for number in solved.values()) > _MAX_OPERATIONS:
         return found
@@ -339,6 +339,27 @@ def fit_out_of_fold(
     left_out = np.full((len(groups), task.outputs), np.nan, dtype=np.float32)
     left_out[found.molecules] = task.predictions(torch.from_numpy(found.outputs).float()).numpy()
     return model.with_parts([fitted], [1.0]), left_out
+
+
+def left_out_by_structure(
+    task: Task, labels: np.ndarray, extra: ExtraArrays, reads: ExtraInputs, groups: np.ndarray
+) -> np.ndarray:  # float64 (n, O)
+    """Return the outputs for n molecules by kernel regressions without their group, which compare
+    descriptors, fingerprint counts and feature columns, but no embeddings.
+
+    Args:
+        labels: (n, T).
+        extra: the inputs `reads` of these molecules.
+        groups: (n,); molecules with the same number are left out together.
+    """
+    counts, descriptors, pairs, columns = compared(extra)
+    described = standardised(descriptors, *_percentile_scaling(extra.descriptors))
+    cells = standardised(columns, *scaling(columns))
+    every, none = np.arange(len(labels)), np.empty(0)
+    inputs, weights = described.double().numpy(), np.ones(labels.shape)
+    embedded = Embedded(inputs, none, none, labels, weights, every, groups)
+    features = Compared(counts, described[:, :0], pairs, cells, reads.column_widths)
+    return kernel_regression(embedded, task, features, needs_counts=True).left_out
 
 
 def refit_kernels(model: PropertyModel, examples: Examples, train: np.ndarray) -> PropertyModel:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -234,7 +234,7 @@ class Embedded:
     labels: np.ndarray
     """float32 [n, T], NaN where missing."""
     weights: np.ndarray
-    """float64 [n]: weights of the molecules. In a sample, each also counts for those that were not
+    """float64 [n, T]: weights of the labels. In a sample, each also counts for those that were not
     drawn."""
     molecules: np.ndarray
     """int64 [n]: indices of the molecules."""
@@ -264,6 +264,7 @@ class Embedded:
         inputs = infer(network, graphs, train, call=network.embed).double().numpy()
         mean, scale = inputs.mean(axis=0), inputs.std(axis=0)
         scale[scale <= 1e-6 * np.abs(inputs).max(axis=0, initial=1e-6)] = 1.0
+        weights = np.repeat(weights[:, None], labels.shape[1], axis=1)
         if examples.weights is not None:
             configured = examples.weights[torch.from_numpy(train).to(device)]
             weights = weights * configured.cpu().double().numpy()
@@ -271,6 +272,11 @@ class Embedded:
             groups = examples.dataset.molecule_ids
         ids = train if groups is None else groups[train]
         return Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
+
+    @cached_property
+    def weights_of_labels(self) -> np.ndarray:
+        """float64 [T, n]: the weights, 0 where the label is missing."""
+        return np.ascontiguousarray(np.where(np.isnan(self.labels), 0.0, self.weights).T)
 
     def some(self, rows: np.ndarray) -> Embedded:
         """Return some of the molecules, given by their places (n,)."""
@@ -329,10 +335,10 @@ class Solver:
         other."""
         models: dict[int, LinearModel] = {}
         penalties = self.penalties or [0.0] * len(task.targets)
-        labelled = [row.tobytes() for row in np.isfinite(embedded.labels.T)]
-        for number in sorted(range(len(labelled)), key=lambda n: (labelled[n], penalties[n])):
+        weighted = [row.tobytes() for row in embedded.weights_of_labels]
+        for number in sorted(range(len(weighted)), key=lambda n: (weighted[n], penalties[n])):
             target, labels = task.targets[number], embedded.labels[:, number]
-            weights = np.where(np.isnan(labels), 0.0, embedded.weights)
+            weights = embedded.weights_of_labels[number]
             if target.class_weights:
                 weights = weights * np.take(target.class_weights, np.nan_to_num(labels).astype(int))
             rows = np.flatnonzero(weights > 0)

@@ -63,6 +63,16 @@ class SetCoverage(_Coverage):
     classes: float | None = None  # mean number in a set
 
 
+class NoiseScores(_Record):
+    """Scores of the test predictions of a target beside the errors of their labels."""
+
+    unexplained: float  # τ, see `tasks.label_errors`
+    inside: float  # share of the predictions in the 95 % interval of their label
+    mae_beyond: float  # mean absolute error, where an error inside the interval is 0
+    best_mae: float  # expected of a model that predicts the true values
+    best_r2: float | None
+
+
 class Bin(_Record):
     low: float
     high: float
@@ -105,6 +115,7 @@ class Metrics(_Record):
     baseline_difference: dict[str, Gap] | None = None
     blend: Blend = Blend()
     labels: dict[str, dict[str, Any]] = {}  # see `Dataset.about_labels`
+    label_errors: dict[str, NoiseScores] = {}
     calibration: dict[str, IntervalCoverage | SetCoverage] = {}
     domain: DomainErrors | None = None
     auxiliary: list[str] = []  # names of the predictions of auxiliary models, which the model reads

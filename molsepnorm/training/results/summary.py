@@ -11,7 +11,14 @@ from molsepnorm.files.page import template
 from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import KernelPart, NetworkPart
 from molsepnorm.tasks.metrics import METRICS, between, label_of, significant
-from molsepnorm.training.results.metrics import Gap, Metrics, Scores, SetCoverage, headline
+from molsepnorm.training.results.metrics import (
+    Gap,
+    Metrics,
+    NoiseScores,
+    Scores,
+    SetCoverage,
+    headline,
+)
 
 INTERVAL = "95 % interval"
 MAX_TARGETS = 12  # that are listed one by one
@@ -166,6 +173,7 @@ def conclusion(metrics: Metrics) -> list[str]:
                 *_weak(names, constant, test, trivial, "the trivial baseline"),
                 *_weak(names, forest, test, of_forest, _FOREST, ("worse",)),
             ],
+            "noise": "; ".join(_inside(*pair) for pair in [*metrics.label_errors.items()][:_NAMED]),
             "similarity": metrics.nearest_train_similarity.get("median"),
             "undefined": [metric_label(test, n) for n in metrics.headlines if test[n] is None],
             "few": count if count < _FEW else 0,
@@ -196,6 +204,13 @@ def conclusion_of_folds(summary: Mapping[str, Any]) -> str | None:
         f"The model is {gains[name].word} than {_FOREST}, {metric_label(ours, name)} on average "
         f"over the folds: {gains[name]}, with the correction of Nadeau and Bengio for overlapping "
         f"training sets{''.join(weak)}."
+    )
+
+
+def _inside(name: str, noise: NoiseScores) -> str:
+    return (
+        f"{100 * noise.inside:.0f} % of the predictions of {name} are in the 95 % interval of the "
+        f"measurement, and a perfect model would have an MAE of {significant(noise.best_mae, 3)}"
     )
 
 

@@ -365,7 +365,7 @@ def test_weights_are_numbers_and_blanks_1():
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["1", "-0.5", "-2"], "my.csv, line 3, column 'w': the weight -0.5 is negative"),
+        (["1", "-0.5", "-2"], "my.csv, line 3, column 'w': '-0.5' is not a number of 0"),
         (["0", "0", "0.0"], "my.csv, column 'w': all weights are 0"),
         (["1", "2.5", "yes"], "my.csv, line 4, column 'w': 'yes' is not a number"),
         (["1", ">5", "2"], "my.csv, line 3, column 'w': '>5' is not a number"),

@@ -75,14 +75,14 @@ def by_scikit_learn(features, labels, weights, target):
 @pytest.mark.parametrize(("class_weight", "threads"), [(None, 1), ("balanced", 2)])
 def test_predictions_equal_scikit_learn(features, labels, class_weight, threads):
     task = task_of(labels, class_weight)
-    weights = np.random.default_rng(1).uniform(0.5, 2, 60)
+    weights = np.random.default_rng(1).uniform(0.5, 2, labels.shape)
     settings = {"seed": 3 + 2**32, "trees": 12, "threads": threads}  # scikit-learn's seeds are less
     forest = fitted(features, labels, task, weights, **settings)
     found = forest.values(arrays(features))
     assert (found.shape, found.dtype, forest.trees) == ((60, 5), np.float32, 12)
     expected = [
-        by_scikit_learn(features, column, weights, target)
-        for target, column in zip(task.targets, labels.T, strict=True)
+        by_scikit_learn(features, column, own, target)
+        for target, column, own in zip(task.targets, labels.T, weights.T, strict=True)
     ]
     np.testing.assert_allclose(found, np.concatenate(expected, axis=1), rtol=1e-6, atol=1e-6)
 

@@ -133,6 +133,21 @@ def test_targets_with_the_same_molecules_share_a_decomposition(random, monkeypat
         np.testing.assert_allclose(each.slopes, expected.slopes, rtol=1e-4, atol=1e-6)
 
 
+def test_labels_have_their_own_weights(random):
+    """Each target equals a regression of it alone, with its weights."""
+    labels = np.stack([some_labels(random), some_labels(random)], axis=1)
+    weights = random.uniform(0.2, 3, labels.shape).astype(np.float32)
+    model = start(regression("a", labels[:, 0]), regression("b", labels[:, 1]))
+    embedded = embedded_of_model(model, examples(model, labels, weights))
+    found = ridge_of_targets(embedded.inputs, model.task, embedded)
+    for i, target in enumerate(model.task.targets):
+        own = ((labels[TRAIN, i] - target.mean) / target.scale)[:, None]
+        expected, _ = ridge_of(embedded.inputs, own, weights[TRAIN, i].astype(float), TRAIN)
+        np.testing.assert_allclose(found[i].slopes, expected.slopes, rtol=1e-4, atol=1e-6)
+        even, _ = ridge_of(embedded.inputs, own, np.ones(len(TRAIN)), TRAIN)
+        assert np.abs(found[i].slopes - even.slopes).max() > 1e-3
+
+
 def embedded_of_model(model, given) -> Embedded:
     return Embedded.of(model.network, given.graphs, given, TRAIN, model.task)
 
@@ -153,7 +168,8 @@ def test_many_molecules_are_a_sample(random, limit):
     assert len(embedded.inputs) == len(set(embedded.molecules)) == 16
     assert set(embedded.molecules) <= set(TRAIN)
     np.testing.assert_array_equal(embedded.labels[:, 0], np.float32(labels[embedded.molecules]))
-    np.testing.assert_allclose(embedded.weights, 40 / 16 * weights[embedded.molecules], rtol=1e-6)
+    expected = 40 / 16 * weights[embedded.molecules, None]
+    np.testing.assert_allclose(embedded.weights, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("actives", "kept"), [(0, 0), (5, 5), (12, 8), (20, 8)])
