@@ -414,7 +414,8 @@ def _simulate(
     from molsepnorm.predict.suggest import parse_goals
     from molsepnorm.training.comparing.simulation import simulate
 
-    reading = dict(zip(cli.READING, vars(molecules.options).values(), strict=True))
+    reading = dict(zip(cli.READING, vars(molecules.options).values(), strict=False))
+    reading["smiles_column"] = [reading["smiles_column"], *molecules.options.further]
     quick = {"run.epochs": 0, "run.blend": "none", "run.baseline": False}
     reading |= {"device": molecules.device, "precision": molecules.precision}
     config = cli.configuration({**options, **reading}, None if options["config"] else quick)

@@ -7,7 +7,7 @@ import gc
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
@@ -69,6 +69,9 @@ class Molecules:
 
     def rows(self, predictor: Predictor) -> dict[str, Any]:
         """Return the arguments of `predict_rows` that describe the table of molecules."""
+        from molsepnorm.predict.encode import require_further
+
+        require_further(predictor.model.inputs, self.options.further)
         features = predictor.model.inputs.names  # columns whose decimal commas are read
         column = self.options.smiles_column
         if self.source is not None:
@@ -146,8 +149,11 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(**arguments: Any) -> Any:
         from molsepnorm.data.tables.formats import ReadOptions
+        from molsepnorm.tasks.inputs import smiles_columns
 
-        options = ReadOptions(*(arguments.pop(name) for name in cli.READING))
+        named, *others = (arguments.pop(name) for name in cli.READING)
+        first, *further = smiles_columns(named)
+        options = replace(ReadOptions(first, *others), further=tuple(further))
         return command(options=options, **arguments)
 
     return run

@@ -80,6 +80,11 @@ class DenseModel(nn.Module):
                 f"({', '.join(model.inputs.predicted)}), and such a model cannot be exported: use "
                 "molsepnorm predict, or train without --auxiliary"
             )
+        if model.molecules is not None:
+            raise ConfigError(
+                f"the model reads molecules in columns ({', '.join(model.molecules.widths)}), and "
+                "such a model cannot be exported: use molsepnorm predict"
+            )
         forms: dict[type, type[nn.Module]]
         forms = {NetworkPart: _DenseNetwork, KernelPart: _DenseNetwork, Forest: DenseForest}
         used = [pair for pair in zip(model.parts, model.weights, strict=True) if pair[1]]

@@ -3,7 +3,8 @@
 `config.json` has the parts with their weights and settings, the task, the featuriser, versions, and
 the SHA-256 digests of all files, itself included. `model.safetensors` has the tensors: names of the
 first part begin with `1.`, those of the second with `2.`, and so on; the parts of auxiliary models
-follow. The training molecules have a file unless they are left out. Nothing is pickled.
+follow. Names of the columns of further molecules begin with `molecules.`. The training molecules
+have a file unless they are left out. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from molsepnorm.errors import ConfigError, ModelError, counted, did_you_mean
 from molsepnorm.files.digests import KEY, has_digest, json_digest
 from molsepnorm.files.reading import check_types, read_json
 from molsepnorm.files.writing import clear_errors, replacing, require_empty
+from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.model.parts import PARTS, NetworkPart, Part, encoding_of, networks_of
 from molsepnorm.model.training_molecules import TRAINING_FILE, TrainingFile
 from molsepnorm.molecules import featurize
@@ -41,6 +43,7 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 README = "README.md"
 """Model card for people, which `training.results.card` writes and loading ignores."""
+_MOLECULES = "molecules."  # of the names of their tensors
 _OWN_FILES = {CONFIG, WEIGHTS, TRAINING_FILE, README}
 
 SCHEMA = 3
@@ -87,6 +90,8 @@ class Description:
     calibration: tuple[Calibration, ...] = ()
     domain: Domain | None = None
     auxiliary: list[AuxiliaryDescription] = field(default_factory=list)
+    molecules: dict[str, Any] | None = None
+    """See `MoleculeColumns.state`."""
 
 
 _OF_MODEL = ("featurizer", "task", "objective", "excludes", "standardize", "calibration", "domain")
@@ -163,6 +168,25 @@ def _restored_parts(
     return parts
 
 
+def _restored_molecules(
+    described: Description, weights: Mapping[str, Tensor], folder: Path
+) -> MoleculeColumns | None:
+    if described.molecules is None:
+        return None
+    own = {
+        name.removeprefix(_MOLECULES): each
+        for name, each in weights.items()
+        if name.startswith(_MOLECULES)
+    }
+    featurizer, level = described.featurizer, described.standardize
+    try:
+        return MoleculeColumns.from_state(described.molecules, own, featurizer, level)
+    except (ModelError, ConfigError) as error:
+        raise _no_model(folder, error) from error
+    except _WRONG_ENTRY as error:
+        raise _other_weights(folder / WEIGHTS, error) from error
+
+
 def _no_model(folder: Path, reason: object) -> ModelError:
     return ModelError(f"{folder / CONFIG} does not describe a model: {_brief(reason)}")
 
@@ -197,6 +221,10 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
         for number, (_, own) in enumerate(states, start=1)
         for name, tensor in own.items()
     }
+    of_columns = None
+    if model.molecules is not None:
+        of_columns, own = model.molecules.state()
+        tensors |= {f"{_MOLECULES}{name}": tensor.contiguous() for name, tensor in own.items()}
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ModelError(
@@ -217,6 +245,7 @@ def packed(model: PropertyModel) -> tuple[dict[str, Any], dict[str, bytes]]:
         featurizer_version=featurize.SIZES[model.featurizer].version,
         parts=parts[: len(model.parts)],
         auxiliary=[AuxiliaryDescription(each.task, part) for each, part in auxiliary],
+        molecules=of_columns,
         **{name: getattr(model, name) for name in _OF_MODEL},
     )
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -247,6 +276,7 @@ def read_folder(folder: Path | str) -> PropertyModel:
                 for each, part in zip(auxiliary, others, strict=True)
             ),
             weights=tuple(each.weight for each in described.parts),
+            molecules=_restored_molecules(described, weights, folder),
             **{name: getattr(described, name) for name in _OF_MODEL},
             structures=training_files(folder / TRAINING_FILE, about),
         )

@@ -16,6 +16,7 @@ from molsepnorm.data.batching.collate import GraphTensors
 from molsepnorm.devices import Precision
 from molsepnorm.errors import ConfigError, ModelError, counted, prefixed
 from molsepnorm.model.folder import SUPERVISED, read_folder, write_folder
+from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.model.parts import (
     Inputs,
     KernelPart,
@@ -81,6 +82,8 @@ class PropertyModel:
     auxiliary: tuple[PropertyModel, ...] = ()
     """Models of auxiliary tables, with one output for each target. Their predictions are inputs of
     the parts: `inputs.predicted` has their names."""
+    molecules: MoleculeColumns | None = None
+    """Computes the vectors of columns of further molecules; None if there are none."""
 
     inputs: ExtraInputs = field(init=False)
     """The inputs beside graphs that the parts and the auxiliary models read."""
@@ -104,6 +107,10 @@ class PropertyModel:
                 f"{counted(len(reads.predicted), 'auxiliary prediction')} cannot be computed: the "
                 "auxiliary models have other targets"
             )
+        read = {column.name: column.width for column in reads.columns if column.components}
+        known = {} if self.molecules is None else self.molecules.widths
+        if not read.items() <= known.items():
+            raise ConfigError(f"the vectors of {', '.join(read)} cannot be computed")
 
     @staticmethod
     def of(
@@ -307,6 +314,11 @@ def join(models: Sequence[PropertyModel], weights: Sequence[float] | None = None
         ExtraInputs.joined([model.inputs for model in models])
         if any(not _have_equal_parts(first.auxiliary, each.auxiliary) for each in models):
             raise ConfigError("the auxiliary models differ, so predict with each model by itself")
+        if any(not _have_equal_state(first.molecules, each.molecules) for each in models):
+            raise ConfigError(
+                "the vectors of further molecules differ, since they were fitted to other training "
+                "rows, so predict with each model by itself"
+            )
     parts, shares = list[Part](), list[float]()
     for model, of_model in zip(models, weights, strict=True):
         for part, weight in zip(model.parts, model.weights, strict=True):
@@ -363,9 +375,15 @@ def _have_equal_parts(ones: Sequence[PropertyModel], others: Sequence[PropertyMo
 
 def _are_equal(one: Part, other: Part) -> bool:
     """Return whether two parts have the same numbers and read the same inputs."""
+    return (one.kind, one.reads) == (other.kind, other.reads) and _have_equal_state(one, other)
+
+
+def _have_equal_state(
+    one: Part | MoleculeColumns | None, other: Part | MoleculeColumns | None
+) -> bool:
+    if one is None or other is None:
+        return one is other
     (settings, tensors), (other_settings, others) = one.state(), other.state()
-    if (one.kind, one.reads, settings) != (other.kind, other.reads, other_settings):
+    if settings != other_settings or tensors.keys() != others.keys():
         return False
-    return tensors.keys() == others.keys() and all(
-        torch.equal(tensor, others[name]) for name, tensor in tensors.items()
-    )
+    return all(torch.equal(tensor, others[name]) for name, tensor in tensors.items())

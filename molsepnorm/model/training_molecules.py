@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ from molsepnorm.molecules.featurize.standardize import Level
 from molsepnorm.tasks.domain import compared
 
 TRAINING_FILE = "training_molecules.gz"
+_DAMAGE = OSError, EOFError, zlib.error, LookupError, AttributeError, TypeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +37,8 @@ class TrainingMolecules:
     """float64 [n, T]: numbers in the unit of the table, or indices of classes; NaN if missing."""
     bounds: np.ndarray
     """int8 [n, T]: 1 if the value is at least the label, -1 if at most, 0 if equal."""
+    further: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The different molecules of each column of further molecules, as canonical SMILES."""
 
     def __len__(self) -> int:
         return len(self.smiles)
@@ -68,6 +72,13 @@ class TrainingMolecules:
             several[:, i] = numbers.reindex(smiles) > 1
         return labels, bounds, several
 
+    @cached_property
+    def further_fingerprints(self) -> dict[str, np.ndarray]:
+        """Fingerprints of the `further` molecules, uint8 [m, 256] by column."""
+        from molsepnorm.molecules.featurize.fingerprints import packed_morgan
+
+        return {name: packed_morgan(texts) for name, texts in self.further.items()}
+
     def read(self) -> TrainingMolecules:
         """Return itself; see `TrainingFile.read`."""
         return self
@@ -84,6 +95,9 @@ class TrainingMolecules:
             "labels": np.ascontiguousarray(self.labels),
             "bounds": np.ascontiguousarray(self.bounds),
         }
+        if self.further:
+            further = json.dumps(self.further).encode()
+            arrays["further"] = np.frombuffer(further, dtype=np.uint8)
         return gzip.compress(save(arrays), compresslevel=6, mtime=0)
 
     @staticmethod
@@ -96,14 +110,16 @@ class TrainingMolecules:
             found = load(gzip.decompress(content))
             names = ("smiles", "smiles_ends", "fingerprints", "labels", "bounds")
             text, ends, prints, labels, bounds = (found[name] for name in names)
-        except (OSError, EOFError, zlib.error, SafetensorError, KeyError) as error:
+            columns = json.loads(found["further"].tobytes()) if "further" in found else {}
+            further = {name: tuple(map(str, texts)) for name, texts in columns.items()}
+        except (*_DAMAGE, SafetensorError) as error:
             raise ValueError(str(error)) from error
         whole = text.tobytes()
         smiles = tuple(whole[a:b].decode() for a, b in pairwise(ends.tolist()))
         shapes = prints.ndim, labels.ndim, bounds.shape == labels.shape
         if shapes != (2, 2, True) or not len(smiles) == len(prints) == len(labels):
             raise ValueError("its arrays do not fit each other")
-        return TrainingMolecules(smiles, prints, labels, bounds)
+        return TrainingMolecules(smiles, prints, labels, bounds, further)
 
     @staticmethod
     def joined(parts: Sequence[TrainingMolecules], level: Level) -> TrainingMolecules:
@@ -126,8 +142,12 @@ class TrainingMolecules:
         for row, text in enumerate(smiles):
             first.setdefault((text, labels[row].tobytes(), bounds[row].tobytes()), row)
         rows = np.array([*first.values()], dtype=np.int64)
+        further = dict[str, tuple[str, ...]]()
+        for part in parts:
+            for name, texts in part.further.items():
+                further[name] = tuple(dict.fromkeys([*further.get(name, ()), *texts]))
         return TrainingMolecules(
-            tuple(smiles[row] for row in rows), prints[rows], labels[rows], bounds[rows]
+            tuple(smiles[row] for row in rows), prints[rows], labels[rows], bounds[rows], further
         )
 
 

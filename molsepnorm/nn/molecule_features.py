@@ -43,8 +43,8 @@ class MoleculeFeatures(KeepsFloat32):
         self.register_buffer("mean", torch.zeros(count))
         self.register_buffer("sd", torch.ones(count))
 
-    def fit(self, features: Tensor) -> None:  # (G, F)
-        mean, sd = scaling(features)
+    def fit(self, features: Tensor, as_is: Tensor | None = None) -> None:  # (G, F)
+        mean, sd = scaling(features, as_is)
         self.mean.copy_(mean)
         self.sd.copy_(sd)
 
@@ -59,12 +59,16 @@ class MoleculeFeatures(KeepsFloat32):
         return torch.cat([x, features.to(x.dtype)], dim=1)
 
 
-def scaling(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of features (G, F), float32; 1 for a constant feature."""
+def scaling(features: Tensor, as_is: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of features (G, F), float32; 1 for a constant feature, and
+    0 and 1 for those that stay as they are, bool (F,)."""
     values = features.double()
     mean = values.nanmean(dim=0).nan_to_num()
     sd = (values - mean).square().nanmean(dim=0).nan_to_num().sqrt()
-    return mean.float(), torch.where(sd > 1e-6 * mean.abs(), sd, 1.0).float()
+    sd = torch.where(sd > 1e-6 * mean.abs(), sd, 1.0)
+    if as_is is not None:
+        mean, sd = mean.masked_fill(as_is, 0.0), sd.masked_fill(as_is, 1.0)
+    return mean.float(), sd.float()
 
 
 def standardised(features: Tensor, mean: Tensor, sd: Tensor) -> Tensor:  # (B, F)

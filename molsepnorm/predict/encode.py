@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress, zip_longest
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,7 +23,8 @@ from molsepnorm.molecules.encodings.encoding import (
 )
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.molecules.molecule import MolGraph
-from molsepnorm.tasks import require_same_order, with_text_names
+from molsepnorm.tasks import ExtraInputs, require_same_order, with_text_names
+from molsepnorm.tasks.inputs import cell_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +60,8 @@ class EncodedRows:
     """float64 [R, 1 + T]: Tanimoto similarity to these molecules, NaN for invalid SMILES."""
     outside: np.ndarray | None = None
     """bool [R, columns]: see `ExtraInputs.outside`; None if the model has no feature columns."""
+    further: Mapping[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    """See `MoleculeColumns.nearest`, by column of further molecules."""
     alerts: np.ndarray | None = None
     """object [R]: the structural alerts as text, see `alerts_text`; None if they are not wanted."""
 
@@ -122,6 +125,18 @@ def require_feature_columns(
         )
 
 
+def require_further(inputs: ExtraInputs, named: Sequence[str]) -> None:
+    """Raise a `ConfigError` unless a model reads the columns of further molecules that are named
+    beside that of the SMILES."""
+    known = [column.name for column in inputs.columns if column.components]
+    if unknown := [name for name in named if name not in known]:
+        names = f"the further molecules {', '.join(known)}" if known else "one molecule of each row"
+        raise ConfigError(
+            f"--smiles-column names '{unknown[0]}', and the model reads {names}: name the columns "
+            "as in the training table"
+        )
+
+
 class Prepare:
     """Encodes rows as the model needs them, in groups for the device of its network.
 
@@ -151,6 +166,7 @@ class Prepare:
         self._featurizer = featurize.get(model.featurizer)
         self._standardize = model.standardize
         self._inputs = model.inputs
+        self._further = model.molecules
         self._smiles_order = smiles_order
         self._molecules = molecules
         self._alerts = alerts
@@ -162,7 +178,8 @@ class Prepare:
         smiles = standardized([row[0] for row in rows], self._standardize)
         made, structures = self._read(smiles)
         cells = [[row[index + 1] for row in rows] for index in range(len(self._inputs.columns))]
-        columns, wrong = self._inputs.encode_columns(cells, len(rows))
+        vectors = None if self._further is None else self._further.vectors
+        columns, wrong = self._inputs.encode_columns(cells, len(rows), vectors)
         errors = [
             str(each) if isinstance(each, InvalidMolecule) else error
             for each, error in zip(made, wrong, strict=True)
@@ -179,7 +196,21 @@ class Prepare:
         ]
         outside = self._inputs.outside(columns) if self._inputs.columns else None
         alerts = _alerts([row[0] for row in rows], errors) if self._alerts else None
-        return EncodedRows(errors, groups, nearest, similarity, outside, alerts)
+        further = self._nearest_further(cells)
+        return EncodedRows(errors, groups, nearest, similarity, outside, further, alerts)
+
+    def _nearest_further(
+        self, cells: Sequence[Sequence[Any]]
+    ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        if self._molecules is None or self._further is None:
+            return {}
+        known, by_name = self._molecules, dict(zip(self._inputs.names, cells, strict=True))
+        found = {}
+        for name, texts in known.further.items():
+            own = [*map(cell_text, by_name[name])]
+            bits = known.further_fingerprints[name]
+            found[name] = self._further.nearest(name, own, texts, bits)
+        return found
 
     def _compare(
         self, smiles: Sequence[str], errors: list[str | None]

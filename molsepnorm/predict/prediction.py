@@ -40,13 +40,16 @@ class Prediction:
         return prediction_html(self)
 
 
-def predictions_of(task: Task, smiles: Sequence[str], frame: pd.DataFrame) -> Iterator[Prediction]:
-    """Yield the predictions for some SMILES, one by one, from `Predictor.predicted`."""
+def predictions_of(
+    task: Task, smiles: Sequence[str], frame: pd.DataFrame, further: Sequence[str] = ()
+) -> Iterator[Prediction]:
+    """Yield the predictions for some SMILES, one by one, from `Predictor.predicted`; `further` are
+    the columns of the domain about further molecules."""
     targets = [(each, each.prediction_column, each.output_columns) for each in task.targets]
     names = [target.learned_name for target in task.targets]
     spreads = {name: f"{name}_spread" for name in names if f"{name}_spread" in frame}
     sure = [name for t in task.targets for name in t.uncertainty_columns if name in frame]
-    near = [*DOMAIN_COLUMNS]
+    near = [*DOMAIN_COLUMNS, *further]
     for each in task.targets:
         near += [each.expected_column, each.nearest_column, *each.own_domain_columns]
     near = [name for name in near if name in frame]

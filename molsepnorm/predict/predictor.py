@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from molsepnorm.predict.encode import Cells, EncodedRows, Prepare, Row, checked_
 from molsepnorm.predict.inference import Embed, Embeddings, Run
 from molsepnorm.predict.prediction import Prediction, predictions_of
 from molsepnorm.predict.reference import Reference
-from molsepnorm.predict.uncertainty import require_calibrated, require_domain
+from molsepnorm.predict.uncertainty import further_columns, require_calibrated, require_domain
 from molsepnorm.workers import results_of
 
 Result = TypeVar("Result")
@@ -125,10 +125,13 @@ class Predictor:
         """Yield the predictions one by one, in constant memory."""
         self.model.require_targets()
         rows = self.rows(smiles, columns)  # checked now, not at the first prediction
+        further = [*chain.from_iterable(further_columns(self._run.molecules).values())]
         return (
             prediction
             for part, table in self.predicted(rows)
-            for prediction in predictions_of(self.model.task, [row[0] for row in part], table)
+            for prediction in predictions_of(
+                self.model.task, [row[0] for row in part], table, further
+            )
         )
 
     def to_frame(self, smiles: Iterable[str], columns: Cells | None = None) -> pd.DataFrame:

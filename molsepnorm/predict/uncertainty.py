@@ -117,6 +117,12 @@ def require_domain(model: PropertyModel) -> TrainingMolecules:
     return molecules
 
 
+def further_columns(molecules: TrainingMolecules | None) -> dict[str, tuple[str, str]]:
+    """Return the names of the columns of the domain about each column of further molecules."""
+    names = () if molecules is None else molecules.further
+    return {name: (f"{name}_similarity", f"{name}_nearest_smiles") for name in names}
+
+
 def domain_columns(
     model: PropertyModel, molecules: TrainingMolecules, encoded: EncodedRows
 ) -> dict[str, np.ndarray]:
@@ -128,7 +134,9 @@ def domain_columns(
     columns are in the range of the training rows. <target>_expected_error is the mean error of
     validation molecules of this similarity. <target>_nearest is the label of the training molecule
     in the unit of the table, as text such as ">10" if some labels of the target are bounds; missing
-    if the model has feature columns and the molecule has different labels.
+    if the model has feature columns and the molecule has different labels. <column>_similarity and
+    <column>_nearest_smiles are about further molecules; one that is less similar to those of the
+    training rows than any of the validation rows is outside of the domain, too.
 
     If training molecules lack labels of some targets, each target has a most similar molecule with
     a label, <target>_nearest_smiles, and <target>_similarity; its other columns are about these.
@@ -147,8 +155,13 @@ def domain_columns(
     expected = model.domain.expected(similarity[:, 1:])
     if encoded.outside is not None:
         in_domain &= ~encoded.outside.any(axis=1)
+    further = dict[str, np.ndarray]()
+    for name, added in further_columns(molecules).items():
+        near, nearest = encoded.further.get(name, (np.empty(0), np.empty(0, dtype=object)))
+        in_domain &= ~(near < model.domain.further.get(name, 0.0))
+        further |= dict(zip(added, (near, nearest), strict=True))
     whole = similarity[:, 0], in_domain, smiles[:, 0]
-    columns = dict(zip(DOMAIN_COLUMNS, whole, strict=True))
+    columns = dict(zip(DOMAIN_COLUMNS, whole, strict=True)) | further
     for i, target in enumerate(model.task.targets):
         rows = encoded.nearest[:, i + 1]
         labels, bounds = measured[rows, i], signs[rows, i]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class Domain:
     errors: tuple[tuple[float, ...] | None, ...]
     """Expected error of each target at the similarities `GRID`, which does not increase; None with
     fewer than 10 labels."""
+    further: dict[str, float] = field(default_factory=dict)
+    """Smallest similarity of further molecules among the rows of these molecules, by column."""
 
     def __post_init__(self) -> None:
         curves = [curve for curve in self.errors if curve is not None]
@@ -74,7 +76,11 @@ class Domain:
             None if None in each else tuple(np.mean(each, axis=0).tolist())
             for each in zip(*(domain.errors for domain in domains), strict=True)
         ]
-        return Domain(max(domain.lowest for domain in domains), tuple(curves))
+        further = {
+            name: max(domain.further.get(name, 0.0) for domain in domains)
+            for name in domains[0].further
+        }
+        return Domain(max(domain.lowest for domain in domains), tuple(curves), further)
 
     def expected(self, similarity: np.ndarray) -> np.ndarray:  # (n, T) -> (n, T)
         """Return the expected errors; NaN for targets without a curve."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,8 +29,15 @@ _MISSING_WORD = "missing"
 _FEW_CODES = range(3, 21)
 """Numbers of different whole numbers that may be codes, such as those of assays."""
 _WHOLE = re.compile(r"([+-]?\d+)(?:\.0+)?")
+_CONSTANT = "{}: every row has '{}', so it cannot be an input: leave it out"
 
-FeatureKind = Literal["number", "category"]
+FeatureKind = Literal["number", "category", "molecule"]
+
+MoleculeVectors = Callable[[str, Sequence[str]], tuple[np.ndarray, list[str | None]]]
+"""Function from a column of molecules and its n cells to their vectors, float32 (n, w), and why a
+cell has none."""
+MAX_COMPONENTS = 32
+"""Largest number of components of the vectors of a column of molecules."""
 
 
 def require_same_order(**arguments: Any) -> None:
@@ -67,9 +75,37 @@ def with_text_names(columns: Any) -> Any:
     return columns.rename(columns=str) if hasattr(columns, "columns") else columns
 
 
+def smiles_columns(text: str) -> list[str]:
+    """Return the columns that a text such as `solute,solvent` names; a name with a comma is quoted.
+
+    >>> smiles_columns("solute, solvent"), smiles_columns('"SMILES, canonical"')
+    (['solute', 'solvent'], ['SMILES, canonical'])
+    """
+    try:
+        names = next(csv.reader([text], skipinitialspace=True), []) if "," in text else []
+    except csv.Error:  # such as a line break in a name
+        names = []
+    return [name.strip() for name in names if name.strip()] or [text]
+
+
+def with_further_molecules(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of data with the columns after the first in `smiles_column`, a text or a
+    list, as feature columns of molecules."""
+    text, features = settings.get("smiles_column"), settings.get("feature_columns") or []
+    names = smiles_columns(text) if isinstance(text, str) else text
+    if not isinstance(names, list | tuple) or not names:
+        return settings
+    further = [f"{name}:molecule" for name in names[1:]]
+    if further and isinstance(features, list | tuple):
+        features = [*features, *(name for name in further if name not in features)]
+        settings = {**settings, "feature_columns": features}
+    return {**settings, "smiles_column": names[0]}
+
+
 @dataclass(frozen=True)
 class FeatureColumn:
-    """A column of a table that is an input: numbers, or words, which are one-hot encoded."""
+    """A column of a table that is an input: numbers, words, which are one-hot encoded, or SMILES of
+    further molecules, whose vectors a model computes."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 - used when a model folder is read
 
@@ -81,13 +117,18 @@ class FeatureColumn:
     high: float | None = field(default=None, compare=False)
     fill: float | None = field(default=None, compare=False)
     """Mean of the training rows, for empty cells; None if none of these rows is empty. In a column
-    of words the word "missing" stands for empty cells."""
+    of words the word "missing" stands for empty cells. In a column of molecules it is 1: the last
+    component says that there is no molecule."""
+    components: int = 0
+    """Number of components of the vectors of a column of molecules; 0 for other columns."""
 
     @property
     def width(self) -> int:
-        return len(self.words) or 1
+        return self.components or len(self.words) or 1
 
     def __str__(self) -> str:
+        if self.components:
+            return "molecules"
         if self.words:
             return f"the words {first_of(self.words, 5)}"
         if self.low is None or self.high is None:
@@ -96,9 +137,10 @@ class FeatureColumn:
 
     def about_missing(self, cells: Sequence[object]) -> str:
         """Return what empty cells are read as; "" if there are none."""
-        if not (empty := sum(not _text(cell) for cell in cells)):
+        if not (empty := sum(not cell_text(cell) for cell in cells)):
             return ""
         value = f"the word '{_MISSING_WORD}'" if self.words else "the mean of the training rows"
+        value = "no molecule" if self.components else value
         return f"; {counted(empty, 'empty cell')} as {value}"
 
     @staticmethod
@@ -112,16 +154,22 @@ class FeatureColumn:
 
         Args:
             where: returns the location of a row for an error.
-            kind: numbers, or categories, which are words; None if the cells decide.
+            kind: numbers, categories, which are words, or molecules; None if the cells decide.
 
         Raises:
             DataError: the cells are numbers and words, or whole numbers that may be codes; all are
                 the same; or there are so many different words that they look like names.
         """
-        filled = {row: text for row, cell in enumerate(cells) if (text := _text(cell))}
+        filled = {row: text for row, cell in enumerate(cells) if (text := cell_text(cell))}
         missing = len(filled) < len(cells)
         if not filled:
             raise DataError(f"{where(0)}: all cells are empty, so it cannot be an input")
+        if kind == "molecule":
+            texts = {*filled.values()}
+            if len(texts) + missing < 2:
+                raise DataError(_CONSTANT.format(where(next(iter(filled))), *texts))
+            count = max(1, min(MAX_COMPONENTS, len(texts) - 1)) + missing
+            return FeatureColumn(name, fill=1.0 if missing else None, components=count)
         values = {row: None if kind == "category" else _number(t) for row, t in filled.items()}
         for row, value in values.items():
             if value is not None and not abs(value) < _MAX_NUMBER:
@@ -145,10 +193,7 @@ class FeatureColumn:
         first, texts = next(iter(filled)), {*filled.values()}
         words = {*map(_word, texts), *[_MISSING_WORD] * missing}
         if len({*numbers} or words) < 2:
-            raise DataError(
-                f"{where(first)}: every row has '{filled[first]}', so it cannot be an input: leave "
-                "it out"
-            )
+            raise DataError(_CONSTANT.format(where(first), filled[first]))
         if not numbers and len(words) > min(_MAX_WORDS, max(10, len(filled) // 2)):
             raise DataError(
                 f"{where(first)}: the column has {len(words):,} different words, such as "
@@ -181,20 +226,23 @@ class FeatureColumn:
         return replace(columns[0], low=low, high=high, fill=fill)
 
     def encode(self, cells: Sequence[object]) -> tuple[np.ndarray, list[str | None]]:
-        """Return the inputs of rows, float32 (n, width), and why a row has none."""
+        """Return the inputs of rows, float32 (n, width), and why a row has none. The vectors of
+        molecules, which `ExtraInputs.encode_columns` adds, are 0."""
         values = np.zeros((len(cells), self.width), dtype=np.float32)
         errors: list[str | None] = [None] * len(cells)
-        index = {_word(_text(word)): column for column, word in enumerate(self.words)}
+        index = {_word(cell_text(word)): column for column, word in enumerate(self.words)}
         for row, cell in enumerate(cells):
-            text = _text(cell)
+            text = cell_text(cell)
             number = _number(text)
             word = _word(text) if text else _MISSING_WORD
             if not text and self.fill is not None:
-                values[row, 0] = self.fill
+                values[row, -1] = self.fill
             elif word in index:
                 values[row, index[word]] = 1
             elif not text:
                 errors[row] = f"the model needs a value in column '{self.name}', which is empty"
+            elif self.components:
+                continue
             elif self.words:
                 errors[row] = (
                     f"'{text}' in column '{self.name}' is not a word that the model was trained "
@@ -230,6 +278,11 @@ class ExtraInputs:
     def names(self) -> tuple[str, ...]:
         """Names of the feature columns that a table must have."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def declared(self) -> list[str]:
+        """The feature columns as in the setting `data.feature_columns`."""
+        return [f"{each.name}:molecule" if each.components else each.name for each in self.columns]
 
     @property
     def column_widths(self) -> tuple[int, ...]:
@@ -271,14 +324,32 @@ class ExtraInputs:
             next(iter(predicted), ((),))[0],
         )
 
+    @property
+    def of_molecules(self) -> np.ndarray:
+        """bool (C,): which inputs of columns, with the predictions after them, are vectors of
+        molecules. They are not standardised, since their lengths are a distance."""
+        columns = [np.full(column.width, column.components > 0) for column in self.columns]
+        return np.concatenate([*columns, np.zeros(len(self.predicted), dtype=bool)])
+
     def encode_columns(
-        self, cells: Sequence[Sequence[object]], rows: int
+        self,
+        cells: Sequence[Sequence[object]],
+        rows: int,
+        vectors: MoleculeVectors | None = None,
     ) -> tuple[np.ndarray, list[str | None]]:
-        """Return the inputs from each column's cells, float32 (rows, w), and why a row has none."""
+        """Return the inputs from each column's cells, float32 (rows, w), and why a row has none.
+        Columns of molecules need their `vectors`."""
         values = [np.zeros((rows, 0), dtype=np.float32)]
         errors: list[str | None] = [None] * rows
         for column, of_column in zip(self.columns, cells, strict=True):
             encoded, wrong = column.encode(of_column)
+            if column.components:
+                assert vectors is not None
+                filled = [i for i, cell in enumerate(of_column) if cell_text(cell)]
+                texts = [cell_text(of_column[i]) for i in filled]
+                encoded[filled], reasons = vectors(column.name, texts)
+                for i, reason in zip(filled, reasons, strict=True):
+                    wrong[i] = reason
             values.append(encoded)
             errors = [first or other for first, other in zip(errors, wrong, strict=True)]
         return np.concatenate(values, axis=1), errors
@@ -310,13 +381,15 @@ NO_INPUTS = ExtraInputs()
 """The inputs of a model that reads only the features of its featuriser."""
 
 
-def _text(cell: object) -> str:
+def cell_text(cell: object) -> str:
     """Return the text of a cell without outer spaces, empty for a missing value.
 
     Booleans and times have one spelling, whatever the format of the table.
 
-    >>> _text(True), _text("TRUE"), _text("2024-01-05T00:00:00.000"), _text("2024-01-05 09:30")
-    ('true', 'true', '2024-01-05', '2024-01-05 09:30:00')
+    >>> cell_text(True), cell_text("TRUE"), cell_text("2024-01-05T00:00:00.000")
+    ('true', 'true', '2024-01-05')
+    >>> cell_text("2024-01-05 09:30")
+    '2024-01-05 09:30:00'
     """
     text = "" if cell is None else str(cell).strip()
     if text.lower() in ("true", "false"):

@@ -31,6 +31,7 @@ from molsepnorm.data.datasets import DataConfig, Dataset
 from molsepnorm.errors import ConfigError, DataError, counted, listed, prefixed
 from molsepnorm.files.tables import free_name
 from molsepnorm.model import Inputs, PropertyModel
+from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.molecules.featurize.standardize import molecule_key
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.training.config import TrainConfig
@@ -55,6 +56,8 @@ class Auxiliary(NamedTuple):
     """float32 (G,), by name."""
     lines: tuple[str, ...] = ()
     """Sentences about the tables for the user."""
+    molecules: MoleculeColumns | None = None
+    """Computes the vectors of columns of molecules, which need no auxiliary table."""
 
 
 def fit_auxiliary(

@@ -178,7 +178,8 @@ def _load(
         raise ConfigError(
             f"{dataset.name} has no test split: score another table or split (--split val)"
         )
-    dataset, extra = with_inputs(dataset, replace(model.inputs, predicted=()))
+    reads, molecules = replace(model.inputs, predicted=()), model.molecules
+    dataset, extra = with_inputs(dataset, reads, molecules=molecules)
     if model.auxiliary:
         device = model.auxiliary[0].network.embedding.graph_token.device
         extra = model.completed(Inputs.of(dataset.store, extra, device)).extra
@@ -204,7 +205,7 @@ def _fit_to_model(data: DataConfig, model: PropertyModel) -> DataConfig:
         return data.model_copy(update={"table": None, "structures": [data.table], **changes})
     known = [target for target in model.task.targets if target.name in names]
     changes |= {
-        "feature_columns": list(model.inputs.names),
+        "feature_columns": model.inputs.declared,
         "targets": names,
         "task_type": {target.name: target.kind for target in known},
         "classes": {t.name: list(t.classes) for t in known if t.classes},

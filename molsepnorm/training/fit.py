@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.memory import label_table, memory_dataset
 from molsepnorm.errors import ConfigError
 from molsepnorm.tasks import require_same_order, with_text_names
+from molsepnorm.tasks.inputs import FeatureKind
 from molsepnorm.training.callback import Callback, TrainingResult
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import encoding, load_config, table_recipe
@@ -63,7 +65,8 @@ def fit(
         weights: (G,) non-negative weights of the molecules in the loss; NaN is 1.
         errors: standard errors of the labels, in the shape of `y`; NaN is the median error. Labels
             with a larger error have a smaller weight.
-        feature_columns: columns of G numbers or words that are inputs, such as a temperature.
+        feature_columns: columns of G numbers or words that are inputs, such as a temperature, or
+            of SMILES of further molecules, under a name such as "solvent:molecule".
         splits: indices of molecules under "train", "val" and "test"; other molecules are left out.
             Without "val", one in nine of "train" becomes a validation molecule, at random. Without
             test molecules, the result has no metrics and metrics.json only validation scores. By
@@ -118,6 +121,7 @@ def loaded(
     fixed = {"data.in_memory": True, "data.targets": list(labels.columns)}
     if features is not None:
         fixed["data.feature_columns"] = [_declared(name, features[name]) for name in features]
+        features = {_KIND.sub("", name): features[name] for name in features}
     config = table_recipe(overrides, preset) if config is None else config
     overrides = {"data.on_invalid": "fail", **overrides, **fixed}
     settings = load_config(config=config, preset=preset, overrides=overrides)
@@ -127,7 +131,12 @@ def loaded(
     return settings, dataset
 
 
+_KIND = re.compile(f":({'|'.join(get_args(FeatureKind))})$")
+
+
 def _declared(name: str, cells: Any) -> str:
+    if _KIND.search(name):
+        return name
     dtype = getattr(cells, "dtype", None) or np.asarray(cells).dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return f"{name}:category"

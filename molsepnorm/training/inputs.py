@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -17,12 +17,14 @@ from molsepnorm.errors import ConfigError, DataError, StorageError, counted
 from molsepnorm.files.arrays import open_array, write_array
 from molsepnorm.files.digests import short_digest
 from molsepnorm.files.writing import cache_folder, clear_errors, replacing, scratch_folder
-from molsepnorm.model import SUPERVISED, ExtraArrays
+from molsepnorm.model import SUPERVISED, ExtraArrays, PropertyModel
+from molsepnorm.model.molecule_columns import MoleculeColumns
+from molsepnorm.model.parts.kernel import encoder_of
 from molsepnorm.molecules.featurize import descriptors
 from molsepnorm.molecules.featurize.descriptors import COUNTS, DESCRIPTORS, FAST_DESCRIPTORS, PAIRS
 from molsepnorm.molecules.featurize.smiles import oriented_mol
 from molsepnorm.tasks import NO_INPUTS, ExtraInputs, FeatureColumn
-from molsepnorm.tasks.inputs import FeatureKind
+from molsepnorm.tasks.inputs import FeatureKind, cell_text
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.recipes import load_dataset
 from molsepnorm.workers import Workers
@@ -65,6 +67,43 @@ def _fit_column(name: str, cells: list[Any], kind: FeatureKind | None) -> Featur
     return FeatureColumn.fit(name, cells, lambda row: where, kind)
 
 
+def fit_molecules(
+    config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, start: PropertyModel | None
+) -> MoleculeColumns | None:
+    """Return what computes the vectors of columns of molecules, if there are some: that of the
+    start if it has the same columns, or one that is fitted to the training rows."""
+    columns = [column for column in inputs.columns if column.components]
+    if not columns:
+        return None
+    known, level = None if start is None else start.molecules, config.data.standardize
+    if known is not None and known.widths == {each.name: each.width for each in columns}:
+        return replace(known, standardize=level, known={})
+    encoder = None
+    if start is not None:
+        encoder = encoder_of(start.network, start.encoding.molecule_features).to("cpu")
+    rows = dataset.splits["train"]
+    cells = {
+        each.name: [*filter(None, (cell_text(dataset.columns[each.name][row]) for row in rows))]
+        for each in columns
+    }
+    return MoleculeColumns.fit(columns, cells, encoder, dataset.store.featurizer, level)
+
+
+def about_molecules(dataset: Dataset, molecules: MoleculeColumns | None) -> Iterator[str]:
+    """Yield for each column of further molecules how many test rows have one that training lacks,
+    since the scores stand for such rows."""
+    test = dataset.splits.get("test", np.zeros(0, dtype=np.int64))
+    if molecules is None or not len(test):
+        return
+    for name in molecules.widths:
+        cells = [cell_text(cell) for cell in dataset.columns[name]]
+        standard = molecules.standard(name, [*filter(None, cells)])
+        keys = np.array([standard.get(cell, "") for cell in cells], dtype=object)
+        known = {*keys[dataset.splits["train"]]}
+        new = sum(key not in known for key in keys[test])
+        yield f"{new:,} of {len(test):,} test rows have a molecule in '{name}' that training lacks."
+
+
 def probe_inputs(
     config: TrainConfig, dataset: Dataset, inputs: ExtraInputs, with_forest: bool
 ) -> ExtraInputs:
@@ -89,6 +128,7 @@ def with_inputs(
     inputs: ExtraInputs,
     progress: Callable[[int, int], None] = lambda done, of: None,
     processes: int | None = None,
+    molecules: MoleculeColumns | None = None,
 ) -> tuple[Dataset, ExtraArrays]:
     """Return the extra inputs of all molecules, and the data set without rows that lack them.
 
@@ -96,7 +136,8 @@ def with_inputs(
     out of the splits with a warning.
     """
     cells = [dataset.columns[name] for name in inputs.names]
-    columns, errors = inputs.encode_columns(cells, len(dataset.store))
+    vectors = None if molecules is None else molecules.vectors
+    columns, errors = inputs.encode_columns(cells, len(dataset.store), vectors)
     added = (dataset.predicted[name][:, None] for name in inputs.predicted)
     columns = np.hstack([columns, *added])
     extra = ExtraArrays.none(len(dataset.store))._replace(columns=columns)
@@ -119,7 +160,7 @@ def training_dataset(config: TrainConfig) -> Dataset:
     """Load the configured data set with the splits that a run trains on."""
     dataset = load_dataset(config)
     columns = replace(fit_inputs(config, dataset), morgan=0, descriptors=(), pairs=0)
-    return with_inputs(dataset, columns)[0]
+    return with_inputs(dataset, columns, molecules=fit_molecules(config, dataset, columns, None))[0]
 
 
 def _readable(dataset: Dataset, errors: Sequence[str | None]) -> Dataset:

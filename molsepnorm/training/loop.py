@@ -205,8 +205,8 @@ class Trainer:
         self.write(lambda run: checkpoint.save_checkpoint(run.checkpoint, *parts))
 
     def start(self) -> None:
-        """Write the auxiliary models, the probe and the first checkpoint."""
-        if predicted := self.dataset.predicted:
+        """Write what computes inputs, the probe and the first checkpoint."""
+        if (predicted := self.dataset.predicted) or self.model.molecules is not None:
             auxiliary = Auxiliary(self.model.auxiliary, predicted)
             self.write(lambda run: run.keep_auxiliary(auxiliary, self.model))
         if (probe := self.probe) is not None:

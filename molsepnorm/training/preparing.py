@@ -19,7 +19,13 @@ from molsepnorm.training.callback import Callback
 from molsepnorm.training.completing import baseline
 from molsepnorm.training.config import TrainConfig
 from molsepnorm.training.distributed import DistributedContext
-from molsepnorm.training.inputs import fit_inputs, probe_inputs, with_inputs
+from molsepnorm.training.inputs import (
+    about_molecules,
+    fit_inputs,
+    fit_molecules,
+    probe_inputs,
+    with_inputs,
+)
 from molsepnorm.training.label_errors import with_unexplained
 from molsepnorm.training.objectives import OBJECTIVES
 from molsepnorm.training.overlap import about_overlap
@@ -37,7 +43,7 @@ class Prepared:
     inputs: ExtraInputs  # of the model, or more that the probe may read
     extra: ExtraArrays  # values of the inputs
     probe: PropertyModel | None = None  # kernel regression of a resumed run
-    leaked: int | None = None  # molecules in more than one split; None if they cannot be compared
+    leaked: int | None = None  # molecules in more than one split; None if they are not compared
 
 
 def prepare(
@@ -57,14 +63,17 @@ def prepare(
     dataset = world.main_process_first(lambda: objective.prepare(config, dataset, progress))
     probe = None if resumed is None else resumed.probe()
     inputs = fit_inputs(config, dataset)
-    if auxiliary is None and config.data.auxiliary:
-        auxiliary = world.main_process_first(
-            lambda: fit_auxiliary(config, dataset, start, inputs, progress)
-        )
-    if auxiliary is not None:
-        lines = (*dataset.warnings, *auxiliary.lines)
-        dataset = replace(dataset, predicted=auxiliary.predicted, warnings=lines)
-        inputs = fit_inputs(config, dataset)
+    if auxiliary is None:
+        auxiliary = Auxiliary()
+        if config.data.auxiliary:
+            auxiliary = world.main_process_first(
+                lambda: fit_auxiliary(config, dataset, start, inputs, progress)
+            )
+        fitted = fit_molecules(config, dataset, inputs, start)
+        auxiliary = auxiliary._replace(molecules=fitted)
+    molecules, lines = auxiliary.molecules, (*dataset.warnings, *auxiliary.lines)
+    dataset = replace(dataset, predicted=auxiliary.predicted, warnings=lines)
+    inputs = fit_inputs(config, dataset)
     dataset = world.main_process_first(lambda: with_unexplained(dataset, inputs, progress))
     can_blend = baseline.may_blend(config, dataset)
     linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
@@ -72,14 +81,16 @@ def prepare(
     read = inputs if probe is None else probe.inputs
     if start is not None and is_probed:
         read = probe_inputs(config, dataset, inputs, may_blend or can_blend)
-    dataset, extra = world.main_process_first(lambda: with_inputs(dataset, read, progress))
+    dataset, extra = world.main_process_first(
+        lambda: with_inputs(dataset, read, progress, molecules=molecules)
+    )
     task, dataset = objective.fit_task(config, dataset)
     loaded = None if resumed is None else resumed.loaded_weights()
     known = start or loaded
     excludes = {} if known is None else {**known.excludes}
-    models = () if auxiliary is None else auxiliary.models
-    model = _new_model(config, dataset, task, inputs, extra, excludes, models)
-    warnings, new_targets = [*dataset.warnings], tuple[str, ...]()
+    model = _new_model(config, dataset, task, inputs, extra, excludes, auxiliary)
+    warnings = [*dataset.warnings, *about_molecules(dataset, molecules)]
+    new_targets = tuple[str, ...]()
     if start is not None:
         unfit, label = unfit_targets(model, start, dataset, extra), config.finetune.label
         loaded = load_weights(model, start, unfit)
@@ -96,7 +107,8 @@ def prepare(
         )
     if leak := model.leak(config.data.dataset, config.finetune.allow_leak):
         warnings.append(f"The scores are too optimistic (finetune.allow_leak): {leak}.")
-    if leaked := shared_molecules(dataset):
+    leaked = None if config.data.split_by else shared_molecules(dataset)
+    if leaked:
         warnings.append(
             f"{leaked:,} molecule{'s are' if leaked > 1 else ' is'} in more than one split, so "
             "the scores are too optimistic. `molsepnorm data check` lists the rows."
@@ -112,7 +124,7 @@ def _new_model(
     inputs: ExtraInputs,
     extra: ExtraArrays,
     excludes: dict[str, str],
-    auxiliary: tuple[PropertyModel, ...],
+    auxiliary: Auxiliary,
 ) -> PropertyModel:
     shape, columns = architecture(config), sum(inputs.column_widths)
     width = shape.molecule_features + inputs.width
@@ -122,7 +134,10 @@ def _new_model(
         train, features = dataset.splits["train"], dataset.store.features
         values = extra.of(train).read_by(inputs).stacked()
         values = values if features is None else np.hstack([features[train], values])
-        network.molecule_features.fit(torch.from_numpy(values))
-    about: dict[str, Any] = {"excludes": excludes, "auxiliary": auxiliary}
+        as_is = np.zeros(width, dtype=bool)
+        as_is[width - columns :] = inputs.of_molecules
+        network.molecule_features.fit(torch.from_numpy(values), torch.from_numpy(as_is))
+    about: dict[str, Any] = {"excludes": excludes, "auxiliary": auxiliary.models}
+    about["molecules"] = auxiliary.molecules
     about |= {"objective": config.objective.name, "standardize": config.data.standardize}
     return PropertyModel.of(network, dataset.store.featurizer, task, inputs=inputs, **about)

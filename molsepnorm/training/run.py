@@ -450,8 +450,9 @@ def _join(
     if (done := run.finished_metrics()) is not None:
         return done
     joined = join([model for model, _ in members])
-    dataset = with_unexplained(dataset, joined.inputs, callback.on_progress)
-    dataset, extra = with_inputs(dataset, joined.inputs, callback.on_progress)
+    progress, molecules = callback.on_progress, joined.molecules
+    dataset = with_unexplained(dataset, joined.inputs, progress)
+    dataset, extra = with_inputs(dataset, joined.inputs, progress, molecules=molecules)
     device = device_of_rank(config.run.device, DistributedContext())
     examples = Examples.of(dataset, extra, joined, device)
     fits = [(m.seed, m.best_epoch or 0) for model, m in members if model.network_part is not None]

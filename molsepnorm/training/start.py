@@ -217,7 +217,7 @@ def about_start(
     if inputs.width and inputs != model.inputs:
         kinds = {"morgan": inputs.morgan, "rdkit": inputs.descriptors}
         features = ",".join(name for name, read in kinds.items() if read)
-        options = [f"--feature-columns {','.join(inputs.names)}"] * bool(inputs.names)
+        options = [f"--feature-columns {','.join(inputs.declared)}"] * bool(inputs.names)
         options += [f"--molecule-features {features}"] * bool(features)
         options += ["the --auxiliary tables"] * bool(inputs.predicted)
         yield (

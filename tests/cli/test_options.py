@@ -79,6 +79,7 @@ OPTIONS = {
     "weight-column": ("w", "w"),
     "error-column": ("y=y_se, z = z_se", {"y": "y_se", "z": "z_se"}),
     "splits-column": ("part", "part"),
+    "split-by": ("solvent", "solvent"),
     "splits-file": ("splits.json", Path("splits.json")),
     "split-type": ("butina", "butina"),
     "split": ("0.7,0.2,0.1", (0.7, 0.2, 0.1)),

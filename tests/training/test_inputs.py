@@ -74,9 +74,10 @@ def run(tmp_path_factory) -> Path:
 def test_the_model_folder_holds_the_inputs(run):
     inputs = PropertyModel.from_pretrained(run).inputs
     content = json.loads((run / "model" / "config.json").read_text())["parts"][0]["reads"]
+    others = {"fill": None, "components": 0}
     assert content["columns"] == [
-        {"name": "temperature", "words": [], "low": 298.15, "high": 310.15, "fill": None},
-        {"name": "assay", "words": ["A", "B"], "low": None, "high": None, "fill": None},
+        {"name": "temperature", "words": [], "low": 298.15, "high": 310.15, **others},
+        {"name": "assay", "words": ["A", "B"], "low": None, "high": None, **others},
     ]
     assert (inputs.morgan, inputs.descriptors) == (2048, DESCRIPTORS)
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from molsepnorm.data.checking.check import check_table, scan_table
-from molsepnorm.data.datasets import DataConfig, load, table
+from molsepnorm.data.datasets import DataConfig, load
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules import featurize
 from molsepnorm.molecules.encodings import EncodingSpec
+from molsepnorm.molecules.featurize import standardize
 from molsepnorm.molecules.featurize.standardize import standardized
 from molsepnorm.predict import Predictor
 from molsepnorm.training import evaluate, fit, train
@@ -96,7 +97,7 @@ def test_the_standard_forms_are_computed_once(tmp_path, monkeypatch):
     """Unless the file in the cache is damaged. Reasons are found again."""
     monkeypatch.setenv("MOLSEPNORM_CACHE", str(tmp_path / "cache"))
     smiles = ["CCO", "C1CC", "Oc1ccccn1"]
-    first = table.cached_standard(smiles, "tautomer")
+    first = standardize.cached_standard(smiles, "tautomer")
     assert first == ["CCO", "", "O=c1cccc[nH]1"]
     (path,) = (tmp_path / "cache").glob("*-tautomer-rdkit*.standard")
 
@@ -105,13 +106,13 @@ def test_the_standard_forms_are_computed_once(tmp_path, monkeypatch):
         return standardized(smiles, level)
 
     with monkeypatch.context() as patch:
-        patch.setattr(table, "standardized", only_invalid)
-        again = table.cached_standard(smiles, "tautomer")
+        patch.setattr(standardize, "standardized", only_invalid)
+        again = standardize.cached_standard(smiles, "tautomer")
         assert (again, again[1].reason) == (first, first[1].reason)
     for damage in ("{", "[]", "{}", path.read_text().replace("CCO", "CCN")):
         path.write_text(damage)
-        assert table.cached_standard(smiles, "tautomer") == first
-    assert table.cached_standard(smiles, "none") is smiles
+        assert standardize.cached_standard(smiles, "tautomer") == first
+    assert standardize.cached_standard(smiles, "none") is smiles
     assert len(list((tmp_path / "cache").iterdir())) == 1
 
 

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from molsepnorm.data.datasets.columns import Columns, plain_numbers
+from molsepnorm.data.datasets.columns import Columns
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import Dataset
 from molsepnorm.data.datasets.duplicates import used_rows
@@ -92,15 +92,13 @@ class Scan:
     @cached_property
     def conditions(self) -> pd.Series:
         """Number of each readable row's molecule, feature columns and time; 25 equals 25.0."""
-        frame, config = self.frame, self.config
-        numbers = {name: plain_numbers(frame[name], config.decimal) for name in config.features}
+        table, config = self.rows.table, self.config
+        keys = [table.keys(name) for name in config.features]
         if (name := config.time_column) is not None:
-            numbers[name] = read_times(frame[name].tolist(), config.time_format)[0]
-        keys = [self.molecules]
-        for name, values in numbers.items():
-            cells = frame[name].str.strip().where(np.isnan(values), values.astype(str))
-            keys.append(cells.iloc[self.readable].set_axis(self.readable))
-        return _numbered(keys)
+            times = read_times(self.frame[name].tolist(), config.time_format)[0]
+            keys.append(self.frame[name].str.strip().where(np.isnan(times), times.astype(str)))
+        own = (each.iloc[self.readable].set_axis(self.readable) for each in keys)
+        return _numbered([self.molecules, *own])
 
     @cached_property
     def repeated(self) -> list[np.ndarray]:
@@ -333,7 +331,7 @@ def _duplicates(scan: Scan) -> Iterator[Finding]:
 def _leaks(scan: Scan) -> Iterator[Finding]:
     inside = {name: scan.molecules.loc[rows].unique() for name, rows in scan.parts.items()}
     groups, shared = [], set()
-    for one, other in combinations(inside, 2):
+    for one, other in combinations(() if scan.config.split_by else inside, 2):
         both = np.intersect1d(inside[one], inside[other])
         if len(both):
             rows = np.union1d(scan.parts[one], scan.parts[other])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -17,7 +17,8 @@ import pandas as pd
 from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.tables.columns import names_in_file, require_column, with_points
 from molsepnorm.data.tables.formats import locate
-from molsepnorm.errors import ConfigError, DataError, InvalidMolecule, listed
+from molsepnorm.errors import ConfigError, DataError, listed
+from molsepnorm.molecules.featurize.units import UNITS
 from molsepnorm.tasks.inputs import MISSING, WITH_COMMA
 from molsepnorm.tasks.metrics import Kind
 
@@ -44,9 +45,6 @@ _NONE = "none"  # instead of the name of a column
 _RELATIONS = {"": "", "=": "", "==": "", "~": "", ">": ">", ">>": ">", "<": "<", "<<": "<"}
 _RELATIONS |= {">=": ">=", "≥": ">=", "<=": "<=", "≤": "<="}
 """Relations, without quotation marks, and the sign that a number gets."""
-_NANOMOLAR = {"pM": 1e-3, "nM": 1.0, "uM": 1e3, "µM": 1e3, "μM": 1e3, "mM": 1e6, "M": 1e9}
-_GRAMS = {"ng/mL": 1e3, "ug/mL": 1e6, "µg/mL": 1e6, "ug.mL-1": 1e6, "mg/mL": 1e9}
-"""Units, and the number of nM in one of them; of mass units, times the molar mass in g/mol."""
 _MAX_WORDS = 20  # of a column of relations or units
 
 
@@ -70,7 +68,7 @@ def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -
     >>> with_relations(pd.Series(["5", "50", ""]), pd.Series(["=", "'>'", ">"]), "my.csv").tolist()
     ['5', '>50', '']
     """
-    signs = relations.map(_plain).map(_RELATIONS)
+    signs = relations.map(unquoted).map(_RELATIONS)
     if signs.isna().any():
         odd = int(signs.isna().to_numpy().argmax())
         raise DataError(
@@ -79,30 +77,6 @@ def with_relations(cells: pd.Series, relations: pd.Series, source: Path | str) -
             f"{', '.join(filter(None, _RELATIONS))}, or a blank for ="
         )
     return (signs + cells.str.strip()).where(cells.str.strip() != "", "")
-
-
-def factors_to_nanomolar(
-    units: Sequence[str], smiles: Sequence[str], where: Callable[[int], str]
-) -> np.ndarray | None:
-    """Return the factors that convert the rows to nM, float64 (rows,), NaN without a unit; None if
-    the only unit is another one, such as mV. Units of mass need the SMILES. An unknown one of
-    several units is a `DataError`, with `where` of its row."""
-    written = [*map(_plain, units)]
-    distinct = {*written} - {""}
-    unknown = sorted(distinct - {*_NANOMOLAR, *_GRAMS})
-    if unknown and len(distinct) == 1:
-        return None
-    if unknown:
-        raise DataError(
-            f"{where(written.index(unknown[0]))}: the unit '{unknown[0]}' cannot be converted "
-            f"beside others ({listed(sorted(distinct))}): known are "
-            f"{', '.join((*_NANOMOLAR, *_GRAMS))}. Convert these numbers, or leave such rows out"
-        )
-    factors = np.array([_NANOMOLAR.get(unit, np.nan) for unit in written])
-    for row, unit in enumerate(written):
-        if unit in _GRAMS:
-            factors[row] = _GRAMS[unit] / _molar_mass(smiles[row])
-    return factors
 
 
 def require_declared(
@@ -115,7 +89,7 @@ def require_declared(
     """Raise a `DataError` if one of the unused `Columns.words` holds relations other than =, or
     several units, and the settings do not say `none`."""
     for name, cells in words.items():
-        plain = {_plain(cell) for cell in cells}
+        plain = {unquoted(cell) for cell in cells}
         signs = {_RELATIONS.get(cell) for cell in plain}
         if relation is None and None not in signs and signs - {""}:
             raise DataError(
@@ -124,7 +98,7 @@ def require_declared(
                 f"Otherwise: --relation-column {_NONE}"
             )
         units = plain - {""}
-        if unit is None and len(units) > 1 and units <= {*_NANOMOLAR, *_GRAMS}:
+        if unit is None and len(units) > 1 and units <= UNITS:
             raise DataError(
                 f"{source}: the column '{name}' holds the units {listed(sorted(units))}. If they "
                 f"belong to '{target}', its numbers are converted to nM: --unit-column '{name}'. "
@@ -132,17 +106,9 @@ def require_declared(
             )
 
 
-def _plain(cell: str) -> str:
+def unquoted(cell: str) -> str:
+    """Return a cell without spaces and quotation marks around it."""
     return cell.strip().strip("'\"").strip()
-
-
-def _molar_mass(smiles: str) -> float:
-    from molsepnorm.molecules.featurize.descriptors import structure_inputs
-
-    try:
-        return float(structure_inputs([smiles], False, ("MolWt",), False)[1][0, 0])
-    except InvalidMolecule:  # the row is left out
-        return np.nan
 
 
 def word_of(cell: str) -> str:
@@ -340,6 +306,17 @@ class Columns:
         cells = self.frame.iloc[:, self.names.index(name)]
         decimal = self.config.decimal if name in self.config.features else None
         return with_points(cells, decimal).tolist()
+
+    def keys(self, name: str) -> pd.Series:
+        """Return the cells of a column as texts, equal for equal numbers, words and molecules."""
+        cells = pd.Series(self.cells(name), dtype=object).str.strip()
+        numbers = plain_numbers(cells, None)
+        cells = cells.where(np.isnan(numbers), numbers.astype(str))
+        if name in self.config.molecules:
+            from molsepnorm.molecules.featurize.further import standard_cells
+
+            cells = cells.map(standard_cells(name, cells, self.config.standardize)).map(str)
+        return cells
 
     def column(self, name: str) -> Column:
         """Return the first column of this name as numbers, with its relations."""

@@ -22,7 +22,7 @@ from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.tasks.inputs import FeatureKind
+from molsepnorm.tasks.inputs import FeatureKind, with_further_molecules
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
@@ -37,7 +37,7 @@ _NOT_OF_STRUCTURES = (
     *("targets", "task_type", "classes", "targets_except", "weight_column", "error_column"),
     *("feature_columns", "transform", "duplicates", "relation_column", "unit_column"),
     *("missing_values", "limits", "molecule_features", "splits_column", "time_column"),
-    "auxiliary",
+    *("auxiliary", "split_by"),
 )
 
 
@@ -188,7 +188,7 @@ class DataConfig(BaseModel):
     """The data set was passed to `molsepnorm.fit`; it cannot be set."""
 
     smiles_column: Annotated[str, "--smiles-column"] = "smiles"
-    """Name of the SMILES column."""
+    """Name of the SMILES column, or of those of several molecules in a row: solute,solvent."""
     decimal: Annotated[Literal[".", ","] | None, "--decimal"] = None
     """Decimal mark of numbers: a point or a comma, beside which points may group thousands. By
     default a point, unless the numbers of a file with semicolons leave it open."""
@@ -269,7 +269,8 @@ class DataConfig(BaseModel):
     """Columns that are inputs, such as a temperature or an assay, separated by commas.
 
     Numbers are standardised, words are one-hot encoded. Prediction needs the same columns.
-    assay:category reads numbers as words, pH:number reads whole numbers as quantities."""
+    assay:category reads numbers as words, pH:number whole numbers as quantities, solvent:molecule
+    SMILES of further molecules (docs/several-molecules.md)."""
     auxiliary: Annotated[
         dict[_FilePath, Annotated[_Names, Field(min_length=1)]],
         BeforeValidator(_parse_auxiliary),
@@ -325,6 +326,8 @@ class DataConfig(BaseModel):
     tests on the newest ones, by data.time_column."""
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for the split."""
+    split_by: Annotated[str | None, "--split-by", "Split"] = None
+    """Column whose rows with equal cells stay in one split, such as a solvent."""
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
     """Column that assigns each row to train, val (or valid) or test.
 
@@ -399,7 +402,8 @@ class DataConfig(BaseModel):
     @property
     def columns_by_role(self) -> dict[str, list[str]]:
         """The columns that have a role, by the setting that names them."""
-        one = ("weight_column", "splits_column", "time_column", "relation_column", "unit_column")
+        one = ["weight_column", "splits_column", "time_column", "relation_column", "unit_column"]
+        one.append("split_by")
         return {
             "targets": self.targets or [],
             "targets_except": self.targets_except,
@@ -408,6 +412,11 @@ class DataConfig(BaseModel):
             "error_column": [*self.errors.values()],
             "feature_columns": list(self.features),
         }
+
+    @property
+    def molecules(self) -> list[str]:
+        """The feature columns of molecules."""
+        return [name for name, kind in self.features.items() if kind == "molecule"]
 
     def columns_with_roles(self, but: str = "") -> set[str]:
         """Return the columns with another role than this one, see `columns_by_role`."""
@@ -453,6 +462,11 @@ class DataConfig(BaseModel):
                     "random: leave it out"
                 )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_further_molecules(cls, values: Any) -> Any:
+        return with_further_molecules(values) if isinstance(values, dict) else values
+
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
         for is_wrong, message in chain(self._of_sources(), self._of_columns(), self._of_splits()):
@@ -489,7 +503,7 @@ class DataConfig(BaseModel):
         for role, names in self.columns_by_role.items():
             for name in {*names}.intersection(self.features):
                 yield (
-                    role not in ("feature_columns", "time_column"),
+                    role not in ("feature_columns", "time_column", "split_by"),
                     f"data.feature_columns and data.{role} both name '{name}': a column has one "
                     "role",
                 )
@@ -512,7 +526,8 @@ class DataConfig(BaseModel):
         """Yield settings of the split that contradict each other."""
         names = ("splits_column", "splits_file", "folds")
         ways = [f"data.{name}" for name in names if getattr(self, name) is not None]
-        if self.split_type != "random" and self.names_rows:
+        ways += ["data.split_by"] * (self.split_by is not None and ways != ["data.folds"])
+        if self.split_type != "random" and (self.names_rows or self.split_by):
             ways.append(f"data.split_type: {self.split_type}")
         if self.split is None and ways:
             ways.append("data.split: null")

@@ -70,6 +70,8 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """G cells of each feature column, by name."""
+    groups: np.ndarray | None = None
+    """[G]: numbers of the cells of `data.split_by`; None if a split draws molecules."""
     predicted: Mapping[str, np.ndarray] = field(default_factory=dict)
     """float32 [G]: predictions of auxiliary models, by name. They are not part of the `digest`."""
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -153,6 +155,11 @@ class Dataset:
         from molsepnorm.data.datasets.duplicates import molecule_numbers
 
         return molecule_numbers(self)
+
+    @property
+    def together(self) -> np.ndarray:
+        """Numbers [G], the same for rows that a drawn split keeps together."""
+        return self.molecule_ids if self.groups is None else self.groups
 
     @cached_property
     def graph_hashes(self) -> np.ndarray:

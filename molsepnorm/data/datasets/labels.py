@@ -19,8 +19,8 @@ from molsepnorm.data.datasets.columns import (
     Column,
     Columns,
     configured_kind,
-    factors_to_nanomolar,
     require_declared,
+    unquoted,
     word_of,
 )
 from molsepnorm.data.datasets.config import DataConfig
@@ -37,6 +37,8 @@ from molsepnorm.errors import (
     separated,
 )
 from molsepnorm.files.tables import name_of_copy
+from molsepnorm.molecules.featurize.further import refuse_molecules
+from molsepnorm.molecules.featurize.units import factors_to_nanomolar
 from molsepnorm.tasks import FeatureColumn, Target
 from molsepnorm.tasks.inputs import WITH_COMMA, too_close
 from molsepnorm.tasks.label_errors import learned_errors
@@ -113,8 +115,8 @@ def read_labels(table: Columns, dtype: type[np.floating] = np.float64) -> Labels
         )
     factors = without_unit = None
     if (unit := table.qualifiers.unit) is not None:
-        units, smiles = table.cells(unit), table.cells(config.smiles_column)
-        without_unit = np.array([not cell.strip() for cell in units])
+        units, smiles = [*map(unquoted, table.cells(unit))], table.cells(config.smiles_column)
+        without_unit = np.array([not cell for cell in units])
         factors = factors_to_nanomolar(units, smiles, partial(table.cell, name=unit))
     values = np.empty((len(table.frame), len(names)), dtype=dtype)
     bounds = np.zeros(values.shape, dtype=np.int8)
@@ -225,6 +227,8 @@ def about_features(table: Columns) -> list[str]:
     for name, kind in table.config.features.items():
         cells = table.cells(name)
         column = FeatureColumn.fit(name, cells, partial(table.cell, name=name), kind)
+        if kind is None:
+            refuse_molecules(column.words, name, table.source)
         lines.append(f"The input '{name}' is read as {column}{column.about_missing(cells)}.")
     return lines
 

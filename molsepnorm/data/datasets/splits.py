@@ -72,6 +72,9 @@ def with_splits(
         dataset = merged(dataset, groups, where)
     elif config.split is not None and config.draws_molecules:
         numbers = dataset.molecule_ids
+    if config.split_by not in (None, config.smiles_column):
+        numbers = pd.factorize(table.keys(config.split_by))[0][dataset.store.rows]
+        dataset = replace(dataset, groups=numbers)
     molecules, has_label = dataset.molecules, dataset.has_label
     if not has_label[molecules].any():
         has_label[:] = True
@@ -278,6 +281,8 @@ def split_name(config: DataConfig) -> str | None:
         return f"split of the column {config.splits_column}"
     if config.splits_file is not None:
         return "split of a file"
+    if config.split_by is not None:
+        return f"split by {config.split_by}"
     kinds = {"scaffold-ogb": "scaffold split", "time": "split by time", "butina": "cluster split"}
     return kinds.get(config.split_type, f"{config.split_type} split")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,14 +21,13 @@ from molsepnorm.data.store import GraphStore, Rejected, graphs_of
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.columns import require_column
 from molsepnorm.data.tables.formats import is_stream, row_word
-from molsepnorm.errors import DataError, InvalidMolecule, ModelError, OpenChoice
-from molsepnorm.files.digests import KEY, json_digest, short_digest
-from molsepnorm.files.reading import read_json
+from molsepnorm.errors import DataError, InvalidMolecule, OpenChoice
 from molsepnorm.files.tables import free_name
-from molsepnorm.files.writing import cache_folder, write_json
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
-from molsepnorm.molecules.featurize.standardize import Level, standardized
+from molsepnorm.molecules.featurize.further import with_further
+from molsepnorm.molecules.featurize.standardize import cached_standard
 from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.tasks.inputs import cell_text
 
 _T = TypeVar("_T")
 Refusals = list[tuple[str, DataError | OpenChoice]]
@@ -93,6 +90,8 @@ class Rows:
                     text = "" if written is None else written[row]
                     rejected.append(Rejected(row, text, str(graph)))
 
+        further = {name: [*map(cell_text, table.cells(name))] for name in config.molecules}
+        graphs = with_further(graphs, further, config.standardize)
         store = GraphStore.encode(molecules(), rejected, encoding, config.featurizer)
         if rejected and config.on_invalid == "fail":
             raise DataError(
@@ -135,28 +134,6 @@ class Rows:
         )
 
 
-def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
-    """Return `standardized` SMILES, from the cache if they were computed before."""
-    if level == "none":
-        return smiles
-    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
-
-    key = short_digest(json.dumps(smiles))
-    path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
-    if path.exists():
-        with suppress(ModelError, LookupError, TypeError):  # a damaged file is replaced
-            content = read_json(path)
-            if json_digest(forms := content["smiles"]) == content[KEY]:
-                invalid = [row for row, text in enumerate(forms) if not text]
-                again = standardized([smiles[row] for row in invalid], level)  # with the reasons
-                for row, text in zip(invalid, again, strict=True):
-                    forms[row] = text
-                return forms
-    forms = standardized(smiles, level)
-    write_json(path, {"smiles": forms, KEY: json_digest(forms)})
-    return forms
-
-
 def attempt(refusals: Refusals, what: str, read: Callable[[], _T], otherwise: _T) -> _T:
     """Return what is read; if it stops training, note the error and return the other value."""
     try:
@@ -169,7 +146,8 @@ def attempt(refusals: Refusals, what: str, read: Callable[[], _T], otherwise: _T
 def _unused_split(table: Columns) -> list[str]:
     """Return a warning if the split is drawn although a column could assign the rows."""
     config = table.config
-    if config.column_of_split or config.splits_file or config.folds or config.split is None:
+    named = config.column_of_split or config.splits_file or config.split_by
+    if named or config.folds or config.split is None:
         return []
     lines = []
     for name, cells in table.words().items():

@@ -55,6 +55,8 @@ class ReadOptions:
     encoding: str | None = None
     sheet: str | None = None
     header_row: int | None = None
+    further: tuple[str, ...] = ()
+    """Columns of further molecules that are named beside that of SMILES."""
 
 
 def _packing(path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +15,9 @@ from torch.nn import functional as F
 from molsepnorm.devices import Precision
 from molsepnorm.model.parts.network import infer, restored_network
 from molsepnorm.model.parts.part import ExtraArrays, Inputs, Part, Predicted
-from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.graphormer import Graphormer, empty_network
 from molsepnorm.nn.molecule_features import KeepsFloat32, standardised
+from molsepnorm.nn.parts import in_head
 from molsepnorm.sepnorm.kernels import at_least_float32
 from molsepnorm.tasks import ExtraInputs, Task
 
@@ -226,6 +227,20 @@ class KernelPart(Part):
         if encoder.embedding_width != width:
             raise ValueError(f"a regression reads {width} channels of {encoder.embedding_width}")
         return KernelPart(encoder, regression.eval())
+
+
+def encoder_of(network: Graphormer, own: int) -> Graphormer:
+    """Return a copy of a network that reads out every layer, has no outputs, and reads the `own`
+    first molecule-level features, those of the featuriser."""
+    config = replace(
+        network.config, readout="layers", head="linear", columns=0, molecule_features=own, outputs=0
+    )
+    encoder = empty_network(config)
+    state = {name: each for name, each in network.state_dict().items() if not in_head(name)}
+    state = {n: e[:own] if n.startswith("molecule_features.") else e for n, e in state.items()}
+    wanted = encoder.state_dict()
+    encoder.load_state_dict(wanted | {name: each for name, each in state.items() if name in wanted})
+    return encoder.to(network.embedding.graph_token.device).eval()
 
 
 _PREFIX = "regression."  # of the names of its tensors

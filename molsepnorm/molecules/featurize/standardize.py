@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Literal, get_args
 
-from molsepnorm.errors import InvalidMolecule
+from molsepnorm.errors import InvalidMolecule, ModelError
+from molsepnorm.files.digests import KEY, json_digest, short_digest
+from molsepnorm.files.reading import read_json
+from molsepnorm.files.writing import cache_folder, write_json
 
 if TYPE_CHECKING:
     from rdkit import Chem
@@ -41,6 +46,28 @@ def standardized(smiles: Sequence[str], level: Level) -> Sequence[str]:
             return Unwritten(str(error))
 
     return [standard(text) for text in smiles]
+
+
+def cached_standard(smiles: Sequence[str], level: Level) -> Sequence[str]:
+    """Return `standardized` SMILES, from the cache if they were computed before."""
+    if level == "none":
+        return smiles
+    from molsepnorm.molecules.featurize.descriptors import RDKIT_VERSION
+
+    key = short_digest(json.dumps(smiles))
+    path = cache_folder() / f"{key}-{level}-rdkit{RDKIT_VERSION}.standard"
+    if path.exists():
+        with suppress(ModelError, LookupError, TypeError):  # a damaged file is replaced
+            content = read_json(path)
+            if json_digest(forms := content["smiles"]) == content[KEY]:
+                invalid = [row for row, text in enumerate(forms) if not text]
+                again = standardized([smiles[row] for row in invalid], level)  # with the reasons
+                for row, text in zip(invalid, again, strict=True):
+                    forms[row] = text
+                return forms
+    forms = standardized(smiles, level)
+    write_json(path, {"smiles": forms, KEY: json_digest(forms)})
+    return forms
 
 
 def standard_smiles(smiles: str, level: Level) -> str:

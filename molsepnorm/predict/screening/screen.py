@@ -29,6 +29,7 @@ from molsepnorm.files.reading import read_json
 from molsepnorm.files.writing import clear_errors, remove_leftovers, replacing, write_json
 from molsepnorm.model.folder import packed
 from molsepnorm.optional import require_package
+from molsepnorm.predict.encode import require_further
 from molsepnorm.predict.output import open_table
 from molsepnorm.predict.predictor import Predictor
 from molsepnorm.predict.screening.filters import Filter, FilterColumns, Kind
@@ -121,6 +122,7 @@ def screen(
         raise ConfigError(f"rows_per_part must be 1 or more; got {options.rows_per_part}")
     folder = Path(output).absolute()
     files = find_files(inputs)
+    require_further(predictor.model.inputs, options.reading.further)
     library = open_library(files, options.reading, options.columns, predictor.model.inputs.names)
     for source in library.sources:
         if folder in source.path.parents:
@@ -246,6 +248,7 @@ def _content(work: Work, options: ScreenOptions) -> dict[str, Any]:
     del about["molsepnorm"]  # the version may change
     settings = asdict(options)
     settings = settings.pop("reading") | settings
+    del settings["further"]  # the model names the columns
     settings |= {
         "columns": work.library.carried,
         "by": work.ranking and work.ranking.column,

@@ -75,7 +75,8 @@ def fit_baseline(
     seed, threads = config.run.seed, threads_of(config.run.threads)
     try:
         reads = forest_inputs(model.inputs)
-        _, extra = with_inputs(dataset, reads, callback.on_progress, threads)
+        progress, molecules = callback.on_progress, model.molecules
+        _, extra = with_inputs(dataset, reads, progress, threads, molecules)
     except InvalidMolecule as error:
         callback.on_warning(f"The run has no baseline, because RDKit refuses a molecule: {error}")
         return None

@@ -19,6 +19,7 @@ from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
 from molsepnorm.tasks.domain import GRID, Domain
 from molsepnorm.tasks.domain import compared as compared_molecules
+from molsepnorm.tasks.inputs import cell_text
 from molsepnorm.tasks.metrics import numbered
 from molsepnorm.tasks.molecule_errors import describe_miss, mean_errors, miss, relative_errors
 from molsepnorm.training import scoring
@@ -228,8 +229,12 @@ def _fit_domain(
         return model, None
     if not len(similarity["val"]):
         return model, None
-    domain = Domain.fit(similarity["val"], errors["val"])
-    structures = [_molecules(model.task, dataset, train, bits)] if keep_structures else []
+    lowest = _lowest_further(model, dataset, seen["val"], predictions.graphs["val"])
+    domain = replace(Domain.fit(similarity["val"], errors["val"]), further=lowest)
+    structures = []
+    if keep_structures:
+        known_molecules = _molecules(model.task, dataset, train, bits)
+        structures.append(replace(known_molecules, further=_further(model, dataset, train)))
     bins = {}
     for split, of_split in similarity.items():
         relative = mean_errors(relative_errors(errors[split], errors["val"]))
@@ -241,6 +246,32 @@ def _fit_domain(
         expected=dict(zip(model.task.names, domain.errors, strict=True)),
         bins=bins,
     )
+
+
+def _further(
+    model: PropertyModel, dataset: Dataset, rows: np.ndarray
+) -> dict[str, tuple[str, ...]]:
+    """Return the different molecules of each column of further molecules."""
+    found = {}
+    for name in () if model.molecules is None else model.molecules.widths:
+        cells = filter(None, (cell_text(dataset.columns[name][row]) for row in rows))
+        assert model.molecules is not None
+        found[name] = tuple(dict.fromkeys(model.molecules.standard(name, [*cells]).values()))
+    return found
+
+
+def _lowest_further(
+    model: PropertyModel, dataset: Dataset, train: np.ndarray, val: np.ndarray
+) -> dict[str, float]:
+    """Return the smallest similarity of a further molecule of the validation rows to those of the
+    training rows, by column."""
+    lowest = {}
+    for name, known in _further(model, dataset, train).items():
+        assert model.molecules is not None
+        cells = [cell_text(dataset.columns[name][row]) for row in val]
+        near = model.molecules.nearest(name, cells, known, packed_morgan(known))[0]
+        lowest[name] = float(near[~np.isnan(near)].min(initial=1.0))
+    return lowest
 
 
 def _errors(task: Task, dataset: Dataset, predictions: Predictions, split: str) -> np.ndarray:

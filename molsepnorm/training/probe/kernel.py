@@ -22,10 +22,16 @@ from torch import Tensor, nn
 
 from molsepnorm.model import ExtraArrays, PropertyModel
 from molsepnorm.model.parts import KernelPart
-from molsepnorm.model.parts.kernel import KernelRegression, TanimotoTo, compared, matern, of_column
-from molsepnorm.nn.graphormer import Graphormer, empty_network
+from molsepnorm.model.parts.kernel import (
+    KernelRegression,
+    TanimotoTo,
+    compared,
+    encoder_of,
+    matern,
+    of_column,
+)
+from molsepnorm.nn.graphormer import Graphormer
 from molsepnorm.nn.molecule_features import scaling, standardised
-from molsepnorm.nn.parts import in_head
 from molsepnorm.tasks import ExtraInputs, Target, Task
 from molsepnorm.training.objectives.objective import Examples
 from molsepnorm.training.probe.ridge import (
@@ -51,6 +57,9 @@ molecules, in an approximate kernel regression: with 59 or more of them it compa
 _BLOCK, _CENTERS = 128, 2000
 """Number of molecules whose kernel with a number of centres is computed at a time."""
 _COLUMN_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_MOLECULE_WEIGHTS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
+"""Weights of columns of molecules. A solvent may change a quantity by a tenth of its spread, so a
+hundredth of its variance depends on the column."""
 _MAX_WEIGHED = 800
 """Maximum number of molecules with which the weights of feature columns are chosen."""
 _MAX_WEIGHING = 4e9
@@ -72,6 +81,8 @@ class Compared(NamedTuple):
     """(n, C): the standardised cells of the feature columns."""
     column_widths: Sequence[int]
     """Number of cells of each feature column."""
+    of_molecules: np.ndarray
+    """bool (C,): see `ExtraInputs.of_molecules`."""
     column_weights: Sequence[float] | None = None
     """Weight of each column; None if the weights are still to be chosen."""
 
@@ -188,7 +199,7 @@ def _shares_kernel(target: Target, weights: np.ndarray) -> tuple[bytes, str]:
 
 
 def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> Sequence[float]:
-    """Return the weight of each feature column: a multiple of 1/4, 0 for one that does not help.
+    """Return the weight of each feature column, 0 for one that does not help.
 
     One weight after the other is set to the value with the smallest leave-one-out error, twice for
     each column, on at most `_MAX_WEIGHED` molecules. Rows of a molecule under other conditions are
@@ -199,7 +210,11 @@ def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> Seque
         return ()
     most = np.cbrt(_MAX_WEIGHING / (count * _num_decomposed(embedded, task)))
     size = min(_MAX_WEIGHED, int(most), len(embedded.inputs))
-    rows = np.random.default_rng(0).choice(len(embedded.inputs), size, replace=False)
+    rng = np.random.default_rng(0)
+    rows = rng.choice(len(embedded.inputs), size, replace=False)
+    if compared.of_molecules.any():  # rows of one molecule show what another solvent changes
+        numbers = np.unique(embedded.molecule_ids, return_inverse=True)[1]
+        rows = np.argsort(rng.permutation(numbers.max() + 1)[numbers], kind="stable")[:size]
     every, part, compared = np.arange(size), embedded.some(rows), compared.of(rows)
     plain = _kernel(part, compared._replace(column_weights=(0.0,) * count), every)
     alike = [of_column(1.0, cells, cells).numpy() for cells in compared.each_column]
@@ -211,10 +226,13 @@ def _column_weights(embedded: Embedded, task: Task, compared: Compared) -> Seque
             kernel *= 1 - weight + weight * factor
         return _error(_solve(kernel, every, task, part)[0])
 
+    first = np.cumsum(compared.column_widths) - compared.column_widths
+    are_molecules = compared.of_molecules[first]
+    choices = [_MOLECULE_WEIGHTS if each else _COLUMN_WEIGHTS for each in are_molecules]
     weights = (0.0,) * count
     for column in [*range(count)] * 2:
         before, after = weights[:column], weights[column + 1 :]
-        weights = min(((*before, each, *after) for each in _COLUMN_WEIGHTS), key=error)
+        weights = min(((*before, each, *after) for each in choices[column]), key=error)
     return weights
 
 
@@ -314,7 +332,7 @@ def fit_kernel(
     """
     part = model.network_part
     assert part is not None
-    encoder = _encoder(part.network, model.encoding.molecule_features)
+    encoder = encoder_of(part.network, model.encoding.molecule_features)
     needs_counts = inputs.morgan <= part.reads.morgan
     fitted, _ = _fitted(encoder, model.task, examples, train, inputs, needs_counts)
     return model.with_parts([fitted], [1.0])
@@ -334,7 +352,7 @@ def fit_out_of_fold(
         model: a network of which the embeddings are compared, and regression and binary targets.
         groups: (G,); molecules with the same number are left out together.
     """
-    encoder, task = _encoder(model.network, model.encoding.molecule_features), model.task
+    encoder, task = encoder_of(model.network, model.encoding.molecule_features), model.task
     fitted, found = _fitted(encoder, task, examples, train, inputs, False, groups=groups)
     left_out = np.full((len(groups), task.outputs), np.nan, dtype=np.float32)
     left_out[found.molecules] = task.predictions(torch.from_numpy(found.outputs).float()).numpy()
@@ -354,11 +372,12 @@ def left_out_by_structure(
     """
     counts, descriptors, pairs, columns = compared(extra)
     described = standardised(descriptors, *_percentile_scaling(extra.descriptors))
-    cells = standardised(columns, *scaling(columns))
+    cells = standardised(columns, *scaling(columns, torch.from_numpy(reads.of_molecules)))
     every, none = np.arange(len(labels)), np.empty(0)
     inputs, weights = described.double().numpy(), np.ones(labels.shape)
     embedded = Embedded(inputs, none, none, labels, weights, every, groups)
-    features = Compared(counts, described[:, :0], pairs, cells, reads.column_widths)
+    about_columns = reads.column_widths, reads.of_molecules
+    features = Compared(counts, described[:, :0], pairs, cells, *about_columns)
     return kernel_regression(embedded, task, features, needs_counts=True).left_out
 
 
@@ -394,7 +413,8 @@ def _fitted(
     own = extra.of(embedded.molecules)
     center, scale = _percentile_scaling(own.descriptors)
     if before is None:
-        column_mean, column_scale = scaling(torch.from_numpy(extra.columns[train]))
+        as_is, values = torch.from_numpy(reads.of_molecules), torch.from_numpy(extra.columns[train])
+        column_mean, column_scale = scaling(values, as_is)
         weights = None
     else:
         column_mean, column_scale = before.column_mean.cpu(), before.column_scale.cpu()
@@ -402,7 +422,8 @@ def _fitted(
     counts, descriptors, pairs, columns = compared(own)
     described = standardised(descriptors, center, scale)
     cells = standardised(columns, column_mean, column_scale)
-    every = Compared(counts, described, pairs, cells, reads.column_widths, weights)
+    about_columns = reads.column_widths, reads.of_molecules, weights
+    every = Compared(counts, described, pairs, cells, *about_columns)
     found = kernel_regression(embedded, task, every, needs_counts)
     kept = found.compared.of(found.centers)
     if not kept.counts.shape[1]:
@@ -447,17 +468,3 @@ def _percentile_scaling(values: np.ndarray) -> tuple[Tensor, Tensor]:
     sd[sd <= 1e-6 * np.abs(median)] = 1.0
     scale = np.where(high > low, (high - low) / 3.29, sd)
     return torch.from_numpy(median).float(), torch.from_numpy(scale).float()
-
-
-def _encoder(network: Graphormer, own: int) -> Graphormer:
-    """Return a copy of a network that reads out every layer, has no outputs, and reads the `own`
-    first molecule-level features, those of the featuriser."""
-    config = replace(
-        network.config, readout="layers", head="linear", columns=0, molecule_features=own, outputs=0
-    )
-    encoder = empty_network(config)
-    state = {name: each for name, each in network.state_dict().items() if not in_head(name)}
-    state = {n: e[:own] if n.startswith("molecule_features.") else e for n, e in state.items()}
-    wanted = encoder.state_dict()
-    encoder.load_state_dict(wanted | {name: each for name, each in state.items() if name in wanted})
-    return encoder.to(network.embedding.graph_token.device).eval()

@@ -254,8 +254,8 @@ class Embedded:
         always the same sample.
 
         Args:
-            groups: (G,); rows with the same number are left out together. By default those of a
-                molecule.
+            groups: (G,); rows with the same number are left out together. By default those that
+                a drawn split keeps together.
         """
         device = examples.labels.device
         known = examples.labels[torch.from_numpy(train).to(device)].cpu().numpy()
@@ -269,7 +269,7 @@ class Embedded:
             configured = examples.weights[torch.from_numpy(train).to(device)]
             weights = weights * configured.cpu().double().numpy()
         if groups is None and examples.dataset is not None:
-            groups = examples.dataset.molecule_ids
+            groups = examples.dataset.together
         ids = train if groups is None else groups[train]
         return Embedded((inputs - mean) / scale, mean, scale, labels, weights, train, ids)
 

@@ -301,20 +301,26 @@ class RunFolder:
         return PropertyModel.from_pretrained(self._probe) if self._probe.exists() else None
 
     def keep_auxiliary(self, auxiliary: Auxiliary, model: PropertyModel) -> None:
-        """Write the auxiliary models, with the model that reads their predictions."""
+        """Write the auxiliary models and columns of molecules, with the model that reads both."""
         model.save_pretrained(self._auxiliary)
+        if not auxiliary.predicted:
+            return
         values = np.stack([*auxiliary.predicted.values()])
         with replacing(self._auxiliary / _PREDICTED) as scratch:
             write_array(scratch, _PREDICTED, np.float32, values.shape, [values.tobytes()])
 
     def auxiliary(self, molecules: int) -> Auxiliary:
-        """Return the auxiliary models of the run and their predictions for its G molecules."""
+        """Return the auxiliary models of the run, their predictions for its G molecules, and the
+        columns of molecules."""
         if not self._auxiliary.exists():
             return Auxiliary()
         model = PropertyModel.from_pretrained(self._auxiliary)
         names, path = model.inputs.predicted, self._auxiliary / _PREDICTED
+        if not names:
+            return Auxiliary(molecules=model.molecules)
         values = open_array(path, _PREDICTED, np.float32, (len(names), molecules))
-        return Auxiliary(model.auxiliary, dict(zip(names, np.array(values), strict=True)))
+        predicted = dict(zip(names, np.array(values), strict=True))
+        return Auxiliary(model.auxiliary, predicted, molecules=model.molecules)
 
     def best(self) -> PropertyModel:
         return PropertyModel.from_pretrained(self.model)

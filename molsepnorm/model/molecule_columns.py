@@ -1,0 +1,231 @@
+"""`MoleculeColumns`: the vectors of further molecules of a row, such as a solvent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from molsepnorm.data.batching.collate import GraphTensors
+from molsepnorm.errors import DataError, InvalidMolecule
+from molsepnorm.model.parts.network import encoding_of, infer, restored_network
+from molsepnorm.molecules import featurize
+from molsepnorm.molecules.encodings.encoding import encode
+from molsepnorm.molecules.featurize.standardize import Level
+from molsepnorm.molecules.molecule import MolGraph
+from molsepnorm.nn.graphormer import Graphormer
+from molsepnorm.nn.molecule_features import scaling, standardised
+from molsepnorm.tasks import FeatureColumn
+
+_MAX_FITTED = 10_000  # molecules whose principal components are computed
+_MAX_KNOWN = 100_000  # vectors that are kept
+_BLOCK = 256  # molecules that are encoded together
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeColumns:
+    r"""Maps the molecules of columns of SMILES to vectors, which all parts of a model read.
+
+    .. math:: u = B^T \, (x - \mu) / \sigma
+
+    x are the embedding of the molecule by a network whose weights do not change, and its
+    `FAST_DESCRIPTORS`. μ and σ are their mean and standard deviation over the training molecules of
+    the column, and B are their principal components, so that the root mean square of the distance
+    between two of these molecules is 1. With 2, errors of absorption maxima of dyes in solvents
+    were almost the same for new dyes, and larger for new solvents. Embedding and descriptors have
+    the same weight.
+    """
+
+    encoder: Graphormer | None
+    """The network, read out after every layer, which stays on the CPU; None without embeddings."""
+    featurizer: str
+    standardize: Level
+    projections: Mapping[str, tuple[Tensor, Tensor, Tensor]]
+    """μ (F,), σ (F,) and B (F, w) of each column, float32. B is 0 for the input that says that
+    there is no molecule."""
+    known: dict[tuple[str, str], np.ndarray | str] = field(default_factory=dict, repr=False)
+    """By column and cell, vectors that were computed before, or why a cell has none."""
+
+    @staticmethod
+    def fit(
+        columns: Sequence[FeatureColumn],
+        cells: Mapping[str, Sequence[str]],
+        encoder: Graphormer | None,
+        featurizer: str,
+        standardize: Level,
+    ) -> MoleculeColumns:
+        """Fit the projection of each column to the distinct molecules of its training cells."""
+        empty = MoleculeColumns(encoder, featurizer, standardize, {})
+        projections = {}
+        for column in columns:
+            texts = sorted({*empty.standard(column.name, cells[column.name]).values()})
+            if len(texts) > _MAX_FITTED:
+                texts = np.random.default_rng(0).choice(texts, _MAX_FITTED, replace=False).tolist()
+            features, errors = empty._features(texts)
+            read = np.array([error is None for error in errors])
+            if read.sum() < 2:
+                raise DataError(
+                    f"column '{column.name}' has {read.sum()} different molecules in the training "
+                    "rows, and 2 are needed: leave it out"
+                )
+            projections[column.name] = _projection(
+                torch.from_numpy(features[read]), column, empty._widths
+            )
+        return MoleculeColumns(encoder, featurizer, standardize, projections)
+
+    def standard(self, name: str, cells: Sequence[str]) -> dict[str, str]:
+        """Return the canonical SMILES of each distinct cell that can be read."""
+        from molsepnorm.molecules.featurize.further import standard_cells
+
+        found = standard_cells(name, cells, self.standardize)
+        return {cell: text for cell, text in found.items() if isinstance(text, str)}
+
+    def vectors(
+        self, name: str, cells: Sequence[str]
+    ) -> tuple[np.ndarray, list[str | None]]:  # float32 (n, w)
+        """Return the vectors of the cells of a column, and why a cell has none; see
+        `ExtraInputs.encode_columns`. Each molecule is encoded once."""
+        from molsepnorm.molecules.featurize.further import standard_cells
+
+        mean, scale, basis = self.projections[name]
+        if len(self.known) > _MAX_KNOWN:
+            self.known.clear()
+        new = [cell for cell in dict.fromkeys(cells) if (name, cell) not in self.known]
+        standard = standard_cells(name, new, self.standardize)
+        texts = [*dict.fromkeys(text for text in standard.values() if isinstance(text, str))]
+        features, errors = self._features(texts)
+        found = standardised(torch.from_numpy(features), mean, scale).double() @ basis.double()
+        vectors = dict(zip(texts, found.float().numpy(), strict=True))
+        wrong = dict(zip(texts, errors, strict=True))
+        for cell, text in standard.items():
+            if isinstance(text, InvalidMolecule):
+                self.known[name, cell] = str(text)
+            elif wrong[text] is not None:
+                self.known[name, cell] = f"'{cell:.80}' in column '{name}': {wrong[text]}"
+            else:
+                self.known[name, cell] = vectors[text]
+        values = np.zeros((len(cells), basis.shape[1]), dtype=np.float32)
+        reasons: list[str | None] = [None] * len(cells)
+        for row, cell in enumerate(cells):
+            known = self.known[name, cell]
+            if isinstance(known, str):
+                reasons[row] = known
+            else:
+                values[row] = known
+        return values, reasons
+
+    def nearest(
+        self, name: str, cells: Sequence[str], known: Sequence[str], bits: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:  # float64 (n,), object (n,)
+        """Return the Tanimoto similarity of each cell of a column to the most similar of the known
+        molecules, and the SMILES of that molecule; NaN and "" for an empty or invalid cell. `bits`
+        are the fingerprints of the known molecules, see `packed_morgan`."""
+        from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+
+        standard = self.standard(name, [*filter(None, cells)])
+        texts = [*dict.fromkeys(standard.values())]
+        index, similarity = nearest(packed_morgan(texts), bits)
+        itself = {*known}
+        near = {
+            text: (1.0, text) if text in itself else (float(value), known[place])
+            for text, place, value in zip(texts, index, similarity, strict=True)
+        }
+        pairs = [near.get(standard.get(cell, ""), (np.nan, "")) for cell in cells]
+        values, nearest_smiles = zip(*pairs, strict=True) if pairs else ((), ())
+        return np.array(values, dtype=np.float64), np.array(nearest_smiles, dtype=object)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Number of components of the vectors, by column."""
+        return {name: basis.shape[1] for name, (*_, basis) in self.projections.items()}
+
+    @property
+    def _widths(self) -> list[int]:
+        from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS
+
+        own = [] if self.encoder is None else [self.encoder.embedding_width]
+        return [*own, len(FAST_DESCRIPTORS)]
+
+    def _features(
+        self, smiles: Sequence[str]
+    ) -> tuple[np.ndarray, list[InvalidMolecule | None]]:  # float32 (n, F)
+        """Return the embedding and the descriptors of molecules, NaN where missing, and errors of
+        molecules that the featuriser cannot read."""
+        from molsepnorm.molecules.featurize.descriptors import FAST_DESCRIPTORS, structure_inputs
+
+        features = np.zeros((len(smiles), sum(self._widths)), dtype=np.float32)
+        errors: list[InvalidMolecule | None] = [None] * len(smiles)
+        for row, text in enumerate(smiles):
+            try:
+                described = structure_inputs([text], False, FAST_DESCRIPTORS, False)[1]
+                features[row, -len(FAST_DESCRIPTORS) :] = described[0]
+            except InvalidMolecule as error:
+                errors[row] = error
+        if self.encoder is None:
+            return features, errors
+        config = self.encoder.config
+        made = dict[int, MolGraph]()
+        for row, graph in enumerate(featurize.get(self.featurizer).many(smiles)):
+            if isinstance(graph, InvalidMolecule):
+                errors[row] = graph
+            else:
+                made[row] = graph
+        rows = sorted(made, key=lambda row: made[row].num_atoms)
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            graphs = encode([made[row] for row in block], encoding_of(config), config.atom_sizes)
+            tensors, every = GraphTensors.of(graphs), np.arange(len(block))
+            embedded = infer(self.encoder, tensors, every, call=self.encoder.embed)
+            features[block, : embedded.shape[1]] = embedded.numpy()
+        return features, errors
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return the settings, as JSON, and the tensors that a model folder holds."""
+        tensors = dict[str, Tensor]()
+        for number, parts in enumerate(self.projections.values(), start=1):
+            names = (f"{number}.{name}" for name in ("mean", "scale", "basis"))
+            tensors |= zip(names, parts, strict=True)
+        settings: dict[str, Any] = {"names": [*self.projections], "encoder": None}
+        if self.encoder is not None:
+            settings["encoder"] = asdict(self.encoder.config)
+            tensors |= self.encoder.state_dict(prefix="encoder.")
+        return settings, tensors
+
+    @staticmethod
+    def from_state(
+        settings: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        featurizer: str,
+        standardize: Level,
+    ) -> MoleculeColumns:
+        """Return the columns with this state; any error means that the state is damaged."""
+        own = {n.removeprefix("encoder."): e for n, e in tensors.items() if n[:8] == "encoder."}
+        config = settings["encoder"]
+        projections = {}
+        for number, name in enumerate(settings["names"], start=1):
+            mean, scale, basis = (tensors[f"{number}.{k}"] for k in ("mean", "scale", "basis"))
+            if not len(mean) == len(scale) == len(basis):
+                raise ValueError(f"the projection of the column '{name}' has several sizes")
+            projections[str(name)] = mean, scale, basis
+        encoder = None if config is None else restored_network(config, own)
+        return MoleculeColumns(encoder, featurizer, standardize, projections)
+
+
+def _projection(
+    features: Tensor, column: FeatureColumn, widths: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return μ, σ and B for the features of different molecules; `widths` are those of the
+    embedding and the descriptors."""
+    mean, scale = scaling(features)
+    weights = torch.cat([torch.full((width,), width**-0.5) for width in widths]).double()
+    x = standardised(features, mean, scale).double() * weights
+    _, sizes, directions = torch.linalg.svd(x - x.mean(dim=0), full_matrices=False)
+    count = min(column.components - (column.fill is not None), len(sizes))
+    spread = 2 * sizes[:count].square().sum() / len(x)  # mean square of the distance of two
+    basis = torch.zeros(len(weights), column.components, dtype=torch.float64)
+    basis[:, :count] = weights[:, None] * directions[:count].T * spread.clamp(min=1e-12).rsqrt()
+    return mean, scale, basis.float()
