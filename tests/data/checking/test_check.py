@@ -193,13 +193,7 @@ def test_targets_with_nothing_to_learn(write):
             ["targets", "split", "duplicates"],
             "no column of numbers",
         ),
-        (
-            [(*row, -1) for row in FINE],
-            "smiles,y,w",
-            {"weight_column": "w"},
-            ["weights"],
-            "0 or more",
-        ),
+        ([(*row, -1) for row in FINE], "smiles,y,w", {"weight_column": "w"}, ["weights"], "'-1'"),
         (
             [(*row, "RT" if i == 3 else i / 2) for i, row in enumerate(FINE)],
             "smiles,y,t",
