@@ -125,10 +125,11 @@ class MoleculeColumns:
         molecules, and the SMILES of that molecule; NaN and "" for an empty or invalid cell. `bits`
         are the fingerprints of the known molecules, see `packed_morgan`."""
         from molsepnorm.molecules.featurize.fingerprints import nearest, packed_morgan
+        from molsepnorm.molecules.featurize.further import as_one_molecule
 
         standard = self.standard(name, [*filter(None, cells)])
         texts = [*dict.fromkeys(standard.values())]
-        index, similarity = nearest(packed_morgan(texts), bits)
+        index, similarity = nearest(packed_morgan(map(as_one_molecule, texts)), bits)
         itself = {*known}
         near = {
             text: (1.0, text) if text in itself else (float(value), known[place])
@@ -151,6 +152,25 @@ class MoleculeColumns:
         return [*own, len(FAST_DESCRIPTORS)]
 
     def _features(
+        self, cells: Sequence[str]
+    ) -> tuple[np.ndarray, list[InvalidMolecule | None]]:  # float32 (n, F)
+        """Return `_of_molecules` of cells as `standard` returns them: of a mixture the mean over
+        its components, weighted by their shares."""
+        from molsepnorm.molecules.featurize.further import components
+
+        mixtures = [components(cell) for cell in cells]
+        smiles = [*dict.fromkeys(text for mixture in mixtures for _, text in mixture)]
+        found, errors = self._of_molecules(smiles)
+        place = {text: row for row, text in enumerate(smiles)}
+        features = np.zeros((len(cells), found.shape[1]), dtype=np.float32)
+        wrong: list[InvalidMolecule | None] = [None] * len(cells)
+        for row, mixture in enumerate(mixtures):
+            for share, text in mixture:
+                features[row] += share * found[place[text]]
+                wrong[row] = wrong[row] or errors[place[text]]
+        return features, wrong
+
+    def _of_molecules(
         self, smiles: Sequence[str]
     ) -> tuple[np.ndarray, list[InvalidMolecule | None]]:  # float32 (n, F)
         """Return the embedding and the descriptors of molecules, NaN where missing, and errors of

@@ -76,8 +76,11 @@ class TrainingMolecules:
     def further_fingerprints(self) -> dict[str, np.ndarray]:
         """Fingerprints of the `further` molecules, uint8 [m, 256] by column."""
         from molsepnorm.molecules.featurize.fingerprints import packed_morgan
+        from molsepnorm.molecules.featurize.further import as_one_molecule
 
-        return {name: packed_morgan(texts) for name, texts in self.further.items()}
+        return {
+            name: packed_morgan(map(as_one_molecule, texts)) for name, texts in self.further.items()
+        }
 
     def read(self) -> TrainingMolecules:
         """Return itself; see `TrainingFile.read`."""

@@ -99,6 +99,28 @@ def test_a_row_that_cannot_be_read_stays_with_the_reason(model):
         assert all(word in found["error"][row] for word in words)
 
 
+def test_a_mixture_is_between_its_components_in_any_order(model):
+    """Its vector is linear in the shares; equal components are one, and amounts are relative."""
+    cells = ["1 CO + 3 O", "3 O + 1 OC", "25 CO + 75 O", "0.1 OC + 0.75 O + 0.15 CO", "O", "CO"]
+    vectors, errors = model.molecules.vectors("solvent", [*cells, "0.3 CO + O", "0 O + 0 CO"])
+    assert [error is None for error in errors] == [True] * 6 + [False] * 2
+    assert (vectors[:4] == vectors[0]).all()
+    assert vectors[0] == pytest.approx((vectors[5] + 3 * vectors[4]) / 4, abs=1e-5)
+    found = Predictor(model, domain=True).to_frame(["CCO"] * 6, {"solvent": cells})
+    assert np.ptp(found["y_pred"][:4]) == 0 < abs(found["y_pred"][0] - found["y_pred"][4])
+    assert found["solvent_similarity"][0] < 1
+
+
+def test_a_model_learns_from_mixtures(pairs, tmp_path):
+    rows = rows_of(pairs)
+    for row in rows[::2]:
+        row["solvent"] = f"0.5 {row['solvent']} + 0.5 O"
+    table = write_rows(tmp_path / "m.csv", [*rows[0]], *(list(row.values()) for row in rows))
+    result = train(load_config(table, overrides={**SETTINGS, "finetune.start": "none"}))
+    known = result.model.training_molecules().further["solvent"]
+    assert "0.5 CCO + 0.5 O" in known and "O" in known and "0.5 O + 0.5 O" not in known
+
+
 def test_the_domain_compares_the_solvents_too(model):
     predictor = Predictor(model, domain=True)
     found = predictor.to_frame(["CCO"] * 3, {"solvent": ["OC", "CCC#N", "FC(F)(F)F"]})

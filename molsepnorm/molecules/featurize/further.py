@@ -1,27 +1,35 @@
-"""Further molecules of a row, such as a solvent: the cells of a column of SMILES."""
+"""Further molecules of a row, such as a solvent: the cells of a column of SMILES.
+
+A cell may be a mixture, such as `0.3 CCO + 0.7 O`: the components with their amounts.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from molsepnorm.errors import DataError, InvalidMolecule
 from molsepnorm.molecules.featurize.standardize import Level, standardized
 from molsepnorm.molecules.molecule import MolGraph
 
+_PLUS = " + "
+
 
 def standard_cells(
     name: str, cells: Iterable[str], level: Level
 ) -> dict[str, str | InvalidMolecule]:
     """Return the canonical SMILES of the standardised molecule of each distinct cell, or an error
-    that names the cell and its column.
+    that names the cell and its column. The components of a mixture are sorted, and their shares sum
+    to 1.
 
     >>> standard_cells("solvent", ["OC", "CO", "C.O"], "none")
     {'OC': 'CO', 'CO': 'CO', 'C.O': 'C.O'}
+    >>> standard_cells("solvent", ["70 O + 30 OC", "1 OC + 0 O"], "none")
+    {'70 O + 30 OC': '0.3 CO + 0.7 O', '1 OC + 0 O': 'CO'}
     >>> standard_cells("base", ["CC>>CO"], "none")["CC>>CO"]
     InvalidMolecule("'CC>>CO' in column 'base': it is a reaction; reactants and products may be ...
     """
-    from molsepnorm.molecules.featurize.smiles import canonical_smiles
-
     found: dict[str, str | InvalidMolecule] = {}
     for cell in dict.fromkeys(cells):
         try:
@@ -29,10 +37,54 @@ def standard_cells(
                 raise InvalidMolecule(
                     "it is a reaction; reactants and products may be two columns of molecules"
                 )
-            found[cell] = canonical_smiles(standardized([cell], level)[0])
+            found[cell] = _standard_mixture(cell, level)
         except InvalidMolecule as error:
             found[cell] = InvalidMolecule(f"'{cell:.80}' in column '{name}': {error}")
     return found
+
+
+def _standard_mixture(cell: str, level: Level) -> str:
+    from molsepnorm.molecules.featurize.smiles import canonical_smiles
+
+    amounts: dict[str, float] = defaultdict(float)
+    for amount, smiles in components(cell):
+        amounts[canonical_smiles(standardized([smiles], level)[0])] += amount
+    total = sum(amounts.values())
+    shares = {smiles: each / total for smiles, each in sorted(amounts.items()) if each}
+    if len(shares) == 1:
+        return next(iter(shares))
+    return _PLUS.join(f"{share:.6g} {smiles}" for smiles, share in shares.items())
+
+
+def components(cell: str) -> list[tuple[float, str]]:
+    """Return amount and SMILES of each component, or raise an `InvalidMolecule`.
+
+    >>> components("0.3 CO + 0.7 O"), components("CO")
+    ([(0.3, 'CO'), (0.7, 'O')], [(1.0, 'CO')])
+    """
+    parts = [part.split() for part in cell.split(_PLUS)]
+    if len(parts) == 1 and (len(parts[0]) != 2 or not _is_amount(parts[0][0])):
+        return [(1.0, cell)]
+    if not all(len(part) == 2 and _is_amount(part[0]) for part in parts):
+        raise InvalidMolecule(
+            "a mixture has an amount before each component, 0 or more: 0.3 CCO + 0.7 O"
+        )
+    found = [(float(amount), smiles) for amount, smiles in parts]
+    if not sum(amount for amount, _ in found):
+        raise InvalidMolecule("all amounts of the mixture are 0")
+    return found
+
+
+def _is_amount(text: str) -> bool:
+    try:
+        return 0 <= float(text) < math.inf
+    except ValueError:
+        return False
+
+
+def as_one_molecule(text: str) -> str:
+    """Return the components of a cell as one SMILES without amounts, for fingerprints."""
+    return ".".join(smiles for _, smiles in components(text))
 
 
 def with_further(

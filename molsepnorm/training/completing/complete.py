@@ -14,6 +14,7 @@ from molsepnorm.model import PropertyModel
 from molsepnorm.model.parts import Forest, Predicted
 from molsepnorm.model.training_molecules import TrainingMolecules
 from molsepnorm.molecules.featurize.fingerprints import nearest_labelled, packed_morgan
+from molsepnorm.molecules.featurize.further import as_one_molecule
 from molsepnorm.predict.uncertainty import error_signals
 from molsepnorm.tasks import Target, Task
 from molsepnorm.tasks.calibration import Calibration, ClassSets, Intervals, quantile
@@ -269,7 +270,8 @@ def _lowest_further(
     for name, known in _further(model, dataset, train).items():
         assert model.molecules is not None
         cells = [cell_text(dataset.columns[name][row]) for row in val]
-        near = model.molecules.nearest(name, cells, known, packed_morgan(known))[0]
+        bits = packed_morgan(map(as_one_molecule, known))
+        near = model.molecules.nearest(name, cells, known, bits)[0]
         lowest[name] = float(near[~np.isnan(near)].min(initial=1.0))
     return lowest
 
