@@ -68,7 +68,7 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     turn; without a run folder, or for a run on data in memory, those in the model folder. Molecules
     of pre-training and of named data sets are not compared. Each is compared as its run read it,
     with the scored molecules at the higher level of standardisation of that run and `level`, the
-    new one.
+    new one, and without their salts.
     """
     if dataset.smiles is None:
         return []
@@ -96,8 +96,14 @@ def trained_on_before(dataset: Dataset, start: Path, level: Level) -> list[str]:
     return [
         text
         for text in texts.values()
-        if any(_key(text, compared[own]) in molecules for own, molecules in known.items())
+        if any(_forms(text, compared[own]) & molecules for own, molecules in known.items())
     ]
+
+
+def _forms(smiles: str, level: Level) -> set[str]:
+    """Return the molecule as a run of this level reads it, and without its salts."""
+    forms = {_key(smiles, level)}
+    return forms | {_key(smiles, "salts")} if "." in smiles else forms
 
 
 _key = lru_cache(maxsize=100_000)(molecule_key)
