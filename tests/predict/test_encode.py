@@ -30,6 +30,7 @@ def prepare(featurizer: str, descriptors: tuple[str, ...] = DESCRIPTORS) -> Prep
         inputs=ExtraInputs((), 2048, descriptors, pairs=2048),
         encoding=encoding_of(config),
         network=SimpleNamespace(config=config),
+        molecules=None,
     )
     return Prepare(model, torch.device("cpu"))
 
