@@ -116,7 +116,8 @@ def test_a_model_learns_from_mixtures(pairs, tmp_path):
     for row in rows[::2]:
         row["solvent"] = f"0.5 {row['solvent']} + 0.5 O"
     table = write_rows(tmp_path / "m.csv", [*rows[0]], *(list(row.values()) for row in rows))
-    result = train(load_config(table, overrides={**SETTINGS, "finetune.start": "none"}))
+    config = load_config(table, overrides={**SETTINGS, "finetune.start": "none"})
+    result = train(config, tmp_path / "run")
     known = result.model.training_molecules().further["solvent"]
     assert "0.5 CCO + 0.5 O" in known and "O" in known and "0.5 O + 0.5 O" not in known
 
