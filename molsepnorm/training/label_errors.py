@@ -15,6 +15,7 @@ import torch
 
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.errors import ConfigError, InvalidMolecule
+from molsepnorm.model.molecule_columns import MoleculeColumns
 from molsepnorm.tasks import ExtraInputs, Task
 from molsepnorm.tasks.label_errors import fit_unexplained
 from molsepnorm.tasks.metrics import significant
@@ -27,12 +28,16 @@ _MOST = 3000  # training molecules of the regression, a few seconds
 
 
 def with_unexplained(
-    dataset: Dataset, inputs: ExtraInputs, progress: Callable[[int, int], None]
+    dataset: Dataset,
+    inputs: ExtraInputs,
+    progress: Callable[[int, int], None],
+    molecules: MoleculeColumns | None = None,
 ) -> Dataset:
     """Return the data set with `unexplained` for the targets with errors, and a line about each.
 
     Args:
         inputs: inputs of the model, whose feature columns the regression compares, too.
+        molecules: computes the vectors of columns of molecules.
 
     Raises:
         ConfigError: there are errors, and the molecules are no SMILES that RDKit reads.
@@ -47,7 +52,8 @@ def with_unexplained(
     try:
         if dataset.smiles is None:
             raise InvalidMolecule("there are no SMILES")
-        extra = with_inputs(dataset, reads, progress)[1].of(rows).read_by(reads)
+        extra = with_inputs(dataset, reads, progress, molecules=molecules)[1]
+        extra = extra.of(rows).read_by(reads)
     except InvalidMolecule as error:
         raise ConfigError(f"data.error_column needs SMILES that RDKit reads: {error}") from None
     outputs = left_out_by_structure(task, labels, extra, reads, dataset.molecule_ids[rows])

@@ -74,7 +74,9 @@ def prepare(
     molecules, lines = auxiliary.molecules, (*dataset.warnings, *auxiliary.lines)
     dataset = replace(dataset, predicted=auxiliary.predicted, warnings=lines)
     inputs = fit_inputs(config, dataset)
-    dataset = world.main_process_first(lambda: with_unexplained(dataset, inputs, progress))
+    dataset = world.main_process_first(
+        lambda: with_unexplained(dataset, inputs, progress, molecules)
+    )
     can_blend = baseline.may_blend(config, dataset)
     linear, supervised = config.model.head == "linear", config.objective.name == SUPERVISED
     is_probed = config.finetune.probe and linear and supervised

@@ -175,8 +175,9 @@ def _train(
         if dataset is None:
             dataset = _load(config, run.path if run is not None and resume else None, world)
         if start is not None and model is None:
+            preferred = config
             config, dataset = with_unseen_start(config, dataset)
-            start = starting_model(config, None)
+            start = start if config is preferred else starting_model(config, None)
         if config.objective.name != SUPERVISED:
             dataset.require_test("Pre-training")
         config = with_length(config, dataset)
@@ -451,7 +452,7 @@ def _join(
         return done
     joined = join([model for model, _ in members])
     progress, molecules = callback.on_progress, joined.molecules
-    dataset = with_unexplained(dataset, joined.inputs, progress)
+    dataset = with_unexplained(dataset, joined.inputs, progress, molecules)
     dataset, extra = with_inputs(dataset, joined.inputs, progress, molecules=molecules)
     device = device_of_rank(config.run.device, DistributedContext())
     examples = Examples.of(dataset, extra, joined, device)
