@@ -12,18 +12,14 @@ with Activity Cliffs", J. Chem. Inf. Model. 2022, 62, 5938.
 
 from __future__ import annotations
 
-import argparse
-import json
-import tempfile
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from simulated import compare
 
 from molsepnorm.training import load_config, train
 
-TABLES = "CHEMBL1862_Ki", "CHEMBL2034_Ki", "CHEMBL238_Ki", "CHEMBL287_Ki"
 NOISE = 0.1, 1.0
 
 
@@ -44,25 +40,5 @@ def scores(table: pd.DataFrame, seed: int, folder: Path, settings: dict) -> dict
     return found | {"tau": metrics["label_errors"]["y"]["unexplained"]}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--tables", nargs="+", default=TABLES)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--output", type=Path, required=True)
-    options = parser.parse_args()
-    settings = {} if options.epochs is None else {"run.epochs": options.epochs}
-    rows = []
-    tables = {name: pd.read_csv(options.folder / f"{name}.csv") for name in options.tables}
-    for seed, (name, table) in product(range(options.seeds), tables.items()):
-        with tempfile.TemporaryDirectory() as folder:
-            found = scores(table, seed, Path(folder), settings)
-        rows.append({"table": name, "seed": seed, **found})
-        print(rows[-1], flush=True)
-        options.output.write_text(json.dumps(rows, indent=1) + "\n")
-    print(pd.DataFrame(rows).drop(columns="seed").groupby("table").mean().round(3))
-
-
 if __name__ == "__main__":
-    main()
+    compare(scores, __doc__)

@@ -80,7 +80,7 @@ def fit_unexplained(residuals: np.ndarray, errors: np.ndarray, spread: float) ->
 
     Args:
         residuals: errors of predictions by models that were not fitted to the label.
-        spread: standard deviation of the labels, of which τ is 0.03 to 3 times.
+        spread: standard deviation of the labels. τ is between 0.03 and 3 times as large.
     """
     from scipy.optimize import minimize_scalar
 

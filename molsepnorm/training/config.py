@@ -336,8 +336,8 @@ def with_start(
     """Take architecture and featuriser from the model to start from; refuse other overrides."""
     finetune = dict(content.get("finetune", {}))
     if "finetune.start" in overrides:
-        finetune |= {"start": overrides["finetune.start"]}
-        finetune |= {"otherwise": None, "weights_sha256": None}
+        finetune = {**finetune, "otherwise": None, "weights_sha256": None}
+        finetune["start"] = overrides["finetune.start"]
     start = finetune.get("start")
     if start is not None and str(start) == NO_START:
         return {key: section for key, section in content.items() if key != "finetune"}

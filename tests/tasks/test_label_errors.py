@@ -27,7 +27,7 @@ def random() -> np.random.Generator:
 
 @pytest.mark.parametrize("transform", ["log10", "pic50:nM"])
 def test_errors_of_transformed_labels_are_those_of_a_simulation(random, transform):
-    """The standard deviation of the logarithms of 100,000 noisy measurements."""
+    """They equal the standard deviation of the logarithms of 100,000 noisy measurements."""
     target = Target("y", "regression", transform=transform)
     values, errors = np.array([2.0, 50.0, 3e4]), np.array([0.1, 4.0, 900.0])
     noisy = values + errors * random.normal(size=(100_000, 3))
@@ -37,7 +37,7 @@ def test_errors_of_transformed_labels_are_those_of_a_simulation(random, transfor
 
 
 def test_the_median_replaces_missing_errors_on_the_learned_scale():
-    """Of labels that exist; an error without a label does not count."""
+    """The median is that of labels that exist; an error without a label does not count."""
     target = Target("y", "regression", transform="log10")
     labels = np.array([0.0, 1.0, 2.0, 3.0, NAN])
     raw = np.array([0.1, NAN, 30.0, 0.0, 1e9])

@@ -82,7 +82,7 @@ def test_a_run_equals_one_with_these_weights_of_rows(
 
 
 def test_scores_beside_the_errors(with_columns, tmp_path):
-    """Of the written test predictions, computed by numpy."""
+    """They equal those that numpy computes from the written test predictions."""
     settings = {"data.targets": ["y", "z"], "data.error_column": {"z": "se"}}
     config = with_columns({"y": Y, "z": Z, "se": [0.3, 0.9, 0.1]}, settings)
     metrics = train(config, tmp_path / "run").metrics

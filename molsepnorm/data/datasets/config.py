@@ -402,8 +402,8 @@ class DataConfig(BaseModel):
     @property
     def columns_by_role(self) -> dict[str, list[str]]:
         """The columns that have a role, by the setting that names them."""
-        one = ["weight_column", "splits_column", "time_column", "relation_column", "unit_column"]
-        one.append("split_by")
+        of_rows = ("weight_column", "splits_column", "split_by", "time_column")
+        one = (*of_rows, "relation_column", "unit_column")
         return {
             "targets": self.targets or [],
             "targets_except": self.targets_except,
