@@ -86,14 +86,12 @@ def check(
     """
     from molsepnorm.data.checking.check import check_table, scan_table
     from molsepnorm.data.checking.clean import clean_table, removed_path, write_clean
-    from molsepnorm.data.tables.formats import hold
     from molsepnorm.training.recipes import encoding
 
     config = cli.configuration({**options, "data": file})
     if copy is not None:
         removed_path(copy, file, force)  # raises before the work if no copy can be written there
-    with hold(file):
-        scan = scan_table(config.data, encoding(config))
+    scan = scan_table(config.data, encoding(config))
     report = check_table(scan)
     content = asdict(report)
     if not as_json:

@@ -288,14 +288,10 @@ class TrainConfig(_Section):
 
     def resolved(self) -> TrainConfig:
         """Return a copy with absolute paths, so that a run can be resumed from any folder."""
-        from molsepnorm.data.tables.formats import is_stream
 
         def absolute(section: Any) -> Any:
-            changes: dict[str, Any] = {
-                name: value.absolute() if is_stream(value) else value.resolve()
-                for name, value in section
-                if isinstance(value, Path)
-            }
+            paths = {name: value for name, value in section if isinstance(value, Path)}
+            changes: dict[str, Any] = {name: path.resolve() for name, path in paths.items()}
             if auxiliary := getattr(section, "auxiliary", {}):
                 changes["auxiliary"] = {path.resolve(): auxiliary[path] for path in auxiliary}
             if structures := getattr(section, "structures", ()):

@@ -17,7 +17,6 @@ import torch
 
 from molsepnorm.data.datasets import Dataset
 from molsepnorm.data.datasets.config import MAX_SEED
-from molsepnorm.data.tables.formats import hold, is_held, is_stream
 from molsepnorm.devices import on_device, restored_threads
 from molsepnorm.errors import ConfigError, counted
 from molsepnorm.files.lock import locked
@@ -101,8 +100,7 @@ def train(
         config = config.changed({"run.epochs": epochs, "run.budget": None})
     if config.run.ensemble == 1:
         return _train(config, None, run, callback, resume=resume, lengthen=lengthen)
-    with hold(config.data.table, config.data.splits_file):
-        return _train_ensemble(config, run, callback, resume, lengthen)
+    return _train_ensemble(config, run, callback, resume, lengthen)
 
 
 def train_on(
@@ -173,7 +171,7 @@ def _train(
         world.require_batch(config.run.batch_size)
         start = None if resume else starting_model(config, model)
         if dataset is None:
-            dataset = _load(config, run.path if run is not None and resume else None, world)
+            dataset = world.main_process_first(lambda: load_dataset(config))
         if start is not None and model is None:
             preferred = config
             config, dataset = with_unseen_start(config, dataset)
@@ -220,26 +218,6 @@ def _train(
             callback.on_failure(error)
             raise
         return result
-
-
-def _load(config: TrainConfig, resumed: Path | None, world: DistributedContext) -> Dataset:
-    data = config.data
-    named = [("table", data.table), ("splits_file", data.splits_file)]
-    for name, path in [*named, *(("structures", path) for path in data.structures)]:
-        if path is None:
-            continue
-        if world.size > 1 and is_stream(path):
-            raise ConfigError(
-                f"{path} is a pipe, which {world.size} processes cannot share: use a file"
-            )
-        # the pipe of an earlier process is gone, so only its path can be checked
-        if resumed is not None and path.parts[1:2] in (("dev",), ("proc",)) and not is_held(path):
-            raise ConfigError(
-                f"{resumed} began with data from a pipe, {path}, which cannot be read again: write "
-                f"the same data to a file, set data.{name} to its path in "
-                f"{resumed / 'config.yaml'}, and resume once more; or start a new run"
-            )
-    return world.main_process_first(lambda: load_dataset(config))
 
 
 def _end(trainer: Trainer, path: Path | None, finished: bool) -> TrainingResult:

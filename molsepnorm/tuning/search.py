@@ -14,7 +14,6 @@ import numpy as np
 
 from molsepnorm.analysis.geometry.figure import new_figure
 from molsepnorm.data.datasets import Dataset
-from molsepnorm.data.tables.formats import is_stream
 from molsepnorm.errors import ConfigError, DivergedError
 from molsepnorm.files.digests import short_digest
 from molsepnorm.model import SUPERVISED
@@ -194,10 +193,6 @@ def check_search(config: TrainConfig, trials: int | None, budget: str | None) ->
         raise ConfigError(
             "data.test_set: false (--no-test) makes each fold a test split in turn, so a search "
             "would choose settings by molecules that score the best one later: leave it out"
-        )
-    if any(path is not None and is_stream(path) for path in (data.table, data.splits_file)):
-        raise ConfigError(
-            "the data are a pipe, and a search may be continued later: write them to a file"
         )
     try:
         return math.inf if budget is None else seconds_of(budget)

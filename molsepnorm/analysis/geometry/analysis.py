@@ -23,7 +23,6 @@ from molsepnorm.analysis.geometry.measures import (
 )
 from molsepnorm.data.datasets import DataConfig
 from molsepnorm.data.store import GraphStore
-from molsepnorm.data.tables.formats import hold
 from molsepnorm.devices import pick_device
 from molsepnorm.errors import ConfigError, ModelError, prefixed, require_several
 from molsepnorm.model import ExtraArrays, Inputs, PropertyModel
@@ -184,26 +183,25 @@ def load_models(
     names, groups = _names(paths), _names(dict.fromkeys(group for _, group in runs))
     data = data or _own_data(paths[0])
     models = []
-    with hold(data.table, data.splits_file):
-        for run, group in runs:
-            with prefixed(run):
-                model, dataset, extra, _, graphs, _ = select(
-                    run, data, split, default="val", labelled=False
-                )
-            if len(graphs) > max_molecules:
-                rng = np.random.default_rng(0)
-                graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
-            if dataset.targets and not model.task.targets:  # pre-trained without labels
-                task = Task.fit(dataset.targets, dataset.labels, "loss", strict=False)
-                model = replace(model, task=task)
-            labels = dataset.labels[graphs]
-            if dataset.bounds is not None:
-                labels = np.where(dataset.bounds[graphs], np.nan, labels)
-            smiles = dataset.source_smiles
-            if smiles is not None:
-                smiles = tuple(smiles[row] for row in dataset.store.rows[graphs])
-            molecules = dataset.store, graphs, labels, smiles, extra
-            models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
+    for run, group in runs:
+        with prefixed(run):
+            model, dataset, extra, _, graphs, _ = select(
+                run, data, split, default="val", labelled=False
+            )
+        if len(graphs) > max_molecules:
+            rng = np.random.default_rng(0)
+            graphs = np.sort(rng.choice(graphs, max_molecules, replace=False))
+        if dataset.targets and not model.task.targets:  # pre-trained without labels
+            task = Task.fit(dataset.targets, dataset.labels, "loss", strict=False)
+            model = replace(model, task=task)
+        labels = dataset.labels[graphs]
+        if dataset.bounds is not None:
+            labels = np.where(dataset.bounds[graphs], np.nan, labels)
+        smiles = dataset.source_smiles
+        if smiles is not None:
+            smiles = tuple(smiles[row] for row in dataset.store.rows[graphs])
+        molecules = dataset.store, graphs, labels, smiles, extra
+        models.append(ModelOnMolecules(names[run], groups[group], model, *molecules))
     return models
 
 

@@ -18,7 +18,7 @@ from molsepnorm.data.datasets.config import DataConfig
 from molsepnorm.data.datasets.dataset import SPLITS, Dataset
 from molsepnorm.data.datasets.duplicates import merged
 from molsepnorm.data.datasets.splitters import MIN_SIZES, draw_splits, draw_validation, read_times
-from molsepnorm.data.tables.formats import as_file
+from molsepnorm.data.tables.formats import require_file
 from molsepnorm.errors import ConfigError, DataError, counted, warn_of_data
 from molsepnorm.files.writing import clear_errors
 from molsepnorm.tasks import Target
@@ -144,8 +144,9 @@ def _named(
             f"{table.source} has rows without a SMILES, which count in {config.splits_file}: a "
             "program that skips blank lines numbers the rows after them differently"
         )
-    with as_file(config.splits_file) as file, clear_errors(config.splits_file, "read"):
-        content = file.read_bytes().removeprefix(codecs.BOM_UTF8)
+    require_file(config.splits_file)
+    with clear_errors(config.splits_file, "read"):
+        content = config.splits_file.read_bytes().removeprefix(codecs.BOM_UTF8)
     entries = _entries(f"{config.splits_file}", lambda: _ENTRIES.validate_json(content))
     if config.fold >= len(entries):
         raise ConfigError(

@@ -20,7 +20,7 @@ from molsepnorm.data.datasets.splits import SPLIT_OF_WORD, with_splits
 from molsepnorm.data.store import GraphStore, Rejected, graphs_of
 from molsepnorm.data.tables import read_chunks, read_table
 from molsepnorm.data.tables.columns import require_column
-from molsepnorm.data.tables.formats import is_stream, row_word
+from molsepnorm.data.tables.formats import require_file, row_word
 from molsepnorm.errors import DataError, InvalidMolecule, OpenChoice
 from molsepnorm.files.tables import free_name
 from molsepnorm.molecules.encodings.encoding import EncodingSpec
@@ -126,7 +126,7 @@ class Rows:
         return self.dataset(
             graphs_of(standard, config.featurizer),
             encoding,
-            name=" + ".join(str(path) if is_stream(path) else path.name for path in files),
+            name=" + ".join(path.name for path in files),
             written=smiles,
             smiles=standard,
             identifiers={name: table.cells(name) for name in identifiers},
@@ -175,6 +175,7 @@ def read_columns(config: DataConfig, blank: Sequence[str] = ()) -> Columns:
     if config.structures:
         return Columns.of(pd.concat(map(partial(_read_smiles, config), config.structures)), config)
     assert config.table is not None
+    require_file(config.table)
     frame = read_table(config.table, config.reading)
     for name in {*blank} - {*frame.columns}:
         frame[name] = ""

@@ -7,9 +7,7 @@ import codecs
 import gzip
 import io
 import lzma
-import os
 import shutil
-import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +20,7 @@ from typing import Any, BinaryIO, Literal, TextIO
 
 import pandas as pd
 
-from molsepnorm.errors import DataError
+from molsepnorm.errors import ConfigError, DataError
 from molsepnorm.files.writing import clear_errors
 
 Kind = Literal["csv", "tsv", "parquet", "sdf", "smi", "xlsx"]
@@ -41,8 +39,6 @@ _DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, Ru
 """Errors of libraries that decompress; the last for passwords and unknown methods of zip."""
 _MAX_CELLS = 1 << 24  # of a piece: some 1 GB
 DEFAULT_SMILES = "smiles"
-_copies: dict[tuple[int, int], Path] = {}
-"""Copies of streams in use, by device and inode."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +163,9 @@ def pieces_of(
 
 @contextmanager
 def as_file(path: Path) -> Iterator[Path]:
-    """Yield `path` itself, or a temporary copy of a stream such as a pipe. Inner blocks with the
-    same stream use the same copy."""
-    key = _key(path)
-    if key is None or key in _copies:
-        yield path if key is None else _copies[key]
+    """Yield `path` itself, or a temporary copy of what is no file, such as a pipe."""
+    if not is_stream(path):
+        yield path
         return
     with ExitStack() as stack:
         with clear_errors(f"a temporary copy of {path}", "write"):
@@ -181,36 +175,18 @@ def as_file(path: Path) -> Iterator[Path]:
                 source = stack.enter_context(open(path, "rb"))
             with open(copy, "wb") as file:
                 shutil.copyfileobj(source, file)
-        _copies[key] = copy
-        try:
-            yield copy
-        finally:
-            del _copies[key]
-
-
-@contextmanager
-def hold(*paths: Path | None) -> Iterator[None]:
-    """Copy the streams among these paths for all readers within the block."""
-    with ExitStack() as stack:
-        for path in filter(None, paths):
-            stack.enter_context(as_file(path))
-        yield
+        yield copy
 
 
 def is_stream(path: Path) -> bool:
-    return _key(path) is not None  # a pipe or a device
+    """Return whether this is a pipe or a device; a missing path is none."""
+    return path.exists() and not (path.is_file() or path.is_dir())
 
 
-def is_held(path: Path) -> bool:
-    """Return whether `as_file` or `hold` has a copy of this stream."""
-    return _key(path) in _copies
-
-
-def _key(path: Path) -> tuple[int, int] | None:
-    """Return the identity of a stream; None for a file, a folder, or a missing path."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):  # the reader raises a clear error
-        return None
-    is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
-    return None if is_file else (status.st_dev, status.st_ino)
+def require_file(path: Path) -> None:
+    """Refuse a pipe as labelled data, which a run reads again when it is resumed."""
+    if is_stream(path):
+        raise ConfigError(
+            f"{path} is a pipe, and labelled data are read more than once: write them to a file, "
+            "which may be compressed, such as my.csv.gz"
+        )

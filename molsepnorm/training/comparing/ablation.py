@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 
-from molsepnorm.data.tables.formats import hold
 from molsepnorm.errors import ConfigError, require_several
 from molsepnorm.files.writing import write_json
 from molsepnorm.tasks.metrics import METRICS
@@ -100,18 +99,17 @@ def ablate(
     if len(configs) < 2:
         raise ConfigError("an ablation needs at least two variants, such as norm=shared,sep")
     result = Ablation(folder, "", {}, {}, finished=False)
-    with hold(config.data.table, config.data.splits_file):
-        _require_pairs(configs)
-        for count in range(1, max(len(seeds), 1) + 1):
-            replicates: dict[str, Replicates] = {}
-            for name, variant in configs.items():
-                replicates[name] = train_replicates(
-                    variant, folder / name, seeds=seeds[:count], callback=callback
-                )
-                if not replicates[name].finished:
-                    return result
-            result = _compared(folder, replicates, config.data.folds, finished=count >= len(seeds))
-            write_json(folder / "ablation.json", result.to_json())
+    _require_pairs(configs)
+    for count in range(1, max(len(seeds), 1) + 1):
+        replicates: dict[str, Replicates] = {}
+        for name, variant in configs.items():
+            replicates[name] = train_replicates(
+                variant, folder / name, seeds=seeds[:count], callback=callback
+            )
+            if not replicates[name].finished:
+                return result
+        result = _compared(folder, replicates, config.data.folds, finished=count >= len(seeds))
+        write_json(folder / "ablation.json", result.to_json())
     return result
 
 

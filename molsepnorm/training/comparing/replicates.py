@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from molsepnorm.data.tables import read_table
-from molsepnorm.data.tables.formats import hold
 from molsepnorm.errors import ConfigError, DataError, ModelError
 from molsepnorm.files.reading import read_json
 from molsepnorm.files.tables import free_name
@@ -84,37 +83,36 @@ def train_replicates(
         ModelError, StorageError: as in `train`.
     """
     folder = Path(folder)
-    with hold(config.data.table, config.data.splits_file):
-        if not len(seeds) or len(set(seeds)) < len(seeds):
-            raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
-        if splits is not None:
-            _require_several(config, splits)
-        splits = splits or config.data.folds
-        configs: dict[RunFolder, TrainConfig] = {}
-        kind = "fold" if config.data.folds else "split"
-        for fold, seed in product([config.data.fold] if splits is None else range(splits), seeds):
-            prefix = "" if splits is None else f"{kind}-{fold}-"
-            run = RunFolder(folder / f"{prefix}seed-{seed}")
-            configs[run] = config.changed({"data.fold": fold, "run.seed": seed})
-        _require_ready(configs, splits is not None)
-        runs: dict[str, dict[str, Any]] = {}
-        summary: dict[str, Any] = {}
-        for run, seeded in configs.items():
-            metrics = run.complete_metrics()
-            if metrics is None:
-                begun = run.has_begun
-                result = train(None if begun else seeded, run.path, resume=begun, callback=callback)
-                if not result.finished:
-                    break
-            runs[run.path.name] = result.metrics if metrics is None else metrics.to_json()
-            summary = _summary(config, runs, len(seeds))
-            write_json(folder / "summary.json", summary)
-        finished = len(runs) == len(configs)
-        if finished and is_nested(config):
-            paths = list(configs)
-            folds = [paths[i : i + len(seeds)] for i in range(0, len(paths), len(seeds))]
-            summary["out_of_fold"] = write_out_of_fold(config, folder, folds)
-            write_json(folder / "summary.json", summary)
+    if not len(seeds) or len(set(seeds)) < len(seeds):
+        raise ConfigError("at least one seed is needed, each once, such as 0-9 or 0,1,2")
+    if splits is not None:
+        _require_several(config, splits)
+    splits = splits or config.data.folds
+    configs: dict[RunFolder, TrainConfig] = {}
+    kind = "fold" if config.data.folds else "split"
+    for fold, seed in product([config.data.fold] if splits is None else range(splits), seeds):
+        prefix = "" if splits is None else f"{kind}-{fold}-"
+        run = RunFolder(folder / f"{prefix}seed-{seed}")
+        configs[run] = config.changed({"data.fold": fold, "run.seed": seed})
+    _require_ready(configs, splits is not None)
+    runs: dict[str, dict[str, Any]] = {}
+    summary: dict[str, Any] = {}
+    for run, seeded in configs.items():
+        metrics = run.complete_metrics()
+        if metrics is None:
+            begun = run.has_begun
+            result = train(None if begun else seeded, run.path, resume=begun, callback=callback)
+            if not result.finished:
+                break
+        runs[run.path.name] = result.metrics if metrics is None else metrics.to_json()
+        summary = _summary(config, runs, len(seeds))
+        write_json(folder / "summary.json", summary)
+    finished = len(runs) == len(configs)
+    if finished and is_nested(config):
+        paths = list(configs)
+        folds = [paths[i : i + len(seeds)] for i in range(0, len(paths), len(seeds))]
+        summary["out_of_fold"] = write_out_of_fold(config, folder, folds)
+        write_json(folder / "summary.json", summary)
     return Replicates(folder, runs, summary, finished)
 
 

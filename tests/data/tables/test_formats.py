@@ -9,12 +9,11 @@ import lzma
 import os
 import threading
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from molsepnorm.data.tables import read_chunks, read_table
-from molsepnorm.data.tables.formats import as_file, hold, is_held, is_stream, locate
+from molsepnorm.data.tables.formats import locate
 from molsepnorm.errors import DataError
 
 TEXT = "smiles,y\n" + "".join(f"{'C' * (i % 40 + 1)},{i}\n" for i in range(2000))
@@ -65,25 +64,6 @@ def test_archives_of_one_table_and_of_others(tmp_path):
 
 
 CSV = b"smiles,y\nC,1\nCC,2\n"
-
-
-def test_a_stream_is_read_once_for_all_within():
-    """Such as a shell's <(…) makes."""
-    read, end = os.pipe()
-    path = Path(f"/dev/fd/{read}")
-    os.write(end, CSV)
-    os.close(end)
-    with hold(path, None), as_file(path) as file, as_file(path) as again:
-        assert file == again
-        assert file.name == path.name
-        assert file.read_bytes() == CSV
-        assert is_held(path)
-    assert not file.parent.exists()
-    assert is_stream(path)
-    assert not is_held(path)
-    with as_file(path) as file:
-        assert file.read_bytes() == b""
-    os.close(read)
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.zip"])
