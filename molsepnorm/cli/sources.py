@@ -149,10 +149,10 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(**arguments: Any) -> Any:
         from molsepnorm.data.tables.formats import ReadOptions
-        from molsepnorm.tasks.inputs import smiles_columns
+        from molsepnorm.tasks.inputs import column_names
 
         named, *others = (arguments.pop(name) for name in cli.READING)
-        first, *further = smiles_columns(named)
+        first, *further = column_names(named)
         options = replace(ReadOptions(first, *others), further=tuple(further))
         return command(options=options, **arguments)
 

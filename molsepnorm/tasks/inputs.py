@@ -75,10 +75,10 @@ def with_text_names(columns: Any) -> Any:
     return columns.rename(columns=str) if hasattr(columns, "columns") else columns
 
 
-def smiles_columns(text: str) -> list[str]:
+def column_names(text: str) -> list[str]:
     """Return the columns that a text such as `solute,solvent` names; a name with a comma is quoted.
 
-    >>> smiles_columns("solute, solvent"), smiles_columns('"SMILES, canonical"')
+    >>> column_names("solute, solvent"), column_names('"SMILES, canonical"')
     (['solute', 'solvent'], ['SMILES, canonical'])
     """
     try:
@@ -92,7 +92,7 @@ def with_further_molecules(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings of data with the columns after the first in `smiles_column`, a text or a
     list, as feature columns of molecules."""
     text, features = settings.get("smiles_column"), settings.get("feature_columns") or []
-    names = smiles_columns(text) if isinstance(text, str) else text
+    names = column_names(text) if isinstance(text, str) else text
     if not isinstance(names, list | tuple) or not names:
         return settings
     further = [f"{name}:molecule" for name in names[1:]]

@@ -22,7 +22,7 @@ from molsepnorm.data.tables.formats import ReadOptions
 from molsepnorm.errors import ConfigError
 from molsepnorm.molecules.featurize import SIZES
 from molsepnorm.molecules.featurize.standardize import Level
-from molsepnorm.tasks.inputs import FeatureKind, with_further_molecules
+from molsepnorm.tasks.inputs import FeatureKind, column_names, with_further_molecules
 from molsepnorm.tasks.metrics import Kind
 from molsepnorm.tasks.transforms import NO_TRANSFORM, transform_of
 
@@ -327,7 +327,9 @@ class DataConfig(BaseModel):
     split_seed: Annotated[int, "--split-seed", "Split"] = Field(0, ge=0, le=MAX_SEED)
     """Random seed for the split."""
     split_by: Annotated[str | None, "--split-by", "Split"] = None
-    """Column whose rows with equal cells stay in one split, such as a solvent."""
+    """Column whose rows with equal cells stay in one split, such as a solvent. With several, such
+    as solute,solvent, a row is tested if it is new in all of them; the shares hold for each column,
+    and rows that are new in some only are left out."""
     splits_column: Annotated[str | None, "--splits-column", "Split"] = None
     """Column that assigns each row to train, val (or valid) or test.
 
@@ -400,9 +402,14 @@ class DataConfig(BaseModel):
         return self.splits_column or self.time_column
 
     @property
+    def kept_together(self) -> list[str]:
+        """The columns of `split_by`."""
+        return [] if self.split_by is None else column_names(self.split_by)
+
+    @property
     def columns_by_role(self) -> dict[str, list[str]]:
         """The columns that have a role, by the setting that names them."""
-        of_rows = ("weight_column", "splits_column", "split_by", "time_column")
+        of_rows = ("weight_column", "splits_column", "time_column")
         one = (*of_rows, "relation_column", "unit_column")
         return {
             "targets": self.targets or [],
@@ -410,6 +417,7 @@ class DataConfig(BaseModel):
             "smiles_column": [] if self.in_memory else [self.smiles_column],
             **{role: [name] for role in one if (name := getattr(self, role)) not in (None, "none")},
             "error_column": [*self.errors.values()],
+            "split_by": self.kept_together,
             "feature_columns": list(self.features),
         }
 
@@ -531,6 +539,8 @@ class DataConfig(BaseModel):
             ways.append(f"data.split_type: {self.split_type}")
         if self.split is None and ways:
             ways.append("data.split: null")
+        if len(self.kept_together) > 1 and self.folds is not None:
+            yield True, "data.folds needs data.split_by with one column: leave the others out"
         if len(ways) > 1 and ways != ["data.splits_column", "data.folds"]:
             yield True, f"{ways[0]} and {ways[-1]} both define the split: keep one"
         by_time = self.split_type == "time"

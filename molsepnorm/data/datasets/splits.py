@@ -6,6 +6,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,18 @@ def with_splits(
         dataset = merged(dataset, groups, where)
     elif config.split is not None and config.draws_molecules:
         numbers = dataset.molecule_ids
-    if config.split_by not in (None, config.smiles_column):
-        numbers = pd.factorize(table.keys(config.split_by))[0][dataset.store.rows]
+    numbers_of = {config.smiles_column: numbers}
+    for name in config.kept_together:
+        if name != config.smiles_column:
+            numbers_of[name] = pd.factorize(table.keys(name))[0][dataset.store.rows]
+    drawn_by = [numbers_of[name] for name in config.kept_together or numbers_of]
+    if len(drawn_by) == 1 and drawn_by[0] is not numbers:
+        numbers = drawn_by[0]
         dataset = replace(dataset, groups=numbers)
     molecules, has_label = dataset.molecules, dataset.has_label
     if not has_label[molecules].any():
         has_label[:] = True
-    splits, times = _Splits(), None
+    splits, times, lines = _Splits(), None, list[str]()
     if config.time_column is not None and config.split is not None:
         times, odd = read_times(table.cells(config.time_column), config.time_format)
         _refuse_cells(odd, table, config.time_column, _TIMES)
@@ -95,9 +101,17 @@ def with_splits(
         molecules = molecules[has_label[molecules]]
         strata = strata_of(config, dataset.targets, dataset.labels[molecules])
         rows, smiles = dataset.store.rows[molecules], dataset.smiles or ()
-        parts = draw_splits(config, rows, numbers[molecules], smiles, table.source, times, strata)
-        splits = {name: molecules[part] for name, part in parts.items()}
-    unused, lines = ~is_labelled, []
+        drawn = [
+            draw_splits(config, rows, each[molecules], smiles, table.source, times, strata)
+            for each in drawn_by
+        ]
+        splits = {
+            name: molecules[reduce(np.intersect1d, [parts[name] for parts in drawn])]
+            for name in SPLITS
+        }
+        if len(drawn) > 1:
+            lines.append(_about_new(splits, len(molecules), config))
+    unused = ~is_labelled
     for part in splits.values():
         unused[part] = False  # named test rows stay
     if splits and 0 < (bare := int(unused.sum())) < len(is_labelled):
@@ -211,6 +225,20 @@ def strata_of(
     if not classes.shape[1]:
         raise ConfigError("data.split_type: stratified needs a target with classes: use random")
     return np.unique(np.nan_to_num(classes, nan=-1.0), axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _about_new(splits: _Splits, rows: int, config: DataConfig) -> str:
+    """Return a line about a split in which test rows are new in each of several columns."""
+    left = rows - sum(map(len, splits.values()))
+    sizes = ", ".join(f"{len(part)} {name}" for name, part in splits.items())
+    those = f"that are new in one of {', '.join(config.kept_together)}, but not in all"
+    needed = {**MIN_SIZES, "test": int(config.draws_test)}
+    if any(len(splits[name]) < least for name, least in needed.items()):
+        raise DataError(
+            f"a split that leaves out rows {those} has {sizes}: the shares hold for each column, "
+            "so use larger ones, such as --split 0.6,0.2,0.2, or one column (--split-by)"
+        )
+    return f"Left out: {counted(left, 'row')} {those}."
 
 
 def _about_times(parts: _Splits, times: np.ndarray, table: Columns) -> str:
